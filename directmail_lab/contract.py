@@ -1,0 +1,36 @@
+"""What the service's document says, and nothing that it leaves open."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = [
+    "HEADERS",
+    "LIMIT_HEADER",
+    "ME_PATH",
+    "PASSWORD",
+    "REMAINING_HEADER",
+    "RESET_HEADER",
+    "SAFE_METHODS",
+    "TYPICAL_LIMIT",
+    "TYPICAL_WINDOW_S",
+]
+
+# service.md part 4: the one endpoint that is specified.
+ME_PATH: Final = "/v1/users/me"
+
+# service.md part 5: HTTP Basic, the key as user name, and this password.
+PASSWORD: Final = ""
+
+# service.md part 8: on every response, each a string that holds an integer.
+LIMIT_HEADER: Final = "X-RateLimit-Limit"
+REMAINING_HEADER: Final = "X-RateLimit-Remaining"
+RESET_HEADER: Final = "X-RateLimit-Reset"
+HEADERS: Final = (LIMIT_HEADER, REMAINING_HEADER, RESET_HEADER)
+
+# service.md part 8: most operations allow up to this many requests a minute.
+TYPICAL_LIMIT: Final = 300
+TYPICAL_WINDOW_S: Final = 60.0
+
+# RFC 9110, section 9.2.1: methods that change nothing. Every other one is a write.
+SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})

@@ -1,0 +1,164 @@
+"""The errors that directmail_lab raises on purpose.
+
+    DirectMailLabError
+    ├── NotConnectedError       no session is open
+    ├── CredentialError         no key, or one that HTTP Basic cannot carry
+    ├── InsecureAddressError    an address that would expose the key
+    ├── WriteRefusedError       a write to a live service that was not allowed
+    ├── OutcomeUnknownError     a write was sent and its answer never came
+    ├── QuotaExhaustedError     nothing left in the window, and the wait is too long
+    ├── NotJSONError            a body that is not JSON
+    ├── ServiceError            the service answered with an error status
+    │   └── UnauthorizedError   … with 401 or 403
+    └── CassetteError           a cassette cannot be found, opened or written
+        ├── NotRecordedError    a request that the cassette has no answer for
+        ├── CassetteFormatError a file that is not a cassette
+        └── CassetteInUseError  another recording holds the cassette
+
+Timeouts and connection errors stay httpx's own. Each message says what happened, then what to do,
+and holds no key, query, header value or unredacted body.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from .quota import Reading
+
+__all__ = [
+    "CassetteError",
+    "CassetteFormatError",
+    "CassetteInUseError",
+    "CredentialError",
+    "DirectMailLabError",
+    "InsecureAddressError",
+    "NotConnectedError",
+    "NotJSONError",
+    "NotRecordedError",
+    "OutcomeUnknownError",
+    "QuotaExhaustedError",
+    "ServiceError",
+    "UnauthorizedError",
+    "WriteRefusedError",
+]
+
+
+class DirectMailLabError(Exception):
+    """The base of every error that directmail_lab raises on purpose."""
+
+
+class NotConnectedError(DirectMailLabError):
+    """No session is open, and the environment does not say how to open one."""
+
+
+class CredentialError(DirectMailLabError):
+    """No API key was found, or the key given cannot be sent with HTTP Basic."""
+
+
+class InsecureAddressError(DirectMailLabError):
+    """An address that would expose the key, or that is no address at all."""
+
+
+class WriteRefusedError(DirectMailLabError):
+    """A write to a live service on a session that does not allow writes."""
+
+
+class OutcomeUnknownError(DirectMailLabError):
+    """A write was sent and its answer never came: it may have been carried out."""
+
+
+class QuotaExhaustedError(DirectMailLabError):
+    """The allowance is used up, and its renewal is further away than ``max_wait_s``.
+
+    Attributes
+    ----------
+    until
+        When the window renews, in seconds since the Unix epoch; None where that is not known.
+    """
+
+    def __init__(self, message: str, *, until: float | None = None) -> None:
+        super().__init__(message)
+        self.until = until
+
+
+class NotJSONError(DirectMailLabError):
+    """A response whose body is not JSON.
+
+    Attributes
+    ----------
+    status
+        The HTTP status of the response; None where the body did not come with one.
+    content_type
+        Its content type, or None.
+    """
+
+    def __init__(
+        self, message: str, *, status: int | None = None, content_type: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.content_type = content_type
+
+
+class ServiceError(DirectMailLabError):
+    """The service answered with an error status.
+
+    Attributes
+    ----------
+    status
+        The HTTP status.
+    operation
+        Method and path, id-like segments as ``{id}``: ``GET /v1/users/me``.
+    excerpt
+        The start of the body, with the key removed.
+    reading
+        The rate-limit reading of the response, or None.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int,
+        operation: str,
+        excerpt: str = "",
+        reading: Reading | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.operation = operation
+        self.excerpt = excerpt
+        self.reading = reading
+
+
+class UnauthorizedError(ServiceError):
+    """The service answered 401 or 403: the key is missing, wrong or not allowed to do this."""
+
+
+class CassetteError(DirectMailLabError):
+    """A cassette cannot be found, opened or written."""
+
+
+class NotRecordedError(CassetteError):
+    """A request was replayed that the cassette has no answer for.
+
+    Attributes
+    ----------
+    reason
+        ``"no_such_cassette"``, ``"nothing_left"`` (all its answers were played) or ``"no_match"``.
+    """
+
+    def __init__(
+        self, message: str, *, reason: Literal["no_such_cassette", "nothing_left", "no_match"]
+    ) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class CassetteFormatError(CassetteError):
+    """A file that cannot be read as a cassette."""
+
+
+class CassetteInUseError(CassetteError):
+    """Another recording, of this or another process, is writing the same cassette."""
