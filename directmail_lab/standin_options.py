@@ -1,0 +1,229 @@
+"""How the stand-in service behaves: each part that service.md leaves open is a field here."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal, get_args
+
+from .contract import TYPICAL_LIMIT, TYPICAL_WINDOW_S
+from .credentials import ApiKey
+
+__all__ = [
+    "STAND_IN_KEY",
+    "STAND_IN_RECORD",
+    "Encoding",
+    "Fault",
+    "ResetUnit",
+    "StandInOptions",
+    "WindowKind",
+]
+
+ResetUnit = Literal[
+    "seconds_left", "milliseconds_left", "epoch_s", "epoch_ms", "http_date", "iso", "zero"
+]
+WindowKind = Literal["fixed", "aligned", "sliding"]
+Encoding = Literal["gzip", "deflate"]
+_Drop = Literal["reset", "close"]
+_RetryAfter = Literal["off", "seconds", "date"]
+
+# Public test data: it opens nothing but a stand-in on this machine.
+STAND_IN_KEY: Final = "stand-in-key-0123456789"
+
+STAND_IN_RECORD: Final[Mapping[str, object]] = {
+    "id": "usr_stand_in_1",
+    "name": "Stand-in User",
+    "email": "stand-in@example.com",
+    "service": "stand-in",
+    "company": {
+        "name": "Stand-in Company",
+        "address": {"city": "Zürich", "postcode": "01234", "country": "CH"},
+    },
+    "permissions": ["read", "write"],
+    "phone": None,
+}
+
+_LISTS_LIMIT: Final = 60
+_WHAT_RESET_HOLDS: Final[Mapping[str, str]] = {
+    "seconds_left": "seconds until the allowance renews",
+    "milliseconds_left": "milliseconds until the allowance renews",
+    "epoch_s": "the time it renews, in seconds since 1970",
+    "epoch_ms": "the time it renews, in milliseconds since 1970",
+    "http_date": "the time it renews, as an HTTP date (against the contract: no integer)",
+    "iso": "the time it renews, as ISO 8601 text (against the contract: no integer)",
+    "zero": "always 0",
+}
+_WHEN_WINDOWS_START: Final[Mapping[str, str]] = {
+    "fixed": "a window starts with its first request",
+    "aligned": "windows start at whole multiples of their length since 1970",
+    "sliding": "each request leaves the count one window after it was made",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One way to misbehave, for the requests it applies to.
+
+    Attributes
+    ----------
+    path
+        Only requests whose path below the base address starts with this; None for all.
+    times
+        Only this many requests, then it is over; None until it is cleared.
+    latency_s
+        Seconds to wait before anything is sent.
+    drop
+        Send no answer: ``"reset"`` the connection (TCP RST) or ``"close"`` it.
+    cut_after
+        Close the connection after this many bytes of the body, whose length was announced whole.
+    status
+        Answer with this status, and a body to suit it.
+    html
+        Answer with a gateway's HTML page; the status is 502 unless ``status`` says another.
+    body
+        Send exactly this body.
+    headers
+        Headers to add or replace; None leaves one out, a list of texts sends it repeatedly.
+    encoding
+        Compress the body.
+    redirect_to
+        Answer with a redirect (302 unless ``status`` says another) to this address.
+    echo_key
+        Repeat the key that the request carried in the body and in a header.
+    """
+
+    path: str | None = None
+    times: int | None = None
+    latency_s: float = 0.0
+    drop: _Drop | None = None
+    cut_after: int | None = None
+    status: int | None = None
+    html: bool = False
+    body: bytes | str | None = None
+    headers: Mapping[str, str | Sequence[str] | None] = field(default_factory=dict)
+    encoding: Encoding | None = None
+    redirect_to: str | None = None
+    echo_key: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandInOptions:
+    """Where the stand-in listens, and what it assumes where service.md says "not shown".
+
+    Attributes
+    ----------
+    port
+        The port on 127.0.0.1; 0 takes a free one.
+    api_key
+        The one key it accepts.
+    prefix
+        A path before ``/v1``, as a regional base address may have one.
+    limit
+        Requests allowed in a window, for each operation that ``limits`` does not name.
+    limits
+        Other allowances by operation: ``"/v1/lists"`` for each method, or ``"GET /v1/lists"``.
+    window_s
+        Seconds in a window.
+    window
+        ``"fixed"`` (from its first request), ``"aligned"`` (by the clock) or ``"sliding"``.
+    reset_unit
+        What ``X-RateLimit-Reset`` holds.
+    exhausted_status, retry_after
+        The status when nothing is left, and whether ``Retry-After`` comes with it.
+    unauthorized_status
+        The status of a request without the key, with another, or with a password.
+    record
+        The current user's record, any JSON value.
+    envelope
+        A member to wrap each successful body in, such as ``"data"``; None for the bare body.
+    faults
+        Ways to misbehave from the start.
+    clock
+        What tells the time, in seconds since the Unix epoch.
+    """
+
+    port: int = 0
+    api_key: str = field(default=STAND_IN_KEY, repr=False)
+    prefix: str = ""
+    limit: int = TYPICAL_LIMIT
+    limits: Mapping[str, int] = field(
+        default_factory=lambda: {"/v1/lists": _LISTS_LIMIT, "/v1/lists/{id}": _LISTS_LIMIT}
+    )
+    window_s: float = TYPICAL_WINDOW_S
+    window: WindowKind = "fixed"
+    reset_unit: ResetUnit = "seconds_left"
+    exhausted_status: int = 429
+    retry_after: _RetryAfter = "off"
+    unauthorized_status: int = 401
+    record: object = field(default_factory=lambda: dict(STAND_IN_RECORD), repr=False)
+    envelope: str | None = None
+    faults: Sequence[Fault] = ()
+    clock: Callable[[], float] = field(default=time.time, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Refuse what could not be served.
+
+        Raises
+        ------
+        CredentialError
+            Where HTTP Basic cannot carry the key.
+        ValueError
+            Where another option is out of its range.
+        """
+        ApiKey(self.api_key)
+        json.dumps(self.record)
+        _one_of("reset_unit", self.reset_unit, get_args(ResetUnit))
+        _one_of("window", self.window, get_args(WindowKind))
+        _one_of("retry_after", self.retry_after, get_args(_RetryAfter))
+        if self.window_s <= 0:
+            raise ValueError("window_s must be more than 0 seconds.")
+        if min((self.limit, *self.limits.values())) < 0:
+            raise ValueError("An allowance is 0 or more requests.")
+        if self.prefix and (not self.prefix.startswith("/") or self.prefix.endswith("/")):
+            raise ValueError('prefix starts with a slash and ends without one, as "/eu".')
+
+    def limit_of(self, method: str, operation: str) -> int:
+        """Return the requests that one operation is allowed in a window."""
+        whole = self.limits.get(operation, self.limit)
+        return self.limits.get(f"{method} {operation}", whole)
+
+    def assumptions(self) -> list[str]:
+        """Return one line for each part that service.md leaves open, and what is assumed of it."""
+        return [
+            f"X-RateLimit-Reset: {_WHAT_RESET_HOLDS[self.reset_unit]} (reset_unit)",
+            f"window: {self.window_s:g} s; {_WHEN_WINDOWS_START[self.window]} (window_s, window)",
+            f"allowance: {self.limit} requests a window for each operation (limit)",
+            f"other allowances: {_counted(self.limits)} (limits)",
+            f"nothing left: status {self.exhausted_status}, {self._retry_after_line()} "
+            "(exhausted_status, retry_after)",
+            f"no key, a wrong one, or a password: status {self.unauthorized_status}, counted "
+            "against an allowance of their own (unauthorized_status)",
+            f"the record: {_shape(self.record)}, {self._envelope_line()} (record, envelope)",
+            'errors: {"error": {"status", "message"}} as JSON',
+            "operations of its own: GET /v1/lists, GET /v1/lists/{id}, POST /v1/letters",
+            f"regional base addresses: one, {self.prefix or '/'} (prefix)",
+            "versions: /v1 alone; any other answers 404",
+        ]
+
+    def _retry_after_line(self) -> str:
+        return "no Retry-After" if self.retry_after == "off" else f"Retry-After: {self.retry_after}"
+
+    def _envelope_line(self) -> str:
+        return f"wrapped in {self.envelope!r}" if self.envelope else "bare"
+
+
+def _one_of(name: str, value: str, allowed: Sequence[str]) -> None:
+    if value not in allowed:
+        raise ValueError(f"{name} is none of {', '.join(allowed)}.")
+
+
+def _counted(limits: Mapping[str, int]) -> str:
+    return ", ".join(f"{operation} {limit}" for operation, limit in limits.items()) or "none"
+
+
+def _shape(record: object) -> str:
+    if isinstance(record, Mapping):
+        return f"an object with {', '.join(map(str, record)) or 'no members'}"
+    return f"a JSON {type(record).__name__}"
