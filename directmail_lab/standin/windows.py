@@ -9,11 +9,12 @@ from datetime import UTC, datetime
 from email.utils import formatdate
 from typing import TYPE_CHECKING, Protocol
 
-from .contract import LIMIT_HEADER, REMAINING_HEADER, RESET_HEADER
+from directmail_lab.contract import LIMIT_HEADER, REMAINING_HEADER, RESET_HEADER
 
 if TYPE_CHECKING:
-    from .interaction import Headers
-    from .standin_options import ResetUnit, StandInOptions, WindowKind
+    from directmail_lab.interaction import Headers
+
+    from .options import ResetUnit, StandInOptions, WindowKind
 
 __all__ = ["Allowance", "Allowances", "limit_headers", "reset_text", "retry_after_text"]
 

@@ -6,16 +6,17 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, get_args
+from typing import TYPE_CHECKING, Final, Literal, get_args
 
-from .contract import TYPICAL_LIMIT, TYPICAL_WINDOW_S
-from .credentials import ApiKey
+from directmail_lab.contract import TYPICAL_LIMIT, TYPICAL_WINDOW_S
+from directmail_lab.credentials import ApiKey
+
+if TYPE_CHECKING:
+    from .faults import Fault
 
 __all__ = [
     "STAND_IN_KEY",
     "STAND_IN_RECORD",
-    "Encoding",
-    "Fault",
     "ResetUnit",
     "StandInOptions",
     "WindowKind",
@@ -25,8 +26,6 @@ ResetUnit = Literal[
     "seconds_left", "milliseconds_left", "epoch_s", "epoch_ms", "http_date", "iso", "zero"
 ]
 WindowKind = Literal["fixed", "aligned", "sliding"]
-Encoding = Literal["gzip", "deflate"]
-_Drop = Literal["reset", "close"]
 _RetryAfter = Literal["off", "seconds", "date"]
 
 # Public test data: it opens nothing but a stand-in on this machine.
@@ -60,52 +59,6 @@ _WHEN_WINDOWS_START: Final[Mapping[str, str]] = {
     "aligned": "windows start at whole multiples of their length since 1970",
     "sliding": "each request leaves the count one window after it was made",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
-    """One way to misbehave, for the requests it applies to.
-
-    Attributes
-    ----------
-    path
-        Only requests whose path below the base address starts with this; None for all.
-    times
-        Only this many requests, then it is over; None until it is cleared.
-    latency_s
-        Seconds to wait before anything is sent.
-    drop
-        Send no answer: ``"reset"`` the connection (TCP RST) or ``"close"`` it.
-    cut_after
-        Close the connection after this many bytes of the body, whose length was announced whole.
-    status
-        Answer with this status, and a body to suit it.
-    html
-        Answer with a gateway's HTML page; the status is 502 unless ``status`` says another.
-    body
-        Send exactly this body.
-    headers
-        Headers to add or replace; None leaves one out, a list of texts sends it repeatedly.
-    encoding
-        Compress the body.
-    redirect_to
-        Answer with a redirect (302 unless ``status`` says another) to this address.
-    echo_key
-        Repeat the key that the request carried in the body and in a header.
-    """
-
-    path: str | None = None
-    times: int | None = None
-    latency_s: float = 0.0
-    drop: _Drop | None = None
-    cut_after: int | None = None
-    status: int | None = None
-    html: bool = False
-    body: bytes | str | None = None
-    headers: Mapping[str, str | Sequence[str] | None] = field(default_factory=dict)
-    encoding: Encoding | None = None
-    redirect_to: str | None = None
-    echo_key: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

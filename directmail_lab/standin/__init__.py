@@ -1,0 +1,21 @@
+"""The stand-in service: a real HTTP server on loopback that keeps service.md to the letter.
+
+`stand_in` starts one in a thread; `serve_forever` runs one alone. What service.md leaves open is an
+option (`StandInOptions`), and its answers say that they are a stand-in's.
+"""
+
+from __future__ import annotations
+
+from .faults import Fault
+from .options import STAND_IN_KEY, STAND_IN_RECORD, StandInOptions
+from .server import StandIn, serve_forever, stand_in
+
+__all__ = [
+    "STAND_IN_KEY",
+    "STAND_IN_RECORD",
+    "Fault",
+    "StandIn",
+    "StandInOptions",
+    "serve_forever",
+    "stand_in",
+]
