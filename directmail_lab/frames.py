@@ -1,0 +1,275 @@
+"""JSON to a DataFrame: any body gives a sane frame, and its values stay as they came.
+
+Pure but for pandas; `bodies` reads what a response carries.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import numpy as np
+import pandas as pd
+
+from .bodies import NOWHERE, origin_of, parsed
+from .errors import DirectMailLabError, NotJSONError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+__all__ = ["MAX_DEPTH", "VALUE_COLUMN", "frame"]
+
+MAX_DEPTH: Final = 50
+"""How many levels of nested objects become dotted columns; a deeper object stays in its cell."""
+
+VALUE_COLUMN: Final = "value"
+"""The column of what is no object: a scalar body, or such an element of an array."""
+
+_LARGEST_EXACT = 2**53  # the integers that a float holds exactly
+_INT64 = range(-(2**63), 2**63)
+_MISSING: Final = object()
+
+
+def frame(
+    response_or_json: object, *, record_path: Literal["auto"] | str | None = "auto"
+) -> pd.DataFrame:
+    """Return any JSON body as a DataFrame.
+
+    An object is one row, an array a row for each element (those that are no objects in the column
+    ``value``), a scalar one row and one column; an empty object has one row and no columns, an
+    empty array no rows. Nested objects become dotted columns (``company.address.city``); arrays,
+    and objects that are empty or more than `MAX_DEPTH` levels down, stay whole in their cell.
+
+    Values are kept as they came: ``"01234"`` stays text, ``1.0`` a float and ``1`` an integer. The
+    dtypes are those of ``convert_dtypes()`` (``Int64``, ``Float64``, ``boolean``, ``string``), but
+    chosen by what JSON says, so that ``1.0`` does not become an integer; ``object`` holds mixed
+    values, arrays, and integers beyond 64 bits. ``null`` and a missing field are both ``<NA>``.
+
+    Parameters
+    ----------
+    response_or_json
+        A response (of any HTTP library that has ``status_code``, ``headers`` and ``content``), the
+        bytes of a body, or what a JSON reader made of one. A ``str`` is a JSON string, not a body.
+    record_path
+        ``"auto"`` unwraps an envelope: an object whose ``data`` is an object or an array. None
+        never unwraps. Any other text is the name of a member, or a dotted path to one.
+
+    Returns
+    -------
+    DataFrame
+        With ``attrs``: ``status`` (int), ``path`` (of the URL), ``source`` (``"live"``,
+        ``"recorded"`` or ``"replayed"``) and ``time`` (when the response came: ISO 8601, UTC), each
+        None where unknown; and ``envelope`` where one was unwrapped: the body's other members.
+
+    Raises
+    ------
+    NotJSONError
+        Where the body is not JSON, or there is none.
+    DirectMailLabError
+        Where ``record_path`` leads nowhere.
+    """
+    origin = origin_of(response_or_json)
+    content = getattr(response_or_json, "content", response_or_json) if origin else response_or_json
+    body = parsed(bytes(content), origin) if isinstance(content, bytes | bytearray) else content
+    if not _is_json(body):
+        raise NotJSONError(
+            f"frame() was given a {type(body).__name__}, which is neither a response nor JSON. "
+            "Give it a response, the bytes of a body, or what .json() returns."
+        )
+    records, envelope = _unwrapped(body, record_path)
+    table = _table(records)
+    table.attrs.update((origin or NOWHERE).attrs())
+    if envelope is not None:
+        table.attrs["envelope"] = envelope
+    return table
+
+
+def _is_json(value: object) -> bool:
+    return value is None or isinstance(
+        value, Mapping | list | tuple | str | bool | int | float | Decimal
+    )
+
+
+# -- finding the records -----------------------------------------------------------------------
+
+
+def _unwrapped(body: object, record_path: str | None) -> tuple[object, dict[str, object] | None]:
+    """Return the records of a body, and the other members where they were in an envelope."""
+    if record_path is None:
+        return body, None
+    if record_path == "auto":
+        wrapped = isinstance(body, Mapping) and isinstance(body.get("data"), Mapping | list | tuple)
+        keys: Sequence[str] | None = ["data"] if wrapped else []
+    else:
+        keys = _keys_to(body, record_path)
+    if keys is None:
+        raise DirectMailLabError(_leads_nowhere(body, record_path))
+    records, envelope = body, _without(body, keys) if keys else None
+    for key in keys:
+        records = records[key]  # type: ignore[index]
+    return records, envelope
+
+
+def _keys_to(body: object, path: str) -> list[str] | None:
+    """Return the keys that a dotted path stands for; a key may hold dots itself."""
+    if not isinstance(body, Mapping):
+        return None
+    if path in body:
+        return [path]
+    for dot in (found.start() for found in re.finditer(r"\.", path)):
+        below = _keys_to(body.get(path[:dot]), path[dot + 1 :])
+        if below is not None:
+            return [path[:dot], *below]
+    return None
+
+
+def _without(body: Any, keys: Sequence[str]) -> dict[str, object]:
+    """Return a copy of ``body`` without the member that ``keys`` lead to."""
+    rest = {key: _shallow(value) for key, value in body.items() if key != keys[0]}
+    return {**rest, keys[0]: _without(body[keys[0]], keys[1:])} if keys[1:] else rest
+
+
+def _shallow(value: object) -> object:
+    """Return ``value``, or a note instead of it: pandas copies ``attrs`` by recursion."""
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [inner for outer in level for inner in _members(outer)]
+        if not level:
+            return value
+    return f"(nested more than {MAX_DEPTH} levels deep: see the response itself)"
+
+
+def _members(value: object) -> Iterable[object]:
+    if isinstance(value, Mapping):
+        return value.values()
+    return value if isinstance(value, list | tuple) else ()
+
+
+def _leads_nowhere(body: object, path: str) -> str:
+    members = body if isinstance(body, Mapping) else ()
+    names = [name for name in members if re.fullmatch(r"[A-Za-z_][\w-]{0,39}", str(name))][:8]
+    has = f"its members are {', '.join(names)}" if names else "it is no object with named members"
+    return (
+        f"record_path {path!r} leads nowhere in this body: {has}. "
+        "Name one of its members, or use record_path=None for the whole body."
+    )
+
+
+# -- records to columns ------------------------------------------------------------------------
+
+
+class _Field:
+    """A key somewhere in the records: the values it has itself, and the keys below it."""
+
+    __slots__ = ("below", "values")
+
+    def __init__(self) -> None:
+        self.below: dict[str, _Field] = {}
+        self.values: list[object] = []
+
+    def put(self, row: int, value: object) -> None:
+        self.values.extend([_MISSING] * (row - len(self.values)))
+        self.values.append(value)
+
+
+def _table(records: object) -> pd.DataFrame:
+    rows = records if isinstance(records, list | tuple) else [records]
+    root = _Field()
+    for number, row in enumerate(rows):
+        if isinstance(row, Mapping):
+            _spread(root, row, number)
+        else:
+            root.put(number, row)
+    if root.below and set(map(type, root.values)) <= {type(None), type(_MISSING)}:
+        root.values.clear()  # a null between records is a row without values, and needs no column
+    fields = list(_with_values(root))
+    names = _names([path for path, _ in fields])
+    index = pd.RangeIndex(len(rows))
+    columns = {number: _column(field.values, index) for number, (_, field) in enumerate(fields)}
+    table = pd.DataFrame(columns, index=index, copy=False)
+    table.columns = _labels(names)
+    return table
+
+
+def _spread(root: _Field, record: Mapping[str, object], row: int) -> None:
+    """Put the values of one record into their fields; no recursion, however deep it is."""
+    waiting: list[tuple[_Field, Mapping[str, object], int]] = [(root, record, 1)]
+    while waiting:
+        field, members, depth = waiting.pop()
+        for key, value in members.items():
+            below = field.below.get(key)
+            if below is None:
+                below = field.below[key] = _Field()
+            if value and depth < MAX_DEPTH and isinstance(value, Mapping):
+                waiting.append((below, value, depth + 1))
+            else:
+                below.put(row, value)
+
+
+def _with_values(root: _Field) -> Iterator[tuple[tuple[str, ...], _Field]]:
+    """Yield the fields that have values, each with its keys, in the order of the records."""
+    waiting: list[tuple[tuple[str, ...], _Field]] = [((), root)]
+    while waiting:
+        path, field = waiting.pop()
+        if field.values:
+            yield path, field
+        waiting.extend(((*path, str(key)), field.below[key]) for key in reversed(field.below))
+
+
+def _names(paths: Sequence[tuple[str, ...]]) -> list[str]:
+    """Return a name for each path, no two alike.
+
+    Where ``{"a.b": 1, "a": {"b": 2}}`` has two for one name, the shortest path keeps it and the
+    other one gets a number: ``a.b``, ``a.b_2``.
+    """
+    names: dict[tuple[str, ...], str] = {}
+    taken: set[str] = set()
+    for path in sorted(paths, key=lambda path: len(path) or len(paths) + MAX_DEPTH):
+        plain = name = ".".join(path) if path else VALUE_COLUMN
+        number = 1
+        while name in taken:
+            number += 1
+            name = f"{plain}_{number}"
+        taken.add(name)
+        names[path] = name
+    return [names[path] for path in paths]
+
+
+def _labels(names: Sequence[str]) -> pd.Index:
+    try:
+        return pd.Index(names, dtype=None if names else object)
+    except UnicodeEncodeError:  # a lone surrogate, which pandas' text cannot hold
+        return pd.Index(names, dtype=object)
+
+
+def _column(values: list[object], index: pd.RangeIndex) -> Any:
+    """Return one column, its missing values as ``<NA>``, in the dtype that all values share."""
+    values.extend([_MISSING] * (len(index) - len(values)))
+    cells = [pd.NA if value is None or value is _MISSING else value for value in values]
+    kinds = set(map(type, cells)) - {type(pd.NA)}
+    dtype = _dtype(kinds, cells)
+    if dtype is not None:
+        try:
+            return pd.array(cells, dtype=dtype)
+        except UnicodeEncodeError:  # as in _labels
+            pass
+    # fromiter, since array() would make one of two dimensions from equally long lists; a Series,
+    # since DataFrame() would look for a narrower dtype in a bare array of objects.
+    return pd.Series(np.fromiter(cells, dtype=object, count=len(index)), index, dtype=object)
+
+
+def _dtype(kinds: set[type], cells: Iterable[object]) -> Any:
+    if kinds == {bool}:
+        return pd.BooleanDtype()
+    if kinds == {str}:
+        return pd.StringDtype()
+    if kinds == {float}:
+        return pd.Float64Dtype()
+    integers = (cell for cell in cells if isinstance(cell, int))
+    if kinds == {int} and all(cell in _INT64 for cell in integers):
+        return pd.Int64Dtype()
+    if kinds == {int, float} and all(abs(cell) <= _LARGEST_EXACT for cell in integers):
+        return pd.Float64Dtype()
+    return None

@@ -1,0 +1,411 @@
+"""What `frame` makes of any body: rows, columns, dtypes, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import httpx
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from directmail_lab.errors import DirectMailLabError, NotJSONError
+from directmail_lab.frames import MAX_DEPTH, frame
+
+NUMBERS = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+SCALARS = st.none() | st.booleans() | NUMBERS | st.text(st.characters(exclude_categories=()))
+KEYS = st.text(st.characters(exclude_categories=()), max_size=5) | st.sampled_from(
+    ["a", "b", "a.b", "value", "data", "a.b_2", ""]
+)
+
+
+def json_values(keys: st.SearchStrategy[str] = KEYS) -> st.SearchStrategy[Any]:
+    """Any JSON value, as a reader gives it."""
+    return st.recursive(
+        SCALARS,
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(keys, inner, max_size=4),
+        max_leaves=12,
+    )
+
+
+def response(
+    content: bytes, status: int = 200, content_type: str | None = "application/json"
+) -> httpx.Response:
+    """An answer to GET /v1/users/me with this body."""
+    return httpx.Response(
+        status,
+        headers={"content-type": content_type} if content_type else {},
+        content=content,
+        request=httpx.Request("GET", "https://api.test/v1/users/me?token=hidden"),
+    )
+
+
+def leaves(value: Any, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
+    """The values that a record should have, by their path."""
+    if not isinstance(value, dict) or (path and not value):
+        return {path: value}
+    return {k: v for key, inner in value.items() for k, v in leaves(inner, (*path, key)).items()}
+
+
+def same(cell: Any, value: Any) -> bool:
+    """Whether a cell holds a JSON value as it came, types included."""
+    if value is None:
+        return cell is pd.NA
+    if isinstance(value, float):
+        return cell == value and math.copysign(1, cell) == math.copysign(1, value)
+    plain = cell.item() if isinstance(cell, np.generic) else cell
+    return type(plain) is type(value) and plain == value
+
+
+# -- the shape ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "shape"),
+    [
+        ({"id": 1, "name": "Ada"}, (1, 2)),
+        ([{"id": 1}, {"id": 2}, {"id": 3}], (3, 1)),
+        ({}, (1, 0)),
+        ([], (0, 0)),
+        ([{}, {}], (2, 0)),
+        ([1, 2], (2, 1)),
+        ([[1, 2], [3, 4]], (2, 1)),
+        (None, (1, 1)),
+        ([None, None], (2, 1)),
+        ([None, {"a": 1}], (2, 1)),
+        ("text", (1, 1)),
+        ("", (1, 1)),
+        (True, (1, 1)),
+        (0, (1, 1)),
+    ],
+)
+def test_the_shape_follows_the_json(body: object, shape: tuple[int, int]) -> None:
+    """One row for an object or a scalar, one for each element of an array."""
+    table = frame(body)
+
+    assert table.shape == shape
+    assert len(table.index) == shape[0]
+
+
+@given(json_values())
+def test_any_json_gives_a_frame_by_the_row_rule(body: Any) -> None:
+    """No JSON value raises, and only the length of a top-level array decides the rows."""
+    table = frame(body, record_path=None)
+
+    assert len(table) == (len(body) if isinstance(body, list) else 1)
+    assert table.columns.is_unique
+    assert len(pd.concat([table, frame(body)], ignore_index=True)) >= len(table)
+
+
+@given(st.lists(st.dictionaries(KEYS, json_values(), max_size=4), max_size=4))
+def test_every_path_has_a_column_of_its_own(records: list[dict[str, Any]]) -> None:
+    """However keys are spelled, two paths never share a column."""
+    paths = {path for record in records for path in leaves(record) if path}
+
+    assert len(frame(records).columns) == len(paths)
+
+
+@given(
+    st.lists(
+        st.dictionaries(
+            st.text("xyz0", min_size=1, max_size=2),
+            json_values(st.text("xyz0", min_size=1, max_size=2)),
+            max_size=4,
+        ),
+        max_size=4,
+    )
+)
+def test_values_are_kept_as_they_came(records: list[dict[str, Any]]) -> None:
+    """Each leaf is in its cell, of its own JSON type; only integers among floats become floats."""
+    table = frame(json.dumps(records).encode())
+
+    for row, record in enumerate(records):
+        for path, leaf in leaves(record).items():
+            if path:
+                column = table[".".join(path)]
+                exact = column.dtype != "Float64" or leaf is None
+                value = leaf if exact else float(leaf)
+                assert same(column.iloc[row], value), path
+
+
+def test_nested_objects_become_dotted_columns_in_the_order_of_the_body() -> None:
+    """A nested object's columns stand where the object stood, arrays whole in their cell."""
+    body = {"id": 7, "company": {"address": {"city": "Zürich"}, "n": 2}, "tags": ["a", {"b": 1}]}
+    table = frame(body)
+
+    assert list(table.columns) == ["id", "company.address.city", "company.n", "tags"]
+    assert table["company.address.city"].item() == "Zürich"
+    assert table["tags"].item() == ["a", {"b": 1}]
+
+
+def test_an_empty_object_stays_in_its_cell() -> None:
+    """``{}`` has no fields to make columns of, and is not lost."""
+    assert frame({"a": {}})["a"].item() == {}
+
+
+def test_two_paths_with_one_dotted_name_get_two_columns() -> None:
+    """A key that holds a dot keeps its name; the nested path of the same spelling is numbered."""
+    table = frame([{"a": {"b": 2}, "a.b": 1}])
+
+    assert table["a.b"].item() == 1
+    assert table["a.b_2"].item() == 2
+
+
+def test_elements_that_are_no_objects_go_to_the_value_column() -> None:
+    """A mixed array keeps one row an element, and a key named ``value`` keeps its column."""
+    table = frame([{"value": 1, "a": "x"}, 2])
+
+    assert table["value"].tolist() == [1, pd.NA]
+    assert table["value_2"].tolist() == [pd.NA, 2]
+
+
+def test_deep_nesting_stops_at_the_deepest_column() -> None:
+    """An object far below stays whole in its cell, without a RecursionError."""
+    body: dict[str, Any] = {}
+    for _ in range(100_000):
+        body = {"a": body}
+    table = frame(body)
+
+    assert list(table.columns) == [".".join("a" * MAX_DEPTH)]
+
+
+# -- the dtypes --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype"),
+    [
+        (["01234", "2026-11-21"], "string"),
+        ([1, None], "Int64"),
+        ([1.0, 2.0], "Float64"),
+        ([1, 2.5], "Float64"),
+        ([2**60, 2.5], "object"),
+        ([2**63, 1], "object"),
+        ([-(2**63), 2**63 - 1], "Int64"),
+        ([True, None], "boolean"),
+        ([True, 1], "object"),
+        (["1", 1], "object"),
+        ([[1], [2]], "object"),
+        ([None, None], "object"),
+        (["\ud800", "a"], "object"),
+    ],
+)
+def test_the_dtype_is_what_the_json_says(values: list[Any], dtype: str) -> None:
+    """Text stays text, a float a float, and what no dtype holds exactly stays as it is."""
+    column = frame([{"v": value} for value in values])["v"]
+
+    assert column.dtype == dtype
+    assert [None if cell is pd.NA else cell for cell in column] == values
+
+
+def test_a_concat_of_two_rows_keeps_the_dtypes() -> None:
+    """Two calls of one endpoint, one under the other, are as typed as one."""
+    body = {"id": 1, "name": "Ada", "ok": True, "balance": 1.0}
+    table = pd.concat([frame(body), frame(body | {"balance": 2.5})])
+
+    assert table.dtypes.to_dict() == frame(body).dtypes.to_dict()
+
+
+def test_dtypes_are_those_of_convert_dtypes() -> None:
+    """For text, integers, fractions and booleans, pandas would choose the same."""
+    body = {"id": 1, "name": "Ada", "ok": True, "share": 0.5}
+
+    assert frame(body).dtypes.to_dict() == frame(body).convert_dtypes().dtypes.to_dict()
+
+
+def test_an_integer_of_any_length_is_read() -> None:
+    """Python refuses to read long integers from text; a body may hold one."""
+    assert frame(b'{"n": ' + b"9" * 5000 + b"}")["n"].item().adjusted() == 4999
+
+
+# -- record_path -------------------------------------------------------------------------------
+
+
+def test_an_envelope_is_unwrapped() -> None:
+    """``data`` is taken for the records, and what stood beside it is kept."""
+    table = frame({"data": [{"id": 1}, {"id": 2}], "total": 2})
+
+    assert table["id"].tolist() == [1, 2]
+    assert table.attrs["envelope"] == {"total": 2}
+
+
+@pytest.mark.parametrize("data", [None, "text", 5, True])
+def test_a_data_member_without_members_is_no_envelope(data: object) -> None:
+    """A field that happens to be named data is a field."""
+    table = frame({"data": data, "id": 1})
+
+    assert list(table.columns) == ["data", "id"]
+    assert "envelope" not in table.attrs
+
+
+def test_record_path_none_never_unwraps() -> None:
+    """The whole body is the record."""
+    assert list(frame({"data": {"id": 1}}, record_path=None).columns) == ["data.id"]
+
+
+@pytest.mark.parametrize(
+    ("path", "envelope"),
+    [
+        ("page.items", {"n": 1, "page": {"next": None}, "odd.key": {"items": [{"id": 2}]}}),
+        ("odd.key.items", {"n": 1, "page": {"items": [{"id": 2}], "next": None}, "odd.key": {}}),
+    ],
+)
+def test_a_dotted_record_path_picks(path: str, envelope: dict[str, Any]) -> None:
+    """The path leads through objects, and through keys that hold dots themselves."""
+    items = {"items": [{"id": 2}]}
+    body = {"n": 1, "page": items | {"next": None}, "odd.key": items}
+    table = frame(body, record_path=path)
+
+    assert table["id"].tolist() == [2]
+    assert table.attrs["envelope"] == envelope
+    assert "items" in body["page"]  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("body", [{"a": 1, "b": 2}, [1], None, {}])
+def test_a_record_path_that_leads_nowhere_is_refused(body: object) -> None:
+    """The message names the members there are, and the way out."""
+    with pytest.raises(DirectMailLabError, match="leads nowhere") as caught:
+        frame(body, record_path="items.x")
+
+    assert "record_path=None" in str(caught.value)
+    assert ("a, b" in str(caught.value)) == (body == {"a": 1, "b": 2})
+
+
+def test_an_envelope_too_deep_for_pandas_is_noted_instead() -> None:
+    """pandas copies attrs by recursion at every step, and would fail long after the call."""
+    deep: list[Any] = []
+    for _ in range(5000):
+        deep = [deep]
+    table = frame({"data": {"id": 1}, "deep": deep}).head()
+
+    assert "levels deep" in table.attrs["envelope"]["deep"]
+
+
+# -- attrs -------------------------------------------------------------------------------------
+
+
+def test_attrs_say_where_the_frame_came_from() -> None:
+    """Status and path from the response, source and time from its reading."""
+    answer = response(b'{"id": 1}', 404)
+    answer.extensions["directmail_lab.reading"] = SimpleNamespace(
+        path="/v1/users/me", source="replayed", at=1_700_000_000.25
+    )
+    attrs = frame(answer).attrs
+
+    assert attrs == {
+        "status": 404,
+        "path": "/v1/users/me",
+        "source": "replayed",
+        "time": "2023-11-14T22:13:20.250000+00:00",
+    }
+    assert json.loads(json.dumps(attrs)) == attrs
+
+
+def test_attrs_of_a_response_from_elsewhere() -> None:
+    """A response of no session has a status and a path; no query is kept."""
+    assert frame(response(b"{}")).attrs == {
+        "status": 200,
+        "path": "/v1/users/me",
+        "source": None,
+        "time": None,
+    }
+    assert frame(httpx.Response(200, content=b"{}")).attrs["path"] is None
+
+
+# -- bodies ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "content_type"),
+    [
+        ('{"v": "é"}'.encode(), None),
+        ('\ufeff{"v": "é"}'.encode(), "application/json"),
+        ('{"v": "é"}'.encode("utf-16"), "application/json"),
+        ('{"v": "é"}'.encode("latin-1"), "application/json; charset=ISO-8859-1"),
+        ('{"v": "é"}'.encode(), "application/json; charset=latin-1"),
+        (b'{"v": "\\u00e9"}', "text/html"),
+    ],
+)
+def test_a_body_is_read_in_its_own_character_set(content: bytes, content_type: str | None) -> None:
+    """UTF-8 where it is that, with or without a mark; else what it declares."""
+    assert frame(response(content, content_type=content_type))["v"].item() == "é"
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "is empty"),
+        (b" \n", "is empty"),
+        (b"<html>secret-body</html>", "is not JSON"),
+        (b'{"a": 1} secret-body', "is not JSON"),
+        (b'{"a": "secret-body', "cut short"),
+        (b'{"a": [1, 2', "cut short"),
+        (b'{"secret-body": NaN}', "NaN"),
+        (b"[-Infinity]", "NaN or Infinity"),
+        (b'"secret-body\xff"', "character set"),
+        (b"[" * 100_000 + b"]" * 100_000, "nested deeper"),
+    ],
+)
+def test_a_body_that_is_not_json_is_refused(content: bytes, says: str) -> None:
+    """The error has status, content type and the way to the response, nothing of its body."""
+    with pytest.raises(NotJSONError) as caught:
+        frame(response(content, 502, "text/html; charset=utf-8"))
+
+    message = str(caught.value)
+    assert (caught.value.status, caught.value.content_type) == (502, "text/html")
+    assert all(part in message for part in (says, "502", "text/html", 'get("/v1/users/me")'))
+    assert "secret-body" not in message
+    assert "hidden" not in message
+    assert caught.value.__context__ is None
+
+
+def test_a_204_is_refused_as_empty() -> None:
+    """An answer without a body has no content type either, and the message says both."""
+    with pytest.raises(
+        NotJSONError, match=r"status 204 \(no content type\), and the body is empty"
+    ):
+        frame(response(b"", 204, None))
+
+
+def test_a_body_without_a_response_is_refused_without_a_status() -> None:
+    """Bytes alone have nothing to say of where they came from."""
+    with pytest.raises(NotJSONError, match="bytes of a whole JSON body") as caught:
+        frame(b"<html>")
+
+    assert caught.value.status is None
+
+
+def test_what_is_neither_a_response_nor_json_is_refused() -> None:
+    """A frame of some other object would be nonsense."""
+    with pytest.raises(NotJSONError, match="neither a response nor JSON"):
+        frame(object())
+
+
+@given(st.binary())
+def test_any_bytes_give_a_frame_or_a_typed_error(content: bytes) -> None:
+    """Nothing but our own error leaves `frame`, whatever the body."""
+    try:
+        table = frame(response(content))
+    except NotJSONError:
+        return
+
+    assert isinstance(table, pd.DataFrame)
+
+
+def test_a_large_body_is_read_in_about_the_time_of_its_json() -> None:
+    """20,000 records of 16 fields take no more than ten times what the JSON reader takes."""
+    record = {f"f{n}": n * 1.5 for n in range(12)} | {"a": {"b": {"c": "x", "d": 1}}, "t": [1]}
+    content = json.dumps([record] * 20_000).encode()
+    started = time.perf_counter()
+    json.loads(content)
+    read_s = time.perf_counter() - started
+    table = frame(content)
+
+    assert table.shape == (20_000, 15)
+    assert time.perf_counter() - started < 11 * read_s + 1
