@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import socket
 import threading
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Final, Self
-
-from tornado.netutil import bind_sockets
 
 from .faults import Fault
 from .options import StandInOptions
@@ -50,8 +49,8 @@ class StandIn:
 
     def __init__(self, options: StandInOptions) -> None:
         self._service = StandInService(options)
-        self._sockets = bind_sockets(options.port, _HOST)
-        self._address = f"http://{_HOST}:{self._sockets[0].getsockname()[1]}{options.prefix}"
+        self._socket = _listening(options.port)
+        self._address = f"http://{_HOST}:{self._socket.getsockname()[1]}{options.prefix}"
         self._loop = asyncio.new_event_loop()
         self._stopping = asyncio.Event()
         self._thread = threading.Thread(
@@ -120,7 +119,20 @@ class StandIn:
 
     def _run(self) -> None:
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-            runner.run(serve(self._service, self._sockets, self._stopping))
+            runner.run(serve(self._service, self._socket, self._stopping))
+
+
+def _listening(port: int) -> socket.socket:
+    try:
+        listening = socket.create_server((_HOST, port))
+    except OSError as error:
+        raise OSError(
+            error.errno,
+            f"The stand-in cannot listen on port {port} of {_HOST} ({error.strerror}). "
+            "Choose another port, or 0 for a free one.",
+        ) from None
+    listening.setblocking(False)
+    return listening
 
 
 def serve_forever(options: StandInOptions, *, on_start: Callable[[StandIn], object]) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from directmail_lab.contract import ME_PATH
 from directmail_lab.interaction import operation_of, path_below
 
-from .answers import basic_credentials, error_answer, json_answer
+from .answers import basic_credentials, error_answer, json_answer, with_headers
 from .faults import Faults, spoiled
 from .windows import Allowances, limit_headers, retry_after_text
 
@@ -79,7 +79,7 @@ class StandInService:
 
         Latency, cuts and drops are left to whoever holds the connection.
         """
-        path = path_below(request.uri, self.options.prefix)
+        path = _path_within(request.uri, self.options.prefix)
         with self._lock:
             self._requests[f"{request.method} {path}"] += 1
             fault = self._faults.next_for(path)
@@ -120,19 +120,13 @@ class StandInService:
         response = error_answer(
             status, "This stand-in does not know that key, or a password came with it."
         )
-        if status != HTTPStatus.UNAUTHORIZED:
-            return response
-        challenge = ("WWW-Authenticate", 'Basic realm="stand-in"')
-        return replace(response, headers=(*response.headers, challenge))
+        challenge = 'Basic realm="stand-in"' if status == HTTPStatus.UNAUTHORIZED else None
+        return with_headers(response, {"WWW-Authenticate": challenge})
 
     def _exhausted(self, allowance: Allowance, now: float) -> RecordedResponse:
         response = error_answer(self.options.exhausted_status, "The allowance is used up.")
         text = retry_after_text(allowance.renews_at, self.options.retry_after, now)
-        return (
-            replace(response, headers=(*response.headers, ("Retry-After", text)))
-            if text
-            else response
-        )
+        return with_headers(response, {"Retry-After": text})
 
     def _routed(self, request: RecordedRequest, path: str, operation: str) -> RecordedResponse:
         methods = _METHODS.get(operation)
@@ -140,7 +134,7 @@ class StandInService:
             return error_answer(404, "There is nothing at this path.")
         if request.method not in methods:
             response = error_answer(405, "This path does not take that method.")
-            return replace(response, headers=(*response.headers, ("Allow", ", ".join(methods))))
+            return with_headers(response, {"Allow": ", ".join(methods)})
         if operation == _LETTERS_PATH:
             return self._letter()
         if operation == ME_PATH:
@@ -158,6 +152,13 @@ class StandInService:
     def _found(self, value: object, status: int = 200) -> RecordedResponse:
         envelope = self.options.envelope
         return json_answer(status, {envelope: value, "service": "stand-in"} if envelope else value)
+
+
+def _path_within(uri: str, prefix: str) -> str:
+    """Return the path below the base address; one beside it is marked, and so is no operation."""
+    path = path_below(uri, prefix)
+    outside = prefix and path == path_below(uri)
+    return f"{path} (outside {prefix})" if outside else path
 
 
 def _is_authorized(request: RecordedRequest, api_key: str) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
 import struct
 from typing import TYPE_CHECKING, Any, Final
@@ -32,10 +31,8 @@ _RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)  # SO_LINGER on, for 0 s: close
 _BODILESS: Final = frozenset({204, 304})
 
 
-async def serve(
-    service: StandInService, sockets: list[socket.socket], stopping: asyncio.Event
-) -> None:
-    """Answer what comes to the sockets until told to stop; then close them and what is open."""
+async def serve(service: StandInService, listening: socket.socket, stopping: asyncio.Event) -> None:
+    """Answer what comes to the socket until told to stop; then close it and what is open."""
     answering: set[asyncio.Task[None]] = set()
 
     def on_request(request: HTTPServerRequest) -> None:
@@ -45,7 +42,7 @@ async def serve(
 
     server = _Server(on_request)
     server.service = service
-    server.add_sockets(sockets)
+    server.add_socket(listening)
     await stopping.wait()
     server.stop()
     for task in tuple(answering):
@@ -54,15 +51,20 @@ async def serve(
 
 
 async def _answer(service: StandInService, request: HTTPServerRequest) -> None:
-    response, fault = service.answer(_received(request))
-    if fault is not None and fault.latency_s:
-        await asyncio.sleep(fault.latency_s)
     stream: IOStream = request.connection.stream  # type: ignore[union-attr]
-    with contextlib.suppress(StreamClosedError):
+    try:
+        response, fault = service.answer(_received(request))
+        await asyncio.sleep(fault.latency_s if fault else 0)
         if fault is not None and fault.drop is not None:
             _drop(stream, reset=fault.drop == "reset")
         else:
             await _send(request, response, fault.cut_after if fault else None)
+    except StreamClosedError:
+        pass  # the client has gone
+    except Exception:
+        # An option's own code raised, such as a clock: asyncio logs it, and no client may hang.
+        stream.close()
+        raise
 
 
 def _received(request: HTTPServerRequest) -> RecordedRequest:
