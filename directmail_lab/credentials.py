@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn, final
+import contextlib
+import getpass
+import sys
+import warnings
+from typing import TYPE_CHECKING, Any, Final, NoReturn, final
 
+from .environment import variable
 from .errors import CredentialError
+from .settings import API_KEY_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["ApiKey"]
+__all__ = [
+    "ApiKey",
+    "find_api_key",
+    "forget_api_key",
+    "overriding_variable",
+    "prompt_api_key",
+    "remember_api_key",
+    "remembered_api_key",
+]
+
+_SERVICE: Final = "directmail-lab"
 
 
 @final
@@ -65,3 +81,172 @@ def _refuse_what_basic_cannot_carry(key: str) -> None:
     )
     if problem:
         raise CredentialError(f"The API key {problem}. Copy it again, whole and alone.")
+
+
+def find_api_key(given: str | ApiKey | None = None, *, base_url: str) -> ApiKey:
+    """Return the key: the one given, else ``DIRECTMAIL_API_KEY``, else the one in the keyring.
+
+    Parameters
+    ----------
+    given
+        A key that was passed in. A literal one that stands in a notebook's cell is warned about.
+    base_url
+        The address that the key is for: the keyring keeps one for each.
+
+    Raises
+    ------
+    CredentialError
+        There is none, or HTTP Basic cannot carry it. The message never repeats it.
+    """
+    if isinstance(given, ApiKey):
+        return given
+    if given is not None:
+        typed = _bare(given)
+        _warn_of_literal(typed)
+        return typed
+    key = _from_environment() or remembered_api_key(base_url)
+    if key is None:
+        raise CredentialError(
+            f"No API key. Sign in with login(), set {API_KEY_VARIABLE}, or give connect(api_key=…)."
+        )
+    return key
+
+
+def _from_environment() -> ApiKey | None:
+    text = variable(API_KEY_VARIABLE)
+    return _bare(text) if text else None
+
+
+def _bare(text: str) -> ApiKey:
+    """Return the key; raise without the frames whose locals hold its text.
+
+    ``%xmode Verbose`` prints the locals of every frame into the cell's saved output.
+    """
+    try:
+        return ApiKey(text)
+    except CredentialError as error:
+        problem = error.with_traceback(None)
+    text = "<hidden>"
+    raise problem
+
+
+def prompt_api_key(ask: Callable[[str], str] = getpass.getpass) -> ApiKey:
+    """Ask for the key at a terminal, without showing what is typed.
+
+    Raises
+    ------
+    CredentialError
+        The terminal would show it, or none was typed.
+    """
+    try:
+        with warnings.catch_warnings():
+            # getpass warns, and then echoes, where it cannot turn the echo off.
+            warnings.simplefilter("error", getpass.GetPassWarning)
+            typed = ask("API key (not shown): ")
+    except (getpass.GetPassWarning, EOFError):
+        raise CredentialError(
+            f"This terminal cannot hide what is typed. Set {API_KEY_VARIABLE} instead."
+        ) from None
+    return _bare(typed)
+
+
+def overriding_variable(typed: ApiKey) -> str | None:
+    """Return a warning where the environment holds another key than the one just typed, or None."""
+    held = variable(API_KEY_VARIABLE)
+    if held is None or held == typed.reveal():
+        return None
+    return (
+        f"{API_KEY_VARIABLE} holds another key. This session uses the one you typed; connect() "
+        "without a key, and a restarted kernel, use the variable's. Unset it if it is out of date."
+    )
+
+
+def _warn_of_literal(key: ApiKey) -> None:
+    """Warn where the cell that is running holds the key as text: it is saved with the notebook."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    cells: list[str] = getattr(shell, "user_ns", {}).get("In", [])
+    if cells and key.reveal() in cells[-1]:
+        warnings.warn(
+            "This cell now holds the API key, and so do the notebook once saved and IPython's "
+            "history. Take it out, and sign in with login() instead.",
+            UserWarning,
+            stacklevel=5,
+        )
+
+
+def remembered_api_key(base_url: str) -> ApiKey | None:
+    """Return the key that the keyring keeps for an address; None where it keeps none."""
+    try:
+        text = _keyring().get_password(_SERVICE, base_url)
+    except Exception:
+        # None, a locked or broken keyring is the same as one without the key: login() asks for it.
+        return None
+    return ApiKey(text) if text else None
+
+
+def remember_api_key(key: ApiKey, *, base_url: str) -> None:
+    """Keep the key in the operating system's keyring, for an address.
+
+    Raises
+    ------
+    CredentialError
+        No keyring works here. The key is then kept nowhere: never in a plain file instead.
+    """
+    try:
+        _keyring().set_password(_SERVICE, base_url, key.reveal())
+    except CredentialError:
+        raise
+    except Exception as error:
+        failure = type(error).__name__
+    else:
+        return
+    # Raised outside the handler, so that no chained exception brings a backend's locals along.
+    raise CredentialError(f"The keyring did not keep the key ({failure}). {_INSTEAD}")
+
+
+def forget_api_key(base_url: str) -> None:
+    """Remove the key of an address from the keyring; nothing happens where there is none.
+
+    Raises
+    ------
+    CredentialError
+        The keyring holds it and does not give it up.
+    """
+    try:
+        ring = _keyring()
+        if ring.get_password(_SERVICE, base_url) is None:
+            return
+    except Exception:
+        return
+    with contextlib.suppress(Exception):
+        ring.delete_password(_SERVICE, base_url)
+        return
+    raise CredentialError(
+        "The keyring still holds the key. Remove the entry directmail-lab with your system's "
+        "password manager."
+    )
+
+
+_INSTEAD: Final = f"Nothing was written. Set {API_KEY_VARIABLE} instead, or sign in each time."
+
+
+def _keyring() -> Any:
+    """Return the keyring's backend.
+
+    Raises
+    ------
+    CredentialError
+        None is installed, or none works but one that writes plain text.
+    """
+    try:
+        import keyring
+    except ImportError:
+        raise CredentialError(
+            f'No keyring is installed: pip install "directmail-lab[keyring]". {_INSTEAD}'
+        ) from None
+    chosen = keyring.get_keyring()
+    # One backend and not the chain of all: the chain goes on to a plain file where the first fails.
+    for backend in getattr(chosen, "backends", [chosen]):
+        if float(backend.priority) > 0 and "plaintext" not in type(backend).__name__.lower():
+            return backend
+    raise CredentialError(f"No keyring works on this machine. {_INSTEAD}")

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .environment import variable
 from .errors import NotConnectedError
 from .settings import REGIONS_VARIABLE, parse_regions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from pathlib import Path
 
 __all__ = ["configured_regions", "regions_file"]
 
@@ -23,7 +22,7 @@ def regions_file() -> Path:
     return user_config_path("directmail-lab", appauthor=False) / "regions.toml"
 
 
-def configured_regions(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+def configured_regions() -> dict[str, str]:
     """Return the configured regions, name to base address; empty where none is.
 
     The user's ``regions.toml`` first, then ``DIRECTMAIL_REGIONS``, which wins.
@@ -35,7 +34,7 @@ def configured_regions(environ: Mapping[str, str] = os.environ) -> dict[str, str
     InsecureAddressError
         An entry is not a safe base address.
     """
-    return parse_regions(_read(regions_file()), environ.get(REGIONS_VARIABLE, ""))
+    return parse_regions(_read(regions_file()), variable(REGIONS_VARIABLE) or "")
 
 
 def _read(path: Path) -> str:

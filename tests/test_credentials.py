@@ -1,0 +1,261 @@
+"""Where a key comes from, where it is kept, and that nothing shows it."""
+
+from __future__ import annotations
+
+import getpass
+import pickle
+import sys
+import types
+import warnings
+from typing import Any
+
+import pytest
+
+from directmail_lab.credentials import (
+    ApiKey,
+    find_api_key,
+    forget_api_key,
+    overriding_variable,
+    prompt_api_key,
+    remember_api_key,
+    remembered_api_key,
+)
+from directmail_lab.errors import CredentialError
+
+KEY = "k-1f9d2c7a-secret"
+ADDRESS = "https://eu.example.com"
+
+
+@pytest.fixture(autouse=True)
+def no_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the machine's own key out of these tests."""
+    monkeypatch.delenv("DIRECTMAIL_API_KEY", raising=False)
+
+
+class MemoryKeyring:
+    """A keyring backend that works."""
+
+    priority = 5
+
+    def __init__(self) -> None:
+        self.kept: dict[tuple[str, str], str] = {}
+
+    def get_password(self, service: str, name: str) -> str | None:
+        return self.kept.get((service, name))
+
+    def set_password(self, service: str, name: str, password: str) -> None:
+        self.kept[service, name] = password
+
+    def delete_password(self, service: str, name: str) -> None:
+        del self.kept[service, name]
+
+
+class PlaintextKeyring(MemoryKeyring):
+    """A backend that would write the key to a plain file."""
+
+    priority = 1
+
+
+class LockedKeyring(MemoryKeyring):
+    """A backend that refuses, with the key in its own message."""
+
+    def set_password(self, *given: str) -> None:
+        raise RuntimeError(f"locked; was given {given}")
+
+    def delete_password(self, *_: str) -> None:
+        raise RuntimeError("locked")
+
+
+@pytest.fixture
+def keyring(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Put a backend of our own in place of the machine's keyring."""
+
+    def use(*backends: Any) -> Any:
+        chain = types.SimpleNamespace(backends=list(backends))
+        module = types.SimpleNamespace(get_keyring=lambda: chain)
+        monkeypatch.setitem(sys.modules, "keyring", module)
+        return backends[0] if backends else None
+
+    return use
+
+
+@pytest.fixture
+def cell(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Run as if in a notebook whose last cell has the given text."""
+
+    def run(text: str) -> None:
+        shell = types.SimpleNamespace(user_ns={"In": ["", text]})
+        ipython = types.SimpleNamespace(get_ipython=lambda: shell)
+        monkeypatch.setitem(sys.modules, "IPython", ipython)
+
+    return run
+
+
+@pytest.mark.parametrize("show", [repr, str, lambda key: f"{key!r} {dir(key)}", "{}".format])
+def test_a_key_is_not_shown(show: Any) -> None:
+    """No way of printing a key prints it."""
+    shown = show(ApiKey(KEY))
+
+    assert KEY not in shown
+
+
+def test_a_key_is_not_pickled() -> None:
+    """A pickle would be a file with the key in it."""
+    with pytest.raises(CredentialError, match="never pickled"):
+        pickle.dumps(ApiKey(KEY))
+
+
+@pytest.mark.parametrize("bad", ["", "  ", "a:b", "a\nb", "schlüssel", "a b"])
+def test_a_key_that_basic_cannot_carry_is_refused_without_repeating_it(bad: str) -> None:
+    """The message tells what is wrong with the key and not what the key is."""
+    with pytest.raises(CredentialError, match="Copy it again") as caught:
+        ApiKey(bad)
+
+    assert not bad.strip() or bad not in str(caught.value)
+
+
+def test_an_argument_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key that is passed in is the one that is used."""
+    monkeypatch.setenv("DIRECTMAIL_API_KEY", "other")
+    found = find_api_key("given", base_url=ADDRESS)
+
+    assert found.reveal() == "given"
+
+
+def test_the_environment_wins_over_the_keyring(
+    keyring: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The order is argument, environment, keyring."""
+    keyring(MemoryKeyring())
+    remember_api_key(ApiKey("kept"), base_url=ADDRESS)
+    kept = find_api_key(base_url=ADDRESS)
+    monkeypatch.setenv("DIRECTMAIL_API_KEY", "set")
+    in_environment = find_api_key(base_url=ADDRESS)
+
+    assert (in_environment.reveal(), kept.reveal()) == ("set", "kept")
+
+
+def test_no_key_anywhere_says_how_to_give_one(keyring: Any) -> None:
+    """With no key found the error names the three ways."""
+    keyring()
+    with pytest.raises(
+        CredentialError, match=r"login\(\), set DIRECTMAIL_API_KEY, or give connect"
+    ):
+        find_api_key(base_url=ADDRESS)
+
+
+def test_the_keyring_keeps_one_key_for_each_address(keyring: Any) -> None:
+    """A key belongs to one region, and is found and forgotten by its address."""
+    keyring(MemoryKeyring())
+    remember_api_key(ApiKey("eu"), base_url=ADDRESS)
+    remember_api_key(ApiKey("us"), base_url="https://us.example.com")
+    forget_api_key(ADDRESS)
+
+    assert remembered_api_key(ADDRESS) is None
+    assert remembered_api_key("https://us.example.com") == ApiKey("us")
+
+
+@pytest.mark.parametrize(
+    "backends", [[], [types.SimpleNamespace(priority=0)], [PlaintextKeyring()]]
+)
+def test_without_a_working_keyring_nothing_is_kept(keyring: Any, backends: list[Any]) -> None:
+    """A headless machine gets a sentence, and never a plain file."""
+    keyring(*backends)
+    with pytest.raises(CredentialError, match=r"No keyring works on this machine\. Nothing was"):
+        remember_api_key(ApiKey(KEY), base_url=ADDRESS)
+
+    assert remembered_api_key(ADDRESS) is None
+    assert not any(getattr(backend, "kept", None) for backend in backends)
+
+
+def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where keyring is not installed, the message says how to install it."""
+    monkeypatch.setitem(sys.modules, "keyring", None)
+    with pytest.raises(CredentialError, match=r"directmail-lab\[keyring\]"):
+        remember_api_key(ApiKey(KEY), base_url=ADDRESS)
+
+    forget_api_key(ADDRESS)
+
+
+def test_a_keyring_that_refuses_does_not_show_the_key(keyring: Any) -> None:
+    """Neither the message nor a chained exception brings the key along."""
+    keyring(LockedKeyring())
+    with pytest.raises(CredentialError, match="did not keep the key") as caught:
+        remember_api_key(ApiKey(KEY), base_url=ADDRESS)
+
+    assert KEY not in str(caught.value)
+    assert caught.value.__context__ is None
+
+
+def test_a_key_that_the_keyring_does_not_give_up_is_told(keyring: Any) -> None:
+    """Signing out must not claim to have forgotten what is still kept."""
+    locked = keyring(LockedKeyring())
+    locked.kept["directmail-lab", ADDRESS] = KEY
+    with pytest.raises(CredentialError, match="still holds the key"):
+        forget_api_key(ADDRESS)
+
+
+def test_a_prompt_that_would_echo_is_refused() -> None:
+    """Where the terminal cannot hide the key, it is not asked for."""
+
+    def echoing(_prompt: str) -> str:
+        warnings.warn("Can not control echo", getpass.GetPassWarning, stacklevel=1)
+        raise AssertionError("the key would have been echoed")
+
+    with pytest.raises(CredentialError, match="cannot hide what is typed"):
+        prompt_api_key(echoing)
+
+
+def test_a_prompt_gives_the_key() -> None:
+    """What is typed is the key."""
+    assert prompt_api_key(lambda _prompt: KEY) == ApiKey(KEY)
+
+
+def test_a_variable_with_another_key_is_warned_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The variable's key would be used after a restart, without a word."""
+    monkeypatch.setenv("DIRECTMAIL_API_KEY", "k-of-the-variable")
+    note = overriding_variable(ApiKey(KEY)) or ""
+
+    assert "DIRECTMAIL_API_KEY holds another key" in note
+    assert KEY not in note
+    assert "k-of-the-variable" not in note
+
+
+@pytest.mark.parametrize("held", ["", "  ", KEY])
+def test_a_variable_that_says_the_same_or_nothing_is_fine(
+    monkeypatch: pytest.MonkeyPatch, held: str
+) -> None:
+    """No warning where nothing is overridden."""
+    monkeypatch.setenv("DIRECTMAIL_API_KEY", held)
+
+    assert overriding_variable(ApiKey(KEY)) is None
+
+
+@pytest.mark.parametrize("given", [f"{KEY}:", None])
+def test_a_traceback_with_locals_does_not_show_a_key(
+    monkeypatch: pytest.MonkeyPatch, given: str | None
+) -> None:
+    """IPython's verbose tracebacks are saved with the notebook, so no frame of ours holds it."""
+    if given is None:
+        monkeypatch.setenv("DIRECTMAIL_API_KEY", f"{KEY}:")
+    with pytest.raises(CredentialError) as caught:
+        find_api_key(ApiKey(KEY).reveal() + ":" if given else None, base_url=ADDRESS)
+    ours = [entry for entry in caught.traceback[1:] if entry.name != "find_api_key" or not given]
+
+    assert not any(KEY in repr(entry.frame.f_locals) for entry in ours)
+
+
+def test_a_key_that_stands_in_the_cell_is_warned_about(cell: Any) -> None:
+    """A literal key in a notebook is saved with it."""
+    cell(f'dm.connect(api_key="{KEY}")')
+    with pytest.warns(UserWarning, match="This cell now holds the API key") as caught:
+        find_api_key(KEY, base_url=ADDRESS)
+
+    assert KEY not in str(caught[0].message)
+
+
+def test_a_key_from_a_variable_of_the_notebook_is_fine(cell: Any) -> None:
+    """No warning where the cell's text does not hold the key."""
+    cell("dm.connect(api_key=service.api_key)")
+
+    assert find_api_key(KEY, base_url=ADDRESS) == ApiKey(KEY)
