@@ -1,0 +1,146 @@
+"""Explore a direct mail service's HTTP API in JupyterLab, with recorded sessions.
+
+>>> import directmail_lab as dm
+>>> dm.replay("first-look")  # doctest: +SKIP
+>>> dm.me()  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+# The function of this name must be bound after the module of the same name was imported: importing
+# a submodule sets it as an attribute of its package.
+from .current import session as session
+
+if TYPE_CHECKING:
+    from .cassettes import interactions, read_interactions
+    from .charts import chart_rate_limits
+    from .current import (
+        connect,
+        get,
+        live,
+        logout,
+        me,
+        me_async,
+        post,
+        rate_limits,
+        record,
+        replay,
+        request,
+    )
+    from .errors import (
+        CassetteError,
+        CassetteFormatError,
+        CassetteInUseError,
+        CredentialError,
+        DirectMailLabError,
+        InsecureAddressError,
+        NotConnectedError,
+        NotJSONError,
+        NotRecordedError,
+        OutcomeUnknownError,
+        QuotaExhaustedError,
+        ServiceError,
+        UnauthorizedError,
+        WriteRefusedError,
+    )
+    from .frames import frame
+    from .readings import read_readings
+    from .session import Session
+    from .standin import stand_in
+    from .widgets.login import login
+
+__version__ = "0.1.0"
+
+# Where each public name lives: it is imported when it is first used, and what it needs with it.
+_HOMES = {
+    "cassettes": ("interactions", "read_interactions"),
+    "charts": ("chart_rate_limits",),
+    "current": (
+        "connect",
+        "get",
+        "live",
+        "logout",
+        "me",
+        "me_async",
+        "post",
+        "rate_limits",
+        "record",
+        "replay",
+        "request",
+    ),
+    "errors": (
+        "CassetteError",
+        "CassetteFormatError",
+        "CassetteInUseError",
+        "CredentialError",
+        "DirectMailLabError",
+        "InsecureAddressError",
+        "NotConnectedError",
+        "NotJSONError",
+        "NotRecordedError",
+        "OutcomeUnknownError",
+        "QuotaExhaustedError",
+        "ServiceError",
+        "UnauthorizedError",
+        "WriteRefusedError",
+    ),
+    "frames": ("frame",),
+    "readings": ("read_readings",),
+    "session": ("Session",),
+    "standin": ("stand_in",),
+    "widgets.login": ("login",),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "CassetteError",
+    "CassetteFormatError",
+    "CassetteInUseError",
+    "CredentialError",
+    "DirectMailLabError",
+    "InsecureAddressError",
+    "NotConnectedError",
+    "NotJSONError",
+    "NotRecordedError",
+    "OutcomeUnknownError",
+    "QuotaExhaustedError",
+    "ServiceError",
+    "Session",
+    "UnauthorizedError",
+    "WriteRefusedError",
+    "chart_rate_limits",
+    "connect",
+    "frame",
+    "get",
+    "interactions",
+    "live",
+    "login",
+    "logout",
+    "me",
+    "me_async",
+    "post",
+    "rate_limits",
+    "read_interactions",
+    "read_readings",
+    "record",
+    "replay",
+    "request",
+    "session",
+    "stand_in",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f".{home}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -1,0 +1,20 @@
+"""The command ``directmail-lab``."""
+
+from __future__ import annotations
+
+import sys
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command; a deliberate error becomes its message and exit code 1."""
+    from directmail_lab.errors import DirectMailLabError
+
+    from .app import app
+
+    try:
+        app()
+    except DirectMailLabError as error:
+        sys.stderr.write(f"directmail-lab: {error}\n")
+        sys.exit(1)

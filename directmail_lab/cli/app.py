@@ -1,0 +1,42 @@
+"""The commands, in the order that ``--help`` lists them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .serve import serve
+
+app = typer.Typer(
+    name="directmail-lab",
+    help="Explore a direct mail service's HTTP API in JupyterLab, with recorded sessions.",
+    epilog="With no command: lab.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+)
+
+_Port = Annotated[int | None, typer.Option(help="Port of JupyterLab; by default a free one.")]
+_NoBrowser = Annotated[bool, typer.Option("--no-browser", help="Do not open a browser.")]
+
+
+@app.callback(invoke_without_command=True)
+def _start(context: typer.Context, port: _Port = None, no_browser: _NoBrowser = False) -> None:
+    if context.invoked_subcommand is None:
+        _open_lab(port=port, no_browser=no_browser)
+
+
+@app.command()
+def lab(port: _Port = None, no_browser: _NoBrowser = False) -> None:
+    """Open JupyterLab on the first tutorial notebook."""
+    _open_lab(port=port, no_browser=no_browser)
+
+
+def _open_lab(*, port: int | None, no_browser: bool) -> None:
+    from .lab import open_lab
+
+    open_lab(Path.cwd(), port=port, browser=not no_browser)
+
+
+app.command()(serve)

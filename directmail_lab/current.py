@@ -1,0 +1,264 @@
+"""The current session, the one thing here that is global, and the calls that act on it."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Literal
+
+from .cassettes import open_cassette
+from .credentials import find_api_key, forget_api_key
+from .errors import NotConnectedError
+from .regions import configured_regions
+from .session import Session
+from .settings import API_KEY_VARIABLE, BASE_URL_VARIABLE, choose_address
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    import httpx
+    import pandas as pd
+
+    from .credentials import ApiKey
+    from .pacing import Pace
+    from .reset_unit import ResetUnit
+    from .session import ModeChange, Timing
+
+__all__ = [
+    "connect",
+    "get",
+    "live",
+    "logout",
+    "me",
+    "me_async",
+    "post",
+    "rate_limits",
+    "record",
+    "replay",
+    "request",
+    "session",
+]
+
+_current: Session | None = None
+
+
+def connect(
+    base_url: str | None = None,
+    api_key: str | ApiKey | None = None,
+    *,
+    cassette: str | Path | None = None,
+    record_mode: str | None = None,
+    timeout_s: float = 30.0,
+    pace: Pace = "burst",
+    max_wait_s: float = 120.0,
+    reset_unit: ResetUnit | None = None,
+    allow_writes: bool = False,
+) -> Session:
+    """Open a session and make it the current one. Nothing is sent yet.
+
+    Parameters
+    ----------
+    base_url
+        The base address or a configured region's name; else ``DIRECTMAIL_BASE_URL``, else the one
+        configured region.
+    api_key
+        The key; else ``DIRECTMAIL_API_KEY``, else the one kept in the keyring by
+        ``login(remember=True)``.
+    cassette, record_mode
+        Start on this cassette, by one of vcrpy's record modes. With a cassette and no mode it is
+        replayed (``"none"``), which needs neither key nor address.
+    timeout_s, pace, max_wait_s, reset_unit, allow_writes
+        See `Session`.
+
+    Raises
+    ------
+    NotConnectedError
+        No address was given or found.
+    InsecureAddressError
+        The address is none, holds user info, or would send the key unencrypted.
+    CredentialError
+        No key was given or found, or HTTP Basic cannot carry it.
+    CassetteError
+        The cassette cannot be found, read or written.
+    """
+    options: dict[str, Any] = {
+        "timeout_s": timeout_s,
+        "pace": pace,
+        "max_wait_s": max_wait_s,
+        "reset_unit": reset_unit,
+        "allow_writes": allow_writes,
+    }
+    mode = record_mode or "none"
+    if cassette is not None and mode == "none":
+        opened = _keyless(cassette, base_url, **options)
+    else:
+        address = choose_address(base_url, configured_regions(), os.environ.get(BASE_URL_VARIABLE))
+        opened = Session(address, find_api_key(api_key, base_url=address), **options)
+    if cassette is not None:
+        opened.record(cassette, record_mode=mode)
+    _make_current(opened)
+    return opened
+
+
+def _keyless(cassette: str | Path, base_url: str | None = None, **options: Any) -> Session:
+    """Return a session that can only replay, at the address that the cassette was recorded at."""
+    if base_url is None:
+        with open_cassette(cassette) as recorded:
+            base_url = recorded.base_url or "https://recorded.invalid"
+    return Session(base_url, **options)
+
+
+def _make_current(opened: Session) -> None:
+    global _current
+    _current = opened
+
+
+def session() -> Session:
+    """Return the current session; with none yet, one from the environment.
+
+    Raises
+    ------
+    NotConnectedError
+        There is none, and the environment does not hold both an address and a key.
+    """
+    if _current is not None:
+        return _current
+    if not (os.environ.get(API_KEY_VARIABLE) and os.environ.get(BASE_URL_VARIABLE)):
+        raise NotConnectedError(
+            "No session is open. Sign in with login(), connect(base_url=…, api_key=…), or replay a "
+            f'recording with replay("first-look"). Or set {BASE_URL_VARIABLE} and '
+            f"{API_KEY_VARIABLE}."
+        )
+    return connect()
+
+
+def live() -> ModeChange:
+    """Let the current session send every request to the service; also a context manager.
+
+    Raises
+    ------
+    NotConnectedError
+        No session is open, or it has no key.
+    """
+    return session().live()
+
+
+def record(
+    cassette: str | Path, *, record_mode: str = "new_episodes", redact: Iterable[str] = ()
+) -> ModeChange:
+    """Record the current session to a cassette; also a context manager, which ends the recording.
+
+    Parameters
+    ----------
+    cassette
+        A bare name, kept in the nearest ``cassettes`` folder, or a `Path` to a file.
+    record_mode
+        vcrpy's: ``"new_episodes"`` replays what the cassette holds and records the rest, ``"once"``
+        records only where there is no such file yet, ``"all"`` records everything anew and replaces
+        the file when it is closed, ``"none"`` only replays.
+    redact
+        Personal data to replace by stable pseudonyms: field names, dotted paths, and ``"personal"``
+        for e-mail addresses and telephone numbers anywhere. The key is always removed.
+
+    Raises
+    ------
+    NotConnectedError
+        No session is open, or it has no key.
+    CassetteInUseError
+        Another recording holds the cassette.
+    CassetteError
+        The cassette cannot be read or written, or its name climbs out of the folder.
+    """
+    return session().record(cassette, record_mode=record_mode, redact=redact)
+
+
+def replay(
+    cassette: str | Path,
+    *,
+    timing: Timing = "instant",
+    repeat: Literal["last", "strict"] = "last",
+) -> ModeChange:
+    """Answer from a cassette, with no key and no network; also a context manager.
+
+    Without a current session one is opened that can only replay.
+
+    Parameters
+    ----------
+    cassette
+        A bare name, looked up in ``DIRECTMAIL_CASSETTES``, the nearest ``cassettes`` folder upward
+        and the packaged tutorials; or a `Path` to a file.
+    timing
+        ``"instant"``, ``"recorded"`` to wait as long as the service took, or a factor of that.
+    repeat
+        What comes after the last recorded answer to a request: that one again (``"last"``), or
+        `NotRecordedError` (``"strict"``).
+
+    Raises
+    ------
+    NotRecordedError
+        There is no such cassette.
+    CassetteFormatError
+        The file is not a cassette.
+    """
+    if _current is not None:
+        return _current.replay(cassette, timing=timing, repeat=repeat)
+    opened = _keyless(cassette)
+    change = opened.replay(cassette, timing=timing, repeat=repeat)
+    _make_current(opened)
+    return change
+
+
+def logout() -> None:
+    """Close the current session and forget its key, in memory and in the keyring."""
+    global _current
+    closing, _current = _current, None
+    if closing is not None:
+        closing.close()
+        forget_api_key(closing.base_url)
+
+
+def me() -> pd.DataFrame:
+    """Return the current user's record, one row; see `Session.me`."""
+    return session().me()
+
+
+async def me_async() -> pd.DataFrame:
+    """Return the current user's record, one row, without blocking; see `Session.me_async`."""
+    return await session().me_async()
+
+
+def request(method: str, path: str, **options: Any) -> httpx.Response:
+    """Send a request through the current session; see `Session.request`."""
+    return session().request(method, path, **options)
+
+
+def get(path: str, **options: Any) -> httpx.Response:
+    """Send a GET through the current session; see `Session.request`."""
+    return session().request("GET", path, **options)
+
+
+def post(path: str, **options: Any) -> httpx.Response:
+    """Send a POST through the current session, which must allow writes; see `Session.request`."""
+    return session().request("POST", path, **options)
+
+
+def rate_limits(cassette: str | Path | None = None) -> pd.DataFrame:
+    """Return readings of the rate-limit headers, a row for each response.
+
+    Parameters
+    ----------
+    cassette
+        Read a cassette's responses, without replaying them; by default those of the current
+        session.
+
+    Returns
+    -------
+    DataFrame
+        Columns as in `ReadingLog.frame`; no rows where there was no response.
+    """
+    if cassette is not None:
+        from .cassettes import find_cassette
+        from .readings import read_readings
+
+        return read_readings(find_cassette(cassette))
+    return session().rate_limits()

@@ -1,0 +1,380 @@
+"""The transports that a request passes, from the client to the network and back.
+
+Live and recording, outermost first::
+
+    SwitchingTransport    the session's mode decides what is below
+    PacingTransport       waits for the allowance, retries reads          (pacing.py)
+    ObservingTransport    one reading for every response, errors included
+    CassetteTransport     while recording: one durable line for every exchange
+    NetworkTransport      refuses what must not leave; adds the key; sends
+
+Replaying there is no network to reach: ``Switching(Observing(Cassette))``. Each class answers
+``handle_request`` and ``handle_async_request`` from one core, so one stack serves both clients.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import urllib.request
+import weakref
+from base64 import b64encode
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final, Protocol
+
+import httpx
+
+from .cassettes.true_headers import with_true_headers
+from .contract import PASSWORD, SAFE_METHODS
+from .errors import CassetteError, InsecureAddressError, NotConnectedError, WriteRefusedError
+from .interaction import Interaction, RecordedRequest, RecordedResponse, path_below
+from .quota import Reading, read_headers
+from .settings import is_loopback, origin
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from .cassettes import Cassette
+    from .credentials import ApiKey
+
+__all__ = [
+    "READING",
+    "CassetteTransport",
+    "NetworkTransport",
+    "ObservingTransport",
+    "RefusingTransport",
+    "SwitchingTransport",
+    "Transport",
+]
+
+READING: Final = "directmail_lab.reading"
+"""Where a response carries its `Reading`: ``response.extensions[READING]``."""
+
+_INTERACTION: Final = "directmail_lab.interaction"
+_SOURCE: Final = "directmail_lab.source"
+
+
+class Transport(Protocol):
+    """What each layer asks of the one below it: httpx's two methods."""
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response: ...
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response: ...
+
+
+class SwitchingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
+    """Passes each request to ``inner``, which the session replaces when its mode changes."""
+
+    def __init__(self, inner: Transport) -> None:
+        self.inner = inner
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        _refuse_user_info(request)
+        return self.inner.handle_request(request)
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        _refuse_user_info(request)
+        return await self.inner.handle_async_request(request)
+
+
+def _refuse_user_info(request: httpx.Request) -> None:
+    if request.url.userinfo:
+        raise InsecureAddressError(
+            "The address holds a user name or password before its host, where httpx would print "
+            "it. Leave it out: the session adds the key by itself."
+        )
+
+
+class RefusingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
+    """Stands where nothing can answer: before a key is given, and after the session is closed."""
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:  # noqa: ARG002
+        raise NotConnectedError(
+            f"{self._why} Sign in with login(), connect(base_url=…, api_key=…), "
+            "or replay(…) a cassette."
+        )
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        return self.handle_request(request)
+
+
+class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
+    """Hands a `Reading` of every response to ``on_reading``, and leaves it on the response.
+
+    ``prefix`` is the base address's path prefix: readings tell the path below it. ``clock`` gives
+    seconds since the Unix epoch and ``timer`` seconds that only differences of are used.
+    """
+
+    def __init__(
+        self,
+        inner: Transport,
+        on_reading: Callable[[Reading], None],
+        *,
+        prefix: str = "",
+        cassette: str | None = None,
+        clock: Callable[[], float] = time.time,
+        timer: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._inner = inner
+        self._on_reading = on_reading
+        self._prefix = prefix
+        self._cassette = cassette
+        self._clock = clock
+        self._timer = timer
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        sent = self._timer()
+        return self._observe(request, self._inner.handle_request(request), sent)
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        sent = self._timer()
+        return self._observe(request, await self._inner.handle_async_request(request), sent)
+
+    def _observe(
+        self, request: httpx.Request, response: httpx.Response, sent: float
+    ) -> httpx.Response:
+        elapsed_s: float | None = self._timer() - sent
+        at = self._clock()
+        played: Interaction | None = response.extensions.get(_INTERACTION)
+        if played is not None and played.recorded_at is not None:
+            # A replay's chart is the recording's chart: its times, not the times of playing.
+            at, elapsed_s = played.recorded_at.timestamp(), played.elapsed_s
+        reading = read_headers(
+            response.headers.multi_items(),
+            at=at,
+            method=request.method,
+            path=path_below(request.url.path, self._prefix),
+            status=response.status_code,
+            elapsed_s=elapsed_s,
+            source=response.extensions.get(_SOURCE, "live"),
+            cassette=self._cassette,
+        )
+        response.extensions[READING] = reading
+        self._on_reading(reading)
+        return response
+
+
+class CassetteTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
+    """Answers from a cassette; what it may record it sends on to ``inner`` and records.
+
+    Parameters
+    ----------
+    inner
+        What is below; None in a replay, where nothing is ever sent.
+    base_url
+        The session's base address: paths are compared below it.
+    slowness
+        How long the recorded latencies are kept up: 0 not at all, 1 as recorded, 2 twice as long.
+    """
+
+    def __init__(
+        self,
+        cassette: Cassette,
+        inner: Transport | None = None,
+        *,
+        base_url: str,
+        slowness: float = 0.0,
+        clock: Callable[[], float] = time.time,
+        timer: Callable[[], float] = time.perf_counter,
+        sleep: Callable[[float], None] = time.sleep,
+        sleep_async: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._cassette = cassette
+        self._inner = inner
+        self._base_url = base_url
+        self._slowness = slowness
+        self._clock = clock
+        self._timer = timer
+        self._sleep = sleep
+        self._sleep_async = sleep_async
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        asked = _as_recorded(request, request.read())
+        played = self._cassette.play(asked, base_url=self._base_url)
+        if played is not None:
+            if pause_s := self._pause_s(played):
+                self._sleep(pause_s)
+            return _as_response(played, "replayed")
+        sent = self._timer()
+        response = self._below().handle_request(request)
+        try:
+            body = response.read()
+        finally:
+            response.close()
+        return self._record(asked, response, body, sent)
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        asked = _as_recorded(request, await request.aread())
+        played = self._cassette.play(asked, base_url=self._base_url)
+        if played is not None:
+            if pause_s := self._pause_s(played):
+                await self._sleep_async(pause_s)
+            return _as_response(played, "replayed")
+        sent = self._timer()
+        response = await self._below().handle_async_request(request)
+        try:
+            body = await response.aread()
+        finally:
+            await response.aclose()
+        return self._record(asked, response, body, sent)
+
+    def _below(self) -> Transport:
+        if self._inner is None:
+            raise CassetteError("A replay sends nothing. Use record(…) to add to the cassette.")
+        return self._inner
+
+    def _pause_s(self, played: Interaction) -> float:
+        return self._slowness * (played.elapsed_s or 0.0)
+
+    def _record(
+        self, asked: RecordedRequest, response: httpx.Response, body: bytes, sent: float
+    ) -> httpx.Response:
+        """Write the exchange down before the caller has it: what was seen is never lost."""
+        answered = RecordedResponse(
+            status=response.status_code,
+            reason=response.reason_phrase,
+            headers=tuple(response.headers.multi_items()),
+            body=body,
+        )
+        interaction = Interaction(
+            request=asked,
+            response=with_true_headers(answered, method=asked.method),
+            recorded_at=datetime.fromtimestamp(self._clock(), UTC),
+            elapsed_s=round(self._timer() - sent, 6),
+        )
+        try:
+            self._cassette.record(interaction)
+        except CassetteError as error:
+            error.add_note(
+                f"The service had answered {answered.status} to the {asked.method}: "
+                "the request was carried out, and only its recording failed."
+            )
+            raise
+        # The caller has what a replay will give: the body decoded, its headers true to that.
+        return _as_response(interaction, "recorded")
+
+
+def _as_recorded(request: httpx.Request, body: bytes) -> RecordedRequest:
+    return RecordedRequest(
+        method=request.method,
+        uri=str(request.url),
+        headers=tuple(request.headers.multi_items()),
+        body=body or None,
+    )
+
+
+def _as_response(interaction: Interaction, source: str) -> httpx.Response:
+    stored = interaction.response
+    return httpx.Response(
+        stored.status,
+        headers=list(stored.headers),
+        # A stream, as from the network: the client reads it, and so measures and closes it.
+        stream=httpx.ByteStream(stored.body),
+        extensions={
+            "http_version": b"HTTP/1.1",
+            "reason_phrase": stored.reason.encode("ascii", "replace"),
+            _SOURCE: source,
+            _INTERACTION: interaction,
+        },
+    )
+
+
+class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
+    """Sends. The last place before the wire, so what must not leave is refused here.
+
+    The key joins the request on a copy, and only toward the base address's origin: no request or
+    response that the caller ever holds, pickles or prints has it, and no redirect carries it off.
+    """
+
+    def __init__(self, base_url: str, api_key: ApiKey, *, allow_writes: bool = False) -> None:
+        self._origin = origin(base_url)
+        self._api_key = api_key
+        self._allow_writes = allow_writes
+        self._proxy = _proxy_for(base_url)
+        self._sync: httpx.HTTPTransport | None = None
+        # A pool of connections belongs to the event loop that opened them.
+        self._by_loop: weakref.WeakKeyDictionary[
+            asyncio.AbstractEventLoop, httpx.AsyncHTTPTransport
+        ] = weakref.WeakKeyDictionary()
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        self._refuse_unsafe(request)
+        if self._sync is None:
+            self._sync = httpx.HTTPTransport(proxy=self._proxy)
+        try:
+            return self._sync.handle_request(self._signed(request))
+        except BaseException as error:
+            failure = _bare(error)
+        raise failure
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        self._refuse_unsafe(request)
+        loop = asyncio.get_running_loop()
+        pool = self._by_loop.get(loop)
+        if pool is None:
+            pool = self._by_loop[loop] = httpx.AsyncHTTPTransport(proxy=self._proxy)
+        try:
+            return await pool.handle_async_request(self._signed(request))
+        except BaseException as error:
+            failure = _bare(error)
+        raise failure
+
+    def _refuse_unsafe(self, request: httpx.Request) -> None:
+        if request.url.scheme != "https" and not is_loopback(request.url.host):
+            raise InsecureAddressError(
+                f"{request.url.scheme}://{request.url.host} is not encrypted, and nothing was "
+                "sent. Use https:// (plain http is for this machine alone)."
+            )
+        if request.method not in SAFE_METHODS and not self._allow_writes:
+            raise WriteRefusedError(
+                f"{request.method} {request.url.path} would change something at the live service, "
+                "and nothing was sent. If you mean it, connect(…, allow_writes=True)."
+            )
+
+    def _signed(self, request: httpx.Request) -> httpx.Request:
+        headers = request.headers.copy()
+        if origin(str(request.url)) == self._origin and "Authorization" not in headers:
+            # service.md part 5: HTTP Basic, the key as user name and an empty password.
+            pair = f"{self._api_key.reveal()}:{PASSWORD}".encode("ascii")
+            headers["Authorization"] = "Basic " + b64encode(pair).decode("ascii")
+        return httpx.Request(
+            request.method,
+            request.url,
+            headers=headers,
+            stream=request.stream,
+            extensions=request.extensions,
+        )
+
+    def close(self) -> None:
+        """Close the connections; those of a running event loop are closed by that loop."""
+        if self._sync is not None:
+            self._sync.close()
+        for loop, pool in list(self._by_loop.items()):
+            if loop.is_running():
+                asyncio.run_coroutine_threadsafe(pool.aclose(), loop)
+        self._by_loop.clear()
+
+    async def aclose(self) -> None:
+        """Close the connections, this loop's own included, and wait for it."""
+        own = self._by_loop.pop(asyncio.get_running_loop(), None)
+        if own is not None:
+            await own.aclose()
+        self.close()
+
+
+def _bare(failure: BaseException) -> BaseException:
+    """Return it without the frames below: their locals hold the request with the key in it."""
+    failure.__cause__ = failure.__context__ = None
+    return failure.with_traceback(None)
+
+
+def _proxy_for(base_url: str) -> str | None:
+    """Return the proxy that the environment names for an address; none for this machine."""
+    scheme, host, _ = origin(base_url)
+    if is_loopback(host) or urllib.request.proxy_bypass(host):
+        return None
+    proxies = urllib.request.getproxies()
+    return proxies.get(scheme) or proxies.get("all")
