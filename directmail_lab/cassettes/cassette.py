@@ -1,0 +1,371 @@
+"""A cassette, opened: plays what was recorded, records what was not, as its record mode says."""
+
+from __future__ import annotations
+
+import logging
+import time
+import weakref
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from threading import RLock
+from typing import TYPE_CHECKING, Final, Literal, Self
+from urllib.parse import urlsplit
+
+from directmail_lab.errors import CassetteError
+from directmail_lab.interaction import base_path
+
+from .library import cassette_name, find_cassette, new_cassette_path
+from .matching import DEFAULT_MATCH_ON, Matching
+from .player import Player
+from .reader import LoadedCassette, read_cassette
+from .recording import Recording, ReRecording
+from .true_headers import with_true_headers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from directmail_lab.interaction import Interaction, RecordedRequest
+    from directmail_lab.redaction import Redactor
+
+    from .matching import Key, Matcher
+
+__all__ = ["RECORD_MODES", "Cassette", "open_cassette"]
+
+RECORD_MODES: Final = ("none", "once", "new_episodes", "any", "all")
+
+_log = logging.getLogger("directmail_lab")
+_MOST_KNOWN: Final = 4096
+
+
+def open_cassette(
+    name: str | Path,
+    *,
+    record_mode: str = "none",
+    redactor: Redactor | None = None,
+    base_url: str | None = None,
+    match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON,
+    repeat: Literal["last", "strict"] = "last",
+    on_write_error: Literal["raise", "continue"] = "raise",
+    metadata: Mapping[str, object] | None = None,
+    notice: Callable[[str], None] = _log.warning,
+    clock: Callable[[], float] = time.time,
+) -> Cassette:
+    """Open a cassette by name, or by the `Path` of its file.
+
+    Parameters
+    ----------
+    record_mode
+        vcrpy's: ``"none"`` replays; ``"once"`` records a new cassette and replays an old one;
+        ``"new_episodes"`` and ``"any"`` add what is not there; ``"all"`` records anew, and the old
+        file stands until `Cassette.close`.
+    redactor
+        What removes secrets before anything is written or compared.
+    base_url
+        The base address of the session: paths are compared below it.
+    match_on
+        vcrpy's matchers by name, and functions of two of its requests.
+    repeat
+        What a replay does when all answers to a request were played: ``"last"`` gives the last one
+        again, ``"strict"`` refuses.
+    on_write_error
+        Whether a full disk stops the session or lets it go on unrecorded.
+    metadata
+        What a new cassette says of itself beside its writer, base address and time.
+    notice
+        Is told, in a sentence, of a recording that was not closed, or could not go on.
+    clock
+        Gives the seconds since the Unix epoch.
+
+    Raises
+    ------
+    NotRecordedError
+        Where a cassette to replay does not exist.
+    CassetteFormatError, CassetteInUseError, CassetteError
+        Where it cannot be read, is being recorded by another, or its name leads out of the folder.
+    """
+    if record_mode not in RECORD_MODES:
+        raise ValueError(f"{record_mode!r} is no record mode. Use {', '.join(RECORD_MODES)}.")
+    if redactor is None:
+        from directmail_lab.redaction import Redactor
+
+        redactor = Redactor()
+    path = find_cassette(name) if record_mode == "none" else new_cassette_path(name)
+    return Cassette(
+        path,
+        name=cassette_name(name),
+        record_mode=record_mode,
+        redactor=redactor,
+        matching=Matching(match_on),
+        base_url=base_url,
+        repeat=repeat,
+        on_write_error=on_write_error,
+        metadata=_metadata(base_url, metadata, redactor, clock),
+        notice=notice,
+    )
+
+
+class Cassette:
+    """Recorded answers by request, and a recording of what had none. Made by `open_cassette`.
+
+    Any number of threads and tasks may use one cassette at once.
+
+    Attributes
+    ----------
+    records
+        Whether a request without an answer may be sent, and its outcome recorded.
+    base_url
+        The base address of the recording: its metadata's, else the first interaction's origin.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        name: str,
+        record_mode: str,
+        redactor: Redactor,
+        matching: Matching,
+        base_url: str | None,
+        repeat: Literal["last", "strict"],
+        on_write_error: Literal["raise", "continue"],
+        metadata: Mapping[str, object],
+        notice: Callable[[str], None],
+    ) -> None:
+        self.name = name
+        self.path = path
+        self.record_mode = record_mode
+        self.records = record_mode != "none" and not (record_mode == "once" and _holds(path))
+        self._redactor = redactor
+        self._matching = matching
+        self._given_base = base_url
+        self._repeats = repeat == "last"
+        self._goes_on = on_write_error == "continue"
+        self._notice = notice
+        self._lock = RLock()
+        self._known: dict[tuple[str, str, str | None], tuple[Key, ...]] = {}
+        self._recorded_keys: set[Key] = set()
+        self._unwritten = 0
+        self._recording = self._open_recording(metadata) if self.records else None
+        loaded = self._recording.loaded if self._recording else read_cassette(path)
+        self._interactions: Sequence[Interaction] = loaded.interactions if loaded else ()
+        self.base_url = _base_of(loaded) or base_url
+        self._player = self._make_player(loaded)
+        if loaded is not None and loaded.problem:
+            notice(f"Cassette {name!r}: {loaded.problem}.")
+
+    def play(self, request: RecordedRequest, *, base_url: str | None = None) -> Interaction | None:
+        """Return the recorded answer to a request; None says: send it, and `record` the outcome.
+
+        ``base_url`` is the base address that the request is sent to, where it is not the one that
+        the cassette was opened with.
+
+        Raises
+        ------
+        NotRecordedError
+            Where there is none and this cassette does not record.
+        """
+        if self._player is None or (self.records and self.record_mode == "all"):
+            return None
+        base = base_url or self._given_base or self.base_url
+        asked, keys = self._keys(request, base)
+        with self._lock:
+            index = self._player.take(keys, asked)
+        if index is None:
+            if self.records:
+                return None
+            index = self._again(asked, keys, base)
+        return self._interactions[index]
+
+    def record(self, interaction: Interaction) -> None:
+        """Redact an interaction and append it: when this returns, a kill does not lose it.
+
+        Its response body comes decoded; its headers are made true to that here.
+
+        Raises
+        ------
+        CassetteError
+            Where it cannot be written, unless the cassette was opened to go on then; nothing that
+            was recorded before is lost. Also where this cassette does not record.
+        """
+        if self._recording is None:
+            raise CassetteError(
+                f"Cassette {self.name!r} was opened to replay. "
+                f"Open it with record({self.name!r}) to add to it."
+            )
+        request = interaction.request
+        if request.body is None:  # as vcrpy records httpx, so that its body matcher agrees
+            request = replace(request, body=b"")
+        response = with_true_headers(interaction.response, method=request.method)
+        true = replace(interaction, request=request, response=response)
+        with self._lock:
+            if self._unwritten and self._goes_on:
+                self._unwritten += 1
+                return
+            try:
+                self._recording.append(true)
+            except OSError as error:
+                self._not_written(error)
+            else:
+                if self.record_mode == "all":
+                    self._recorded_keys.update(self._keys(request, self._given_base)[1])
+
+    def interactions(self) -> Iterator[Interaction]:
+        """Yield what the cassette holds by now, one in memory at a time."""
+        if self._recording is not None:
+            return self._recording.interactions()
+        return iter(self._interactions)
+
+    def unplayed(self) -> list[RecordedRequest]:
+        """Return the recorded requests whose answers were not played since it was opened."""
+        with self._lock:
+            return self._player.unplayed() if self._player is not None else []
+
+    def __len__(self) -> int:
+        with self._lock:
+            if self._recording is not None:
+                return self._recording.count()
+        return len(self._interactions)
+
+    def close(self) -> None:
+        """Close a recording: its file gets its last line, and another may record the cassette.
+
+        Raises
+        ------
+        CassetteError
+            Where the disk is full, unless the cassette was opened to go on then.
+        """
+        if self._recording is None:
+            return
+        with self._lock:
+            try:
+                self._recording.close()
+            except OSError as error:
+                self._not_written(error)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Cassette {self.name!r}, {self.record_mode}, {len(self)} interactions>"
+
+    def _open_recording(self, metadata: Mapping[str, object]) -> Recording:
+        if self.record_mode != "all":
+            recording = Recording(self.path, redactor=self._redactor, metadata=metadata)
+        else:
+            recording = ReRecording(
+                self.path,
+                redactor=self._redactor,
+                metadata=metadata,
+                recorded_anew=self._was_recorded_anew,
+            )
+        # A kernel that ends, or a cassette that is dropped, closes its recording too.
+        weakref.finalize(self, _close_quietly, recording)
+        return recording
+
+    def _make_player(self, loaded: LoadedCassette | None) -> Player | None:
+        if loaded is None:
+            return None
+        return Player(
+            loaded.interactions,
+            self._matching,
+            # What we wrote is redacted already; what another program wrote is not.
+            redact=None if loaded.layout == "lines" else self._redactor.request,
+            prefix=base_path(self.base_url or ""),
+            name=self.name,
+        )
+
+    def _keys(
+        self, request: RecordedRequest, base_url: str | None
+    ) -> tuple[RecordedRequest, tuple[Key, ...]]:
+        """Return a request redacted, and its keys; those of plain reads are remembered."""
+        known = (request.method, request.uri, base_url)
+        keys = self._known.get(known)
+        if keys is not None:
+            return request, keys
+        asked = self._redactor.request(request)
+        keys = self._matching.keys(asked, base_path(base_url or ""))
+        # Nothing that the redactor changed is kept in memory, nor more than a few of any.
+        if asked.uri == request.uri and self._matching.by_address_alone(request.method):
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            self._known[known] = keys
+        return asked, keys
+
+    def _again(self, asked: RecordedRequest, keys: tuple[Key, ...], base_url: str | None) -> int:
+        """Return the last answer once more, or raise the error that says why there is none."""
+        assert self._player is not None
+        index = self._player.last(keys, asked)
+        if index is not None and self._repeats:
+            return index
+        how = f'Record it with record({self.name!r}, record_mode="new_episodes").'
+        if index is not None:
+            how = 'Replay with repeat="last" to have the last one again, or r' + how[1:]
+        raise self._player.refusal(
+            asked, base_path(base_url or ""), left=index is not None, how=how
+        )
+
+    def _was_recorded_anew(self, old: RecordedRequest) -> bool:
+        keys = self._matching.keys(old, base_path(self.base_url or ""))
+        return not self._recorded_keys.isdisjoint(keys)
+
+    def _not_written(self, error: OSError) -> None:
+        message = (
+            f"Cassette {self.name!r} could not be written ({error.strerror}). What was recorded "
+            "before is safe. Make room in its folder, or set DIRECTMAIL_CASSETTES to another."
+        )
+        if not self._goes_on:
+            raise CassetteError(message) from None
+        self._unwritten += 1
+        self._notice(f"{message} The session goes on unrecorded.")
+
+
+def _holds(path: Path) -> bool:
+    """Return whether a cassette has content: vcrpy records an empty one as it does a new one."""
+    try:
+        return path.stat().st_size > 0
+    except OSError:
+        return False
+
+
+def _base_of(loaded: LoadedCassette | None) -> str | None:
+    """Return the base address of a recording, without any user info."""
+    if loaded is None:
+        return None
+    stated = loaded.metadata.get("base_url")
+    if isinstance(stated, str):
+        return stated
+    if not loaded.interactions:
+        return None
+    parts = urlsplit(loaded.interactions[0].request.uri)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+
+def _close_quietly(recording: Recording) -> None:
+    with suppress(OSError, CassetteError):
+        recording.close()
+
+
+def _metadata(
+    base_url: str | None,
+    given: Mapping[str, object] | None,
+    redactor: Redactor,
+    clock: Callable[[], float],
+) -> dict[str, object]:
+    from directmail_lab import __version__
+
+    started = datetime.fromtimestamp(clock(), UTC).isoformat(timespec="microseconds")
+    about = {
+        "recorded_with": f"directmail-lab {__version__}",
+        "base_url": base_url,
+        "started_at": started.replace("+00:00", "Z"),
+        **(given or {}),
+    }
+    return {
+        name: redactor.text(value) if isinstance(value, str) else value
+        for name, value in about.items()
+    }

@@ -1,0 +1,194 @@
+"""The line layout of a cassette: plain YAML whose values are JSON, each on one line. Pure.
+
+A cassette is a header (version, metadata, ``interactions:``), then four lines an interaction, then
+``# end: …`` once its recording was closed. It can be appended to, read by line, and found whole or
+torn by looking at its last lines.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from directmail_lab.interaction import Headers, Interaction, RecordedRequest, RecordedResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = [
+    "HEADER",
+    "INTERACTION",
+    "end_line",
+    "header_text",
+    "interaction_text",
+    "is_end_line",
+    "may_be_torn_header",
+    "read_header",
+    "read_json",
+    "recorded_at_of",
+    "request_of",
+    "response_of",
+]
+
+_START: Final = b'version: 1\nmetadata: {"recorded_with": "directmail-lab'
+HEADER: Final = re.compile(re.escape(_START) + rb"[^\n]*\ninteractions:\n")
+INTERACTION: Final = re.compile(
+    rb"- recorded_at: ([^\n]*)\n  elapsed_s: ([^\n]*)\n  request: ([^\n]*)\n  response: ([^\n]*)\n"
+)
+_END: Final = re.compile(rb"# end: (\d+) interactions?, sha256 ([0-9a-f]{64})\n?")
+
+# JSON may hold these as they are; YAML may not, or takes them for line breaks or a byte order mark
+# (YAML 1.1, section 5.1, `c-printable`, and 5.4, line breaks).
+_AWKWARD: Final = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+
+# No escape of a lone surrogate can be read by libyaml, so it becomes the replacement character.
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+
+# libyaml takes no longer key than 1,024 characters, unless it is written as `? key : value`.
+_LONGEST_KEY: Final = 1000
+_BINARY: Final = ': !!binary "'
+
+_encode = json.JSONEncoder(ensure_ascii=False).encode
+_decode = json.JSONDecoder().decode
+
+
+def header_text(metadata: Mapping[str, object]) -> str:
+    """Return the lines that a cassette starts with."""
+    return f"version: 1\nmetadata: {_json(metadata)}\ninteractions:\n"
+
+
+def end_line(count: int, sha256: str) -> str:
+    """Return the comment that closes a recording: how many, and the sum of all before it."""
+    return f"# end: {count} interaction{'' if count == 1 else 's'}, sha256 {sha256}\n"
+
+
+def is_end_line(line: bytes) -> re.Match[bytes] | None:
+    """Return the match of a line that closes a recording: group 1 the count, 2 the checksum."""
+    return _END.fullmatch(line)
+
+
+def interaction_text(interaction: Interaction) -> str:
+    """Return the four lines of one interaction."""
+    request, response = interaction.request, interaction.response
+    body = "null" if request.body is None else _body(request.body)
+    status = _json({"code": response.status, "message": response.reason})
+    return (
+        f"- recorded_at: {_time(interaction.recorded_at)}\n"
+        f"  elapsed_s: {_seconds(interaction.elapsed_s)}\n"
+        f'  request: {{"method": {_json(request.method)}, "uri": {_json(request.uri)}, '
+        f'"body": {body}, "headers": {_headers(request.headers)}}}\n'
+        f'  response: {{"status": {status}, "headers": {_headers(response.headers)}, '
+        f'"body": {{"string": {_body(response.body)}}}}}\n'
+    )
+
+
+def read_header(data: bytes) -> tuple[dict[str, Any], int] | None:
+    """Return the metadata and the length of the header, or None where it is not in this layout."""
+    match = HEADER.match(data)
+    if match is None:
+        return None
+    try:
+        metadata = json.loads(match[0].split(b"\n")[1].removeprefix(b"metadata: "))
+    except (ValueError, RecursionError):
+        return None
+    return metadata, match.end()
+
+
+def may_be_torn_header(data: bytes) -> bool:
+    """Return whether a file broke off within the header of this layout."""
+    return bool(data) and (_START.startswith(data) or data.startswith(_START))
+
+
+def read_json(line: bytes) -> Any:
+    """Return the value on a line: JSON, where one body in it may be ``!!binary "…"``.
+
+    Raises
+    ------
+    ValueError
+        Where it is anything else: YAML that another program or a person wrote.
+    """
+    text = line.decode()
+    if _BINARY not in text:
+        return _decode(text)
+    # Inside a JSON string each quote has a backslash before it, so this mark can only be ours.
+    value = _decode(text.replace(_BINARY, ': "'))
+    holder, name = (value["body"], "string") if "status" in value else (value, "body")
+    holder[name] = base64.b64decode(holder[name], validate=True)
+    return value
+
+
+def request_of(value: Mapping[str, Any]) -> RecordedRequest:
+    """Return the request that a ``request:`` value holds."""
+    body = value["body"]
+    return RecordedRequest(
+        value["method"],
+        value["uri"],
+        _headers_of(value["headers"]),
+        body.encode() if isinstance(body, str) else body,
+    )
+
+
+def response_of(value: Mapping[str, Any]) -> RecordedResponse:
+    """Return the response that a ``response:`` value holds."""
+    body = value["body"]["string"]
+    status = value["status"]
+    return RecordedResponse(
+        status["code"],
+        status["message"] or "",
+        _headers_of(value["headers"]),
+        body.encode() if isinstance(body, str) else body or b"",
+    )
+
+
+def recorded_at_of(text: str) -> datetime | None:
+    """Return a time as the layout writes it; None where it is null or no time with a zone."""
+    try:
+        at = datetime.fromisoformat(text.strip('" '))
+    except ValueError:
+        return None
+    return at.astimezone(UTC) if at.tzinfo else None
+
+
+def _headers_of(value: Mapping[str, Iterable[str] | str]) -> Headers:
+    return tuple(
+        (name, each)
+        for name, values in value.items()
+        for each in ((values,) if isinstance(values, str) else values)
+    )
+
+
+def _headers(headers: Headers) -> str:
+    grouped: dict[str, list[str]] = {}
+    for name, value in headers:
+        grouped.setdefault(name, []).append(value)
+    if all(len(name) <= _LONGEST_KEY // 6 for name in grouped):
+        return _json(grouped)
+    return "{" + ", ".join(f"? {_json(name)} : {_json(grouped[name])}" for name in grouped) + "}"
+
+
+def _body(body: bytes) -> str:
+    try:
+        return _json(body.decode())
+    except UnicodeDecodeError:
+        return f'!!binary "{base64.b64encode(body).decode()}"'
+
+
+def _json(value: object) -> str:
+    text = _encode(value)
+    if text.isascii() and "\x7f" not in text:
+        return text
+    return _AWKWARD.sub(lambda found: f"\\u{ord(found[0]):04x}", _SURROGATE.sub("\ufffd", text))
+
+
+def _time(at: datetime | None) -> str:
+    if at is None:
+        return "null"
+    return f'"{at.astimezone(UTC).isoformat(timespec="microseconds").removesuffix("+00:00")}Z"'
+
+
+def _seconds(elapsed_s: float | None) -> str:
+    # YAML 1.1 takes 5e-05 for a text, so no exponent is written; a microsecond is precise enough.
+    return "null" if elapsed_s is None else f"{elapsed_s:.6f}"

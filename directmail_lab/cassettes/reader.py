@@ -1,0 +1,258 @@
+"""Reads any cassette: ours by line and lazily, every other through vcrpy's loader."""
+
+from __future__ import annotations
+
+import hashlib
+import stat
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal, overload
+
+from directmail_lab.errors import CassetteError, CassetteFormatError
+from directmail_lab.interaction import Interaction
+
+from . import layout
+
+if TYPE_CHECKING:
+    import re
+    from pathlib import Path
+
+    from directmail_lab.interaction import RecordedRequest
+
+__all__ = ["LARGEST_BYTES", "LazyInteractions", "LoadedCassette", "parse_cassette", "read_cassette"]
+
+LARGEST_BYTES: Final = 2 * 1024**3
+"""A larger file is refused before it is read."""
+
+_LARGEST_FOREIGN_BYTES: Final = 128 * 1024**2
+
+
+class LazyInteractions(Sequence[Interaction]):
+    """The interactions of a file in the line layout; each is parsed when it is asked for."""
+
+    def __init__(self, data: bytes, starts: array[int], name: str) -> None:
+        self._data = data
+        self._starts = starts
+        self._name = name
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    @overload
+    def __getitem__(self, index: int) -> Interaction: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Interaction]: ...
+
+    def __getitem__(self, index: int | slice) -> Interaction | list[Interaction]:
+        if isinstance(index, slice):
+            return [self[each] for each in range(*index.indices(len(self)))]
+        at, elapsed, request, response = self._lines(index).groups()
+        return Interaction(
+            self._request(request, index),
+            self._parsed(layout.response_of, response, index),
+            layout.recorded_at_of(at.decode("ascii", "replace")),
+            _seconds(elapsed),
+        )
+
+    def request(self, index: int) -> RecordedRequest:
+        """Return one request, its response unparsed."""
+        return self._request(self._lines(index)[3], index)
+
+    def request_lines(self) -> Iterator[bytes]:
+        """Yield the line of each request, unparsed: equal lines hold equal requests."""
+        match, data = layout.INTERACTION.match, self._data
+        for start in self._starts:
+            found = match(data, start)
+            assert found is not None, "the index was made by this pattern"
+            yield found[3]
+
+    def _request(self, line: bytes, index: int) -> RecordedRequest:
+        request: RecordedRequest = self._parsed(layout.request_of, line, index)
+        return request
+
+    def _lines(self, index: int) -> re.Match[bytes]:
+        match = layout.INTERACTION.match(self._data, self._starts[index])
+        assert match is not None, "the index was made by this pattern"
+        return match
+
+    def _parsed(self, build: Any, line: bytes, index: int) -> Any:
+        try:
+            return build(_value(line))
+        except (KeyError, TypeError, AttributeError, ValueError, CassetteFormatError) as error:
+            raise CassetteFormatError(
+                f"Interaction {index + 1} of cassette {self._name!r} cannot be read "
+                f"({type(error).__name__}). Mend that line, or record it again."
+            ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedCassette:
+    """What a cassette file holds.
+
+    Attributes
+    ----------
+    layout
+        ``"lines"`` (ours), ``"vcrpy"`` (YAML of another writer), ``"json"``, or ``"empty"``.
+    problem
+        What is wrong with the file, in a sentence, or None: it broke off, or was changed.
+    sound_bytes
+        The length of the file up to the end of its last whole interaction.
+    torn_bytes
+        How many bytes of an interaction that broke off come after them.
+    closed
+        Whether the recording was closed, so that nothing can be missing from its end.
+    """
+
+    path: Path
+    layout: Literal["lines", "vcrpy", "json", "empty"]
+    metadata: dict[str, Any] = field(repr=False)
+    interactions: Sequence[Interaction] = field(repr=False)
+    problem: str | None = None
+    sound_bytes: int = 0
+    torn_bytes: int = 0
+    closed: bool = True
+
+
+def read_cassette(path: Path) -> LoadedCassette:
+    """Read a cassette file of any layout that vcrpy reads, and ours.
+
+    Raises
+    ------
+    CassetteError
+        Where there is no file, or it may not be read.
+    CassetteFormatError
+        Where it is not a cassette, is not safe to load, or is too large.
+    """
+    return parse_cassette(_bytes_of(path), path)
+
+
+def parse_cassette(data: bytes, path: Path) -> LoadedCassette:
+    """Return what the bytes of a cassette file hold; ``path`` is for messages alone."""
+    if not data.strip():
+        return LoadedCassette(path, "empty", {}, ())
+    if b"\r\n" in data[:64]:
+        data = data.replace(b"\r\n", b"\n")
+    header = layout.read_header(data)
+    if header is not None:
+        loaded = _by_line(data, path, *header)
+        if loaded is not None:
+            return loaded
+    elif layout.may_be_torn_header(data):
+        problem = f"0 interactions recovered, {_bytes(len(data))} of a torn one set aside"
+        return LoadedCassette(path, "lines", {}, (), problem, 0, len(data), closed=False)
+    return _through_vcrpy(data, path)
+
+
+def _bytes_of(path: Path) -> bytes:
+    try:
+        about = path.stat()
+        if not stat.S_ISREG(about.st_mode):
+            raise CassetteFormatError(f"{path} is not a file, so it is not a cassette.")
+        if about.st_size > LARGEST_BYTES:
+            raise CassetteFormatError(
+                f"{path} has {about.st_size:,} bytes; a cassette may have {LARGEST_BYTES:,}. "
+                "Record in parts."
+            )
+        with path.open("rb") as file:
+            return file.read(LARGEST_BYTES)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not a path"
+        raise CassetteError(f"Cannot read cassette {path} ({reason}).") from None
+
+
+def _by_line(
+    data: bytes, path: Path, metadata: dict[str, Any], position: int
+) -> LoadedCassette | None:
+    """Return the cassette with an index of its lines; None where it needs vcrpy's loader."""
+    starts, position = _whole_interactions(data, position)
+    name = path.stem
+    interactions = LazyInteractions(data, starts, name)
+    end = layout.is_end_line(data[position:])
+    if end is not None:
+        problem = _changed(data, position, end, len(starts))
+        return LoadedCassette(path, "lines", metadata, interactions, problem, position)
+    if layout.INTERACTION.search(data, position) or _is_yaml(data[position:]):
+        return None
+    torn = len(data) - position
+    problem = (
+        f"its recording was not closed: {_count(len(starts))} recovered, "
+        f"{_bytes(torn)} of a torn one set aside"
+    )
+    return LoadedCassette(
+        path, "lines", metadata, interactions, problem, position, torn, closed=False
+    )
+
+
+def _whole_interactions(data: bytes, position: int) -> tuple[array[int], int]:
+    starts = array("Q")
+    add, match_at = starts.append, layout.INTERACTION.match
+    while (match := match_at(data, position)) is not None:
+        add(position)
+        position = match.end()
+    return starts, position
+
+
+def _is_yaml(tail: bytes) -> bool:
+    """Return whether what follows our lines is whole: an interaction that a person wrote."""
+    if not tail.startswith(b"- ") or not tail.endswith(b"\n"):
+        return False
+    from .vcr_files import load_cassette_text
+
+    try:
+        _, interactions = load_cassette_text("interactions:\n" + tail.decode())
+    except (CassetteFormatError, UnicodeDecodeError):
+        return False
+    return bool(interactions)
+
+
+def _changed(data: bytes, end: int, line: re.Match[bytes], count: int) -> str | None:
+    digest = hashlib.sha256(memoryview(data)[:end]).hexdigest()
+    if int(line[1]) == count and line[2].decode() == digest:
+        return None
+    return "it was changed after its recording was closed"
+
+
+def _through_vcrpy(data: bytes, path: Path) -> LoadedCassette:
+    if len(data) > _LARGEST_FOREIGN_BYTES:
+        raise CassetteFormatError(
+            f"{path} is not in the line layout and has {len(data):,} bytes; "
+            f"{_LARGEST_FOREIGN_BYTES:,} can be read of another. Record in parts."
+        )
+    from .vcr_files import load_cassette_text
+
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise CassetteFormatError(f"{path} is not a cassette: it is not UTF-8 text.") from None
+    try:
+        metadata, interactions = load_cassette_text(text)
+    except CassetteFormatError as error:
+        raise CassetteFormatError(f"{path} is not a cassette. {error}") from None
+    kind: Literal["json", "vcrpy"] = "json" if text.lstrip().startswith("{") else "vcrpy"
+    return LoadedCassette(path, kind, metadata, interactions, None, len(data))
+
+
+def _value(line: bytes) -> Any:
+    try:
+        return layout.read_json(line)
+    except (ValueError, KeyError, TypeError):
+        from .vcr_files import load_yaml
+
+        return load_yaml(line.decode())
+
+
+def _seconds(text: bytes) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _count(count: int) -> str:
+    return f"{count} interaction{'' if count == 1 else 's'}"
+
+
+def _bytes(count: int) -> str:
+    return f"{count} byte{'' if count == 1 else 's'}"
