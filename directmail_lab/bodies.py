@@ -19,7 +19,7 @@ from .errors import NotJSONError
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-__all__ = ["NOWHERE", "Origin", "origin_of", "parsed"]
+__all__ = ["NOWHERE", "Origin", "origin_of", "parsed", "read_json"]
 
 # Where the stack of a session leaves what it read from the headers (see `transports`).
 _READING: Final = "directmail_lab.reading"
@@ -82,7 +82,7 @@ def parsed(content: bytes, origin: Origin | None) -> object:
     NotJSONError
         With what ``origin`` says of the response, and nothing of the body.
     """
-    body, problem = _read(content, origin.charset if origin else None)
+    body, problem = read_json(content, origin.charset if origin else None)
     if problem is None:
         return body
     raise NotJSONError(
@@ -104,7 +104,7 @@ def _not_json(problem: str, origin: Origin) -> str:
     )
 
 
-def _read(content: bytes, charset: str | None) -> tuple[object, str | None]:
+def read_json(content: bytes, charset: str | None = None) -> tuple[object, str | None]:
     """Return a body's JSON and None, or None and what is wrong with it.
 
     It raises nothing, so that no exception that holds the body hangs behind ours.

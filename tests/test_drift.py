@@ -1,0 +1,337 @@
+"""Drift: two answers compared by path, and a cassette against the service of now."""
+
+from __future__ import annotations
+
+import copy
+import json
+import sys
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from directmail_lab.differences import ABSENT, Difference, compare
+from directmail_lab.interaction import Headers, Interaction, RecordedRequest, RecordedResponse
+from directmail_lab.standin.options import STAND_IN_RECORD
+
+RECORD: dict[str, Any] = json.loads(json.dumps(STAND_IN_RECORD))
+HEADERS: Headers = (
+    ("Content-Type", "application/json"),
+    ("Date", "Sat, 21 Nov 2026 04:00:00 GMT"),
+    ("X-RateLimit-Limit", "300"),
+    ("X-RateLimit-Remaining", "299"),
+    ("X-RateLimit-Reset", "37"),
+)
+RECORDED_AT = datetime(2026, 11, 21, 4, 0, tzinfo=UTC)
+
+
+def answer(
+    body: object = RECORD,
+    *,
+    status: int = 200,
+    headers: Headers = HEADERS,
+    method: str = "GET",
+    later: timedelta = timedelta(0),
+) -> Interaction:
+    """An answer to GET /v1/users/me."""
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return Interaction(
+        RecordedRequest(method, "https://api.test/v1/users/me"),
+        RecordedResponse(status, "", headers, content),
+        RECORDED_AT + later,
+    )
+
+
+def rows(was: object, is_now: object, **options: Any) -> list[tuple[str, str]]:
+    """Path and change of each difference between two bodies."""
+    found = compare(answer(was), answer(is_now), **options)
+    return [(difference.path, difference.change) for difference in found]
+
+
+def paths_of(value: Any, path: str = "") -> list[str]:
+    """The path of every field of a record, those that hold others included."""
+    if not isinstance(value, dict):
+        return [path]
+    below = [
+        each for key in value for each in paths_of(value[key], f"{path}.{key}" if path else key)
+    ]
+    return [path, *below] if path else below
+
+
+def place_of(record: dict[str, Any], path: str) -> tuple[Any, Any]:
+    """The object that holds the field at a path, and the field's key."""
+    *parents, key = path.split(".")
+    place = record
+    for parent in parents:
+        place = place[parent]
+    return place, key
+
+
+FIELDS = paths_of(RECORD)
+ADDRESS_FIELDS = [f"company.address.{key}" for key in RECORD["company"]["address"]]
+
+
+def mutated(path: str, change: str) -> tuple[dict[str, Any], str]:
+    """The stand-in's record with one field mutated, and what that should be called."""
+    record = copy.deepcopy(RECORD)
+    place, key = place_of(record, path)
+    value = place[key]
+    if change == "removed":
+        del place[key]
+    elif change == "added":
+        place[f"{key}_2"] = "new"
+        return record, f"{path}_2"
+    elif change == "renamed-like":
+        place["zzz"] = place.pop(key)
+    elif change == "null-turned":
+        place[key] = None
+    elif change == "retyped":
+        place[key] = 5 if value is not None else "text"
+    return record, path
+
+
+# -- one mutation at a time --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("change", ["removed", "added", "renamed-like", "null-turned", "retyped"])
+@pytest.mark.parametrize("path", FIELDS)
+def test_each_mutation_of_each_field_is_named_by_its_path(path: str, change: str) -> None:
+    """One field removed, added, renamed, turned null or retyped is one difference, at its path."""
+    record, named = mutated(path, change)
+    was_null = path == "phone"
+    expected = "null-filled" if was_null and change == "retyped" else change
+
+    assert rows(RECORD, record) == (
+        [] if was_null and change == "null-turned" else [(named, expected)]
+    )
+
+
+@pytest.mark.parametrize(
+    "path", ["id", "name", "email", "service", "company.name", *ADDRESS_FIELDS, "permissions[1]"]
+)
+def test_another_value_is_named_by_its_path(path: str) -> None:
+    """A text that reads otherwise is one difference, with both values."""
+    place, key = place_of(record := copy.deepcopy(RECORD), path.removesuffix("[1]"))
+    place, key = (place[key], 1) if path.endswith("[1]") else (place, key)
+    was, place[key] = place[key], "another"
+
+    assert compare(answer(RECORD), answer(record)) == [
+        Difference("body", path, "changed", was, "another")
+    ]
+
+
+def test_an_unmutated_answer_has_no_difference() -> None:
+    """The same record, at another time and with another allowance left, is the same."""
+    later = (
+        ("content-type", "application/json"),
+        ("date", "Sun, 22 Nov 2026 04:00:00 GMT"),
+        ("x-ratelimit-limit", "300"),
+        ("x-ratelimit-remaining", "3"),
+        ("x-ratelimit-reset", "1"),
+        ("x-request-id", "8f14e45f"),
+    )
+
+    assert compare(answer(), answer(headers=later, later=timedelta(days=1))) == []
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abcdé"), inner, max_size=3)
+    ),
+    max_leaves=10,
+)
+
+
+@given(JSON, JSON)
+def test_two_bodies_differ_exactly_where_they_are_not_equal(was: Any, is_now: Any) -> None:
+    """No difference is made up, and none is missed."""
+    assert (rows(was, is_now) == []) == (
+        json.dumps(was, sort_keys=True) == json.dumps(is_now, sort_keys=True)
+    )
+
+
+# -- renaming ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("was", "is_now", "expected"),
+    [
+        ({"postcode": "1"}, {"postal_code": "2"}, [("postcode", "renamed-like")]),
+        ({"a": None}, {"zzz": None}, [("a", "renamed-like")]),
+        (
+            {"a": None, "b": True},
+            {"y": None, "z": True},
+            [("a", "removed"), ("b", "removed"), ("y", "added"), ("z", "added")],
+        ),
+        (
+            {"a": "telling", "b": "other"},
+            {"y": "other", "z": "telling"},
+            [("a", "renamed-like"), ("b", "renamed-like")],
+        ),
+        ({"name": "x"}, {"email": "y"}, [("name", "removed"), ("email", "added")]),
+        ({"name": "5"}, {"names": 5}, [("name", "removed"), ("names", "added")]),
+    ],
+)
+def test_a_field_looks_renamed_by_value_or_by_name(
+    was: dict[str, Any], is_now: dict[str, Any], expected: list[tuple[str, str]]
+) -> None:
+    """The same telling value, or a like name of the same type, is one field under another name."""
+    assert rows(was, is_now) == expected
+
+
+def test_a_renamed_field_says_its_new_path() -> None:
+    """Both paths are told, and both values."""
+    found = compare(answer({"a": {"zip": "01234"}}), answer({"a": {"code": "01234"}}))
+
+    assert found == [Difference("body", "a.zip", "renamed-like", "01234", "01234", "a.code")]
+
+
+# -- arrays and whole bodies -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("was", "is_now", "expected"),
+    [
+        (["a", "b"], ["a", "c"], [("[1]", "changed")]),
+        (["a"], ["a", "b"], [("[1]", "added")]),
+        (["a", "b"], ["a"], [("[1]", "removed")]),
+        ({"tags": [{"n": 1}]}, {"tags": [{"n": None}]}, [("tags[0].n", "null-turned")]),
+        ([{"id": 1, "n": 1}, {"id": 2, "n": 2}], [{"id": 2, "n": 3}, {"id": 1, "n": 1}],
+         [("[id=2].n", "changed")]),
+        ([{"id": 1}, {"id": 1}], [{"id": 1}], [("[1]", "removed")]),
+        (1, 2, [("$", "changed")]),
+        (1, 1.0, []),
+        (1, True, [("$", "retyped")]),
+        ({}, [], [("$", "retyped")]),
+        ({}, None, [("$", "null-turned")]),
+        (b"<html>", {}, [("$", "retyped")]),
+        (b"", b"", []),
+        (b"<html>", b"<html> ", [("$", "changed")]),
+        ({}, b"", [("$", "retyped")]),
+    ],
+)  # fmt: skip
+def test_arrays_and_whole_bodies_have_paths_too(
+    was: object, is_now: object, expected: list[tuple[str, str]]
+) -> None:
+    """Elements go by position or by id, a body as a whole by ``$``."""
+    assert rows(was, is_now) == expected
+
+
+def test_a_deep_body_is_compared_without_recursion() -> None:
+    """As deep as JSON can be read at all."""
+    depth = sys.getrecursionlimit() - 400
+    was = b'{"a":' * depth + b"1" + b"}" * depth
+    found = compare(answer(was), answer(was.replace(b"1", b"2")))
+
+    assert [(each.path.count("a"), each.change) for each in found] == [(depth, "changed")]
+
+
+def test_the_body_of_a_head_is_not_compared() -> None:
+    """HEAD has none, whatever a recording kept of it."""
+    assert compare(answer(b"", method="HEAD"), answer({})) == []
+
+
+# -- statuses and headers ----------------------------------------------------------------------
+
+
+def test_another_status_is_a_difference() -> None:
+    """200 to 201 is told, and the rest is compared."""
+    found = compare(answer(), answer({**RECORD, "name": "x"}, status=201))
+
+    assert [each.path for each in found] == ["status", "name"]
+
+
+def test_an_error_where_there_was_an_answer_is_told_by_its_status_alone() -> None:
+    """Every field of the record would otherwise be listed as removed."""
+    assert compare(answer(), answer({"error": "x"}, status=500)) == [
+        Difference("status", "status", "changed", 200, 500)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        (HEADERS[:-1], [("x-ratelimit-reset", "removed")]),
+        (HEADERS[1:], [("content-type", "removed")]),
+        ((*HEADERS, ("X-New", "1")), [("x-new", "added")]),
+        ((*HEADERS[:-1], ("X-RateLimit-Reset", "soon")), [("x-ratelimit-reset", "retyped")]),
+        ((*HEADERS[:2], ("X-RateLimit-Limit", "100"), *HEADERS[3:]),
+         [("x-ratelimit-limit", "changed")]),
+        ((*HEADERS, ("X-RateLimit-Limit", "300")), [("x-ratelimit-limit", "retyped")]),
+        ((*HEADERS, ("Age", "5"), ("CF-Ray", "abc"), ("Set-Cookie", "x")), []),
+        (tuple((name.upper(), value) for name, value in reversed(HEADERS)), []),
+    ],
+)  # fmt: skip
+def test_headers_are_compared_by_name(headers: Headers, expected: list[tuple[str, str]]) -> None:
+    """Presence and type always, values where they mean something, neither case nor order."""
+    found = compare(answer(), answer(headers=headers))
+
+    assert [(each.path, each.change) for each in found] == expected
+    assert {each.part for each in found} <= {"header"}
+
+
+# -- volatile values ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["request_id", "updatedAt", "last-login-at", "serverTime"])
+def test_a_volatile_field_is_silent_about_its_value_alone(name: str) -> None:
+    """Another value is no difference; another type or its absence is."""
+    assert rows({"a": {name: "x"}}, {"a": {name: "y"}}) == []
+    assert rows({name: "x"}, {name: 1}) == [(name, "retyped")]
+    assert rows({name: "x"}, {}) == [(name, "removed")]
+
+
+@pytest.mark.parametrize(
+    ("was", "is_now", "silent"),
+    [
+        ("2026-11-21T04:00:01Z", "2026-11-28T04:00:02+00:00", True),
+        (RECORDED_AT.timestamp(), RECORDED_AT.timestamp() + 7 * 86400, True),
+        (
+            int(RECORDED_AT.timestamp() * 1000),
+            int(RECORDED_AT.timestamp() + 7 * 86400) * 1000,
+            True,
+        ),
+        ("2026-11-21T04:00:01", "2026-11-28T03:59:00", True),
+        ("2026-11-21T04:00:01Z", "2026-11-21T05:00:01Z", False),
+        ("2020-01-01T00:00:00Z", "2020-01-02T00:00:00Z", False),
+        ("2026-99-99T04:00:01Z", "2026-11-28T04:00:02Z", False),
+        (10**400, 10**400 + 1, False),
+    ],
+)
+def test_a_time_that_moved_with_the_clock_is_silent(
+    was: object,
+    is_now: object,
+    silent: bool,
+) -> None:
+    """A field that always tells the time of its answer has not changed, whatever its name."""
+    found = compare(answer({"as_of": was}), answer({"as_of": is_now}, later=timedelta(days=7)))
+
+    assert (found == []) is silent
+
+
+@pytest.mark.parametrize(
+    ("ignore", "left"),
+    [
+        ((), ["x-new", "company.name", "name"]),
+        (("name",), ["x-new", "company.name"]),
+        (("company.*",), ["x-new", "name"]),
+        (("body.*",), ["x-new"]),
+        (("header.x-new", "*.name"), ["name"]),
+        (("nam",), ["x-new", "company.name", "name"]),
+    ],
+)
+def test_ignored_paths_are_left_out(ignore: tuple[str, ...], left: list[str]) -> None:
+    """A path, with or without its part, and ``*`` for any text."""
+    record = {**RECORD, "name": "x", "company": {**RECORD["company"], "name": "y"}}
+    found = compare(answer(), answer(record, headers=(*HEADERS, ("X-New", "1"))), ignore=ignore)
+
+    assert sorted(each.path for each in found) == sorted(left)
+
+
+def test_absent_is_not_null() -> None:
+    """A field that is gone and one that is null are told apart."""
+    assert compare(answer({"a": None}), answer({}))[0].recorded is None
+    assert compare(answer({"a": None}), answer({}))[0].now is ABSENT
