@@ -1,0 +1,262 @@
+"""Taking the key, and personal data on request, out of what is written down.
+
+Everything that leaves a session for a file, a log or a message passes a `Redactor`. It removes the
+key in every form (see `secret_forms`), and by name, whether a key is known or not: the headers that
+carry credentials and cookies, an ``api_key`` parameter or field, and the user info of an address.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import TYPE_CHECKING, Final, NoReturn, ParamSpec, TypeVar, final
+from urllib.parse import unquote
+
+from .errors import CassetteError, CredentialError
+from .interaction import Headers, Interaction, RecordedRequest, RecordedResponse, header
+from .packed import cannot_unpack, unpack, unpacked_parts
+from .secret_forms import ALL_RULES, Finder, make_finder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+
+__all__ = ["PLACEHOLDER", "Redactor"]
+
+PLACEHOLDER: Final = "<API_KEY>"
+"""What stands where the key stood, as the service's document writes it."""
+
+# Never written: each is a credential, or is as good as one.
+_DROPPED: Final = frozenset(
+    ("authorization", "proxy-authorization", "cookie", "cookie2", "set-cookie", "set-cookie2")
+)
+_MASKED: Final = frozenset(("api-key", "api_key", "apikey", "x-api-key", "x-api_key", "x-apikey"))
+_SPECIAL: Final = _DROPPED | _MASKED
+
+_PARAMETER = re.compile(
+    r"((?:^|[?&;])api[-_]?key=)(?!<API_KEY>)[^&;#\s\"'<>\\]+", re.IGNORECASE | re.MULTILINE
+)
+_FIELD = re.compile(
+    r"(\\*\"api[-_]?key\\*\"\s*:\s*\\*\")(?!<API_KEY>)(?:[^\"\\]|\\[^\"])+", re.IGNORECASE
+)
+_ANY_PARAMETER = re.compile(r"(^|[&;])([^=&;#]*)=([^&;#]*)")
+_USER_INFO = re.compile(r"(?<=://)[^/?#@\s\"'<>\\]+@")
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _bare(method: Callable[P, R]) -> Callable[P, R]:
+    """Let an error out of ``method`` without its frames: their locals hold what is removed."""
+
+    @functools.wraps(method)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return method(*args, **kwargs)
+        except BaseException as error:
+            failure = error
+        del args, kwargs
+        failure.__cause__ = failure.__context__ = None
+        raise failure.with_traceback(None)
+
+    return wrapper
+
+
+@final
+class Redactor:
+    """Removes the key, credentials and chosen personal data; no repr or pickle shows what it knows.
+
+    Parameters
+    ----------
+    secrets
+        API keys as they are typed.
+    redact
+        Names or dotted paths of fields, and ``"personal"`` for e-mail addresses and telephone
+        numbers anywhere. Each value becomes a pseudonym, equal for equal values.
+    rules
+        The rules that apply; all of them but in the tests that show what each is for.
+    """
+
+    __slots__ = ("__finder", "__redact", "__rules")
+
+    def __init__(
+        self,
+        secrets: Iterable[str] = (),
+        *,
+        redact: Iterable[str] = (),
+        rules: Collection[str] = ALL_RULES,
+    ) -> None:
+        self.__finder: Finder = make_finder(frozenset(filter(None, secrets)), rules)
+        self.__rules = frozenset(rules)
+        self.__redact = tuple(redact)
+
+    def __repr__(self) -> str:
+        return "Redactor(<hidden>)"
+
+    def __reduce__(self) -> NoReturn:
+        raise CredentialError("A redactor knows the key, and is never pickled or copied.")
+
+    @_bare
+    def interaction(self, interaction: Interaction) -> Interaction:
+        """Return an exchange as it may be written."""
+        asked, given = interaction.request, interaction.response
+        sent, got = self._headers(asked.headers), self._headers(given.headers)
+        texts = [asked.uri, asked.method, given.reason]
+        for pair in sent:
+            texts += pair
+        for pair in got:
+            texts += pair
+        body = asked.body or b""
+        texts += (body.decode("latin-1"), given.body.decode("latin-1"))
+        packed = _may_be_packed(body) or _may_be_packed(given.body)
+        if not packed and self._is_clean("\n".join(texts)):
+            request = RecordedRequest(asked.method, asked.uri, sent, asked.body)
+            response = RecordedResponse(given.status, given.reason, got, given.body)
+        else:
+            request, response = self.request(asked), self.response(given)
+        return Interaction(request, response, interaction.recorded_at, interaction.elapsed_s)
+
+    @_bare
+    def request(self, request: RecordedRequest) -> RecordedRequest:
+        """Return a request as it may be written."""
+        headers = self._headers(request.headers)
+        body = None if request.body is None else self._body(request.body, headers)
+        return RecordedRequest(
+            self._text(request.method),
+            self._uri(request.uri),
+            self._values(headers, request.body, body),
+            body,
+        )
+
+    @_bare
+    def response(self, response: RecordedResponse) -> RecordedResponse:
+        """Return a response as it may be written."""
+        headers = self._headers(response.headers)
+        body = self._body(response.body, headers)
+        return RecordedResponse(
+            response.status,
+            self._text(response.reason),
+            self._values(headers, response.body, body),
+            body,
+        )
+
+    @_bare
+    def text(self, text: str) -> str:
+        """Return any text as it may be shown: an excerpt, a log line, a message."""
+        return self._text(text)
+
+    @_bare
+    def refuse_leak(self, written: str) -> None:
+        """Search text that is about to be written once more.
+
+        Raises
+        ------
+        CassetteError
+            Where any form of a key is in it. Nothing of the text is in the message.
+        """
+        if self.__finder.holds(written):
+            raise CassetteError(
+                "The key was about to be written in a form that redaction had not removed, so "
+                "nothing was written. Leave this request out of the recording, and report it."
+            )
+
+    def _headers(self, headers: Headers) -> Headers:
+        """Return the headers that may be written at all, those named for a key without value."""
+        if "headers" not in self.__rules:
+            return headers
+        for name, _ in headers:
+            if name.lower() in _SPECIAL:
+                break
+        else:
+            return headers
+        return tuple(
+            (name, PLACEHOLDER if name.lower() in _MASKED else value)
+            for name, value in headers
+            if name.lower() not in _DROPPED
+        )
+
+    def _values(self, headers: Headers, before: bytes | None, after: bytes | None) -> Headers:
+        """Return redacted headers, true to a body that redaction may have changed."""
+        redacted = tuple((self._text(name), self._text(value)) for name, value in headers)
+        if before == after or after is None:
+            return redacted
+        return tuple(
+            (name, str(len(after)) if name.lower() == "content-length" else value)
+            for name, value in redacted
+            if name.lower() != "content-encoding"
+        )
+
+    def _is_clean(self, text: str) -> bool:
+        return not self._may_name_a_key(text) and not self.__finder.holds(text)
+
+    def _may_name_a_key(self, text: str) -> bool:
+        if "query" in self.__rules:
+            low = text.lower()
+            if "apikey" in low or "api_key" in low or "api-key" in low or "%" in low:
+                return True
+        return "@" in text and "userinfo" in self.__rules
+
+    def _text(self, text: str) -> str:
+        if self._may_name_a_key(text):
+            text = self._by_name(text)
+        if self.__finder.holds(text):
+            text = self._without(text)
+        return text
+
+    def _by_name(self, text: str) -> str:
+        if "query" in self.__rules:
+            text = _PARAMETER.sub(rf"\1{PLACEHOLDER}", text)
+            text = _FIELD.sub(rf"\1{PLACEHOLDER}", text)
+        if "userinfo" in self.__rules:
+            text = _USER_INFO.sub(f"{PLACEHOLDER}@", text)
+        return text
+
+    def _without(self, text: str) -> str:
+        """Return a text with the placeholder for each span that the finder sees."""
+        parts: list[str] = []
+        end = 0
+        for start, stop in self.__finder.spans(text):
+            parts += (text[end:start], _placeholder_like(text[start:stop]))
+            end = stop
+        return "".join((*parts, text[end:]))
+
+    def _uri(self, uri: str) -> str:
+        head, mark, query = uri.partition("?")
+        if mark and "query" in self.__rules:
+            query = _ANY_PARAMETER.sub(_without_value, query)
+        # httpx escapes a placeholder that a recorded address brought along.
+        return self._text(head + mark + query).replace("%3CAPI_KEY%3E", PLACEHOLDER)
+
+    def _body(self, body: bytes, headers: Headers) -> bytes:
+        """Return a body without the key; one that had it compressed is returned unpacked."""
+        if not _may_be_packed(body):
+            return self._text(body.decode("latin-1")).encode("latin-1")
+        coding = header(headers, "content-encoding") or ""
+        if hidden := cannot_unpack(body, coding):
+            raise CassetteError(
+                f"A body compressed with {hidden} could not be searched for the key, so nothing "
+                f"was written. Install directmail-lab's {hidden} library, or ask for gzip."
+            )
+        if "packed" in self.__rules:
+            if (inner := unpack(body, coding)) is not None:
+                redacted = self._body(inner, ()) if inner != body else inner
+                return body if redacted == inner else redacted
+            for at, part in unpacked_parts(body):
+                if not self._is_clean(part.decode("latin-1")):
+                    return self._body(body[:at], ()) + PLACEHOLDER.encode()
+        return self._text(body.decode("latin-1")).encode("latin-1")
+
+
+def _may_be_packed(body: bytes) -> bool:
+    """Return whether a body is compressed, or may hold something that is."""
+    return not body.isascii()
+
+
+def _placeholder_like(secret: str) -> str:
+    """Return the placeholder, spaced out with as many NULs as UTF-16 or UTF-32 text was."""
+    nuls = len(secret) - len(secret[1:].lstrip("\0")) - 1
+    return ("\0" * nuls).join(PLACEHOLDER)
+
+
+def _without_value(match: re.Match[str]) -> str:
+    name = unquote(match[2]).lower().replace("-", "").replace("_", "")
+    return f"{match[1]}{match[2]}={PLACEHOLDER}" if name == "apikey" else match[0]

@@ -1,0 +1,258 @@
+"""Finding a secret in text, in whatever form a service or a library may have written it.
+
+A text is searched as it stands, then again below each layer of escaping that it may wear (JSON,
+percent, HTML, quoted-printable, the NULs of UTF-16), one layer at a time, so that a key which
+itself holds a ``%`` or a ``\\`` is not decoded past recognition. In each, the forms looked for are
+the key, its hex digits and its base64 at each of the three alignments it can have inside longer
+base64, in any letter case. Long runs of base64 or hex are decoded too, and looked into.
+
+Not only the whole form is found: any eight characters of the key in a row are, so that a cut body
+or an error that repeats part of the key leaves nothing either. A key shorter than eight characters
+is found only where it stands alone, between characters that are no letters or digits: taken out
+anywhere, ``a`` would leave no text readable.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from typing import TYPE_CHECKING, Final, NamedTuple, final
+
+from .escapes import layers_for, places_below, unescaped
+from .packed import packed_texts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+
+__all__ = ["ALL_RULES", "FRAGMENT", "Finder", "make_finder"]
+
+FRAGMENT: Final = 8
+"""So many characters of the key in a row are removed as the key is."""
+
+ALL_RULES: Final = frozenset(
+    (
+        *("raw", "base64", "hex", "nested", "packed"),
+        *("json", "percent", "html", "quoted", "utf16"),
+        *("headers", "query", "userinfo"),
+    )
+)
+"""The rules of redaction by name. All are always on; tests switch one off to see it missed."""
+
+# Our own word for the service that we bring: it stands in records, and in that service's key.
+_PUBLIC: Final = "stand-in"
+_MAX_DEPTH: Final = 3
+# Eight characters are 64 bits, of which up to 4 share a digit with what stands before.
+_BASE64_PIECE: Final = (FRAGMENT * 8 - 4) // 6
+
+_LONG: Final = re.compile(r"[A-Za-z0-9_-]{20,}={0,2}|[A-Za-z0-9+/]{20,}={0,2}")
+
+# Base64 and hex digits as "a", all else as a space: one fast pass shows whether a run is long.
+_DIGITS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_"
+_RUNS: Final = bytes(97 if code in _DIGITS else 32 for code in range(256))
+
+
+class Span(NamedTuple):
+    """Where in a text something secret stands, end excluded."""
+
+    start: int
+    end: int
+
+
+class Form(NamedTuple):
+    """One way a key is written, in lower case, and the shortest piece of it that gives it away."""
+
+    text: str
+    piece: int
+
+
+class Finder(NamedTuple):
+    """Two closures over the secrets; a named tuple of functions shows none of them.
+
+    ``holds`` says whether a text has any form in it; ``spans`` says where, in order, apart.
+    """
+
+    holds: Callable[[str], bool]
+    spans: Callable[[str], list[Span]]
+
+
+def _base64_digits(key: str, tail: str = "") -> Iterator[str]:
+    """Yield what is sure to stand in the base64 of any text that has ``key + tail`` in it.
+
+    At each of the three alignments the first and the last digit may also hold a neighbour's bits.
+    """
+    secret = (key + tail).encode()
+    for before in range(3):
+        digits = b64encode(b"\0" * before + secret).decode().rstrip("=")
+        first, end = -(-before * 8 // 6), (before + len(secret)) * 8 // 6
+        yield digits[first:end]
+        yield digits[first:end].replace("+", "-").replace("/", "_")
+
+
+def _forms(key: str, rules: Collection[str]) -> list[Form]:
+    forms = [Form(key, FRAGMENT)] if "raw" in rules else []
+    if "hex" in rules:
+        forms.append(Form(key.encode().hex(), 2 * FRAGMENT))
+    if "base64" in rules:
+        written = [*_base64_digits(key), *_base64_digits(key, ":")]
+        for tail in ("", ":"):
+            whole = b64encode((key + tail).encode()).decode()
+            written += [whole, whole.replace("+", "-").replace("/", "_")]
+        forms += [Form(text, _BASE64_PIECE) for text in written]
+    return list(dict.fromkeys(Form(form.text.lower(), form.piece) for form in forms))
+
+
+def _glances(key: str, rules: Collection[str]) -> Iterator[str]:
+    """Yield texts one of which is in any text that has the key: of a code, its head or tail."""
+    if "raw" in rules:
+        yield from (probe for probe, _ in _probes(Form(key.lower(), FRAGMENT)))
+    for text in _base64_digits(key) if "base64" in rules else ():
+        yield text[:_BASE64_PIECE].lower()
+        yield text[-_BASE64_PIECE:].lower()
+    if "hex" in rules:
+        yield key.encode().hex()[: 2 * FRAGMENT]
+        yield key.encode().hex()[-2 * FRAGMENT :]
+
+
+def _probes(form: Form) -> list[tuple[str, int]]:
+    """Return pieces of a form, with their places, one of which is in any piece that counts."""
+    size = form.piece // 2
+    last = len(form.text) - size
+    step = form.piece - size + 1
+    return [(form.text[at : at + size], at) for at in (*range(0, last, step), last)]
+
+
+@final
+class _Search:
+    """What the finder's closures stand on. It shows nothing: it is ``self`` in every frame here."""
+
+    __slots__ = ("_alone", "_deep", "_forms", "_glances", "_layers", "_marks", "_run")
+
+    def __init__(self, secrets: Collection[str], rules: Collection[str]) -> None:
+        long = [key for key in secrets if len(key) >= FRAGMENT]
+        self._forms = [form for key in long for form in _forms(key, rules)]
+        self._glances = tuple({text: None for key in long for text in _glances(key, rules)})
+        self._alone = _alone([key for key in secrets if len(key) < FRAGMENT], rules)
+        self._layers = layers_for("".join(secrets), rules)
+        self._marks = tuple(mark for layer in self._layers for mark in layer.marks)
+        # In fewer digits than the shortest key's own base64 has, no key is hidden.
+        fewest = max(24, min(map(len, secrets)) * 4 // 3)
+        self._run = b"a" * fewest if "nested" in rules else None
+        self._deep = "packed" in rules
+
+    def __repr__(self) -> str:
+        return "<hidden>"
+
+    def holds(self, text: str) -> bool:
+        if self._holds_outside(text):
+            return True
+        for mark in self._marks:
+            if mark in text:
+                return any(self._holds_outside(inner) for inner, _ in unescaped(text, self._layers))
+        return False
+
+    def spans(self, text: str) -> list[Span]:
+        found = self._spans_outside(text)
+        for inner, path in unescaped(text, self._layers):
+            if below := self._spans_outside(inner):
+                places = places_below(text, path)
+                found += [Span(places[span.start], places[span.end]) for span in below]
+        return _joined(found)
+
+    def _holds_outside(self, text: str) -> bool:
+        return self._holds_plain(text) or any(True for _ in self._packed_spans(text))
+
+    def _spans_outside(self, text: str) -> list[Span]:
+        return [*self._plain_spans(text), *self._packed_spans(text)]
+
+    def _holds_plain(self, text: str) -> bool:
+        low = text.lower()
+        for glance in self._glances:
+            if glance in low:
+                # A glance may be an ordinary word: only a whole piece counts.
+                return any(True for _ in self._plain_spans(text))
+        return self._alone is not None and self._alone.search(text) is not None
+
+    def _plain_spans(self, text: str) -> Iterator[Span]:
+        low = _lower(text)
+        for form in self._forms:
+            yield from _pieces(low, form)
+        if self._alone:
+            yield from (Span(*match.span("secret")) for match in self._alone.finditer(text))
+
+    def _packed_spans(self, text: str) -> Iterator[Span]:
+        run = self._run
+        if run is not None and run in text.encode("utf-8", "replace").translate(_RUNS):
+            for match in _LONG.finditer(text):
+                if self._holds_packed(match[0]):
+                    yield Span(*match.span())
+
+    def _holds_packed(self, digits: str, depth: int = _MAX_DEPTH) -> bool:
+        return depth > 0 and any(
+            self._holds_plain(text)
+            or any(self._holds_plain(inner) for inner, _ in unescaped(text, self._layers))
+            or any(self._holds_packed(match[0], depth - 1) for match in _LONG.finditer(text))
+            for text in packed_texts(digits, deep=self._deep)
+        )
+
+
+def make_finder(secrets: Collection[str], rules: Collection[str] = ALL_RULES) -> Finder:
+    """Return a `Finder` for the forms of ``secrets``; with none, one that finds nothing."""
+    if not secrets:
+        return Finder(lambda _text: False, lambda _text: [])
+    search = _Search(secrets, rules)
+    return Finder(lambda text: search.holds(text), lambda text: search.spans(text))
+
+
+def _lower(text: str) -> str:
+    """Return a text in lower case, each character still at its place."""
+    low = text.lower()
+    return low if len(low) == len(text) else "".join(c.lower() if c < "\x80" else c for c in text)
+
+
+def _pieces(low: str, form: Form) -> Iterator[Span]:
+    """Yield each run of ``low`` that is a piece of the form, long enough to give it away."""
+    text, piece = form
+    for probe, place in _probes(form):
+        at = low.find(probe)
+        while at >= 0:
+            left, right = 0, len(probe)
+            while left < min(at, place) and low[at - left - 1] == text[place - left - 1]:
+                left += 1
+            while (
+                place + right < len(text)
+                and low[at + right : at + right + 1] == text[place + right]
+            ):
+                right += 1
+            if left + right >= piece and not _is_public(low[at - left : at + right], text):
+                yield Span(at - left, at + right)
+            at = low.find(probe, at + 1)
+
+
+def _is_public(piece: str, form: str) -> bool:
+    return piece != form and piece in (_PUBLIC, _PUBLIC + "-")
+
+
+def _alone(keys: list[str], rules: Collection[str]) -> re.Pattern[str] | None:
+    """Return the pattern of short keys, each whole and alone, raw, in hex or in base64."""
+    written: list[str] = []
+    for key in keys:
+        written += [re.escape(key)] if "raw" in rules else []
+        written += [f"(?i:{key.encode().hex()})"] if "hex" in rules else []
+        if "base64" in rules:
+            both = (b64encode(key.encode()), b64encode(f"{key}:".encode()))
+            written += [re.escape(text.decode().rstrip("=")) + "=*" for text in both]
+    if not written:
+        return None
+    either = "|".join(sorted(written, key=len, reverse=True))
+    return re.compile(f"(?<![A-Za-z0-9])(?P<secret>{either})(?![A-Za-z0-9])")
+
+
+def _joined(spans: list[Span]) -> list[Span]:
+    """Return spans in order, those that touch or overlap made one."""
+    joined: list[Span] = []
+    for span in sorted(spans):
+        if joined and span.start <= joined[-1].end:
+            joined[-1] = Span(joined[-1].start, max(joined[-1].end, span.end))
+        else:
+            joined.append(span)
+    return joined
