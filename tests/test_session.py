@@ -1,0 +1,408 @@
+"""The session over real sockets: its modes, what it records, what it refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import pickle
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+import directmail_lab as dm
+from directmail_lab.credentials import ApiKey
+from directmail_lab.session import Session
+from directmail_lab.standin import stand_in
+
+if TYPE_CHECKING:
+    from directmail_lab.quota import Reading
+    from directmail_lab.standin import StandIn
+
+
+def text_of(cassette: str) -> str:
+    return Path("cassettes", f"{cassette}.yaml").read_text(encoding="utf-8")
+
+
+def test_me_is_one_row_of_the_users_record(live: Session) -> None:
+    """The record comes as one row, nested members dotted, leading zeros kept."""
+    me = live.me()
+
+    assert len(me) == 1
+    assert me.loc[0, "name"] == "Stand-in User"
+    assert me.loc[0, "company.address.postcode"] == "01234"
+    assert me.attrs["path"] == "/v1/users/me"
+
+
+def test_me_async_gives_the_same_row(live: Session) -> None:
+    """The asynchronous call has the same answer, in any number of event loops."""
+
+    async def ask() -> str:
+        async with Session(live.base_url, ApiKey("stand-in-key-0123456789")) as session:
+            return (await session.me_async()).to_json()
+
+    assert asyncio.run(ask()) == asyncio.run(ask()) == live.me().to_json()
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (401, dm.UnauthorizedError),
+        (403, dm.UnauthorizedError),
+        (404, dm.ServiceError),
+        (429, dm.ServiceError),
+        (500, dm.ServiceError),
+    ],
+)
+def test_an_error_status_is_a_service_error(
+    service: StandIn, status: int, kind: type[dm.ServiceError]
+) -> None:
+    """The error says operation and status, and carries the reading of the refused request."""
+    with (
+        service.fault(status=status),
+        Session(service.base_url, ApiKey(service.api_key), pace="off") as session,
+        pytest.raises(kind, match=f"GET /v1/users/me answered {status}") as caught,
+    ):
+        session.me()
+
+    assert caught.value.status == status
+    assert caught.value.operation == "GET /v1/users/me"
+    assert caught.value.reading is not None
+    assert caught.value.reading.limit == 300
+
+
+def test_a_gateways_page_is_no_record(service: StandIn, live: Session) -> None:
+    """HTML is told from JSON, with status 200 as with 502."""
+    with service.fault(html=True, status=200), pytest.raises(dm.NotJSONError) as caught:
+        live.me()
+    with (
+        service.fault(html=True),
+        Session(service.base_url, ApiKey(service.api_key), pace="off") as session,
+        pytest.raises(dm.ServiceError, match="502"),
+    ):
+        session.me()
+
+    assert caught.value.status == 200
+    assert caught.value.content_type == "text/html"
+
+
+def test_an_error_that_echoes_the_key_shows_it_nowhere(service: StandIn) -> None:
+    """The excerpt of an error has the key removed."""
+    with (
+        service.fault(status=500, echo_key=True),
+        Session(service.base_url, ApiKey(service.api_key), pace="off") as session,
+        pytest.raises(dm.ServiceError) as caught,
+    ):
+        session.me()
+
+    shown = f"{caught.value}{caught.value!r}{caught.value.excerpt}{vars(caught.value)}"
+    assert service.api_key not in shown
+    assert "<API_KEY>" in caught.value.excerpt
+
+
+def test_what_was_recorded_replays_without_key_or_network(service: StandIn) -> None:
+    """A recording answers the same when the service is gone and no key was ever given."""
+    session = dm.connect(service.base_url, service.api_key)
+    with dm.record("tour"):
+        recorded = dm.me()
+    dm.logout()
+    service.close()
+
+    dm.replay("tour")
+
+    assert dm.me().equals(recorded)
+    assert dm.session().mode == "replay"
+    assert dm.session().cassette == "tour"
+    assert session is not dm.session()
+
+
+def test_authorization_is_never_written(service: StandIn) -> None:
+    """Neither the header nor the key is in the cassette."""
+    dm.connect(service.base_url, service.api_key)
+    with dm.record("tour"):
+        dm.me()
+
+    written = text_of("tour").lower()
+    assert "authorization" not in written
+    assert service.api_key not in written
+
+
+def test_a_mode_ends_with_its_block(live: Session) -> None:
+    """Each `with` gives back the mode before it, also through an error, and nested."""
+    modes = [live.mode]
+    with live.record("tour"):
+        live.me()
+        with pytest.raises(ZeroDivisionError), live.live():
+            modes.append(live.mode)
+            _ = 1 / 0
+        modes.append(live.mode)
+        live.me()
+    modes.append(live.mode)
+
+    assert modes == ["live", "live", "record", "live"]
+    assert text_of("tour").count("- recorded_at") == 2
+
+
+def test_a_mode_is_also_a_statement(live: Session) -> None:
+    """Without `with`, the mode stays until the next, and the recording before is closed."""
+    live.record("tour")
+    live.me()
+    live.replay("tour")
+    live.me()
+    live.record("tour")
+    live.live()
+
+    assert live.mode == "live"
+    assert text_of("tour").rstrip().splitlines()[-1].startswith("# end: 1 interaction")
+
+
+def test_a_failing_change_of_mode_changes_nothing(live: Session) -> None:
+    """An unknown cassette leaves the session in the mode it was in, and able to work."""
+    with pytest.raises(dm.NotRecordedError, match="no-such") as caught:
+        live.replay("no-such")
+
+    assert caught.value.reason == "no_such_cassette"
+    assert live.mode == "live"
+    assert len(live.me()) == 1
+
+
+def test_readings_carry_on_across_modes(live: Session) -> None:
+    """One log holds live, recorded and replayed readings, replayed ones with the recorded times."""
+    live.me()
+    with live.record("tour"):
+        live.me()
+    with live.replay("tour"):
+        live.me()
+
+    seen = live.rate_limits()
+    assert seen["source"].tolist() == ["live", "recorded", "replayed"]
+    assert seen["cassette"].isna().tolist() == [True, False, False]
+    assert abs((seen["at"][2] - seen["at"][1]).total_seconds()) < 1
+    assert seen["remaining"].tolist() == [299, 298, 298]
+
+
+def test_a_foreign_client_is_never_recorded(service: StandIn, live: Session) -> None:
+    """Nothing of httpx is patched: another client in the process is left alone."""
+    before = httpx.HTTPTransport.handle_request
+    with live.record("tour"):
+        during = httpx.HTTPTransport.handle_request
+        httpx.get(f"{service.base_url}/v1/lists", auth=(service.api_key, ""))
+        live.me()
+
+    assert before is during is httpx.HTTPTransport.handle_request
+    assert "/v1/lists" not in text_of("tour")
+    assert text_of("tour").count("- recorded_at") == 1
+
+
+def test_a_write_to_a_live_service_is_refused(service: StandIn, live: Session) -> None:
+    """Without allow_writes nothing leaves, whatever the method."""
+    for method in ("POST", "PUT", "PATCH", "DELETE"):
+        with pytest.raises(dm.WriteRefusedError, match="allow_writes=True"):
+            live.request(method, "/v1/letters")
+
+    assert not [sent for sent in service.requests if "letters" in sent]
+
+
+def test_an_allowed_write_is_sent_once_and_replays_free(service: StandIn) -> None:
+    """A write goes out with allow_writes; its replay needs none."""
+    with Session(service.base_url, ApiKey(service.api_key), allow_writes=True) as session:
+        with session.record("letter"):
+            sent = session.request("POST", "/v1/letters", json={"to": "x"})
+        with dm.replay("letter"):
+            played = dm.post("/v1/letters", json={"to": "x"})
+
+    assert service.requests["POST /v1/letters"] == 1
+    assert played.status_code == sent.status_code
+    assert played.json() == sent.json()
+
+
+def test_a_recording_replays_under_any_base_address(service: StandIn) -> None:
+    """Paths are compared below the base address, whatever its prefix."""
+    with Session(service.base_url, ApiKey(service.api_key)) as session, session.record("tour"):
+        session.me()
+    with (
+        stand_in(prefix="/eu") as other,
+        Session(other.base_url, ApiKey(other.api_key)) as elsewhere,
+    ):
+        elsewhere.me()
+        elsewhere.replay("tour")
+        elsewhere.me()
+
+        assert elsewhere.rate_limits()["path"].tolist() == ["/v1/users/me"] * 2
+
+
+def test_record_mode_once_records_only_a_new_cassette(service: StandIn, live: Session) -> None:
+    """vcrpy's `once`: the second time it replays, and a new request is not recorded."""
+    with live.record("tour", record_mode="once"):
+        live.me()
+    with live.record("tour", record_mode="once"):
+        live.me()
+        with pytest.raises(dm.NotRecordedError):
+            live.request("GET", "/v1/lists")
+
+    assert service.requests["GET /v1/users/me"] == 1
+
+
+def test_record_mode_all_records_anew(service: StandIn, live: Session) -> None:
+    """vcrpy's `all`: what is recorded again replaces what was there."""
+    for _ in range(2):
+        with live.record("tour", record_mode="all"):
+            live.me()
+
+    assert service.requests["GET /v1/users/me"] == 2
+    assert text_of("tour").count("- recorded_at") == 1
+
+
+def test_recording_a_compressed_answer_stores_it_readable(service: StandIn, live: Session) -> None:
+    """A gzip body is stored decoded, with headers true to it, and plays back the same."""
+    with service.fault(encoding="gzip"), live.record("tour"):
+        recorded = live.me()
+    with live.replay("tour"):
+        played = live.me()
+
+    assert "Stand-in User" in text_of("tour")
+    assert "content-encoding" not in text_of("tour")
+    assert played.equals(recorded)
+
+
+def test_timing_recorded_waits_as_long_as_the_service_took(live: Session) -> None:
+    """A replay with `timing` sleeps for the recorded latencies; the factor scales them."""
+    from directmail_lab.cassettes import open_cassette
+    from directmail_lab.transports import CassetteTransport
+
+    with live.record("tour"):
+        live.me()
+    slept: list[float] = []
+    with open_cassette("tour") as cassette:
+        elapsed_s = next(iter(cassette.interactions())).elapsed_s
+        playing = CassetteTransport(
+            cassette, base_url=live.base_url, slowness=2.0, sleep=slept.append
+        )
+        playing.handle_request(httpx.Request("GET", f"{live.base_url}/v1/users/me"))
+
+    assert elapsed_s is not None
+    assert slept == [2.0 * elapsed_s]
+
+
+def test_a_connection_that_breaks_is_httpxs_own_error(service: StandIn) -> None:
+    """Timeouts and connection errors stay httpx's, and record nothing."""
+    with Session(service.base_url, ApiKey(service.api_key), pace="off", timeout_s=0.2) as session:
+        with session.record("tour"):
+            with service.fault(drop="reset"), pytest.raises(httpx.TransportError):
+                session.me()
+            with service.fault(latency_s=5.0), pytest.raises(httpx.ReadTimeout):
+                session.me()
+
+        assert len(session.readings) == 0
+    assert not Path("cassettes/tour.yaml").exists()
+
+
+def test_an_answer_that_is_cut_is_not_recorded(service: StandIn) -> None:
+    """A body that ends early is an error, not an interaction."""
+    with Session(service.base_url, ApiKey(service.api_key), pace="off") as session:
+        with (
+            session.record("tour"),
+            service.fault(cut_after=10),
+            pytest.raises(httpx.RemoteProtocolError),
+        ):
+            session.me()
+
+    assert not Path("cassettes/tour.yaml").exists()
+
+
+def test_a_listeners_fault_costs_no_response(
+    live: Session, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A callback that raises is logged; the caller has the answer, the others their reading."""
+    heard: list[Reading] = []
+
+    def broken(_: Reading) -> None:
+        raise RuntimeError("a listener's own fault")
+
+    live.on_reading(broken)
+    stop = live.on_reading(heard.append)
+    live.me()
+    stop()
+    live.me()
+
+    assert len(heard) == 1
+    assert len(live.readings) == 2
+    assert "on_reading" in caplog.text
+
+
+def test_a_closed_session_says_so(live: Session) -> None:
+    """After close, a request tells how to get a session again."""
+    live.close()
+
+    with pytest.raises(dm.NotConnectedError, match=r"closed.*login\(\)"):
+        live.me()
+
+
+def test_nothing_that_the_caller_holds_has_the_key(service: StandIn, live: Session) -> None:
+    """Responses pickle without the key, a session does not pickle, and neither shows it."""
+    response = live.request("GET", "/v1/users/me")
+    encoded = httpx.BasicAuth(service.api_key, "")._auth_header.split()[1]
+
+    pickled = pickle.dumps(response)
+    assert service.api_key.encode() not in pickled
+    assert encoded.encode() not in pickled
+    assert service.api_key not in f"{live!r}{vars(live)}{live.client.__dict__}"
+    with pytest.raises(dm.DirectMailLabError):
+        pickle.dumps(live)
+
+
+def test_the_key_goes_to_the_base_address_alone(service: StandIn, live: Session) -> None:
+    """Another origin gets no key, by an absolute address or by a redirect."""
+    with stand_in() as other:
+        absolute = live.request("GET", f"{other.base_url}/v1/users/me")
+        with service.fault(redirect_to=f"{other.base_url}/v1/users/me"):
+            stayed = live.request("GET", "/v1/users/me")
+            followed = live.request("GET", "/v1/users/me", follow_redirects=True)
+
+    assert absolute.status_code == 401
+    assert stayed.status_code == 302
+    assert followed.status_code == 401
+
+
+def test_an_address_with_user_info_is_refused(live: Session) -> None:
+    """httpx would print it: nothing is sent, and the message does not repeat it."""
+    with pytest.raises(dm.InsecureAddressError) as caught:
+        live.request("GET", "http://secret:word@127.0.0.1:1/v1/users/me")
+
+    assert "secret" not in str(caught.value)
+
+
+def test_plain_http_leaves_this_machine_for_nowhere(live: Session) -> None:
+    """An absolute http address elsewhere is refused before a connection is tried."""
+    with pytest.raises(dm.InsecureAddressError, match="not encrypted"):
+        live.request("GET", "http://example.com/")
+
+
+def test_me_of_any_json_is_a_frame() -> None:
+    """The record's fields are open: an array, a scalar and an envelope are told apart."""
+    shapes = {}
+    for name, record in {"array": [1, 2], "scalar": "x", "null": None, "empty": {}}.items():
+        with (
+            stand_in(record=record) as server,
+            Session(server.base_url, ApiKey(server.api_key)) as session,
+        ):
+            shapes[name] = session.me().shape
+    with (
+        stand_in(envelope="data") as server,
+        Session(server.base_url, ApiKey(server.api_key)) as session,
+    ):
+        enveloped = session.me()
+
+    assert shapes == {"array": (2, 1), "scalar": (1, 1), "null": (1, 1), "empty": (1, 0)}
+    assert enveloped.loc[0, "name"] == "Stand-in User"
+
+
+def test_the_metadata_of_a_recording_can_say_what_it_is(live: Session) -> None:
+    """What the caller says of a recording stands at its head, beside our own."""
+    with live.record("tour", metadata={"service": "a stand-in"}):
+        live.me()
+
+    head = text_of("tour").splitlines()[1].removeprefix("metadata: ")
+    assert json.loads(head)["service"] == "a stand-in"
+    assert json.loads(head)["base_url"] == live.base_url
