@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any, Literal
 
 from .cassettes import open_cassette
 from .credentials import find_api_key, forget_api_key
+from .environment import variable
 from .errors import NotConnectedError
 from .regions import configured_regions
 from .session import Session
 from .settings import API_KEY_VARIABLE, BASE_URL_VARIABLE, choose_address
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     import httpx
@@ -26,11 +26,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "connect",
+    "current_session",
     "get",
     "live",
     "logout",
+    "make_current",
     "me",
     "me_async",
+    "on_current_change",
     "post",
     "rate_limits",
     "record",
@@ -40,6 +43,7 @@ __all__ = [
 ]
 
 _current: Session | None = None
+_watchers: dict[object, Callable[[], object]] = {}
 
 
 def connect(
@@ -92,11 +96,11 @@ def connect(
     if cassette is not None and mode == "none":
         opened = _keyless(cassette, base_url, **options)
     else:
-        address = choose_address(base_url, configured_regions(), os.environ.get(BASE_URL_VARIABLE))
+        address = choose_address(base_url, configured_regions(), variable(BASE_URL_VARIABLE))
         opened = Session(address, find_api_key(api_key, base_url=address), **options)
     if cassette is not None:
         opened.record(cassette, record_mode=mode)
-    _make_current(opened)
+    make_current(opened)
     return opened
 
 
@@ -108,9 +112,24 @@ def _keyless(cassette: str | Path, base_url: str | None = None, **options: Any) 
     return Session(base_url, **options)
 
 
-def _make_current(opened: Session) -> None:
+def make_current(opened: Session | None) -> None:
+    """Let the module-level calls act on this session; on none, with None."""
     global _current
     _current = opened
+    for callback in list(_watchers.values()):
+        callback()
+
+
+def current_session() -> Session | None:
+    """Return the current session, or None; unlike `session` it never opens one."""
+    return _current
+
+
+def on_current_change(callback: Callable[[], object]) -> Callable[[], object]:
+    """Call back whenever another session becomes current, or none; return what ends that."""
+    token = object()
+    _watchers[token] = callback
+    return lambda: _watchers.pop(token, None)
 
 
 def session() -> Session:
@@ -123,7 +142,7 @@ def session() -> Session:
     """
     if _current is not None:
         return _current
-    if not (os.environ.get(API_KEY_VARIABLE) and os.environ.get(BASE_URL_VARIABLE)):
+    if not (variable(API_KEY_VARIABLE) and variable(BASE_URL_VARIABLE)):
         raise NotConnectedError(
             "No session is open. Sign in with login(), connect(base_url=…, api_key=…), or replay a "
             f'recording with replay("first-look"). Or set {BASE_URL_VARIABLE} and '
@@ -204,14 +223,14 @@ def replay(
         return _current.replay(cassette, timing=timing, repeat=repeat)
     opened = _keyless(cassette)
     change = opened.replay(cassette, timing=timing, repeat=repeat)
-    _make_current(opened)
+    make_current(opened)
     return change
 
 
 def logout() -> None:
     """Close the current session and forget its key, in memory and in the keyring."""
-    global _current
-    closing, _current = _current, None
+    closing = _current
+    make_current(None)
     if closing is not None:
         closing.close()
         forget_api_key(closing.base_url)
