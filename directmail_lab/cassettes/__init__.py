@@ -1,17 +1,35 @@
 """Cassettes: recorded sessions in vcrpy's format, written as they happen and replayed by index."""
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from .cassette import Cassette, open_cassette
 from .library import find_cassette, list_cassettes, new_cassette_path
 from .matching import DEFAULT_MATCH_ON
 from .reader import LoadedCassette, read_cassette
 
+if TYPE_CHECKING:
+    from .frames import InteractionView, interactions, read_interactions
+
 __all__ = [
     "DEFAULT_MATCH_ON",
     "Cassette",
+    "InteractionView",
     "LoadedCassette",
     "find_cassette",
+    "interactions",
     "list_cassettes",
     "new_cassette_path",
     "open_cassette",
     "read_cassette",
+    "read_interactions",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # Only what shows interactions needs pandas, so it is imported when it is first used.
+    if name in __all__:
+        return getattr(import_module(".frames", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from directmail_lab.interaction import Headers, Interaction, RecordedRequest, RecordedResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping, Sequence
 
 __all__ = [
     "HEADER",
@@ -49,6 +49,7 @@ _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 # libyaml takes no longer key than 1,024 characters, unless it is written as `? key : value`.
 _LONGEST_KEY: Final = 1000
+_LONGEST_ESCAPE: Final = 6
 _BINARY: Final = ': !!binary "'
 
 _encode = json.JSONEncoder(ensure_ascii=False).encode
@@ -73,15 +74,22 @@ def is_end_line(line: bytes) -> re.Match[bytes] | None:
 def interaction_text(interaction: Interaction) -> str:
     """Return the four lines of one interaction."""
     request, response = interaction.request, interaction.response
-    body = "null" if request.body is None else _body(request.body)
-    status = _json({"code": response.status, "message": response.reason})
+    asked = {
+        "method": request.method,
+        "uri": request.uri,
+        "body": _text(request.body),
+        "headers": _grouped(request.headers),
+    }
+    answered = {
+        "status": {"code": response.status, "message": response.reason},
+        "headers": _grouped(response.headers),
+        "body": {"string": _text(response.body)},
+    }
     return (
         f"- recorded_at: {_time(interaction.recorded_at)}\n"
         f"  elapsed_s: {_seconds(interaction.elapsed_s)}\n"
-        f'  request: {{"method": {_json(request.method)}, "uri": {_json(request.uri)}, '
-        f'"body": {body}, "headers": {_headers(request.headers)}}}\n'
-        f'  response: {{"status": {status}, "headers": {_headers(response.headers)}, '
-        f'"body": {{"string": {_body(response.body)}}}}}\n'
+        f"  request: {_value(asked, 'body', request.body)}\n"
+        f"  response: {_value(answered, 'string', response.body)}\n"
     )
 
 
@@ -152,28 +160,50 @@ def recorded_at_of(text: str) -> datetime | None:
     return at.astimezone(UTC) if at.tzinfo else None
 
 
-def _headers_of(value: Mapping[str, Iterable[str] | str]) -> Headers:
-    return tuple(
-        (name, each)
-        for name, values in value.items()
-        for each in ((values,) if isinstance(values, str) else values)
-    )
+def _headers_of(value: Mapping[str, Sequence[str] | str]) -> Headers:
+    pairs: list[tuple[str, str]] = []
+    for name, values in value.items():
+        if isinstance(values, str):
+            pairs.append((name, values))
+        elif len(values) == 1:  # as nearly all are: this is in the way of every replayed request
+            pairs.append((name, values[0] if isinstance(values[0], str) else str(values[0])))
+        else:
+            pairs.extend((name, str(each)) for each in values)
+    return tuple(pairs)
 
 
-def _headers(headers: Headers) -> str:
+def _grouped(headers: Headers) -> dict[str, list[str]]:
     grouped: dict[str, list[str]] = {}
     for name, value in headers:
         grouped.setdefault(name, []).append(value)
-    if all(len(name) <= _LONGEST_KEY // 6 for name in grouped):
-        return _json(grouped)
-    return "{" + ", ".join(f"? {_json(name)} : {_json(grouped[name])}" for name in grouped) + "}"
+    return grouped
 
 
-def _body(body: bytes) -> str:
+def _text(body: bytes | None) -> str | None:
+    """Return a body as text; a binary one as None, for `_value` to fill in."""
     try:
-        return _json(body.decode())
+        return None if body is None else body.decode()
     except UnicodeDecodeError:
-        return f'!!binary "{base64.b64encode(body).decode()}"'
+        return None
+
+
+def _value(value: dict[str, Any], body_name: str, body: bytes | None) -> str:
+    """Return a request or response on one line, a binary body as ``!!binary``."""
+    headers: dict[str, list[str]] = value["headers"]
+    long = any(len(name) > _LONGEST_KEY // _LONGEST_ESCAPE for name in headers)
+    if long:
+        value["headers"] = {}
+    text = _json(value)
+    if long:
+        explicit = ", ".join(f"? {_json(name)} : {_json(headers[name])}" for name in headers)
+        text = text.replace('"headers": {}', f'"headers": {{{explicit}}}', 1)
+    mark = f'"{body_name}": null'
+    if body is not None and mark in text:
+        binary = f'"{body_name}": !!binary "{base64.b64encode(body).decode()}"'
+        # The last one in a response is its body's; a request's comes before its headers. Neither
+        # can stand within a text, where each quote has a backslash before it.
+        text = binary.join(text.rsplit(mark, 1) if body_name == "string" else text.split(mark, 1))
+    return text
 
 
 def _json(value: object) -> str:

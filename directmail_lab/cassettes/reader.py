@@ -26,6 +26,8 @@ LARGEST_BYTES: Final = 2 * 1024**3
 """A larger file is refused before it is read."""
 
 _LARGEST_FOREIGN_BYTES: Final = 128 * 1024**2
+_MOST_REMEMBERED: Final = 256
+_LONGEST_REMEMBERED: Final = 4096
 
 
 class LazyInteractions(Sequence[Interaction]):
@@ -35,6 +37,7 @@ class LazyInteractions(Sequence[Interaction]):
         self._data = data
         self._starts = starts
         self._name = name
+        self._requests: dict[bytes, RecordedRequest] = {}
 
     def __len__(self) -> int:
         return len(self._starts)
@@ -69,7 +72,13 @@ class LazyInteractions(Sequence[Interaction]):
             yield found[3]
 
     def _request(self, line: bytes, index: int) -> RecordedRequest:
-        request: RecordedRequest = self._parsed(layout.request_of, line, index)
+        request = self._requests.get(line)
+        if request is None:
+            request = self._parsed(layout.request_of, line, index)
+            if len(line) <= _LONGEST_REMEMBERED:
+                if len(self._requests) >= _MOST_REMEMBERED:
+                    self._requests.clear()
+                self._requests[line] = request
         return request
 
     def _lines(self, index: int) -> re.Match[bytes]:

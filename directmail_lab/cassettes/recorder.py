@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import time
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from filelock import FileLock, Timeout
@@ -15,11 +17,10 @@ from . import layout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from pathlib import Path
 
     from .reader import LoadedCassette
 
-__all__ = ["LineWriter", "hold", "replace_whole"]
+__all__ = ["LineWriter", "hold", "let_go", "replace_whole"]
 
 _FSYNC_EVERY_S: Final = 1.0
 _FLAGS: Final = os.O_WRONLY | os.O_CREAT | getattr(os, "O_BINARY", 0)
@@ -50,6 +51,14 @@ def hold(path: Path) -> FileLock:
             "folder that can be written to."
         ) from None
     return lock
+
+
+def let_go(lock: FileLock) -> None:
+    """Release a lock and remove its file, which no one should find beside the cassette."""
+    # While the lock is still held: whoever opened the file meanwhile finds it gone and gives up.
+    with suppress(OSError):  # Windows removes no open file; filelock does it there
+        Path(lock.lock_file).unlink()
+    lock.release()
 
 
 class LineWriter:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from . import layout
 from .reader import read_cassette
-from .recorder import LineWriter, hold, replace_whole
+from .recorder import LineWriter, hold, let_go, replace_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -33,7 +33,7 @@ class Recording:
         try:
             self.loaded = read_cassette(path) if path.exists() else None
         except BaseException:
-            self._lock.release()
+            let_go(self._lock)
             raise
         self._path = self._file = path
         self._redactor = redactor
@@ -70,7 +70,8 @@ class Recording:
             if writer is not None:
                 self._finish(writer)
         finally:
-            self._lock.release()
+            if self._lock.is_locked:
+                let_go(self._lock)
 
     def _start(self) -> LineWriter:
         sound = self.loaded

@@ -1,0 +1,168 @@
+"""Shows what cassettes hold: all interactions as a DataFrame, one of them readably."""
+
+from __future__ import annotations
+
+import html
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+import pandas as pd
+
+from directmail_lab.interaction import base_path, header, operation_of, path_below
+
+from .library import find_cassette
+from .reader import read_cassette
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from directmail_lab.interaction import Headers, Interaction
+
+    from .cassette import Cassette
+
+__all__ = ["InteractionView", "frame_of_interactions", "interactions", "read_interactions"]
+
+_DTYPES: Final = {
+    "at": "datetime64[us, UTC]",
+    "method": "string",
+    "path": "string",
+    "query": "string",
+    "operation": "string",
+    "status": "Int64",
+    "content_type": "string",
+    "bytes": "Int64",
+    "elapsed_s": "Float64",
+    "excerpt": "string",
+}
+_EXCERPT: Final = 80
+_SHOWN: Final = 4000
+
+
+def read_interactions(path: str | Path) -> pd.DataFrame:
+    """Return what the cassette file at ``path`` holds, one row for each interaction.
+
+    Returns
+    -------
+    DataFrame
+        ``at`` (UTC; NaT where the writer kept no time), ``method``, ``path`` below the base
+        address, ``query``, ``operation`` (method and path with id-like segments as ``{id}``),
+        ``status``, ``content_type``, ``bytes`` (of the body), ``elapsed_s`` and ``excerpt`` (the
+        start of the body on one line). No rows for an empty cassette. ``attrs["problem"]`` says
+        what is wrong with the file, or is None.
+    """
+    loaded = read_cassette(Path(path))
+    base_url = loaded.metadata.get("base_url")
+    frame = frame_of_interactions(
+        loaded.interactions, base_url=base_url if isinstance(base_url, str) else None
+    )
+    frame.attrs.update(cassette=Path(path).stem, problem=loaded.problem)
+    return frame
+
+
+def interactions(cassette: str | Path | Cassette) -> pd.DataFrame:
+    """Return what a cassette holds, as `read_interactions` does; it may be one in use.
+
+    Parameters
+    ----------
+    cassette
+        A bare name, the `Path` of a file, or an open `Cassette`.
+    """
+    if isinstance(cassette, (str, Path)):
+        return read_interactions(find_cassette(cassette))
+    return frame_of_interactions(cassette.interactions(), base_url=cassette.base_url)
+
+
+def frame_of_interactions(
+    interactions: Iterable[Interaction], *, base_url: str | None = None
+) -> pd.DataFrame:
+    """Return interactions as a DataFrame, columns as in `read_interactions`."""
+    prefix = base_path(base_url or "")
+    columns: dict[str, list[Any]] = {name: [] for name in _DTYPES}
+    for each in interactions:
+        for name, value in zip(_DTYPES, _row(each, prefix), strict=True):
+            columns[name].append(value)
+    return pd.DataFrame(
+        {name: pd.Series(columns[name], dtype=dtype) for name, dtype in _DTYPES.items()}
+    )
+
+
+def _row(interaction: Interaction, prefix: str) -> tuple[object, ...]:
+    request, response = interaction.request, interaction.response
+    path = path_below(request.uri, prefix)
+    return (
+        interaction.recorded_at,
+        request.method,
+        path,
+        urlsplit(request.uri).query,
+        f"{request.method} {operation_of(path)}",
+        response.status,
+        header(response.headers, "content-type"),
+        len(response.body),
+        interaction.elapsed_s,
+        _excerpt(response.body),
+    )
+
+
+def _excerpt(body: bytes) -> str:
+    try:
+        # A character may be cut in two at the end of the part that is looked at.
+        text = body[: 4 * _EXCERPT].decode("utf-8", "strict" if len(body) <= _EXCERPT else "ignore")
+    except UnicodeDecodeError:
+        return "(binary)"
+    if "\0" in text or (body and not text):
+        return "(binary)"
+    line = " ".join(text.split())
+    return line if len(line) <= _EXCERPT else line[: _EXCERPT - 1] + "…"
+
+
+@dataclass(frozen=True, slots=True)
+class InteractionView:
+    """Shows one interaction as the last value of a cell: request, response, bodies laid out."""
+
+    interaction: Interaction
+
+    def __repr__(self) -> str:
+        return "\n".join(
+            f"{title}\n{lines}\n\n{body}".rstrip() + "\n" for title, lines, body in self._parts()
+        )
+
+    def _repr_html_(self) -> str:
+        return "".join(
+            f"<details open><summary><b>{html.escape(title)}</b></summary>"
+            f"<pre>{html.escape(lines)}</pre><pre>{html.escape(body)}</pre></details>"
+            for title, lines, body in self._parts()
+        )
+
+    def _parts(self) -> list[tuple[str, str, str]]:
+        request, response = self.interaction.request, self.interaction.response
+        told = f"{response.status} {response.reason}".rstrip()
+        if self.interaction.elapsed_s is not None:
+            told += f" after {self.interaction.elapsed_s:.3f} s"
+        if self.interaction.recorded_at is not None:
+            told += f", {self.interaction.recorded_at:%Y-%m-%d %H:%M:%S} UTC"
+        return [
+            (f"{request.method} {request.uri}", _lines(request.headers), _laid_out(request.body)),
+            (told, _lines(response.headers), _laid_out(response.body)),
+        ]
+
+
+def _lines(headers: Headers) -> str:
+    return "\n".join(f"{name}: {value}" for name, value in headers)
+
+
+def _laid_out(body: bytes | None) -> str:
+    """Return a body for reading: JSON indented, a binary one by its size, a long one cut."""
+    if not body:
+        return ""
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        return f"({len(body):,} bytes, not text)"
+    try:
+        text = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        pass
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}\n… ({len(text):,} characters in all)"

@@ -1,0 +1,194 @@
+"""The line layout: what is written is what is read, by us and by vcrpy."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from cassette_samples import NOON, answered, get
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from vcr.serialize import deserialize
+from vcr.serializers import yamlserializer
+
+from directmail_lab.cassettes import layout
+from directmail_lab.cassettes.reader import parse_cassette
+from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse
+
+METADATA = {"recorded_with": "directmail-lab 0.1.0", "base_url": "https://api.example.test"}
+# Every character that UTF-8 can carry, those that JSON and YAML write differently oftener.
+TEXT = st.text(
+    st.one_of(
+        st.characters(exclude_categories=["Cs"]),
+        st.sampled_from(
+            '\0\t\n\r"\\\x7f\x80\x85\x9f\xa0\u2028\u2029\ufeff\ufffd\ufffe\uffff#:{}&*!'
+        ),
+    )
+)
+BODIES = st.one_of(TEXT.map(str.encode), st.binary())
+HEADERS = st.lists(st.tuples(TEXT, TEXT), max_size=6).map(tuple)
+TIMES = st.none() | st.datetimes(timezones=st.just(UTC))
+
+
+def grouped(headers: tuple[tuple[str, str], ...]) -> list[tuple[str, str]]:
+    """Return headers as a cassette keeps them: those of one name together."""
+    names = list(dict.fromkeys(name for name, _ in headers))
+    return [(name, value) for each in names for name, value in headers if name == each]
+
+
+def cassette(*interactions: Interaction) -> str:
+    """Return a whole cassette file in the line layout."""
+    return layout.header_text(METADATA) + "".join(map(layout.interaction_text, interactions))
+
+
+def ours(text: str) -> list[Interaction]:
+    """Return what we read in a cassette file."""
+    return list(parse_cassette(text.encode(), Path("tour.yaml")).interactions)
+
+
+def vcrpys(text: str) -> tuple[list[Any], list[Any]]:
+    """Return the requests and responses that vcrpy reads in a cassette file."""
+    requests, responses, *_ = deserialize(text, yamlserializer)
+    return requests, responses
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    method=st.sampled_from(["GET", "POST", "DELETE"]),
+    uri=TEXT,
+    sent=st.none() | BODIES,
+    body=BODIES,
+    asked=HEADERS,
+    told=HEADERS,
+    reason=TEXT,
+    status=st.integers(100, 599),
+    at=TIMES,
+)
+def test_any_interaction_is_read_as_it_was_written_by_us_and_by_vcrpy(
+    method: str,
+    uri: str,
+    sent: bytes | None,
+    body: bytes,
+    asked: tuple[tuple[str, str], ...],
+    told: tuple[tuple[str, str], ...],
+    reason: str,
+    status: int,
+    at: datetime | None,
+) -> None:
+    """Bodies, headers, addresses and reasons of any kind come back, bytes for bytes."""
+    written = Interaction(
+        RecordedRequest(method, uri, asked, sent),
+        RecordedResponse(status, reason, told, body),
+        at,
+        0.25,
+    )
+
+    text = cassette(written, written)
+    (read, again) = ours(text)
+    requests, responses = vcrpys(text)
+
+    assert read == again
+    assert (read.request.method, read.request.uri, read.request.body) == (method, uri, sent)
+    assert list(read.request.headers) == grouped(asked)
+    assert (read.response.status, read.response.reason, read.response.body) == (
+        status,
+        reason,
+        body,
+    )
+    assert list(read.response.headers) == grouped(told)
+    assert (read.recorded_at, read.elapsed_s) == (at, 0.25)
+    theirs = requests[0]
+    assert (theirs.method, theirs.uri, theirs.body) == (method, uri, sent)
+    assert responses[1]["body"]["string"] == body
+    assert responses[1]["status"] == {"code": status, "message": reason}
+    assert [(n, v) for n, values in responses[1]["headers"].items() for v in values] == grouped(
+        told
+    )
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"\0", b"\xff" * 2_000_000, "é\x85\u2028".encode() * 400_000]
+)
+def test_empty_and_huge_bodies_come_back(body: bytes) -> None:
+    """A body of megabytes, text or not, is the same in our reading and in vcrpy's."""
+    text = cassette(answered(body=body))
+
+    assert ours(text)[0].response.body == body
+    assert vcrpys(text)[1][0]["body"]["string"] == body
+
+
+def test_a_header_name_longer_than_a_yaml_key_comes_back() -> None:
+    """libyaml takes no key of more than 1,024 characters, unless it is written as explicit."""
+    name, value = "X-" + "é" * 3000, "v" * 100_000
+    written = Interaction(
+        RecordedRequest("GET", "https://x.test/", ((name, value),), b"\xff"),
+        RecordedResponse(200, "OK", ((name, value),), b"\xff"),
+    )
+
+    text = cassette(written)
+
+    assert ours(text) == [written]
+    assert vcrpys(text)[1][0]["headers"] == {name: [value]}
+
+
+def test_a_text_that_looks_like_our_marks_stays_a_text() -> None:
+    """A body or header that quotes the layout itself is not taken for it."""
+    marks = '"string": null, "body": null, "headers": {} !!binary "AAAA" # end: 1 interaction'
+    headers = ((marks, marks),)
+    written = Interaction(
+        RecordedRequest("GET", f"https://x.test/{marks}", headers, b"\xff"),
+        RecordedResponse(200, marks, headers, f'{marks}\n- recorded_at: "x"\n'.encode()),
+    )
+
+    text = cassette(written)
+
+    assert ours(text) == [written]
+
+
+def test_a_lone_surrogate_becomes_the_replacement_character() -> None:
+    """No YAML can carry one, and no response that httpx decoded holds one."""
+    text = cassette(Interaction(get("/\ud800"), RecordedResponse(200, "a\udfffb")))
+
+    assert ours(text)[0].request.uri.endswith("/\ufffd")
+    assert vcrpys(text)[1][0]["status"]["message"] == "a\ufffdb"
+
+
+def test_the_file_is_yaml_and_its_metadata_is_readable() -> None:
+    """Any YAML reader finds version, metadata and interactions."""
+    value = yaml.safe_load(cassette(answered()) + layout.end_line(1, "0" * 64))
+
+    assert value["version"] == 1
+    assert value["metadata"] == METADATA
+    assert value["interactions"][0]["recorded_at"] == "2026-11-21T12:00:00.123456Z"
+    assert value["interactions"][0]["elapsed_s"] == pytest.approx(0.042)
+
+
+@pytest.mark.parametrize(("elapsed_s", "kept"), [(5e-5, 5e-5), (1e-9, 0.0), (12.5, 12.5)])
+def test_elapsed_seconds_are_a_yaml_number_however_small(elapsed_s: float, kept: float) -> None:
+    """YAML 1.1 takes 5e-05 for a text, so no exponent is written."""
+    text = cassette(Interaction(get(), RecordedResponse(200), NOON, elapsed_s))
+
+    assert yaml.safe_load(text)["interactions"][0]["elapsed_s"] == kept
+    assert ours(text)[0].elapsed_s == kept
+
+
+def test_times_are_written_in_utc() -> None:
+    """A time of another zone is the same moment, written with a Z."""
+    east = NOON.astimezone(timezone(timedelta(hours=5)))
+
+    text = cassette(Interaction(get(), RecordedResponse(200), east, None))
+
+    assert '"2026-11-21T12:00:00.123456Z"' in text
+    assert ours(text)[0].recorded_at == NOON
+
+
+def test_values_stand_on_one_line_each() -> None:
+    """Four lines an interaction, so that it can be read and appended to by line."""
+    lines = layout.interaction_text(answered(body="one\ntwo\r\n\x85\u2028")).splitlines()
+
+    assert len(lines) == 4
+    assert json.loads(lines[2].removeprefix("  request: "))["method"] == "GET"
