@@ -1,0 +1,1 @@
+"""The sign-in form and the live monitor, and what stands in for them where no widget is shown."""
