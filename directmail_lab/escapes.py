@@ -15,9 +15,10 @@ _MAX_TEXTS: Final = 40
 
 
 class Layer(NamedTuple):
-    """A kind of escaping: what shows that it may be there, its tokens, what a token stands for."""
+    """A kind of escaping: its character, what shows that it matters, its tokens, their meaning."""
 
-    marks: tuple[str, ...]
+    character: str
+    sign: re.Pattern[str]
     token: re.Pattern[str]
     plain: Callable[[re.Match[str]], str]
 
@@ -55,15 +56,15 @@ _NULS = re.compile(r"\0+")
 
 def layers_for(characters: str, rules: Collection[str]) -> list[Layer]:
     """Return the kinds of escaping to look below, with the fewest marks that these keys allow."""
-    # Every text in JSON has \" in it and every query an &: they matter to a key that has one.
-    quotes = ("\\",) if set(characters) & set("\"'\\") else ("\\u", "\\x", "\\/")
-    entities = ("&",) if set(characters) & set("&<>\"'") else ("&#", "&amp;#")
+    # Every text in JSON has \" in it and many a query an &: they matter to a key that has one.
+    quotes = re.compile(r"\\" if set(characters) & set("\"'\\") else r"\\[ux/]")
+    entities = _HTML if set(characters) & set("&<>\"'") else re.compile("&(?:amp;)*#")
     kinds = {
-        "json": Layer(quotes, _JSON, _from_json),
-        "percent": Layer(("%",), _PERCENT, _from_hex),
-        "html": Layer(entities, _HTML, _from_html),
-        "quoted": Layer(("=",), _QUOTED, _from_hex),
-        "utf16": Layer(("\0",), _NULS, _from_nothing),
+        "json": Layer("\\", quotes, _JSON, _from_json),
+        "percent": Layer("%", _PERCENT, _PERCENT, _from_hex),
+        "html": Layer("&", entities, _HTML, _from_html),
+        "quoted": Layer("=", _QUOTED, _QUOTED, _from_hex),
+        "utf16": Layer("\0", _NULS, _NULS, _from_nothing),
     }
     return [layer for name, layer in kinds.items() if name in rules]
 
@@ -74,7 +75,7 @@ def unescaped(text: str, layers: list[Layer]) -> Iterator[tuple[str, tuple[Layer
     queue: list[tuple[str, tuple[Layer, ...]]] = [(text, ())]
     for outer, path in queue:
         for layer in layers:
-            if not any(mark in outer for mark in layer.marks):
+            if layer.character not in outer or not layer.sign.search(outer):
                 continue
             inner = layer.token.sub(layer.plain, outer)
             if inner not in seen and len(path) < _MAX_LAYERS and len(seen) < _MAX_TEXTS:

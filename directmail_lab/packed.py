@@ -21,6 +21,8 @@ _ZLIB = (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
 _MAGIC = (_GZIP, _ZSTD, *_ZLIB)
 _MAX_PARTS = 64
 
+# Printable ASCII, and the NULs of UTF-16, as "a": where no eight are in a row there is no key.
+_READABLE: Final = bytes(97 if code == 0 or 32 <= code < 127 else 32 for code in range(256))
 _BASE64 = str.maketrans("-_", "+/")
 
 
@@ -145,7 +147,8 @@ def packed_texts(run: str, *, deep: bool = True) -> Iterator[str]:
     ``deep`` also gives what a compressed one of them holds.
     """
     for raw in _decoded(run):
-        yield raw.decode("latin-1")
+        if b"aaaaaaaa" in raw.translate(_READABLE):
+            yield raw.decode("latin-1")
         if deep and raw.startswith(_MAGIC) and (inner := unpack(raw)):
             yield inner.decode("latin-1")
 

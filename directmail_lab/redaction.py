@@ -32,6 +32,8 @@ _DROPPED: Final = frozenset(
 _MASKED: Final = frozenset(("api-key", "api_key", "apikey", "x-api-key", "x-api_key", "x-apikey"))
 _SPECIAL: Final = _DROPPED | _MASKED
 
+_REMEMBERED: Final = 1024
+
 _PARAMETER = re.compile(
     r"((?:^|[?&;])api[-_]?key=)(?!<API_KEY>)[^&;#\s\"'<>\\]+", re.IGNORECASE | re.MULTILINE
 )
@@ -76,7 +78,7 @@ class Redactor:
         The rules that apply; all of them but in the tests that show what each is for.
     """
 
-    __slots__ = ("__finder", "__redact", "__rules")
+    __slots__ = ("__finder", "__redact", "__rules", "__sound")
 
     def __init__(
         self,
@@ -88,6 +90,8 @@ class Redactor:
         self.__finder: Finder = make_finder(frozenset(filter(None, secrets)), rules)
         self.__rules = frozenset(rules)
         self.__redact = tuple(redact)
+        # Most headers come with every exchange: those seen and found sound are not searched again.
+        self.__sound: set[tuple[str, str]] = set()
 
     def __repr__(self) -> str:
         return "Redactor(<hidden>)"
@@ -99,21 +103,35 @@ class Redactor:
     def interaction(self, interaction: Interaction) -> Interaction:
         """Return an exchange as it may be written."""
         asked, given = interaction.request, interaction.response
-        sent, got = self._headers(asked.headers), self._headers(given.headers)
-        texts = [asked.uri, asked.method, given.reason]
-        for pair in sent:
-            texts += pair
-        for pair in got:
-            texts += pair
         body = asked.body or b""
+        texts = [asked.uri, asked.method, given.reason]
         texts += (body.decode("latin-1"), given.body.decode("latin-1"))
+        new: list[tuple[str, str]] = []
+        sent = self._known(asked.headers, new)
+        got = self._known(given.headers, new)
+        for pair in new:
+            texts += pair
         packed = _may_be_packed(body) or _may_be_packed(given.body)
-        if not packed and self._is_clean("\n".join(texts)):
+        if packed or not self._is_clean("\n".join(texts)):
+            request, response = self.request(asked), self.response(given)
+        else:
+            if len(self.__sound) < _REMEMBERED:
+                self.__sound.update(new)
             request = RecordedRequest(asked.method, asked.uri, sent, asked.body)
             response = RecordedResponse(given.status, given.reason, got, given.body)
-        else:
-            request, response = self.request(asked), self.response(given)
         return Interaction(request, response, interaction.recorded_at, interaction.elapsed_s)
+
+    def _known(self, headers: Headers, new: list[tuple[str, str]]) -> Headers:
+        """Return the headers that may be written, noting in ``new`` those to be searched."""
+        sound = self.__sound
+        for pair in headers:
+            if pair not in sound:
+                break
+        else:
+            return headers
+        kept = self._headers(headers)
+        new += [pair for pair in kept if pair not in sound]
+        return kept
 
     @_bare
     def request(self, request: RecordedRequest) -> RecordedRequest:
@@ -153,7 +171,7 @@ class Redactor:
         CassetteError
             Where any form of a key is in it. Nothing of the text is in the message.
         """
-        if self.__finder.holds(written):
+        if self.__finder.holds_whole(written):
             raise CassetteError(
                 "The key was about to be written in a form that redaction had not removed, so "
                 "nothing was written. Leave this request out of the recording, and report it."

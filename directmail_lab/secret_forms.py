@@ -66,12 +66,14 @@ class Form(NamedTuple):
 
 
 class Finder(NamedTuple):
-    """Two closures over the secrets; a named tuple of functions shows none of them.
+    """Closures over the secrets; a named tuple of functions shows none of them.
 
-    ``holds`` says whether a text has any form in it; ``spans`` says where, in order, apart.
+    ``holds`` says whether a text has any form or piece of one in it, and ``spans`` where, in order
+    and apart. ``holds_whole`` is ``holds`` at half the cost: it may miss a piece from the middle.
     """
 
     holds: Callable[[str], bool]
+    holds_whole: Callable[[str], bool]
     spans: Callable[[str], list[Span]]
 
 
@@ -102,9 +104,10 @@ def _forms(key: str, rules: Collection[str]) -> list[Form]:
 
 
 def _glances(key: str, rules: Collection[str]) -> Iterator[str]:
-    """Yield texts one of which is in any text that has the key: of a code, its head or tail."""
+    """Yield texts one of which is in any text that has the key: of each form its head or tail."""
     if "raw" in rules:
-        yield from (probe for probe, _ in _probes(Form(key.lower(), FRAGMENT)))
+        yield key[:FRAGMENT].lower()
+        yield key[-FRAGMENT:].lower()
     for text in _base64_digits(key) if "base64" in rules else ():
         yield text[:_BASE64_PIECE].lower()
         yield text[-_BASE64_PIECE:].lower()
@@ -125,15 +128,17 @@ def _probes(form: Form) -> list[tuple[str, int]]:
 class _Search:
     """What the finder's closures stand on. It shows nothing: it is ``self`` in every frame here."""
 
-    __slots__ = ("_alone", "_deep", "_forms", "_glances", "_layers", "_marks", "_run")
+    __slots__ = ("_alone", "_deep", "_forms", "_glances", "_heads", "_layers", "_run")
 
     def __init__(self, secrets: Collection[str], rules: Collection[str]) -> None:
         long = [key for key in secrets if len(key) >= FRAGMENT]
         self._forms = [form for key in long for form in _forms(key, rules)]
-        self._glances = tuple({text: None for key in long for text in _glances(key, rules)})
+        self._heads = tuple(dict.fromkeys(text for key in long for text in _glances(key, rules)))
+        raw = [Form(key.lower(), FRAGMENT) for key in long] if "raw" in rules else []
+        pieces = [probe for form in raw for probe, _ in _probes(form)]
+        self._glances = tuple(dict.fromkeys((*pieces, *self._heads)))
         self._alone = _alone([key for key in secrets if len(key) < FRAGMENT], rules)
         self._layers = layers_for("".join(secrets), rules)
-        self._marks = tuple(mark for layer in self._layers for mark in layer.marks)
         # In fewer digits than the shortest key's own base64 has, no key is hidden.
         fewest = max(24, min(map(len, secrets)) * 4 // 3)
         self._run = b"a" * fewest if "nested" in rules else None
@@ -142,13 +147,20 @@ class _Search:
     def __repr__(self) -> str:
         return "<hidden>"
 
-    def holds(self, text: str) -> bool:
-        if self._holds_outside(text):
+    def holds(self, text: str, glances: tuple[str, ...] = ()) -> bool:
+        if self._holds_outside(text, glances or self._glances):
             return True
-        for mark in self._marks:
-            if mark in text:
-                return any(self._holds_outside(inner) for inner, _ in unescaped(text, self._layers))
+        for layer in self._layers:
+            if layer.character in text and layer.sign.search(text):
+                return self._holds_below(text)
         return False
+
+    def _holds_below(self, text: str) -> bool:
+        below = unescaped(text, self._layers)
+        return any(self._holds_outside(inner, self._glances) for inner, _ in below)
+
+    def holds_whole(self, text: str) -> bool:
+        return self.holds(text, self._heads)
 
     def spans(self, text: str) -> list[Span]:
         found = self._spans_outside(text)
@@ -158,15 +170,15 @@ class _Search:
                 found += [Span(places[span.start], places[span.end]) for span in below]
         return _joined(found)
 
-    def _holds_outside(self, text: str) -> bool:
-        return self._holds_plain(text) or any(True for _ in self._packed_spans(text))
+    def _holds_outside(self, text: str, glances: tuple[str, ...]) -> bool:
+        return self._holds_plain(text, glances) or any(True for _ in self._packed_spans(text))
 
     def _spans_outside(self, text: str) -> list[Span]:
         return [*self._plain_spans(text), *self._packed_spans(text)]
 
-    def _holds_plain(self, text: str) -> bool:
+    def _holds_plain(self, text: str, glances: tuple[str, ...]) -> bool:
         low = text.lower()
-        for glance in self._glances:
+        for glance in glances:
             if glance in low:
                 # A glance may be an ordinary word: only a whole piece counts.
                 return any(True for _ in self._plain_spans(text))
@@ -188,8 +200,11 @@ class _Search:
 
     def _holds_packed(self, digits: str, depth: int = _MAX_DEPTH) -> bool:
         return depth > 0 and any(
-            self._holds_plain(text)
-            or any(self._holds_plain(inner) for inner, _ in unescaped(text, self._layers))
+            self._holds_plain(text, self._glances)
+            or any(
+                self._holds_plain(inner, self._glances)
+                for inner, _ in unescaped(text, self._layers)
+            )
             or any(self._holds_packed(match[0], depth - 1) for match in _LONG.finditer(text))
             for text in packed_texts(digits, deep=self._deep)
         )
@@ -198,9 +213,13 @@ class _Search:
 def make_finder(secrets: Collection[str], rules: Collection[str] = ALL_RULES) -> Finder:
     """Return a `Finder` for the forms of ``secrets``; with none, one that finds nothing."""
     if not secrets:
-        return Finder(lambda _text: False, lambda _text: [])
+        return Finder(lambda _text: False, lambda _text: False, lambda _text: [])
     search = _Search(secrets, rules)
-    return Finder(lambda text: search.holds(text), lambda text: search.spans(text))
+    return Finder(
+        lambda text: search.holds(text),
+        lambda text: search.holds_whole(text),
+        lambda text: search.spans(text),
+    )
 
 
 def _lower(text: str) -> str:
