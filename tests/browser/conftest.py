@@ -1,0 +1,65 @@
+"""One Jupyter server and one Chromium for all browser tests; a page of its own for each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from .jupyter import Server, Tab, find_chromium, launch, new_tab, running_server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from playwright.sync_api import Browser, Page
+
+_HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark every test of this folder, and skip it where there is no Chromium."""
+    missing = find_chromium() is None
+    for item in items:
+        if item.path.is_relative_to(_HERE):
+            item.add_marker(pytest.mark.browser)
+            if missing:
+                item.add_marker(pytest.mark.skip(reason="no Chromium is installed"))
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A Jupyter server, for JupyterLab and Notebook 7."""
+    with running_server(tmp_path_factory.mktemp("jupyter")) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """Chromium."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+    with playwright.sync_playwright() as driver:
+        chromium = launch(driver.chromium)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def new_page(browser: Browser, server: Server) -> Iterator[Callable[..., Page]]:
+    """Open a page, of a size; a request to anything but the Jupyter server fails the test."""
+    tabs: list[Tab] = []
+
+    def opened(*, width: int = 1280, height: int = 900) -> Page:
+        tabs.append(new_tab(browser, server, width=width, height=height))
+        return tabs[-1].page
+
+    yield opened
+    for tab in tabs:
+        tab.page.context.close()
+    assert [tab.foreign for tab in tabs if tab.foreign] == []
+
+
+@pytest.fixture
+def page(new_page: Callable[..., Page]) -> Page:
+    """A page that reaches the Jupyter server alone."""
+    return new_page()

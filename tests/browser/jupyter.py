@@ -1,0 +1,280 @@
+"""A real JupyterLab or Notebook server, and a real Chromium to drive it with."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal
+from urllib.parse import quote, urlsplit
+
+import nbformat
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from playwright.sync_api import Browser, BrowserType, Page, Route
+
+App = Literal["lab", "notebook"]
+Theme = Literal["Light", "Dark", "Dark High Contrast"]
+
+# What keeps Debian's Chromium off the network, and running as root in a container.
+_CHROMIUM_FLAGS: Final = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+_START_S: Final = 60.0
+_WAIT_MS: Final = 60_000
+
+
+def find_chromium() -> str | None:
+    """Return where a Chromium is installed, or None."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    return next((path for name in names if (path := shutil.which(name))), None)
+
+
+def launch(kind: BrowserType) -> Browser:
+    """Start Chromium."""
+    return kind.launch(executable_path=find_chromium(), args=list(_CHROMIUM_FLAGS))
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A Jupyter server that runs, and every folder that it and its kernels write to."""
+
+    url: str
+    home: Path
+    process: subprocess.Popen[bytes]
+
+    @property
+    def notebooks(self) -> Path:
+        """The folder that it serves."""
+        return self.home / "work"
+
+    @property
+    def log(self) -> Path:
+        """What it and its kernels logged, at DEBUG."""
+        return self.home / "server.log"
+
+    def write(self, name: str, *cells: str) -> str:
+        """Write a notebook with these cells, and return its name."""
+        notebook = nbformat.v4.new_notebook(
+            cells=[nbformat.v4.new_code_cell(cell) for cell in cells],
+            metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}},
+        )
+        path = self.notebooks / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        nbformat.write(notebook, path)
+        return name
+
+    def set_theme(self, theme: Theme) -> None:
+        """Let pages opened from now on have this theme."""
+        settings = {"theme": f"JupyterLab {theme}"}
+        self._settings("@jupyterlab/apputils-extension/themes", settings)
+
+    def save_widget_state(self, *, automatically: bool) -> None:
+        """Turn "Save Widget State Automatically" on or off for pages opened from now on."""
+        settings = {"saveState": automatically}
+        self._settings("@jupyter-widgets/jupyterlab-manager/plugin", settings)
+
+    def _settings(self, name: str, settings: dict[str, object]) -> None:
+        path = self.home / "settings" / f"{name}.jupyterlab-settings"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(settings))
+
+
+@contextlib.contextmanager
+def running_server(home: Path, environment: dict[str, str] | None = None) -> Iterator[Server]:
+    """Start a server with folders of its own below ``home``; it serves ``home / "work"``."""
+    (home / "work").mkdir(parents=True, exist_ok=True)
+    _write_settings(home)
+    port = _free_port()
+    with (home / "server.log").open("wb") as log:
+        process = subprocess.Popen(
+            _command(home, port),
+            env=_environment(home) | (environment or {}),
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            cwd=home / "work",
+        )
+    server = Server(f"http://127.0.0.1:{port}", home, process)
+    try:
+        _wait_until_it_answers(server)
+        yield server
+    finally:
+        process.terminate()
+        try:
+            process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _command(home: Path, port: int) -> list[str]:
+    return [
+        *(sys.executable, "-m", "jupyterlab", "--no-browser", "--debug", "--allow-root"),
+        f"--port={port}",
+        "--ip=127.0.0.1",
+        "--ServerApp.port_retries=0",
+        "--IdentityProvider.token=",
+        f"--ServerApp.root_dir={home / 'work'}",
+        "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+        "--LabApp.extension_manager=readonly",
+        "--LabApp.expose_app_in_browser=True",
+        "--JupyterNotebookApp.expose_app_in_browser=True",
+    ]
+
+
+def _environment(home: Path) -> dict[str, str]:
+    ours = {name: value for name, value in os.environ.items() if "DIRECTMAIL" not in name}
+    folders = {
+        "JUPYTER_CONFIG_DIR": "config",
+        "JUPYTER_DATA_DIR": "data",
+        "JUPYTER_RUNTIME_DIR": "runtime",
+        "JUPYTERLAB_SETTINGS_DIR": "settings",
+        "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
+        "IPYTHONDIR": "ipython",
+        "XDG_CONFIG_HOME": "xdg",
+        "MPLCONFIGDIR": "matplotlib",
+    }
+    return (
+        ours
+        | {name: str(home / folder) for name, folder in folders.items()}
+        | {"PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring"}
+    )
+
+
+def _write_settings(home: Path) -> None:
+    """Keep JupyterLab's news away, and let kernels log and show all they can."""
+    labconfig = home / "config" / "labconfig"
+    labconfig.mkdir(parents=True, exist_ok=True)
+    news = "@jupyterlab/apputils-extension:announcements"
+    (labconfig / "page_config.json").write_text(json.dumps({"disabledExtensions": {news: True}}))
+    profile = home / "ipython" / "profile_default"
+    profile.mkdir(parents=True, exist_ok=True)
+    (profile / "ipython_kernel_config.py").write_text(
+        "c.IPKernelApp.log_level = 10\nc.InteractiveShell.xmode = 'Verbose'\n"
+    )
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _wait_until_it_answers(server: Server) -> None:
+    deadline = time.monotonic() + _START_S
+    while time.monotonic() < deadline:
+        with contextlib.suppress(OSError):
+            with urllib.request.urlopen(f"{server.url}/api/status", timeout=5) as answer:
+                if answer.status == 200:
+                    return
+        if server.process.poll() is not None:
+            break
+        time.sleep(0.1)
+    raise RuntimeError(f"The Jupyter server did not start:\n{server.log.read_text()[-2000:]}")
+
+
+@dataclass(slots=True)
+class Tab:
+    """A page of the browser, and every address outside the Jupyter server that it asked for."""
+
+    page: Page
+    foreign: list[str] = field(default_factory=list)
+
+
+def new_tab(browser: Browser, server: Server, *, width: int = 1280, height: int = 900) -> Tab:
+    """Open an empty page that reaches the Jupyter server alone; all else is refused and noted."""
+    context = browser.new_context(viewport={"width": width, "height": height})
+    context.set_default_timeout(_WAIT_MS)
+    tab = Tab(context.new_page())
+    home = urlsplit(server.url).netloc
+
+    def guard(route: Route) -> None:
+        address = urlsplit(route.request.url)
+        if address.scheme in ("data", "blob") or address.netloc == home:
+            route.continue_()
+        else:
+            tab.foreign.append(route.request.url)
+            route.abort()
+
+    def note(address: str) -> None:
+        if urlsplit(address).netloc != home:
+            tab.foreign.append(address)
+
+    context.route("**/*", guard)
+    tab.page.on("websocket", lambda opened: note(opened.url))
+    return tab
+
+
+_READY = """async () => {
+  const panel = jupyterapp.shell.currentWidget;
+  if (!panel?.context) return '';
+  await panel.context.ready; await panel.revealed; await panel.sessionContext.ready;
+  const kernel = panel.sessionContext.session?.kernel;
+  if (!kernel) return '';
+  await kernel.info;
+  return kernel.status;
+}"""
+
+
+def open_notebook(page: Page, server: Server, path: str, *, app: App = "lab") -> None:
+    """Open a notebook and wait until its kernel is idle."""
+    where = "/lab/tree/" if app == "lab" else "/notebooks/"
+    reset = "?reset" if app == "lab" else ""
+    page.goto(server.url + where + quote(path) + reset)
+    page.wait_for_function("() => window.jupyterapp")
+    page.evaluate("async () => { await jupyterapp.restored; return true }")
+    page.wait_for_selector(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Cell")
+    wait_for_kernel(page)
+
+
+def wait_for_kernel(page: Page) -> None:
+    """Wait until there is a kernel and it is idle."""
+    deadline = time.monotonic() + _WAIT_MS / 1000
+    while page.evaluate(_READY) != "idle":
+        if time.monotonic() > deadline:
+            raise TimeoutError("No kernel became idle.")
+        page.wait_for_timeout(100)
+
+
+def command(page: Page, name: str, **arguments: Any) -> None:
+    """Execute one of JupyterLab's commands, and wait until it is done."""
+    page.evaluate(
+        "([name, args]) => jupyterapp.commands.execute(name, args).then(() => true)",
+        [name, arguments],
+    )
+
+
+def run_all(page: Page) -> None:
+    """Run every cell, and wait for the last."""
+    command(page, "notebook:run-all-cells")
+
+
+def save(page: Page) -> None:
+    """Save the notebook, and its checkpoint."""
+    command(page, "docmanager:save")
+
+
+def restart_kernel(page: Page) -> None:
+    """Restart the kernel, without the question whether to."""
+    page.evaluate(
+        "() => jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()"
+        ".then(() => true)"
+    )
+    wait_for_kernel(page)
