@@ -15,21 +15,18 @@ from typing import TYPE_CHECKING, Any
 from .current import session as session
 
 if TYPE_CHECKING:
-    from .cassettes import interactions, read_interactions
-    from .charts import chart_rate_limits
-    from .current import (
-        connect,
+    from .account import (
+        chart_rate_limits,
         get,
-        live,
-        logout,
         me,
         me_async,
         post,
         rate_limits,
-        record,
-        replay,
         request,
     )
+    from .bursts import burst
+    from .cassettes import interactions, read_interactions
+    from .current import connect, live, logout, record, replay
     from .errors import (
         CassetteError,
         CassetteFormatError,
@@ -56,21 +53,18 @@ __version__ = "0.1.0"
 
 # Where each public name lives: it is imported when it is first used, and what it needs with it.
 _HOMES = {
-    "cassettes": ("interactions", "read_interactions"),
-    "charts": ("chart_rate_limits",),
-    "current": (
-        "connect",
+    "account": (
+        "chart_rate_limits",
         "get",
-        "live",
-        "logout",
         "me",
         "me_async",
         "post",
         "rate_limits",
-        "record",
-        "replay",
         "request",
     ),
+    "bursts": ("burst",),
+    "cassettes": ("interactions", "read_interactions"),
+    "current": ("connect", "live", "logout", "record", "replay"),
     "errors": (
         "CassetteError",
         "CassetteFormatError",
@@ -111,6 +105,7 @@ __all__ = [
     "Session",
     "UnauthorizedError",
     "WriteRefusedError",
+    "burst",
     "chart_rate_limits",
     "connect",
     "frame",

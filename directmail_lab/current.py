@@ -1,4 +1,4 @@
-"""The current session, the one thing here that is global, and the calls that act on it."""
+"""The current session, the one thing here that is global, and how to change it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    import httpx
-    import pandas as pd
-
     from .credentials import ApiKey
     from .pacing import Pace
     from .reset_unit import ResetUnit
@@ -27,18 +24,12 @@ if TYPE_CHECKING:
 __all__ = [
     "connect",
     "current_session",
-    "get",
     "live",
     "logout",
     "make_current",
-    "me",
-    "me_async",
     "on_current_change",
-    "post",
-    "rate_limits",
     "record",
     "replay",
-    "request",
     "session",
 ]
 
@@ -234,50 +225,3 @@ def logout() -> None:
     if closing is not None:
         closing.close()
         forget_api_key(closing.base_url)
-
-
-def me() -> pd.DataFrame:
-    """Return the current user's record, one row; see `Session.me`."""
-    return session().me()
-
-
-async def me_async() -> pd.DataFrame:
-    """Return the current user's record, one row, without blocking; see `Session.me_async`."""
-    return await session().me_async()
-
-
-def request(method: str, path: str, **options: Any) -> httpx.Response:
-    """Send a request through the current session; see `Session.request`."""
-    return session().request(method, path, **options)
-
-
-def get(path: str, **options: Any) -> httpx.Response:
-    """Send a GET through the current session; see `Session.request`."""
-    return session().request("GET", path, **options)
-
-
-def post(path: str, **options: Any) -> httpx.Response:
-    """Send a POST through the current session, which must allow writes; see `Session.request`."""
-    return session().request("POST", path, **options)
-
-
-def rate_limits(cassette: str | Path | None = None) -> pd.DataFrame:
-    """Return readings of the rate-limit headers, a row for each response.
-
-    Parameters
-    ----------
-    cassette
-        Read a cassette's responses, without replaying them; by default those of the current
-        session.
-
-    Returns
-    -------
-    DataFrame
-        Columns as in `ReadingLog.frame`; no rows where there was no response.
-    """
-    if cassette is not None:
-        from .cassettes import find_cassette
-        from .readings import read_readings
-
-        return read_readings(find_cassette(cassette))
-    return session().rate_limits()

@@ -257,6 +257,7 @@ class Session:
                 redactor=self._redactor(rules),
                 base_url=self.base_url,
                 metadata=dict(metadata or {}) | ({"redact": list(rules)} if rules else {}),
+                clock=self._clock,
             )
             return _Mode("record", self._paced(self._playing(opened, network), opened.name), opened)
 

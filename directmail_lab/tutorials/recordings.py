@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING, Final
 
 from directmail_lab.credentials import ApiKey
@@ -17,21 +18,25 @@ __all__ = ["RECORDINGS", "record"]
 # A cassette names the address that it was recorded at: the same port each time, the same file.
 _PORT: Final = 8431
 _START: Final = 1_795_233_600.0  # 2026-11-21 04:00:00 UTC
-_LATENCY_S: Final = 0.042
 _SAID: Final = "the stand-in service of directmail_lab: no real account, no real service"
 
 
 class _Clock:
-    """A clock that goes on by a latency with each request, and by nothing else."""
+    """A clock that only goes on when it is told to, or when a latency is measured with it."""
 
     def __init__(self) -> None:
-        self.now = _START
+        self._now = _START
+        self._latencies = random.Random(8)
 
-    def __call__(self) -> float:
-        return self.now
+    def now(self) -> float:
+        return self._now
+
+    def timer(self) -> float:
+        self.pass_s(self._latencies.uniform(0.012, 0.048))
+        return self._now
 
     def pass_s(self, seconds: float) -> None:
-        self.now = round(self.now + seconds, 6)
+        self._now = round(self._now + seconds, 6)
 
 
 def record(name: str, path: Path) -> None:
@@ -39,17 +44,16 @@ def record(name: str, path: Path) -> None:
     clock = _Clock()
     path.unlink(missing_ok=True)
     with (
-        stand_in(port=_PORT, clock=clock) as service,
+        stand_in(port=_PORT, clock=clock.now) as service,
         Session(
             service.base_url,
             ApiKey(service.api_key),
             pace="off",
-            clock=clock,
-            timer=clock,
+            clock=clock.now,
+            timer=clock.timer,
         ) as session,
         session.record(path, record_mode="all", metadata={"service": _SAID}),
     ):
-        session.on_reading(lambda _: clock.pass_s(_LATENCY_S))
         RECORDINGS[name](session, clock.pass_s)
 
 
@@ -57,10 +61,10 @@ def _first_look(session: Session, pass_s: Callable[[float], None]) -> None:
     session.me()
     for _ in range(40):
         session.client.get("/v1/users/me")
-        pass_s(0.9)
+        pass_s(0.7)
     pass_s(20.0)
     while session.client.get("/v1/lists").status_code == 200:
-        pass_s(0.3)
+        pass_s(0.2)
     session.client.get("/v1/lists/lst_404")
 
 

@@ -1,0 +1,90 @@
+"""The calls on the current session: what the account is, what was asked, what came of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .current import session
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import httpx
+    import pandas as pd
+
+    from .charts import Chart
+
+__all__ = [
+    "chart_rate_limits",
+    "get",
+    "me",
+    "me_async",
+    "post",
+    "rate_limits",
+    "request",
+]
+
+
+def me() -> pd.DataFrame:
+    """Return the current user's record, one row; see `Session.me`."""
+    return session().me()
+
+
+async def me_async() -> pd.DataFrame:
+    """Return the current user's record, one row, without blocking; see `Session.me_async`."""
+    return await session().me_async()
+
+
+def request(method: str, path: str, **options: Any) -> httpx.Response:
+    """Send a request through the current session; see `Session.request`."""
+    return session().request(method, path, **options)
+
+
+def get(path: str, **options: Any) -> httpx.Response:
+    """Send a GET through the current session; see `Session.request`."""
+    return session().request("GET", path, **options)
+
+
+def post(path: str, **options: Any) -> httpx.Response:
+    """Send a POST through the current session, which must allow writes; see `Session.request`."""
+    return session().request("POST", path, **options)
+
+
+def rate_limits(cassette: str | Path | None = None) -> pd.DataFrame:
+    """Return readings of the rate-limit headers, a row for each response.
+
+    Parameters
+    ----------
+    cassette
+        Read a cassette's responses, without replaying them; by default those of the current
+        session.
+
+    Returns
+    -------
+    DataFrame
+        Columns as in `ReadingLog.frame`; no rows where there was no response.
+    """
+    if cassette is not None:
+        from .cassettes import find_cassette
+        from .readings import read_readings
+
+        return read_readings(find_cassette(cassette))
+    return session().rate_limits()
+
+
+def chart_rate_limits(frame: pd.DataFrame | None = None) -> Chart:
+    """Return the readings as a chart: what remains over time, by operation, under its limit.
+
+    Parameters
+    ----------
+    frame
+        A frame as `rate_limits` gives it; by default the current session's.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        It shows as a PNG where it is a cell's result, and stays in the saved notebook.
+    """
+    from . import charts
+
+    return charts.chart_rate_limits(rate_limits() if frame is None else frame)

@@ -1,0 +1,249 @@
+"""The module-level calls: where a session comes from, and what bad input says."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+import directmail_lab as dm
+from directmail_lab import current
+
+if TYPE_CHECKING:
+    from directmail_lab.standin import StandIn
+
+
+def test_the_public_names_are_exactly_all() -> None:
+    """Each name of `__all__` is there, and completion offers no other."""
+    assert set(dir(dm)) == {*dm.__all__, "__version__"}
+    assert all(getattr(dm, name) is not None for name in dm.__all__)
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = dm.no_such_name
+
+
+def test_a_public_function_is_never_hidden_by_a_module_of_its_name() -> None:
+    """After everything was imported, every public function can still be called."""
+    for name in dm.__all__:
+        assert callable(getattr(dm, name)), name
+
+
+def test_importing_loads_nothing_heavy() -> None:
+    """Widgets, charts, servers and vcrpy are imported when they are first used."""
+    program = "import sys, directmail_lab; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+
+    loaded = set(done.stdout.decode().split())
+    heavy = {"matplotlib", "ipywidgets", "anywidget", "bqplot", "tornado", "vcr", "yaml", "tqdm"}
+    assert not loaded & {*heavy, "stamina", "tenacity", "typer", "IPython", "genson", "keyring"}
+
+
+def test_with_nothing_set_a_call_says_how_to_get_a_session() -> None:
+    """The message names the three ways."""
+    with pytest.raises(dm.NotConnectedError, match=r"login\(\).*connect.*replay"):
+        dm.me()
+
+
+def test_the_environment_opens_a_session(monkeypatch: pytest.MonkeyPatch, service: StandIn) -> None:
+    """With address and key set, the first call connects by itself, and later ones reuse it."""
+    monkeypatch.setenv("DIRECTMAIL_BASE_URL", service.base_url)
+    monkeypatch.setenv("DIRECTMAIL_API_KEY", service.api_key)
+
+    assert len(dm.me()) == 1
+    assert dm.session() is dm.session()
+
+
+def test_an_argument_goes_before_the_environment(
+    monkeypatch: pytest.MonkeyPatch, service: StandIn
+) -> None:
+    """Address and key as given win over the variables."""
+    monkeypatch.setenv("DIRECTMAIL_BASE_URL", "https://api.example.com")
+    monkeypatch.setenv("DIRECTMAIL_API_KEY", "another")
+    dm.connect(service.base_url, service.api_key)
+
+    assert len(dm.me()) == 1
+
+
+def test_the_one_region_is_taken(monkeypatch: pytest.MonkeyPatch, service: StandIn) -> None:
+    """A single configured region needs no address; a region's name stands for its address."""
+    monkeypatch.setenv("DIRECTMAIL_REGIONS", f"here={service.base_url}")
+
+    assert dm.connect(api_key=service.api_key).base_url == service.base_url
+    assert dm.connect("here", service.api_key).base_url == service.base_url
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("api.example.com", "https://"),
+        ("", "https://"),
+        ("http://api.example.com", "unencrypted"),
+        ("https://k3y@api.example.com", "user name"),
+        ("https://:k3y@api.example.com", "user name"),
+        ("ftp://api.example.com", "https://"),
+        ("https://", "https://"),
+        ("https://api.example.com:port", "cannot be read"),
+        ("https://[::1", "cannot be read"),
+    ],
+)
+def test_an_address_that_will_not_do_is_refused(address: str, said: str) -> None:
+    """The error says what to write instead, never repeats user info, and opens no session."""
+    with pytest.raises(dm.InsecureAddressError, match=said) as caught:
+        dm.connect(address, "some-key")
+
+    assert "k3y" not in str(caught.value)
+    with pytest.raises(dm.NotConnectedError):
+        dm.session()
+
+
+@pytest.mark.parametrize("key", ["", "  ", "a\nb", "a:b", "schlüssel", "a b", "a\x00b", "a\tb"])
+def test_a_key_that_basic_cannot_carry_is_refused(key: str) -> None:
+    """The error does not repeat the key."""
+    with pytest.raises(dm.CredentialError) as caught:
+        dm.connect("https://api.example.com", key)
+
+    assert not key.strip() or key not in str(caught.value)
+
+
+def test_no_key_and_no_address_are_told_apart() -> None:
+    """Each missing part has its own error."""
+    with pytest.raises(dm.CredentialError, match="DIRECTMAIL_API_KEY"):
+        dm.connect("https://api.example.com")
+    with pytest.raises(dm.NotConnectedError, match="DIRECTMAIL_BASE_URL"):
+        dm.connect(api_key="some-key")
+
+
+def test_a_wrong_key_is_unauthorized(service: StandIn) -> None:
+    """A key that the service does not know is its 401, and the session stays usable."""
+    dm.connect(service.base_url, "not-the-key")
+
+    with pytest.raises(dm.UnauthorizedError, match="Check the API key"):
+        dm.me()
+
+
+def test_an_address_that_does_not_answer_is_httpxs_error() -> None:
+    """Nothing listens there: httpx says so."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+    dm.connect(f"http://127.0.0.1:{port}", "some-key", pace="off")
+
+    with pytest.raises(httpx.ConnectError):
+        dm.me()
+
+
+@pytest.mark.parametrize("name", ["../tour", "/etc/passwd", "a/../../b", "", "..", "c:tour"])
+def test_a_name_that_climbs_out_is_refused(service: StandIn, name: str) -> None:
+    """A cassette's name stays in its folder, for reading and for writing; nothing is written."""
+    before = sorted(Path().rglob("*"))
+    dm.connect(service.base_url, service.api_key)
+    for use in (dm.record, dm.replay):
+        with pytest.raises(dm.CassetteError, match="name"):
+            use(name)
+
+    assert dm.session().mode == "live"
+    assert sorted(Path().rglob("*")) == before
+
+
+def test_a_file_that_is_no_cassette_is_refused(service: StandIn) -> None:
+    """Replaying or recording to it raises, and leaves the file as it was."""
+    Path("cassettes").mkdir()
+    Path("cassettes/broken.yaml").write_text("{ not: [yaml")
+    dm.connect(service.base_url, service.api_key)
+    for use in (dm.record, dm.replay):
+        with pytest.raises(dm.CassetteFormatError):
+            use("broken")
+
+    assert Path("cassettes/broken.yaml").read_text() == "{ not: [yaml"
+
+
+def test_an_unknown_record_mode_names_the_known(service: StandIn) -> None:
+    """A mistyped mode says which there are."""
+    dm.connect(service.base_url, service.api_key)
+
+    with pytest.raises(ValueError, match="new_episodes"):
+        dm.record("tour", record_mode="sometimes")
+
+
+def test_connect_can_start_on_a_cassette(service: StandIn) -> None:
+    """A cassette with a mode records; without one it replays, with neither key nor address."""
+    dm.connect(service.base_url, service.api_key, cassette="tour", record_mode="once")
+    dm.me()
+    dm.logout()
+    replaying = dm.connect(cassette="tour")
+
+    assert replaying.mode == "replay"
+    assert replaying.base_url == service.base_url
+    assert len(dm.me()) == 1
+    with pytest.raises(dm.NotConnectedError, match="no key"):
+        dm.live()
+
+
+def test_logout_forgets_the_session(service: StandIn) -> None:
+    """After logout there is no session, and logging out again is no error."""
+    opened = dm.connect(service.base_url, service.api_key)
+    dm.logout()
+    dm.logout()
+
+    assert "stand-in-key" not in str(vars(opened))
+    with pytest.raises(dm.NotConnectedError):
+        dm.me()
+
+
+def test_every_call_acts_on_the_current_session(service: StandIn) -> None:
+    """get, post, request, me_async and rate_limits are the current session's."""
+    dm.connect(service.base_url, service.api_key, allow_writes=True)
+    dm.get("/v1/lists")
+    dm.post("/v1/letters", json={})
+    dm.request("HEAD", "/v1/users/me")
+    asyncio.run(closing_me())
+
+    assert dm.rate_limits()["operation"].tolist() == [
+        "/v1/lists",
+        "/v1/letters",
+        "/v1/users/me",
+        "/v1/users/me",
+    ]
+
+
+async def closing_me() -> None:
+    await dm.me_async()
+    await dm.session().async_client.aclose()
+    await dm.session().aclose()
+
+
+def test_a_session_with_no_reading_has_an_empty_frame(service: StandIn) -> None:
+    """No response yet: no rows, and all the columns."""
+    dm.connect(service.base_url, service.api_key)
+
+    empty = dm.rate_limits()
+    assert len(empty) == 0
+    assert empty.columns.tolist()[:3] == ["at", "method", "path"]
+
+
+def test_readings_come_straight_from_a_cassette(service: StandIn) -> None:
+    """rate_limits(cassette) reads the file, and the session's own readings stay as they are."""
+    dm.connect(service.base_url, service.api_key)
+    with dm.record("tour"):
+        dm.me()
+
+    read = dm.rate_limits("tour")
+    assert read["remaining"].tolist() == [299]
+    assert len(dm.rate_limits()) == 1
+
+
+def test_the_current_session_is_the_only_global() -> None:
+    """One name of the package is rebound at run time, in one module."""
+    package = Path(current.__file__).parent
+    holders = [
+        path.name
+        for path in package.rglob("*.py")
+        if any(line.strip().startswith("global ") for line in path.read_text().splitlines())
+    ]
+
+    assert holders == ["current.py"]

@@ -1,0 +1,78 @@
+"""The README: its Python runs, prints what it says, and its commands are there."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import TYPE_CHECKING
+
+import pytest
+from typer.testing import CliRunner
+
+from directmail_lab.cli.app import app
+from directmail_lab.tutorials import checkout
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ROOT = checkout()
+assert ROOT is not None
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```(\S+)([^\n]*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+def test_the_python_runs_and_prints_what_it_says(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Every block runs in turn, as a reader pastes it; the first shows the table beneath it."""
+    (tmp_path / "cassettes").mkdir()
+    printed = []
+    names: dict[str, object] = {}
+    for language, tag, text in BLOCKS:
+        if language == "python" and "notest" not in tag:
+            exec(compile(text, "README.md", "exec"), names)
+            printed.append(capsys.readouterr().out)
+
+    shown = [text for language, _, text in BLOCKS if language == "text"]
+    assert printed[0] == shown[0]
+    assert len(printed) >= 2
+
+
+def commands() -> list[str]:
+    lines = [line for language, _, text in BLOCKS if language == "sh" for line in text.splitlines()]
+    cut = [line.split("#")[0].split("&&")[-1].strip() for line in lines]
+    return [line for line in cut if line.startswith("directmail-lab")]
+
+
+@pytest.mark.parametrize("line", commands())
+def test_every_command_of_the_readme_is_there(line: str) -> None:
+    """Each command and each of its options is known: its help lists them."""
+    words = shlex.split(line)[1:]
+    names = [word for word in words if not word.startswith("-")][:1]
+    shown = CliRunner().invoke(app, [*names, "--help"], env={"COLUMNS": "200"})
+
+    assert shown.exit_code == 0
+    for option in [word for word in words if word.startswith("--")]:
+        assert option in shown.output
+
+
+def test_the_picture_is_there_and_light() -> None:
+    """Each image of the README is in the repository, under 300 kB."""
+    assert ROOT is not None
+    for path in re.findall(r"!\[[^]]*\]\(([^)]+)\)", README):
+        assert 0 < (ROOT / path).stat().st_size < 300_000
+
+
+def test_the_links_lead_somewhere() -> None:
+    """Every relative link names a file of the repository."""
+    assert ROOT is not None
+    for path in re.findall(r"(?<!!)\[[^]]*\]\(([^)]+)\)", README):
+        assert (ROOT / path).exists(), path
+
+
+def test_the_first_result_is_near_the_top() -> None:
+    """The README shows a table by its line 30, and has no more than 130 lines."""
+    lines = README.splitlines()
+
+    assert lines.index("```text") < 25
+    assert len(lines) <= 130
