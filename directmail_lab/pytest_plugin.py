@@ -215,6 +215,8 @@ def _recording(path: Path, mode: str, settings: _Settings) -> Session:
 
     address = choose_address(None, configured_regions(), os.environ.get(BASE_URL_VARIABLE))
     session = Session(address, find_api_key(None, base_url=address))
+    # The event loop of an async test is gone when the fixture ends: no connection may outlive it.
+    session.async_client.headers["Connection"] = "close"
     session.record(path, record_mode=mode, redact=settings.redact)
     return session
 
@@ -222,13 +224,14 @@ def _recording(path: Path, mode: str, settings: _Settings) -> Session:
 @contextmanager
 def _as_current(session: Session) -> Iterator[None]:
     """Make a session the current one, so that code under test may call ``directmail_lab.me()``."""
-    from . import current
+    from .current import current_session, make_current
 
-    before, current._current = current._current, session
+    before = current_session()
+    make_current(session)
     try:
         yield
     finally:
-        current._current = before
+        make_current(before)
 
 
 # -- what became of the cassette ---------------------------------------------------------------

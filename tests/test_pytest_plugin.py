@@ -1,0 +1,449 @@
+"""The pytest plugin, by running pytest in pytest."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from directmail_lab import Session
+from directmail_lab.credentials import ApiKey
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from directmail_lab.standin import StandIn
+
+TWO_CALLS = """
+    def test_me(directmail):
+        assert directmail.me()["name"].item() == "Stand-in User"
+        assert directmail.me()["company.address.postcode"].item() == "01234"
+"""
+RECORD = "--directmail-record-mode=once"
+PLAIN = ("-W", "error", "-p", "no:cacheprovider", "-p", "no:hypothesispytest")
+
+
+@pytest.fixture
+def account(monkeypatch: pytest.MonkeyPatch, service: StandIn) -> StandIn:
+    """A stand-in that the environment names, and the key for it."""
+    monkeypatch.setenv("DIRECTMAIL_BASE_URL", service.base_url)
+    monkeypatch.setenv("DIRECTMAIL_API_KEY", service.api_key)
+    return service
+
+
+def recorded(
+    path: Path, service: StandIn, calls: int = 1, path_asked: str = "/v1/users/me"
+) -> None:
+    """Record a cassette of some reads."""
+    with Session(service.base_url, ApiKey(service.api_key)) as session:
+        session.record(path, record_mode="all")
+        for _ in range(calls):
+            session.request("GET", path_asked)
+
+
+def run(pytester: pytest.Pytester, *args: str) -> pytest.RunResult:
+    """Run pytest here, warnings as errors, without what other plugins would add."""
+    return pytester.runpytest(*PLAIN, "-p", "no:asyncio", *args)
+
+
+# -- record, then replay -----------------------------------------------------------------------
+
+
+def test_a_recorded_test_replays_without_key_or_network(
+    pytester: pytest.Pytester, account: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Recording makes the test's own cassette beside it, and replaying needs nothing else."""
+    pytester.makepyfile(test_account=TWO_CALLS)
+    run(pytester, RECORD).assert_outcomes(passed=1)
+    cassette = pytester.path / "cassettes" / "test_account" / "test_me.yaml"
+    text = cassette.read_text(encoding="utf-8")
+    account.close()
+    monkeypatch.delenv("DIRECTMAIL_API_KEY")
+    monkeypatch.delenv("DIRECTMAIL_BASE_URL")
+
+    run(pytester).assert_outcomes(passed=1)
+    assert account.api_key not in text
+    assert text.count("recorded_at") == 2
+
+
+def test_once_replays_what_is_recorded(
+    pytester: pytest.Pytester, account: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second run in mode ``once`` sends nothing, and needs no key."""
+    pytester.makepyfile(test_account=TWO_CALLS)
+    run(pytester, RECORD).assert_outcomes(passed=1)
+    account.close()
+    monkeypatch.delenv("DIRECTMAIL_API_KEY")
+
+    run(pytester, RECORD).assert_outcomes(passed=1)
+
+
+def test_all_records_anew(pytester: pytest.Pytester, account: StandIn) -> None:
+    """A cassette that no longer fits is replaced on purpose, and then fits."""
+    recorded(pytester.path / "cassettes/test_account/test_me.yaml", account, 7, "/v1/lists")
+    pytester.makepyfile(test_account=TWO_CALLS)
+    run(pytester).assert_outcomes(failed=1)
+    run(pytester, "--directmail-record-mode=all").assert_outcomes(passed=1)
+
+    run(pytester).stdout.fnmatch_lines(["*left unplayed*", "*GET /v1/lists (7 times)*"])
+
+
+def test_a_missing_cassette_says_how_to_record_it(pytester: pytest.Pytester) -> None:
+    """The error is one line with the very command, and nothing is written."""
+    pytester.makepyfile(test_account=TWO_CALLS)
+    result = run(pytester)
+
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(
+        ["There is no cassette cassettes/test_account/test_me.yaml.*"
+         "pytest 'test_account.py::test_me' --directmail-record-mode=once"]
+    )  # fmt: skip
+    assert not (pytester.path / "cassettes").exists()
+
+
+def test_recording_without_a_key_says_so(pytester: pytest.Pytester) -> None:
+    """The session's own error tells what to set."""
+    pytester.makepyfile(test_account=TWO_CALLS)
+    result = run(pytester, RECORD)
+
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*NotConnectedError: No base address*DIRECTMAIL_BASE_URL*"])
+
+
+# -- strictness --------------------------------------------------------------------------------
+
+
+def test_an_answer_is_played_once(pytester: pytest.Pytester, service: StandIn) -> None:
+    """One more request than was recorded fails the test."""
+    recorded(pytester.path / "cassettes/test_account/test_me.yaml", service)
+    pytester.makepyfile(test_account=TWO_CALLS)
+    result = run(pytester)
+
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["*NotRecordedError*", "*- directmail cassette -*", "left unplayed: nothing",
+         "asked for in vain:", "    GET /v1/users/me"]
+    )  # fmt: skip
+
+
+def test_a_failure_tells_what_was_left_and_what_was_asked_in_vain(
+    pytester: pytest.Pytester, service: StandIn
+) -> None:
+    """Both lists are in the report, with the command that records again, and no query."""
+    recorded(pytester.path / "cassettes/test_account/test_lists.yaml", service, 3)
+    pytester.makepyfile(
+        test_account="""
+        import pytest, directmail_lab as dm
+
+        def test_lists(directmail):
+            with pytest.raises(dm.NotRecordedError):
+                directmail.request("GET", "/v1/lists?page=hidden")
+            assert directmail.mode == "live"
+        """
+    )
+    result = run(pytester)
+
+    result.stdout.fnmatch_lines(
+        [
+            "*- directmail cassette -*",
+            "cassettes/test_account/test_lists.yaml, record mode none",
+            "left unplayed:",
+            "    GET /v1/users/me (3 times)",
+            "asked for in vain:",
+            "    GET /v1/lists",
+            "to record it again: pytest 'test_account.py::test_lists' --directmail-record-mode=all",
+        ]
+    )
+    assert "hidden" not in str(result.stdout).partition("- directmail cassette -")[2]
+
+
+@pytest.mark.parametrize(
+    ("marker", "failed"),
+    [
+        ("", 1),
+        ("@pytest.mark.directmail(unplayed='allow')", 0),
+        ("@pytest.mark.directmail(cassette='tour')", 0),
+        ("@pytest.mark.directmail(cassette='tour', unplayed='fail')", 1),
+    ],
+)
+def test_answers_left_unplayed_fail_a_test_whose_own_they_are(
+    pytester: pytest.Pytester, service: StandIn, marker: str, failed: int
+) -> None:
+    """A cassette of its own must fit the test; one that is shared need not."""
+    recorded(pytester.path / "cassettes/test_account/test_me.yaml", service, 2)
+    recorded(pytester.path / "cassettes/tour.yaml", service, 2)
+    pytester.makepyfile(
+        test_account=f"import pytest\n{marker}\ndef test_me(directmail): directmail.me()"
+    )
+    result = run(pytester)
+
+    result.assert_outcomes(failed=failed, passed=1 - failed)
+    if failed:
+        result.stdout.fnmatch_lines(["*without all that its cassette holds*", "*GET /v1/users/me"])
+
+
+def test_a_test_that_is_skipped_on_its_way_is_not_failed(
+    pytester: pytest.Pytester, service: StandIn
+) -> None:
+    """Only a test that passed is held against its cassette."""
+    recorded(pytester.path / "cassettes/test_account/test_me.yaml", service)
+    pytester.makepyfile(test_account="import pytest\ndef test_me(directmail): pytest.skip('later')")
+
+    run(pytester).assert_outcomes(skipped=1)
+
+
+def test_nothing_leaves_in_replay(pytester: pytest.Pytester, account: StandIn) -> None:
+    """With key and address in the environment, the session still has no way to the network."""
+    recorded(pytester.path / "cassettes/test_account/test_me.yaml", account)
+    pytester.makepyfile(
+        test_account="""
+        import pytest, directmail_lab as dm
+
+        def test_me(directmail):
+            directmail.me()
+            with pytest.raises(dm.NotConnectedError):
+                directmail.live()
+            with pytest.raises(dm.NotConnectedError):
+                directmail.record("more")
+        """
+    )
+    before = account.requests.copy()
+
+    run(pytester).assert_outcomes(passed=1)
+    assert account.requests == before
+
+
+# -- the marker and the names ------------------------------------------------------------------
+
+
+def test_the_nearest_marker_wins(pytester: pytest.Pytester, service: StandIn) -> None:
+    """A module's marker holds for its tests, and a test's own adds to it."""
+    recorded(pytester.path / "cassettes/tour.yaml", service)
+    pytester.makepyfile(
+        test_account="""
+        import pytest
+        pytestmark = pytest.mark.directmail(cassette="tour")
+
+        @pytest.mark.directmail(repeat="last")
+        def test_often(directmail):
+            directmail.me(), directmail.me(), directmail.me()
+
+        def test_once(directmail):
+            directmail.me()
+            assert directmail.cassette == "tour"
+        """
+    )
+
+    run(pytester).assert_outcomes(passed=2)
+
+
+@pytest.mark.parametrize(
+    "marker", ["directmail('tour')", "directmail(casette='tour')", "directmail(unplayed='no')",
+               "directmail(record_mode='sometimes')"],
+)  # fmt: skip
+def test_a_mistaken_marker_is_refused(pytester: pytest.Pytester, marker: str) -> None:
+    """A misspelt setting is told, not left without effect."""
+    pytester.makepyfile(
+        test_account=f"import pytest\n@pytest.mark.{marker}\ndef test_me(directmail): pass"
+    )
+    result = run(pytester)
+
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*test_account.py::test_me: *"])
+
+
+def test_a_packaged_cassette_is_found_by_name(pytester: pytest.Pytester, service: StandIn) -> None:
+    """A name that is not beside the test means what it means to ``replay``."""
+    recorded(pytester.path / "cassettes" / "elsewhere.yaml", service)
+    pytester.mkdir("tests")
+    (pytester.path / "tests" / "test_account.py").write_text(
+        "import pytest\n@pytest.mark.directmail(cassette='elsewhere')\n"
+        "def test_me(directmail): directmail.me()",
+        encoding="utf-8",
+    )
+
+    run(pytester, "tests").assert_outcomes(passed=1)
+
+
+def test_each_test_has_a_file_of_its_own(pytester: pytest.Pytester, account: StandIn) -> None:
+    """Classes, parameters and names that no file can have each give another file."""
+    pytester.makepyfile(
+        test_account="""
+        import pytest
+
+        class TestIt:
+            @pytest.mark.parametrize("x", ["a/b", "a:b", "plain", "é" * 400])
+            def test_me(self, directmail, x):
+                directmail.me()
+        """
+    )
+    run(pytester, RECORD).assert_outcomes(passed=4)
+    names = sorted(path.name for path in (pytester.path / "cassettes/test_account").glob("*.yaml"))
+
+    assert len(names) == 4
+    assert "TestIt.test_me[plain].yaml" in names
+    assert all(len(name.encode()) < 150 for name in names)
+    run(pytester).assert_outcomes(passed=4)
+
+
+@pytest.mark.parametrize(
+    ("setting", "cassette"),
+    [
+        ("recordings", "sub/recordings/test_account/test_me.yaml"),
+        ("{rootdir}/recordings", "recordings/sub/test_account/test_me.yaml"),
+    ],
+)
+def test_the_folder_is_configurable(
+    pytester: pytest.Pytester, account: StandIn, setting: str, cassette: str
+) -> None:
+    """Beside each test file under another name, or all below the root."""
+    pytester.makeini(f"[pytest]\ndirectmail_cassettes = {setting}")
+    pytester.mkdir("sub")
+    (pytester.path / "sub/test_account.py").write_text(
+        "def test_me(directmail): directmail.me()", encoding="utf-8"
+    )
+    run(pytester, RECORD).assert_outcomes(passed=1)
+
+    assert (pytester.path / cassette).is_file()
+    run(pytester).assert_outcomes(passed=1)
+
+
+def test_the_session_is_the_current_one_for_the_test_alone(
+    pytester: pytest.Pytester, service: StandIn
+) -> None:
+    """Code under test may use the module-level calls; the next test finds none open."""
+    recorded(pytester.path / "cassettes/test_account/test_me.yaml", service)
+    pytester.makepyfile(
+        test_account="""
+        import pytest, directmail_lab as dm
+
+        def test_me(directmail):
+            assert dm.session() is directmail
+            assert dm.me()["id"].item() == "usr_stand_in_1"
+
+        def test_none():
+            with pytest.raises(dm.NotConnectedError):
+                dm.me()
+        """
+    )
+
+    run(pytester).assert_outcomes(passed=2)
+
+
+# -- beside other plugins ----------------------------------------------------------------------
+
+
+def test_beside_pytest_recording(pytester: pytest.Pytester, account: StandIn) -> None:
+    """A vcr test and ours share a module, a folder and a run; each records and replays its own."""
+    pytest.importorskip("pytest_recording")
+    pytester.makepyfile(
+        test_account=f"""
+        import httpx, pytest
+
+        def test_me(directmail):
+            assert directmail.me()["id"].item() == "usr_stand_in_1"
+
+        @pytest.mark.vcr
+        def test_vcr():
+            assert httpx.get("{account.base_url}/v1/users/me").status_code == 401
+
+        @pytest.mark.block_network
+        @pytest.mark.directmail(cassette="tour")
+        def test_blocked(directmail):
+            assert directmail.me()["id"].item() == "usr_stand_in_1"
+        """
+    )
+    recorded(pytester.path / "cassettes/tour.yaml", account)
+    # Of their own process, since a pytest in pytest imports vcrpy's YAML reader twice.
+    plain = (*PLAIN, "-p", "no:asyncio")
+    first = pytester.runpytest_subprocess(*plain, RECORD, "--record-mode=once")
+    first.assert_outcomes(passed=3)
+    account.close()
+
+    pytester.runpytest_subprocess(*plain).assert_outcomes(passed=3)
+    assert len(list((pytester.path / "cassettes/test_account").iterdir())) == 2
+
+
+def test_beside_xdist(pytester: pytest.Pytester, account: StandIn) -> None:
+    """Workers record and replay side by side, and their reports keep the lists."""
+    pytest.importorskip("xdist")
+    pytester.makepyfile(
+        test_account="""
+        import pytest
+
+        @pytest.mark.parametrize("n", range(4))
+        def test_me(directmail, n):
+            assert directmail.me()["id"].item() == "usr_stand_in_1"
+
+        def test_left(directmail):
+            directmail.me()
+        """
+    )
+    run(pytester, RECORD, "-n2").assert_outcomes(passed=5)
+    recorded(pytester.path / "cassettes/test_account/test_left.yaml", account, 2)
+    result = run(pytester, "-n2")
+
+    result.assert_outcomes(passed=4, failed=1)
+    result.stdout.fnmatch_lines(["*- directmail cassette -*", "    GET /v1/users/me"])
+
+
+ASYNC_TEST = """
+    import pytest
+
+    @pytest.mark.{plugin}
+    async def test_me(directmail):
+        assert (await directmail.me_async())["id"].item() == "usr_stand_in_1"
+
+    @pytest.mark.{plugin}
+    async def test_left(directmail):
+        await directmail.me_async()
+"""
+
+
+def test_beside_pytest_asyncio(pytester: pytest.Pytester, account: StandIn) -> None:
+    """An asyncio test records and replays; what it leaves unplayed fails it."""
+    pytest.importorskip("pytest_asyncio")
+    pytester.makeini("[pytest]\nasyncio_default_fixture_loop_scope = function")
+    pytester.makepyfile(test_account=ASYNC_TEST.format(plugin="asyncio"))
+    args = (*PLAIN, "-p", "no:anyio")
+    pytester.runpytest(*args, RECORD).assert_outcomes(passed=2)
+    recorded(pytester.path / "cassettes/test_account/test_left.yaml", account, 2)
+
+    pytester.runpytest(*args).assert_outcomes(passed=1, failed=1)
+
+
+def test_beside_anyio(pytester: pytest.Pytester, account: StandIn) -> None:
+    """The same under anyio's plugin."""
+    pytester.makeconftest(
+        "import pytest\n@pytest.fixture\ndef anyio_backend():\n    return 'asyncio'\n"
+    )
+    pytester.makepyfile(test_account=ASYNC_TEST.format(plugin="anyio"))
+    run(pytester, RECORD).assert_outcomes(passed=2)
+    recorded(pytester.path / "cassettes/test_account/test_left.yaml", account, 2)
+
+    run(pytester).assert_outcomes(passed=1, failed=1)
+
+
+# -- what it costs -----------------------------------------------------------------------------
+
+
+def test_pytest_shows_the_option_the_marker_and_the_fixture(pytester: pytest.Pytester) -> None:
+    """Installing is all it takes: nothing is named in a conftest."""
+    run(pytester, "--help").stdout.fnmatch_lines(["*--directmail-record-mode*"])
+    run(pytester, "--markers").stdout.fnmatch_lines(["@pytest.mark.directmail(cassette=None*"])
+
+    run(pytester, "--fixtures").stdout.fnmatch_lines(["directmail*"])
+
+
+def test_the_plugin_itself_imports_nothing_heavy() -> None:
+    """Beyond pytest and the package's own `__init__`, loading it loads no module of weight."""
+    code = (
+        "import sys, pytest, directmail_lab; before = set(sys.modules);"
+        "import directmail_lab.pytest_plugin;"
+        "new = set(sys.modules) - before;"
+        "assert len(new) < 4, new"
+    )
+
+    subprocess.run([sys.executable, "-c", code], check=True)
