@@ -8,13 +8,20 @@ carry credentials and cookies, an ``api_key`` parameter or field, and the user i
 from __future__ import annotations
 
 import functools
-import re
 from typing import TYPE_CHECKING, Final, NoReturn, ParamSpec, TypeVar, final
-from urllib.parse import unquote
 
 from .errors import CassetteError, CredentialError
 from .interaction import Headers, Interaction, RecordedRequest, RecordedResponse, header
+from .named_secrets import (
+    PLACEHOLDER,
+    may_name_a_key,
+    without_key_fields,
+    without_key_parameters,
+    without_user_info,
+    writable_headers,
+)
 from .packed import cannot_unpack, unpack, unpacked_parts
+from .personal import Pseudonyms
 from .secret_forms import ALL_RULES, Finder, make_finder
 
 if TYPE_CHECKING:
@@ -22,26 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PLACEHOLDER", "Redactor"]
 
-PLACEHOLDER: Final = "<API_KEY>"
-"""What stands where the key stood, as the service's document writes it."""
-
-# Never written: each is a credential, or is as good as one.
-_DROPPED: Final = frozenset(
-    ("authorization", "proxy-authorization", "cookie", "cookie2", "set-cookie", "set-cookie2")
-)
-_MASKED: Final = frozenset(("api-key", "api_key", "apikey", "x-api-key", "x-api_key", "x-apikey"))
-_SPECIAL: Final = _DROPPED | _MASKED
-
 _REMEMBERED: Final = 1024
-
-_PARAMETER = re.compile(
-    r"((?:^|[?&;])api[-_]?key=)(?!<API_KEY>)[^&;#\s\"'<>\\]+", re.IGNORECASE | re.MULTILINE
-)
-_FIELD = re.compile(
-    r"(\\*\"api[-_]?key\\*\"\s*:\s*\\*\")(?!<API_KEY>)(?:[^\"\\]|\\[^\"])+", re.IGNORECASE
-)
-_ANY_PARAMETER = re.compile(r"(^|[&;])([^=&;#]*)=([^&;#]*)")
-_USER_INFO = re.compile(r"(?<=://)[^/?#@\s\"'<>\\]+@")
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -78,7 +66,7 @@ class Redactor:
         The rules that apply; all of them but in the tests that show what each is for.
     """
 
-    __slots__ = ("__finder", "__redact", "__rules", "__sound")
+    __slots__ = ("__finder", "__pseudonyms", "__redact", "__rules", "__sound")
 
     def __init__(
         self,
@@ -90,8 +78,14 @@ class Redactor:
         self.__finder: Finder = make_finder(frozenset(filter(None, secrets)), rules)
         self.__rules = frozenset(rules)
         self.__redact = tuple(redact)
+        self.__pseudonyms = Pseudonyms(self.__redact)
         # Most headers come with every exchange: those seen and found sound are not searched again.
         self.__sound: set[tuple[str, str]] = set()
+
+    @property
+    def redact(self) -> tuple[str, ...]:
+        """The personal data it replaces, as named. A replay needs the same to find its requests."""
+        return self.__redact
 
     def __repr__(self) -> str:
         return "Redactor(<hidden>)"
@@ -112,7 +106,7 @@ class Redactor:
         for pair in new:
             texts += pair
         packed = _may_be_packed(body) or _may_be_packed(given.body)
-        if packed or not self._is_clean("\n".join(texts)):
+        if packed or self.__redact or not self._is_clean("\n".join(texts)):
             request, response = self.request(asked), self.response(given)
         else:
             if len(self.__sound) < _REMEMBERED:
@@ -178,19 +172,7 @@ class Redactor:
             )
 
     def _headers(self, headers: Headers) -> Headers:
-        """Return the headers that may be written at all, those named for a key without value."""
-        if "headers" not in self.__rules:
-            return headers
-        for name, _ in headers:
-            if name.lower() in _SPECIAL:
-                break
-        else:
-            return headers
-        return tuple(
-            (name, PLACEHOLDER if name.lower() in _MASKED else value)
-            for name, value in headers
-            if name.lower() not in _DROPPED
-        )
+        return writable_headers(headers) if "headers" in self.__rules else headers
 
     def _values(self, headers: Headers, before: bytes | None, after: bytes | None) -> Headers:
         """Return redacted headers, true to a body that redaction may have changed."""
@@ -204,29 +186,17 @@ class Redactor:
         )
 
     def _is_clean(self, text: str) -> bool:
-        return not self._may_name_a_key(text) and not self.__finder.holds(text)
-
-    def _may_name_a_key(self, text: str) -> bool:
-        if "query" in self.__rules:
-            low = text.lower()
-            if "apikey" in low or "api_key" in low or "api-key" in low or "%" in low:
-                return True
-        return "@" in text and "userinfo" in self.__rules
+        return not may_name_a_key(text) and not self.__finder.holds(text)
 
     def _text(self, text: str) -> str:
-        if self._may_name_a_key(text):
-            text = self._by_name(text)
-        if self.__finder.holds(text):
-            text = self._without(text)
-        return text
+        text = self._keyless(text)
+        return self.__pseudonyms.text(text) if self.__pseudonyms else text
 
-    def _by_name(self, text: str) -> str:
-        if "query" in self.__rules:
-            text = _PARAMETER.sub(rf"\1{PLACEHOLDER}", text)
-            text = _FIELD.sub(rf"\1{PLACEHOLDER}", text)
-        if "userinfo" in self.__rules:
-            text = _USER_INFO.sub(f"{PLACEHOLDER}@", text)
-        return text
+    def _keyless(self, text: str) -> str:
+        if may_name_a_key(text):
+            text = without_key_fields(text) if "query" in self.__rules else text
+            text = without_user_info(text) if "userinfo" in self.__rules else text
+        return self._without(text) if self.__finder.holds(text) else text
 
     def _without(self, text: str) -> str:
         """Return a text with the placeholder for each span that the finder sees."""
@@ -238,30 +208,28 @@ class Redactor:
         return "".join((*parts, text[end:]))
 
     def _uri(self, uri: str) -> str:
-        head, mark, query = uri.partition("?")
-        if mark and "query" in self.__rules:
-            query = _ANY_PARAMETER.sub(_without_value, query)
+        if "query" in self.__rules:
+            uri = without_key_parameters(uri)
         # httpx escapes a placeholder that a recorded address brought along.
-        return self._text(head + mark + query).replace("%3CAPI_KEY%3E", PLACEHOLDER)
+        return self._text(uri).replace("%3CAPI_KEY%3E", PLACEHOLDER)
 
     def _body(self, body: bytes, headers: Headers) -> bytes:
         """Return a body without the key; one that had it compressed is returned unpacked."""
-        if not _may_be_packed(body):
-            return self._text(body.decode("latin-1")).encode("latin-1")
-        coding = header(headers, "content-encoding") or ""
-        if hidden := cannot_unpack(body, coding):
-            raise CassetteError(
-                f"A body compressed with {hidden} could not be searched for the key, so nothing "
-                f"was written. Install directmail-lab's {hidden} library, or ask for gzip."
-            )
-        if "packed" in self.__rules:
-            if (inner := unpack(body, coding)) is not None:
-                redacted = self._body(inner, ()) if inner != body else inner
+        if _may_be_packed(body) and "packed" in self.__rules:
+            coding = header(headers, "content-encoding") or ""
+            if hidden := cannot_unpack(body, coding):
+                raise CassetteError(
+                    f"A body compressed with {hidden} could not be searched for the key, so "
+                    f"nothing was written. Install the {hidden} package, or ask for gzip."
+                )
+            if (inner := unpack(body, coding)) is not None and inner != body:
+                redacted = self._body(inner, ())
                 return body if redacted == inner else redacted
             for at, part in unpacked_parts(body):
                 if not self._is_clean(part.decode("latin-1")):
                     return self._body(body[:at], ()) + PLACEHOLDER.encode()
-        return self._text(body.decode("latin-1")).encode("latin-1")
+        plain = self._keyless(body.decode("latin-1")).encode("latin-1")
+        return self.__pseudonyms.body(plain) if self.__pseudonyms else plain
 
 
 def _may_be_packed(body: bytes) -> bool:
@@ -273,8 +241,3 @@ def _placeholder_like(secret: str) -> str:
     """Return the placeholder, spaced out with as many NULs as UTF-16 or UTF-32 text was."""
     nuls = len(secret) - len(secret[1:].lstrip("\0")) - 1
     return ("\0" * nuls).join(PLACEHOLDER)
-
-
-def _without_value(match: re.Match[str]) -> str:
-    name = unquote(match[2]).lower().replace("-", "").replace("_", "")
-    return f"{match[1]}{match[2]}={PLACEHOLDER}" if name == "apikey" else match[0]
