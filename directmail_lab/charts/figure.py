@@ -1,0 +1,204 @@
+"""What every chart is drawn on, and with: a figure that shows itself, one palette, one style."""
+
+from __future__ import annotations
+
+import io
+import sys
+from contextlib import contextmanager
+from datetime import UTC
+from typing import TYPE_CHECKING, Any, Final
+
+import matplotlib.style
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.dates import AutoDateLocator, num2date
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.ticker import FuncFormatter
+from PIL import Image
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from matplotlib.axes import Axes
+
+__all__ = [
+    "ABOVE_IN",
+    "ALARM",
+    "BAND",
+    "BELOW_IN",
+    "INK",
+    "MUTED",
+    "TRACK",
+    "WARNING",
+    "Chart",
+    "color_of",
+    "quiet",
+    "styled",
+    "tell_time",
+    "without_data",
+]
+
+# After Okabe and Ito's palette, told apart with any colour vision, and dark enough for titles; its
+# vermilion is kept for alarm.
+_SERIES: Final = ("#0072B2", "#00795C", "#B04A86", "#8C6D00", "#555555", "#7A4B2A")
+ALARM: Final = "#D55E00"
+WARNING: Final = "#8A4FBF"
+INK: Final = "#222222"
+MUTED: Final = "#6B6B6B"
+BAND: Final = "#EBF0F6"
+TRACK: Final = "#D5E3EE"
+_FAINT: Final = "#CCCCCC"
+
+# Drawn at twice the size at which it is shown.
+_SHOWN_DPI: Final = 96
+_DPI: Final = 2 * _SHOWN_DPI
+_COLORS: Final = 64
+# An axis of times is in days.
+_FEW_MINUTES: Final = 5 / 1440
+_FEW_SECONDS: Final = 4 / 86400
+# Left free for the title and for what stands at the foot.
+ABOVE_IN: Final = 0.35
+BELOW_IN: Final = 0.35
+_STYLE: Final[dict[str, Any]] = {
+    "axes.edgecolor": _FAINT,
+    "axes.labelcolor": MUTED,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlecolor": INK,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 10,
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "grid.color": "#EEEEEE",
+    "legend.frameon": False,
+    "text.color": INK,
+    "text.parse_math": False,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "xtick.major.size": 3,
+    "ytick.major.size": 0,
+}
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    """Draw in our style, whatever the user's own settings of matplotlib are."""
+    with matplotlib.style.context(["default", _STYLE]):
+        yield
+
+
+class Chart(Figure):
+    """A figure that is a notebook cell's value: shown once, as a PNG, with what it says in words.
+
+    IPython prints a matplotlib figure as a PNG only after pyplot was set up in the kernel. This one
+    says itself how it is shown, whether pyplot is there or not. Equal charts are equal bytes, so
+    that a notebook that is run again does not change.
+
+    Attributes
+    ----------
+    alt_text
+        The chart in a sentence or two, for who cannot see it.
+    """
+
+    def __init__(self, width_in: float, height_in: float, *, arranged: bool = True) -> None:
+        between = 1 - (ABOVE_IN + BELOW_IN) / height_in
+        arranging = ConstrainedLayoutEngine(rect=(0, BELOW_IN / height_in, 1, between))
+        super().__init__(
+            figsize=(width_in, height_in), dpi=_DPI, layout=arranging if arranged else None
+        )
+        self.alt_text = ""
+        _refuse_pyplots_printers()
+
+    def png(self) -> bytes:
+        """Return the chart as a PNG file, sharp on dense screens and small in a notebook.
+
+        It has a palette of its colours, and no date or version in it.
+        """
+        canvas = FigureCanvasAgg(self)
+        with styled():
+            canvas.draw()  # type: ignore[no-untyped-call]
+            pixels = np.asarray(canvas.buffer_rgba())  # type: ignore[no-untyped-call]
+        picture = Image.fromarray(pixels).convert("RGB")
+        buffer = io.BytesIO()
+        picture.quantize(_COLORS, dither=Image.Dither.NONE).save(buffer, "PNG", optimize=True)
+        return buffer.getvalue()
+
+    def head(self, title: str) -> None:
+        """Write the chart's title."""
+        self.text(
+            0.08 / self.get_figwidth(), 1 - 0.08 / self.get_figheight(), title, va="top",
+            fontsize=11, fontweight="bold", color=INK,
+        )  # fmt: skip
+
+    def foot(self, text: str) -> None:
+        """Write what belongs to the whole axis of time, at the lower right."""
+        self.text(
+            1 - 0.08 / self.get_figwidth(), 0.1 / self.get_figheight(), text, ha="right",
+            fontsize=8, color=MUTED,
+        )  # fmt: skip
+
+    def _repr_mimebundle_(
+        self, include: object = None, exclude: object = None
+    ) -> tuple[dict[str, object], dict[str, object]]:
+        del include, exclude  # IPython's; it drops what it did not want
+        width, height = (round(inches * _SHOWN_DPI) for inches in self.get_size_inches())
+        data: dict[str, object] = {"image/png": self.png(), "text/plain": self.alt_text}
+        return data, {"image/png": {"alt": self.alt_text, "width": width, "height": height}}
+
+    def __repr__(self) -> str:
+        return f"<Chart: {self.alt_text}>"
+
+    __str__ = __repr__
+
+
+def _refuse_pyplots_printers() -> None:
+    """Let no printer that pyplot registers in IPython for figures print a chart.
+
+    IPython asks printers that are registered for a type after the type's own, and theirs win; the
+    one of the nearest type is asked, and None is no answer.
+    """
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if shell is not None:
+        for kind in ("image/png", "image/svg+xml", "image/jpeg", "application/pdf"):
+            shell.display_formatter.formatters[kind].for_type(Chart, lambda _: None)
+
+
+def color_of(index: int) -> str:
+    """Return the colour of a series; after the last, the palette begins again."""
+    return _SERIES[index % len(_SERIES)]
+
+
+def without_data(message: str) -> Chart:
+    """Return a chart that says why it is empty and what to do."""
+    chart = Chart(8.0, 1.2)
+    chart.text(0.5, 0.5, message, ha="center", va="center", color=MUTED)
+    chart.alt_text = message
+    return chart
+
+
+def quiet(axes: Axes) -> None:
+    """Leave an axes with a light grid of its values and no frame."""
+    axes.grid(axis="y", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.spines["left"].set_visible(False)
+
+
+def tell_time(axes: Axes, most_ticks: int = 8) -> None:
+    """Label an axis of times with the time of day, or the day, in UTC."""
+    locator = AutoDateLocator(  # type: ignore[no-untyped-call]
+        tz=UTC, minticks=2, maxticks=most_ticks
+    )
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda place, _: _time_text(axes, place)))
+
+
+def _time_text(axes: Axes, place: float) -> str:
+    """Return a tick's time to the digit that matters over the time shown."""
+    begins, ends = axes.get_xlim()
+    moment = num2date(place, tz=UTC)  # type: ignore[no-untyped-call]
+    if ends - begins > 2:
+        return f"{moment:%-d %b}"
+    if ends - begins > _FEW_MINUTES:
+        return f"{moment:%H:%M}"
+    return f"{moment:%H:%M:%S}" if ends - begins > _FEW_SECONDS else f"{moment:%H:%M:%S.%f}"[:-5]
