@@ -1,0 +1,345 @@
+"""Charts: what is drawn, how it is shown in a notebook, and that no minimum is lost."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import matplotlib as mpl
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+
+from directmail_lab.charts import Chart, chart_allowance, chart_latency, chart_rate_limits
+from directmail_lab.charts.thinning import by_operation, episodes, is_exhausted, thinned, windows
+from directmail_lab.quota import Reading
+from directmail_lab.readings import frame_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from matplotlib.lines import Line2D
+
+    Draw = Callable[[pd.DataFrame], Chart]
+
+NOON = 1_795_262_400.0
+EVERY_CHART = pytest.mark.parametrize("draw", [chart_rate_limits, chart_allowance, chart_latency])
+
+
+def reading(
+    at: float,
+    remaining: int | None,
+    *,
+    status: int = 200,
+    operation: str = "/v1/users/me",
+    limit: int | None = 300,
+    problem: str | None = None,
+    elapsed_s: float | None = 0.04,
+    method: str = "GET",
+) -> Reading:
+    """One reading, ``at`` seconds after noon, in windows of a minute from noon on."""
+    return Reading(
+        at=NOON + at, method=method, path=operation, operation=operation, status=status,
+        limit=limit, remaining=remaining, reset=60 - int(at) % 60, elapsed_s=elapsed_s,
+        problem=problem,
+    )  # fmt: skip
+
+
+def countdown(n: int, *, every_s: float = 0.2, limit: int = 300) -> list[Reading]:
+    """``n`` readings of one operation that counts down, is refused, and is renewed each minute."""
+    made, minute, used = [], -1, 0
+    for number in range(n):
+        at = number * every_s
+        if int(at) // 60 != minute:
+            minute, used = int(at) // 60, 0
+        refused = used >= limit
+        used += not refused
+        made.append(reading(at, limit - used, status=429 if refused else 200, limit=limit))
+    return made
+
+
+def frame(readings: Sequence[Reading]) -> pd.DataFrame:
+    return frame_of(readings, reset_unit="seconds_left")
+
+
+def markers(chart: Chart, marker: str) -> list[Line2D]:
+    return [line for axes in chart.axes for line in axes.lines if line.get_marker() == marker]
+
+
+def steps(chart: Chart, panel: int = 0) -> Line2D:
+    """The line of what remains: the solid one that is drawn in steps."""
+    lines = chart.axes[panel].lines
+    return next(each for each in lines if each.get_drawstyle() == "steps-post")
+
+
+@EVERY_CHART
+@pytest.mark.parametrize("n", [0, 1, 2, 10_000])
+def test_a_chart_of_any_number_of_readings_is_a_small_png(draw: Draw, n: int) -> None:
+    """None, one and ten thousand alike; small enough to be kept in a notebook."""
+    chart = draw(frame(countdown(n)))
+    png = chart.png()
+
+    assert isinstance(chart, Figure)
+    assert png.startswith(b"\x89PNG")
+    assert 2_000 < len(png) < 60_000
+    assert chart.alt_text
+
+
+@EVERY_CHART
+def test_no_readings_say_what_to_do(draw: Draw) -> None:
+    """An empty chart is a sentence, not an empty frame."""
+    chart = draw(frame([]))
+
+    assert not chart.axes
+    assert "Make a request" in chart.alt_text
+
+
+@EVERY_CHART
+def test_readings_that_tell_nothing_are_drawn_all_the_same(draw: Draw) -> None:
+    """Headers that were missing, a latency that is not known."""
+    bare = [reading(n, None, limit=None, elapsed_s=None, problem="missing") for n in range(3)]
+
+    assert draw(frame(bare)).png().startswith(b"\x89PNG")
+
+
+@EVERY_CHART
+def test_the_same_readings_are_the_same_bytes(draw: Draw) -> None:
+    """So that a notebook that is run again gives no diff, whatever the user's matplotlib style."""
+    first = draw(frame(countdown(50))).png()
+    with mpl.rc_context({"font.size": 30, "timezone": "Asia/Tokyo", "axes.facecolor": "black"}):
+        second = draw(frame(countdown(50))).png()
+
+    assert first == second
+    assert b"atplotlib" not in first
+
+
+def test_each_operation_has_its_panel_with_its_name_and_what_is_left() -> None:
+    """The most read first; methods are told apart."""
+    readings = [
+        *countdown(3),
+        reading(1, 59, operation="/v1/lists", limit=60),
+        reading(2, 58, operation="/v1/lists", limit=60),
+        reading(3, 9, operation="/v1/lists", limit=10, method="POST"),
+    ]
+    chart = chart_rate_limits(frame(readings))
+    titles = [(axes.get_title("left"), axes.get_title("right")) for axes in chart.axes]
+
+    assert titles == [
+        ("GET /v1/users/me", "297 of 300 left"),
+        ("GET /v1/lists", "58 of 60 left"),
+        ("POST /v1/lists", "9 of 10 left"),
+    ]
+
+
+def test_the_line_is_the_readings() -> None:
+    """Each remaining at its time, in UTC."""
+    chart = chart_rate_limits(frame([reading(0, 299), reading(5, 298), reading(7, 297)]))
+    line = steps(chart)
+
+    assert list(line.get_ydata()) == [299, 298, 297]
+    assert pd.Timestamp(line.get_xdata(orig=True)[1]) == pd.Timestamp("2026-11-21 12:00:05")
+
+
+def test_the_limit_is_a_dashed_line_that_follows_its_changes() -> None:
+    """Right across where it is one number, in steps where it is not."""
+    one = chart_rate_limits(frame([reading(0, 299), reading(1, 298)]))
+    two = chart_rate_limits(frame([reading(0, 299), reading(1, 98, limit=100)]))
+    dashed = [
+        [list(line.get_ydata()) for line in chart.axes[0].lines if line.get_linestyle() == "--"]
+        for chart in (one, two)
+    ]
+
+    assert dashed == [[[300, 300]], [[300, 100]]]
+
+
+def test_refusals_and_unsound_headers_are_marked_and_explained() -> None:
+    """A 429, an error with nothing left, and a row with a problem; a plain 404 is no refusal."""
+    readings = [
+        reading(0, 0),
+        reading(1, 0, status=429),
+        reading(2, 0, status=503),
+        reading(3, 5, status=404),
+        reading(4, None, problem="X-RateLimit-Remaining is missing"),
+    ]
+    chart = chart_rate_limits(frame(readings))
+    legend = [text.get_text() for text in chart.legends[0].get_texts()]
+
+    assert [len(line.get_xdata()) for line in markers(chart, "x")] == [2]
+    assert [len(line.get_xdata()) for line in markers(chart, "D")] == [1]
+    assert legend[-2:] == ["refused, nothing left (2)", "unsound headers (1)"]
+    assert "Refused for want of allowance: 2" in chart.alt_text
+
+
+def test_sound_readings_have_no_marks_to_explain() -> None:
+    """A legend names only what is drawn."""
+    chart = chart_rate_limits(frame_of([reading(0, 299)]))
+
+    assert [text.get_text() for text in chart.legends[0].get_texts()] == ["limit"]
+
+
+def test_windows_are_shaded_where_their_renewal_is_known() -> None:
+    """Three minutes of readings: three windows; and none while the unit is not known."""
+    readings = countdown(150, every_s=1.0)
+    known, unknown = chart_rate_limits(frame(readings)), chart_rate_limits(frame_of(readings[:5]))
+
+    assert len(known.axes[0].patches) == 3
+    assert len(unknown.axes[0].patches) == 0
+
+
+def test_more_operations_than_fit_are_said_to_be_more() -> None:
+    """Six panels of eight operations."""
+    readings = [reading(n, 9, operation=f"/v1/{name}") for n, name in enumerate("abcdefgh")]
+    chart = chart_rate_limits(frame(readings))
+
+    assert len(chart.axes) == 6
+    assert "6 of 8 operations" in chart.texts[0].get_text()
+
+
+def test_a_recording_and_today_are_drawn_side_by_side() -> None:
+    """The month between a replay and a live request is left out."""
+    old = [reading(n - 30 * 86_400, 299 - n) for n in range(5)]
+    new = [reading(n, 299 - n) for n in range(5)]
+    chart = chart_rate_limits(frame(old + new))
+    widths = [axes.get_xlim()[1] - axes.get_xlim()[0] for axes in chart.axes]
+
+    assert len(chart.axes) == 2
+    assert max(widths) < 10 / 86_400
+    assert "22 Oct 2026, 21 Nov 2026, UTC" in [text.get_text() for text in chart.texts]
+
+
+def test_ten_thousand_readings_are_thinned_and_keep_every_windows_minimum() -> None:
+    """Fewer points, the same lowest ones, in order of time."""
+    readings = countdown(10_000, every_s=0.25)
+    (_, whole), *_ = by_operation(frame(readings), most=1)
+    few = thinned(whole)
+    lows = [each.groupby(each["at"].dt.floor("min"))["remaining"].min() for each in (whole, few)]
+
+    assert len(few) < 3_000
+    assert few["at"].is_monotonic_increasing
+    assert lows[0].equals(lows[1])
+
+
+def test_a_single_dip_survives_thinning() -> None:
+    """One low value among very many high ones is still drawn."""
+    readings = [reading(n * 0.01, 150) for n in range(20_000)]
+    readings[12_345] = reading(123.45, 1)
+    chart = chart_rate_limits(frame(readings))
+
+    assert min(steps(chart).get_ydata()) == 1
+    assert len(steps(chart).get_ydata()) < 3_000
+
+
+@pytest.mark.parametrize("remaining", [None, 7])
+def test_thinning_bears_readings_without_a_value_and_all_at_one_moment(
+    remaining: int | None,
+) -> None:
+    """Nothing to compare, no time to divide."""
+    (_, whole), *_ = by_operation(frame([reading(0, remaining)] * 5_000), most=1)
+
+    assert 1 <= len(thinned(whole)) <= 4
+
+
+def test_a_window_ends_at_the_earliest_renewal_that_it_told() -> None:
+    """Seconds are rounded up, so a later reading may tell a later second of the same renewal."""
+    (_, rows), *_ = by_operation(frame([reading(0.9, 2), reading(1.0, 1), reading(70, 2)]), most=1)
+    found = windows(rows)
+
+    assert [str(each.ends_at.time())[:8] for each in found] == ["12:01:00", "12:02:00"]
+    assert found[1].begins_at == pd.Timestamp("2026-11-21 12:01:10")
+
+
+def test_a_few_readings_far_apart_are_one_episode() -> None:
+    """Four readings, an hour apart each, are a slow series and not four recordings."""
+    times = pd.Series(pd.date_range("2026-11-21", periods=30, freq="h"))
+
+    assert len(episodes(times)) == 1
+    assert len(episodes(times[:1])) == 1
+
+
+def test_exhausted_is_a_429_or_an_error_with_nothing_left() -> None:
+    """Also where remaining is missing; an empty frame gives an empty answer."""
+    rows = frame([reading(0, None, status=429), reading(1, None, status=500), reading(2, 0)])
+
+    assert list(is_exhausted(rows)) == [True, False, False]
+    assert is_exhausted(frame([])).empty
+
+
+def test_allowance_bars_are_the_last_sound_reading_of_each_operation() -> None:
+    """The limit behind, what is left in front, the numbers beside."""
+    readings = [
+        reading(0, 9),
+        reading(1, 250),
+        reading(2, None, problem="missing"),
+        reading(3, 20, operation="/v1/lists", limit=60),
+    ]
+    chart = chart_allowance(frame(readings))
+    widths = sorted(bar.get_width() for bar in chart.axes[0].patches)
+
+    assert widths == [20, 60, 250, 300]
+    assert [text.get_text() for text in chart.axes[0].texts] == ["20 of 60 left", "250 of 300 left"]
+
+
+def test_latency_names_the_median_and_the_slow_end() -> None:
+    """In milliseconds; on a log scale where one response was very slow."""
+    quick = [reading(n, 9, elapsed_s=0.05) for n in range(99)]
+    plain = chart_latency(frame(quick))
+    wide = chart_latency(frame([*quick, reading(99, 9, elapsed_s=9.0)]))
+
+    assert (plain.axes[0].get_yscale(), wide.axes[0].get_yscale()) == ("linear", "log")
+    assert "Median 50 ms" in wide.alt_text
+    assert "slowest 9 s" in wide.alt_text
+
+
+def test_latency_of_very_many_keeps_the_slowest() -> None:
+    """Fewer dots, and the one that matters among them."""
+    readings = [reading(n * 0.1, 9, elapsed_s=0.05) for n in range(20_000)]
+    readings[777] = reading(77.7, 9, elapsed_s=0.5)
+    dots = chart_latency(frame(readings)).axes[0].lines[0]
+
+    assert len(dots.get_ydata()) < 3_000
+    assert max(dots.get_ydata()) == 0.5
+
+
+def test_times_are_labelled_in_utc() -> None:
+    """Whatever matplotlib's own time zone is."""
+    with mpl.rc_context({"timezone": "Asia/Tokyo"}):
+        chart = chart_rate_limits(frame(countdown(5, every_s=1)))
+        chart.png()
+        labels = [label.get_text() for label in chart.axes[0].get_xticklabels()]
+
+    assert labels
+    assert all(label.startswith("12:00:0") for label in labels)
+
+
+def test_a_chart_is_shown_once_as_a_png_with_words_whatever_pyplot_set_up(tmp_path: Path) -> None:
+    """IPython alone, and IPython after pyplot registered its printers, give the same output."""
+    program = """
+import sys
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.core.pylabtools import select_figure_formats
+from directmail_lab.charts import chart_allowance
+from directmail_lab.readings import frame_of
+shell = InteractiveShell.instance()
+chart = chart_allowance(frame_of([]))
+assert "matplotlib.pyplot" not in sys.modules
+before = shell.display_formatter.format(chart)
+select_figure_formats(shell, {"png", "svg"})
+after = shell.display_formatter.format(chart)
+assert before == after
+assert set(before[0]) == {"image/png", "text/plain"}, set(before[0])
+assert before[1]["image/png"]["alt"] == before[0]["text/plain"] == chart.alt_text
+print("shown")
+"""
+    environment = {**os.environ, "IPYTHONDIR": os.devnull, "PYTHONWARNINGS": "ignore"}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+    )
+
+    assert done.stdout.strip().endswith("shown"), done.stderr
