@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import time
 import warnings
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import pandas as pd
 
@@ -39,6 +40,11 @@ _NOT_RESENT = frozenset(
         *("host", "connection", "user-agent", "accept-encoding", "content-length"),
         *("transfer-encoding", "authorization", "proxy-authorization", "cookie"),
     }
+)
+
+# What redaction leaves in an address: the placeholder, or a pseudonym (see `personal`).
+_REPLACED = re.compile(
+    rf"{re.escape(PLACEHOLDER)}|person-[0-9a-f]{{8}}@example\.invalid|<[^<>]+-[0-9a-f]{{8}}>"
 )
 
 _DTYPES: dict[str, Any] = {
@@ -203,7 +209,8 @@ def _reads(
 
 
 def _redacted(request: RecordedRequest) -> bool:
-    return any(mark in request.uri for mark in (PLACEHOLDER, PLACEHOLDER.strip("<>")))
+    """Return whether a part of the address was replaced when it was recorded."""
+    return _REPLACED.search(unquote(request.uri)) is not None
 
 
 def _operation(request: RecordedRequest, prefix: str) -> str:

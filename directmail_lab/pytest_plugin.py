@@ -148,7 +148,7 @@ def _cassette_path(node: Any, cassette: str | Path | None) -> Path:
         own = folder / f"{cassette.removesuffix('.yaml')}.yaml"
         return own if own.exists() else _found_elsewhere(cassette) or own
     # One folder for all test files needs their own folders too, to tell equal names apart.
-    module = node.path.relative_to(root if "{rootdir}" in setting else beside).with_suffix("")
+    module: Path = node.path.relative_to(root if "{rootdir}" in setting else beside).with_suffix("")
     return folder / module / f"{_test_name(node)}.yaml"
 
 

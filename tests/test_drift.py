@@ -6,15 +6,20 @@ import copy
 import json
 import sys
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from directmail_lab import Session
+from directmail_lab.credentials import ApiKey
 from directmail_lab.differences import ABSENT, Difference, compare
+from directmail_lab.drift import OldCassetteWarning, drift
+from directmail_lab.errors import CassetteError, NotConnectedError
 from directmail_lab.interaction import Headers, Interaction, RecordedRequest, RecordedResponse
-from directmail_lab.standin.options import STAND_IN_RECORD
+from directmail_lab.standin import STAND_IN_RECORD, StandIn, stand_in
 
 RECORD: dict[str, Any] = json.loads(json.dumps(STAND_IN_RECORD))
 HEADERS: Headers = (
@@ -335,3 +340,164 @@ def test_absent_is_not_null() -> None:
     """A field that is gone and one that is null are told apart."""
     assert compare(answer({"a": None}), answer({}))[0].recorded is None
     assert compare(answer({"a": None}), answer({}))[0].now is ABSENT
+
+
+# -- a cassette against the service of now -----------------------------------------------------
+
+COLUMNS = {
+    "interaction": "Int64",
+    "operation": "string",
+    "part": "string",
+    "path": "string",
+    "change": "string",
+    "recorded": "object",
+    "now": "object",
+    "new_path": "string",
+}
+
+
+def record_tour(service: StandIn, **options: Any) -> Path:
+    """A cassette of two reads, one of them three times, an error and a HEAD."""
+    path = Path("tour.yaml").resolve()
+    with Session(service.base_url, ApiKey(service.api_key)) as session:
+        session.record(path, record_mode="all", **options)
+        for asked in ("/v1/users/me", "/v1/lists?page=1", "/v1/users/me", "/v1/users/me", "/v1/no"):
+            session.request("GET", asked)
+        session.request("HEAD", "/v1/users/me")
+    return path
+
+
+def live_session(service: StandIn) -> Session:
+    """A session with another stand-in, as the service of a later day."""
+    return Session(service.base_url, ApiKey(service.api_key))
+
+
+def test_an_unchanged_service_gives_an_empty_frame(service: StandIn) -> None:
+    """No rows, all columns with their dtypes, and each distinct read sent once."""
+    path = record_tour(service)
+    with stand_in(prefix="/eu", limit=300) as later, live_session(later) as session:
+        table = drift(session, path)
+        asked = later.requests
+
+    assert table.empty
+    assert table.dtypes.astype(str).to_dict() == COLUMNS
+    assert table.attrs == {"sent": 4, "not_sent": []}
+    assert sum(asked.values()) == 4
+
+
+@pytest.mark.parametrize("change", ["removed", "added", "renamed-like", "null-turned", "retyped"])
+def test_each_mutation_of_the_record_is_found_over_http(service: StandIn, change: str) -> None:
+    """Every field of the stand-in's record, one at a time, by its path and nothing else."""
+    path = record_tour(service)
+    for field_path in FIELDS:
+        record, named = mutated(field_path, change)
+        if record == RECORD:
+            continue
+        with stand_in(record=record) as later, live_session(later) as session:
+            table = drift(session, path)
+
+        assert table["path"].tolist() == [named]
+        assert (
+            table["change"]
+            .str.startswith("null" if field_path == "phone" and change == "retyped" else change)
+            .all()
+        )
+        assert table["operation"].tolist() == ["GET /v1/users/me"]
+        assert table["interaction"].tolist() == [3]
+
+
+def test_an_allowance_and_a_status_that_changed_are_rows(service: StandIn) -> None:
+    """What the service's document leaves open may change too, and is told with both values."""
+    path = record_tour(service)
+    with stand_in(limit=100) as later, live_session(later) as session:
+        later.fault(path="/v1/lists", status=404)
+        table = drift(session, path)
+
+    told = list(zip(table["path"], table["recorded"], table["now"], strict=True))
+    assert ("status", 200, 404) in told
+    assert ("x-ratelimit-limit", "300", "100") in told
+
+
+def test_a_redacted_recording_is_compared_in_its_redacted_form(service: StandIn) -> None:
+    """Pseudonyms are equal for equal values, so hiding a name is no drift."""
+    path = record_tour(service, redact=["personal", "name"])
+    with live_session(service) as session:
+        table = drift(session, path)
+
+    assert "Stand-in User" not in path.read_text(encoding="utf-8")
+    assert table.empty
+
+
+def test_only_reads_that_are_whole_are_sent(service: StandIn) -> None:
+    """A write is never sent again, nor an address that lost a part to redaction."""
+    path = Path("writes.yaml").resolve()
+    key = ApiKey(service.api_key)
+    with Session(service.base_url, key, allow_writes=True) as session:
+        session.record(path)
+        session.request("POST", "/v1/letters", json={"to": "x"})
+        session.request("GET", f"/v1/users/me?api_key={service.api_key}")
+        session.request("GET", "/v1/users/me?to=ada@lovelace.org")
+    redacted = path.read_text(encoding="utf-8")
+    with Session(service.base_url, key, allow_writes=True) as session:
+        before = service.requests.copy()
+        table = drift(session, path)
+
+    assert service.api_key not in redacted
+    assert table.attrs["not_sent"] == ["POST /v1/letters", "GET /v1/users/me"]
+    assert table.attrs["sent"] == 1
+    assert (service.requests - before) == {"GET /v1/users/me": 1}
+
+
+def test_drift_needs_a_key_and_leaves_the_session_as_it_was(service: StandIn) -> None:
+    """Without a key nothing can be sent; with one, a replay goes on where it was."""
+    path = record_tour(service)
+    with Session(service.base_url) as keyless, pytest.raises(NotConnectedError, match="no key"):
+        drift(keyless, path)
+    with live_session(service) as session:
+        session.replay(path)
+        drift(session, path)
+
+        assert session.mode == "replay"
+    assert "drift" not in path.read_text(encoding="utf-8")
+
+
+def test_drift_records_nothing(service: StandIn) -> None:
+    """The cassette is the same file, byte for byte, however old it is."""
+    path = record_tour(service)
+    before = path.read_bytes()
+    with stand_in(record={}) as later, live_session(later) as session:
+        assert not drift(session, path).empty
+
+    assert path.read_bytes() == before
+
+
+def test_an_old_cassette_warns_or_fails(service: StandIn) -> None:
+    """Its age in days, and what to do; never a recording of its own accord."""
+    path = record_tour(service)
+    in_40_days = datetime.now(UTC).timestamp() + 40 * 86400
+    with live_session(service) as session:
+        drift(session, path, max_age="41 days", clock=lambda: in_40_days)
+        with pytest.warns(OldCassetteWarning, match="is 40 days old, and max_age is 30 days"):
+            drift(session, path, max_age=timedelta(days=30), clock=lambda: in_40_days)
+        with pytest.raises(CassetteError, match="40 days old"):
+            drift(session, path, max_age="30 days", on_old="raise", clock=lambda: in_40_days)
+
+
+def test_a_cassette_that_does_not_tell_its_age_is_told_so(service: StandIn) -> None:
+    """vcrpy writes no times, so a limit on the age cannot be held against it."""
+    path = Path("foreign.yaml").resolve()
+    path.write_text(
+        """
+interactions:
+- request: {method: GET, uri: 'https://api.test/v1/users/me', body: null, headers: {}}
+  response: {status: {code: 200, message: OK}, headers: {}, body: {string: '{"id": 1}'}}
+version: 1
+""",
+        encoding="utf-8",
+    )
+    with live_session(service) as session, pytest.warns(OldCassetteWarning, match="does not say"):
+        table = drift(session, path, max_age="30 days", ignore=["header.*"])
+
+    changes = dict(zip(table["path"], table["change"], strict=True))
+    assert changes["id"] == "retyped"
+    assert changes["company"] == "added"
