@@ -195,8 +195,8 @@ def _key_hint(known: str, *, remember: bool) -> str:
     if known:
         return f"Leave it empty to use the key in {known}."
     if remember:
-        return "Kept in this computer's keyring once it is accepted, and not in the notebook."
-    return "Kept in the kernel's memory until you sign out, and not in the notebook."
+        return "Kept in this computer's keyring, and not in the notebook."
+    return "Kept in the kernel's memory, and not in the notebook."
 
 
 def _shown(account: Account) -> dict[str, object]:

@@ -257,19 +257,24 @@ function receive(view, state) {
   if (mine) (state.account ? view.account.root : (place ?? view.form.submit)).focus();
 }
 
-function expectAnswer(view) {
-  clearTimeout(view.waiting);
-  view.waiting = setTimeout(() => {
+function ask(view, message, buffers) {
+  const give = () => {
     view.form.status.textContent = SILENT_KERNEL;
-  }, PATIENCE_MS);
+  };
+  clearTimeout(view.waiting);
+  view.waiting = setTimeout(give, PATIENCE_MS);
+  try {
+    view.model.send(message, undefined, buffers);
+  } catch {
+    give(); // the connection is closed: its kernel was restarted
+  }
 }
 
 function greet(view) {
   Object.assign(view, { answered: false, busy: false });
   view.form.key.control.value = "";
   show(view);
-  view.model.send({ type: "hello" });
-  expectAnswer(view);
+  ask(view, { type: "hello" });
 }
 
 /* Sending. */
@@ -307,16 +312,14 @@ function signIn(view) {
   const encoder = new TextEncoder();
   const parts = [mode, typed.address, typed.cassette, mode === "replay" ? "" : typed.key];
   const buffers = parts.map((part) => encoder.encode(part).buffer);
-  view.model.send({ type: "sign_in" }, undefined, buffers);
-  expectAnswer(view);
+  ask(view, { type: "sign_in" }, buffers);
 }
 
 function signOut(view) {
   if (view.busy) return;
   Object.assign(view, { busy: true, asked: true });
   show(view);
-  view.model.send({ type: "sign_out" });
-  expectAnswer(view);
+  ask(view, { type: "sign_out" });
 }
 
 function listen(view, root) {

@@ -1,0 +1,222 @@
+"""The sign-in form as a user meets it, in a real JupyterLab."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.sync_api import expect
+
+from .form import Form
+from .jupyter import App, Server, command, open_notebook, restart_kernel, run_all, save
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from playwright.sync_api import Page
+
+    from directmail_lab.standin import StandIn
+
+KEY_OF_NOBODY = "k-refused-0000"
+
+
+def login_cell(service: StandIn) -> str:
+    """Return a cell that shows the form for a service."""
+    return f"import directmail_lab as dm\ndm.login(base_url={service.base_url!r})"
+
+
+def opened(page: Page, server: Server, *cells: str, app: App = "lab") -> Form:
+    """Write a notebook, run it, and return its first form."""
+    open_notebook(page, server, server.write("login.ipynb", *cells), app=app)
+    run_all(page)
+    return Form(page).ready()
+
+
+def run_in_last_cell(page: Page, code: str) -> None:
+    """Type into the last cell and run it."""
+    page.locator(".jp-Notebook .jp-Cell").last.locator(".cm-content").click()
+    page.keyboard.insert_text(code)
+    command(page, "notebook:run-cell")
+
+
+@pytest.mark.parametrize("app", ["lab", "notebook"])
+def test_enter_signs_in_and_says_who_and_what_is_left(
+    page: Page, server: Server, service: StandIn, app: App
+) -> None:
+    """The form works in JupyterLab and in Notebook 7, and the next cell uses the session."""
+    form = opened(page, server, login_cell(service), "", app=app)
+    form.sign_in(service.api_key)
+    expect(form.account).to_contain_text("Signed in as Stand-in User")
+    expect(form.account).to_contain_text("299 of 300 left at sign-in")
+    run_in_last_cell(page, "dm.me().name.item()")
+
+    expect(page.locator(".jp-OutputArea-output").last).to_contain_text("Stand-in User")
+    assert service.requests["GET /v1/users/me"] == 2
+
+
+def test_a_refused_key_is_cleared_and_asked_for_again(
+    page: Page, server: Server, service: StandIn
+) -> None:
+    """Focus goes to the field with the problem, which a screen reader is told of."""
+    form = opened(page, server, login_cell(service))
+    form.sign_in(KEY_OF_NOBODY)
+    expect(form.trouble).to_contain_text("did not accept this key (status 401)")
+    expect(form.key).to_be_focused()
+    expect(form.key).to_have_value("")
+    expect(form.key).to_have_attribute("aria-invalid", "true")
+    form.address.fill("http://mail.example.com")
+    form.sign_in(service.api_key)
+
+    expect(form.trouble).to_contain_text("would send the key unencrypted")
+    expect(form.address).to_be_focused()
+    assert service.requests["GET /v1/users/me"] == 1
+
+
+def test_the_key_is_gone_from_the_page_at_once(
+    page: Page, server: Server, service: StandIn
+) -> None:
+    """While the service is still being asked, the field is empty and the form is disabled."""
+    form = opened(page, server, login_cell(service))
+    with service.fault(latency_s=1.0):
+        form.sign_in(service.api_key)
+        expect(form.button).to_be_disabled()
+        expect(form.button).to_have_text("Signing in…")
+
+        expect(form.key).to_have_value("")
+        expect(form.key).to_be_disabled()
+        expect(form.account).to_be_visible()
+
+
+def test_a_second_click_does_nothing(page: Page, server: Server, service: StandIn) -> None:
+    """Two clicks, or Enter twice, are one request."""
+    form = opened(page, server, login_cell(service))
+    with service.fault(latency_s=0.5):
+        form.key.fill(service.api_key)
+        form.button.dblclick()
+        page.keyboard.press("Enter")
+        expect(form.account).to_be_visible()
+
+    assert service.requests["GET /v1/users/me"] == 1
+
+
+def test_without_a_key_nothing_is_sent(page: Page, server: Server, service: StandIn) -> None:
+    """What is missing is said, at its field, and the keyboard alone is enough."""
+    form = opened(page, server, login_cell(service))
+    form.address.focus()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Space")
+
+    expect(form.trouble).to_contain_text("Type your API key")
+    expect(form.key).to_be_focused()
+    assert not service.requests
+
+
+def test_commands_of_the_notebook_do_not_see_what_is_typed(
+    page: Page, server: Server, service: StandIn
+) -> None:
+    """In JupyterLab's command mode "d d" deletes a cell and "a" inserts one."""
+    form = opened(page, server, login_cell(service), "1 + 1")
+    form.key.click()
+    page.keyboard.type("ddaabxzm0")
+
+    expect(form.key).to_have_value("ddaabxzm0")
+    expect(page.locator(".jp-Notebook .jp-Cell")).to_have_count(2)
+
+
+def test_replaying_needs_no_key_and_no_service(page: Page, server: Server) -> None:
+    """The offline choice lists the cassettes that are found."""
+    form = opened(page, server, "import directmail_lab as dm\ndm.login()", "")
+    form.root.get_by_text("Replay").first.click()
+    expect(form.key).to_be_hidden()
+    form.root.get_by_role("combobox", name="Cassette").select_option("first-look")
+    form.button.click()
+
+    expect(form.account).to_contain_text("Replaying first-look")
+    expect(form.account).to_contain_text("No key, no network")
+
+
+def test_recording_writes_a_cassette(page: Page, server: Server, service: StandIn) -> None:
+    """What is requested from then on is kept, and the key is not."""
+    form = opened(page, server, login_cell(service), "")
+    form.root.get_by_text("Record").first.click()
+    form.root.get_by_role("textbox", name="Cassette").fill("of-the-form")
+    form.sign_in(service.api_key)
+    expect(form.account).to_contain_text("recording to of-the-form")
+    run_in_last_cell(page, "dm.get('/v1/users/me').status_code")
+    expect(page.locator(".jp-OutputArea-output").last).to_have_text("200")
+    written = list(server.home.rglob("of-the-form.yaml"))
+
+    assert len(written) == 1
+    assert "Stand-in User" in written[0].read_text()
+    assert service.api_key not in written[0].read_text()
+
+
+def test_two_forms_tell_the_same_story(page: Page, server: Server, service: StandIn) -> None:
+    """A form that is shown twice is one; another one takes over; logout() is seen by both."""
+    shown = f"form = dm.login(base_url={service.base_url!r})\nform"
+    again, another = "form", login_cell(service)
+    first = opened(page, server, f"import directmail_lab as dm\n{shown}", again, another, "")
+    same, other = Form(page, 1).ready(), Form(page, 2).ready()
+    first.sign_in(service.api_key)
+    expect(same.account).to_contain_text("Signed in as")
+    expect(other.account).to_be_hidden()
+    other.sign_in(service.api_key)
+    expect(other.account).to_contain_text("Signed in as")
+    expect(first.root).to_contain_text("another session is the current one")
+    run_in_last_cell(page, "dm.logout()")
+
+    expect(other.account).to_be_hidden()
+
+
+def test_a_restarted_kernel_is_told(page: Page, server: Server, service: StandIn) -> None:
+    """A form whose kernel is gone claims nothing, and says how to go on."""
+    form = opened(page, server, login_cell(service))
+    form.sign_in(service.api_key)
+    expect(form.account).to_be_visible()
+    restart_kernel(page)
+
+    expect(form.account).to_be_hidden()
+    expect(form.root).to_contain_text("Run this cell again to sign in")
+    expect(form.button).to_be_disabled()
+
+
+def test_a_reopened_notebook_does_not_say_signed_in(
+    new_page: Callable[..., Page], server: Server, service: StandIn
+) -> None:
+    """With the widgets' state saved, and a kernel that knows nothing of them."""
+    server.save_widget_state(automatically=True)
+    page = new_page()
+    form = opened(page, server, login_cell(service))
+    form.sign_in(service.api_key)
+    expect(form.account).to_be_visible()
+    save(page)
+    page.evaluate("() => jupyterapp.shell.currentWidget.sessionContext.shutdown()")
+    later = new_page()
+    open_notebook(later, server, "login.ipynb")
+    server.save_widget_state(automatically=False)
+    saved = (server.notebooks / "login.ipynb").read_text()
+
+    expect(Form(later).root).to_contain_text("Run this cell again to sign in")
+    expect(Form(later).account).to_be_hidden()
+    assert "application/vnd.jupyter.widget-state+json" in saved
+    assert "Signed in as" not in saved
+
+
+def test_it_fits_a_narrow_page(
+    new_page: Callable[..., Page], server: Server, service: StandIn
+) -> None:
+    """In a narrow column nothing sticks out, in the form and in what follows it."""
+    page = new_page(width=700)
+    form = opened(page, server, login_cell(service))
+    narrow = "node => { node.parentElement.style.width = '400px' }"
+    sticks_out = "node => node.scrollWidth > node.clientWidth || node.offsetWidth > 400"
+    form.root.evaluate(narrow)
+    form.sign_in(KEY_OF_NOBODY)
+    expect(form.trouble).to_contain_text("did not accept")
+    before = form.root.evaluate(sticks_out)
+    form.sign_in(service.api_key)
+    expect(form.account).to_be_visible()
+
+    assert not before
+    assert not form.root.evaluate(sticks_out)
