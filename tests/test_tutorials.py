@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import io
 import shutil
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from directmail_lab.tutorials.recordings import RECORDINGS, record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
 ROOT = checkout()
 assert ROOT is not None
