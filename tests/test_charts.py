@@ -244,10 +244,10 @@ def test_thinning_bears_readings_without_a_value_and_all_at_one_moment(
 
 def test_a_window_ends_at_the_earliest_renewal_that_it_told() -> None:
     """Seconds are rounded up, so a later reading may tell a later second of the same renewal."""
-    (_, rows), *_ = by_operation(frame([reading(0.9, 2), reading(1.0, 1), reading(70, 2)]), most=1)
+    (_, rows), *_ = by_operation(frame([reading(0, 9), reading(0.9, 8), reading(70, 9)]), most=1)
     found = windows(rows)
 
-    assert [str(each.ends_at.time())[:8] for each in found] == ["12:01:00", "12:02:00"]
+    assert [str(each.ends_at.time()) for each in found] == ["12:01:00", "12:02:00"]
     assert found[1].begins_at == pd.Timestamp("2026-11-21 12:01:10")
 
 
@@ -321,9 +321,11 @@ import sys
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.pylabtools import select_figure_formats
 from directmail_lab.charts import chart_allowance
+from directmail_lab.quota import Reading
 from directmail_lab.readings import frame_of
 shell = InteractiveShell.instance()
-chart = chart_allowance(frame_of([]))
+line = (1.0, "GET", "/v1/users/me", "/v1/users/me", 200, 300, 299, 60)
+chart = chart_allowance(frame_of([Reading(*line)]))
 assert "matplotlib.pyplot" not in sys.modules
 before = shell.display_formatter.format(chart)
 select_figure_formats(shell, {"png", "svg"})

@@ -103,7 +103,10 @@ def test_any_other_credentials_are_refused(server: StandIn, credentials: str) ->
     assert STAND_IN_KEY not in response.text
 
 
-@pytest.mark.parametrize("header", [None, "Basic", "Basic %%%", f"Bearer {STAND_IN_KEY}"])
+TOKEN = base64.b64encode(f"{STAND_IN_KEY}:".encode()).decode()
+
+
+@pytest.mark.parametrize("header", [None, "Basic", "Basic %%%", f"Bearer {TOKEN}", TOKEN])
 def test_no_basic_credentials_are_refused(server: StandIn, header: str | None) -> None:
     """No header, one that cannot be decoded, and another scheme are refused."""
     headers = {} if header is None else {"Authorization": header}
