@@ -43,9 +43,9 @@ def _from_nothing(_match: re.Match[str]) -> str:
 
 _NAMED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 
-# Tokens that stand for printable ASCII, which is all that a key is made of.
-_JSON = re.compile(r"\\(?:(?:u00|x)([2-7][0-9a-fA-F])|([\"\\/']))")
-_PERCENT = re.compile(r"%([2-7][0-9a-fA-F])")
+# Tokens that stand for printable ASCII, which a key is made of, or for the NULs of UTF-16.
+_JSON = re.compile(r"\\(?:(?:u00|x)([2-7][0-9a-fA-F]|00)|([\"\\/']))")
+_PERCENT = re.compile(r"%([2-7][0-9a-fA-F]|00)")
 _HTML = re.compile(
     r"&(?:#[xX]0*([2-7][0-9a-fA-F]);?|#0*(3[2-9]|[4-9]\d|1[01]\d|12[0-6]);?"
     r"|(amp|lt|gt|quot|apos);)"

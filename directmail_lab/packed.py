@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import binascii
 import importlib
+import re
 import zlib
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,6 +24,7 @@ _MAX_PARTS = 64
 
 # Printable ASCII, and the NULs of UTF-16, as "a": where no eight are in a row there is no key.
 _READABLE: Final = bytes(97 if code == 0 or 32 <= code < 127 else 32 for code in range(256))
+_HEX = re.compile("[0-9a-fA-F]{16,}")
 _BASE64 = str.maketrans("-_", "+/")
 
 
@@ -159,9 +161,6 @@ def _decoded(run: str) -> Iterator[bytes]:
         part = digits[start:]
         part = part[: len(part) - 1] if len(part) % 4 == 1 else part
         yield binascii.a2b_base64(part + "=" * (-len(part) % 4))
-    for start in range(2):
-        part = digits[start:]
-        try:
-            yield bytes.fromhex(part[: len(part) // 2 * 2])
-        except ValueError:
-            return
+    for part in _HEX.findall(run):
+        yield bytes.fromhex(part[: len(part) & ~1])
+        yield bytes.fromhex(part[1 : len(part) - (len(part) & 1 ^ 1)])

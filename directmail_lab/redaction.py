@@ -240,4 +240,4 @@ def _may_be_packed(body: bytes) -> bool:
 def _placeholder_like(secret: str) -> str:
     """Return the placeholder, spaced out with as many NULs as UTF-16 or UTF-32 text was."""
     nuls = len(secret) - len(secret[1:].lstrip("\0")) - 1
-    return ("\0" * nuls).join(PLACEHOLDER)
+    return ("\0" * nuls).join(PLACEHOLDER) + "\0" * (len(secret) - len(secret.rstrip("\0")))

@@ -44,7 +44,8 @@ _MAX_DEPTH: Final = 3
 # Eight characters are 64 bits, of which up to 4 share a digit with what stands before.
 _BASE64_PIECE: Final = (FRAGMENT * 8 - 4) // 6
 
-_LONG: Final = re.compile(r"[A-Za-z0-9_-]{20,}={0,2}|[A-Za-z0-9+/]{20,}={0,2}")
+_SHORTEST_RUN: Final = 15
+_LONG: Final = re.compile(r"[A-Za-z0-9_-]{15,}={0,2}|[A-Za-z0-9+/]{15,}={0,2}")
 
 # Base64 and hex digits as "a", all else as a space: one fast pass shows whether a run is long.
 _DIGITS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_"
@@ -139,8 +140,8 @@ class _Search:
         self._glances = tuple(dict.fromkeys((*pieces, *self._heads)))
         self._alone = _alone([key for key in secrets if len(key) < FRAGMENT], rules)
         self._layers = layers_for("".join(secrets), rules)
-        # In fewer digits than the shortest key's own base64 has, no key is hidden.
-        fewest = max(24, min(map(len, secrets)) * 4 // 3)
+        # Base64 of an escaped key takes more digits than this, and base64 of its base64 yet more.
+        fewest = max(_SHORTEST_RUN, min(map(len, secrets)) * 8 // 5)
         self._run = b"a" * fewest if "nested" in rules else None
         self._deep = "packed" in rules
 

@@ -1,0 +1,105 @@
+"""Looking for a key in bytes as a thief would: undo every encoding, and search what comes out.
+
+It shares nothing with the redactor: that one looks for the forms a key can take, this one decodes
+whatever can be decoded, with the standard library, and looks for the key itself.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import html
+import json
+import quopri
+import re
+import zlib
+from typing import TYPE_CHECKING
+from urllib.parse import unquote_to_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+IN_A_ROW = 8
+MAX_DEPTH = 4
+MAX_TEXTS = 4000
+
+
+def traces(data: bytes, key: str) -> list[str]:
+    """Return how each piece of the key in ``data`` can be had: the decodings, outermost first."""
+    pieces = {key[i : i + IN_A_ROW].lower().encode() for i in range(len(key) - IN_A_ROW + 1)}
+    found: list[str] = []
+    seen = {data}
+    queue: list[tuple[bytes, tuple[str, ...]]] = [(data, ())]
+    for text, path in queue:
+        low = text.lower()
+        if any(piece in low for piece in pieces):
+            found.append(" > ".join(path) or "as it is")
+        if len(path) == MAX_DEPTH:
+            continue
+        for name, inner in _decodings(text):
+            if len(inner) >= IN_A_ROW and inner not in seen and len(seen) < MAX_TEXTS:
+                seen.add(inner)
+                queue.append((inner, (*path, name)))
+    return found
+
+
+def _decodings(data: bytes) -> Iterator[tuple[str, bytes]]:
+    text = data.decode("latin-1")
+    yield "percent", unquote_to_bytes(data)
+    yield "html", html.unescape(text).encode("latin-1", "ignore")
+    yield "json", re.sub(rb'\\(u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|["\\/])', _unescape, data)
+    yield "without nul", data.replace(b"\0", b"")
+    if b"=" in data:
+        yield "quoted-printable", quopri.decodestring(data)
+    for run in re.findall(r"[0-9a-fA-F]{16,}", text):
+        yield from (("hex", bytes.fromhex(part[: len(part) & ~1])) for part in (run, run[1:]))
+    for alphabet in (r"[A-Za-z0-9+/]{11,}", r"[A-Za-z0-9_-]{11,}"):
+        for run in re.findall(alphabet, text):
+            yield from (("base64", _base64(run[start:])) for start in range(4))
+    yield from _inflated(data)
+
+
+def _unescape(match: re.Match[bytes]) -> bytes:
+    token = match[1].decode()
+    if token[0] == "x":
+        return bytes([int(token[1:], 16)])
+    return json.loads(f'"\\{token}"').encode("latin-1", "ignore") if token[0] == "u" else match[1]
+
+
+def _base64(run: str) -> bytes:
+    run = run[: len(run) - 1] if len(run) % 4 == 1 else run
+    return base64.b64decode(
+        run + "=" * (-len(run) % 4), altchars=b"-_" if re.search("[-_]", run) else None
+    )
+
+
+def _inflated(data: bytes) -> Iterator[tuple[str, bytes]]:
+    for magic, name, wbits in (
+        (b"\x1f\x8b", "gzip", 31),
+        (b"\x78", "zlib", 15),
+        (b"", "deflate", -15),
+    ):
+        places = [m.start() for m in re.finditer(re.escape(magic), data)] if magic else [0]
+        for at in places[:100]:
+            try:
+                yield name, zlib.decompressobj(wbits).decompress(data[at:])
+            except zlib.error:
+                continue
+
+
+def planted(key: str) -> dict[str, bytes]:
+    """Return the key as services and libraries write it, by the name of the rule against it."""
+    credential = base64.b64encode(f"{key}:".encode())
+    return {
+        "raw": key.encode(),
+        "json": "".join(f"\\u{ord(c):04X}" for c in key).encode(),
+        "percent": "".join(f"%{ord(c):02x}" for c in key).encode(),
+        "html": "".join(f"&#{ord(c)};" for c in key).encode(),
+        "quoted": "".join(f"={ord(c):02X}" for c in key).encode(),
+        "utf16": key.encode("utf-16-le"),
+        # Cut short, these are no longer runs that are decoded on suspicion alone.
+        "hex": key.encode().hex().upper()[:22].encode(),
+        "base64": base64.b64encode(b"user=" + key.encode())[:23],
+        "nested": base64.b64encode(credential),
+        "packed": gzip.compress(b"the key is " + key.encode()),
+    }
