@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .account import (
         chart_rate_limits,
         get,
+        interactions,
         me,
         me_async,
         post,
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
         request,
     )
     from .bursts import burst
-    from .cassettes import interactions, read_interactions
+    from .cassettes import read_interactions
     from .current import connect, live, logout, record, replay
     from .errors import (
         CassetteError,
@@ -56,6 +57,7 @@ _HOMES = {
     "account": (
         "chart_rate_limits",
         "get",
+        "interactions",
         "me",
         "me_async",
         "post",
@@ -63,7 +65,7 @@ _HOMES = {
         "request",
     ),
     "bursts": ("burst",),
-    "cassettes": ("interactions", "read_interactions"),
+    "cassettes": ("read_interactions",),
     "current": ("connect", "live", "logout", "record", "replay"),
     "errors": (
         "CassetteError",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = [
     "chart_rate_limits",
     "get",
+    "interactions",
     "me",
     "me_async",
     "post",
@@ -70,6 +71,28 @@ def rate_limits(cassette: str | Path | None = None) -> pd.DataFrame:
 
         return read_readings(find_cassette(cassette))
     return session().rate_limits()
+
+
+def interactions(cassette: str | Path | None = None) -> pd.DataFrame:
+    """Return what a cassette holds, a row for each interaction; see `read_interactions`.
+
+    Parameters
+    ----------
+    cassette
+        A bare name or the `Path` of a file; by default the one that is in use.
+
+    Raises
+    ------
+    NotRecordedError
+        There is no such cassette.
+    CassetteError
+        None is named and none is in use, or it cannot be read.
+    """
+    if cassette is None:
+        return session().interactions()
+    from .cassettes import find_cassette, read_interactions
+
+    return read_interactions(find_cassette(cassette))
 
 
 def chart_rate_limits(frame: pd.DataFrame | None = None) -> Chart:

@@ -14,7 +14,13 @@ import httpx
 
 from .cassettes import open_cassette
 from .contract import ME_PATH
-from .errors import DirectMailLabError, NotConnectedError, ServiceError, UnauthorizedError
+from .errors import (
+    CassetteError,
+    DirectMailLabError,
+    NotConnectedError,
+    ServiceError,
+    UnauthorizedError,
+)
 from .frames import frame
 from .interaction import base_path, operation_of, path_below
 from .log_guard import guard_logs
@@ -198,6 +204,22 @@ class Session:
     def rate_limits(self) -> pd.DataFrame:
         """Return the readings of all responses so far, a row each (see `ReadingLog.frame`)."""
         return self.readings.frame()
+
+    def interactions(self) -> pd.DataFrame:
+        """Return what the cassette in use holds by now (see `read_interactions`).
+
+        Raises
+        ------
+        CassetteError
+            The session is live: no cassette is in use.
+        """
+        if self._mode.cassette is None:
+            raise CassetteError(
+                "This session is live: no cassette is in use. Name one: interactions(…)."
+            )
+        from .cassettes import interactions
+
+        return interactions(self._mode.cassette)
 
     def on_reading(self, callback: Callable[[Reading], None]) -> Callable[[], None]:
         """Call ``callback`` with each new reading, in the thread that made the request.

@@ -80,7 +80,7 @@ def test_an_unknown_command_is_a_usage_error() -> None:
     assert CliRunner().invoke(app, ["lba"]).exit_code == 2
 
 
-def test_a_deliberate_error_is_a_message_and_exit_code_1() -> None:
+def test_a_deliberate_error_is_a_message_and_exit_code_2() -> None:
     """No traceback: what happened, and what to do."""
     done = subprocess.run(
         [*COMMAND, "serve", "--port", "0", "--api-key", "a:b"],
@@ -89,7 +89,7 @@ def test_a_deliberate_error_is_a_message_and_exit_code_1() -> None:
         check=False,
     )
 
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stderr.startswith("directmail-lab: The API key holds a colon")
     assert "Traceback" not in done.stderr
 

@@ -237,6 +237,48 @@ def test_readings_come_straight_from_a_cassette(service: StandIn) -> None:
     assert len(dm.rate_limits()) == 1
 
 
+def test_interactions_are_those_of_the_cassette_in_use(service: StandIn) -> None:
+    """By name from the file, without one from the recording that goes on; live there are none."""
+    dm.connect(service.base_url, service.api_key)
+    with dm.record("tour"):
+        dm.me()
+        running = dm.interactions()
+    with pytest.raises(dm.CassetteError, match="live"):
+        dm.interactions()
+
+    assert running["path"].tolist() == ["/v1/users/me"]
+    assert dm.interactions("tour").equals(running)
+
+
+def test_a_burst_gives_the_readings_it_made(service: StandIn) -> None:
+    """n requests, n readings, and no others; less than one is refused and sends nothing."""
+    dm.connect(service.base_url, service.api_key)
+    dm.me()
+    made = dm.burst(5, "/v1/lists")
+    with pytest.raises(ValueError, match="1 or more"):
+        dm.burst(0)
+
+    assert made["remaining"].tolist() == [59, 58, 57, 56, 55]
+    assert len(dm.rate_limits()) == 6
+
+
+def test_an_interrupted_burst_leaves_the_session_usable(service: StandIn) -> None:
+    """Ctrl-C ends the burst; what was sent is in the readings, and the next call works."""
+    opened = dm.connect(service.base_url, service.api_key)
+
+    def interrupt(_: object) -> None:
+        if len(opened.readings) == 3:
+            raise KeyboardInterrupt
+
+    stop = opened.on_reading(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        dm.burst(100)
+    stop()
+
+    assert len(dm.rate_limits()) == 3
+    assert len(dm.me()) == 1
+
+
 def test_the_current_session_is_the_only_global() -> None:
     """One name of the package is rebound at run time, in one module."""
     package = Path(current.__file__).parent

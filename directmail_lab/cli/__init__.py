@@ -8,7 +8,7 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Run the command; a deliberate error becomes its message and exit code 1."""
+    """Run the command; a deliberate error becomes its message and exit code 2."""
     from directmail_lab.errors import DirectMailLabError
 
     from .app import app
@@ -17,4 +17,4 @@ def main() -> None:
         app()
     except DirectMailLabError as error:
         sys.stderr.write(f"directmail-lab: {error}\n")
-        sys.exit(1)
+        sys.exit(2)

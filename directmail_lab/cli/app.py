@@ -7,12 +7,13 @@ from typing import Annotated
 
 import typer
 
+from .data import check, me, rate_limits
 from .serve import serve
 
 app = typer.Typer(
     name="directmail-lab",
     help="Explore a direct mail service's HTTP API in JupyterLab, with recorded sessions.",
-    epilog="With no command: lab.",
+    epilog="With no command: lab. Exit codes: 0 done, 1 something found, 2 could not be done.",
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
@@ -40,3 +41,6 @@ def _open_lab(*, port: int | None, no_browser: bool) -> None:
 
 
 app.command()(serve)
+app.command()(me)
+app.command()(rate_limits)
+app.command()(check)
