@@ -1,0 +1,399 @@
+"""The sign-in form without a page: what it is told, what it does, what it says, what it keeps."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import re
+import sys
+import threading
+import types
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import nbclient
+import nbformat
+import pytest
+
+import directmail_lab as dm
+from directmail_lab.credentials import ApiKey
+from directmail_lab.errors import CredentialError, NotConnectedError
+from directmail_lab.widgets.login import LoginWidget, login
+from directmail_lab.widgets.signing import Wish
+from directmail_lab.widgets.terminal import login_at_terminal
+from directmail_lab.widgets.troubles import explain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from directmail_lab.standin import StandIn
+
+SECRET = "k-7Qf2-not-to-be-seen"
+
+
+class Page:
+    """Stands for the page: sends what a form sends, and notes what it is sent."""
+
+    def __init__(self, form: LoginWidget) -> None:
+        self.form = form
+        self.received: list[dict[str, Any]] = []
+        form.send = lambda content, **_: self.received.append(content)
+
+    def hello(self) -> dict[str, Any]:
+        self.form._handle_custom_msg({"type": "hello"}, [])
+        return self.received[-1]
+
+    def sign_in(
+        self, *, mode: str = "live", address: str = "", key: str = "", cassette: str = ""
+    ) -> dict[str, Any]:
+        parts = [memoryview(text.encode()) for text in (mode, address, cassette, key)]
+        self.form._handle_custom_msg({"type": "sign_in"}, parts)
+        return self.received[-1]
+
+    def sign_out(self) -> dict[str, Any]:
+        self.form._handle_custom_msg({"type": "sign_out"}, [])
+        return self.received[-1]
+
+
+@pytest.fixture
+def shown() -> Callable[..., Page]:
+    """Show a form on a page."""
+    return lambda **options: Page(LoginWidget(Wish(**options)))
+
+
+def test_signing_in_opens_the_current_session(shown: Callable[..., Page], service: StandIn) -> None:
+    """The form says who it is and what is left, and the module-level calls work."""
+    state = shown().sign_in(address=service.base_url, key=service.api_key)
+
+    assert state["account"]["title"] == "Signed in as Stand-in User"
+    assert (state["account"]["remaining"], state["account"]["limit"]) == (299, 300)
+    assert state["account"]["renews_at"] is None  # its unit is not certain after one response
+    assert dm.me()["name"].item() == "Stand-in User"
+
+
+def test_when_it_renews_is_told_where_the_unit_is_known(
+    shown: Callable[..., Page], service: StandIn
+) -> None:
+    """A user who knows the unit of the header gets the countdown at once."""
+    page = shown(options={"reset_unit": "seconds_left"})
+    state = page.sign_in(address=service.base_url, key=service.api_key)
+    at = dm.rate_limits()["at"].iloc[-1].timestamp()
+
+    assert 0 < state["account"]["renews_at"] - at <= 60
+
+
+@pytest.mark.parametrize(
+    ("typed", "field", "words"),
+    [
+        ({"key": "wrong"}, "key", r"did not accept this key \(status 401\)"),
+        ({"key": "a:b"}, "key", "holds a colon"),
+        ({"key": "schlüssel"}, "key", "not plain ASCII"),
+        ({"address": "api.example.com"}, "address", "without a scheme"),
+        ({"address": "http://api.example.com"}, "address", "would send the key unencrypted"),
+        ({"address": "https://k-7Qf2-not-to-be-seen@h"}, "address", "user name or password"),
+        ({"address": "http://127.0.0.1:1"}, "address", "Nothing answers at this address"),
+        ({"mode": "record", "cassette": "../up"}, "cassette", "not a cassette's name"),
+        ({"mode": "replay", "cassette": "none"}, "cassette", "There is no cassette 'none'"),
+    ],
+)
+def test_what_went_wrong_is_said_at_its_field(
+    shown: Callable[..., Page],
+    service: StandIn,
+    typed: dict[str, str],
+    field: str,
+    words: str,
+    tmp_path: Path,
+) -> None:
+    """In words, without a traceback, with nothing of the key, and with nothing written."""
+    asked = {"address": service.base_url, "key": SECRET} | typed
+    state = shown().sign_in(**asked)
+    told = json.dumps(state)
+
+    assert state["account"] is None
+    assert state["trouble"]["field"] == field
+    assert re.search(words, state["trouble"]["text"])
+    assert SECRET not in told
+    assert asked["key"] not in told
+    assert not list(tmp_path.rglob("*.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ({"status": 502, "html": True}, r"gateway before it, is in trouble \(status 502\)"),
+        ({"body": b"<p>", "headers": {"Content-Type": "text/html"}}, "is not JSON"),
+        ({"status": 404}, "answered with status 404"),
+        ({"drop": "close"}, "connection broke"),
+    ],
+)
+def test_a_service_in_trouble_is_told_from_a_wrong_key(
+    shown: Callable[..., Page], service: StandIn, fault: dict[str, Any], words: str
+) -> None:
+    """What to try differs: the key may be right."""
+    options = {"pace": "off"}
+    with service.fault(**fault):
+        state = shown(options=options).sign_in(address=service.base_url, key=service.api_key)
+
+    assert re.search(words, state["trouble"]["text"])
+    assert state["trouble"]["field"] != "key"
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (httpx.ReadTimeout("late"), "did not answer in time"),
+        (httpx.ConnectError("[SSL: CERTIFICATE_VERIFY_FAILED] x"), "certificate"),
+        (KeyboardInterrupt(), "Interrupted"),
+        (ZeroDivisionError("of k-7Qf2-not-to-be-seen"), r"unexpected way \(ZeroDivisionError\)"),
+    ],
+)
+def test_every_error_has_words(error: BaseException, words: str) -> None:
+    """Also one that nobody thought of, whose own text may hold anything."""
+    assert re.search(words, str(explain(error)))
+    assert SECRET not in str(explain(error))
+
+
+def test_a_failed_sign_in_leaves_the_session_before_it(
+    shown: Callable[..., Page], service: StandIn
+) -> None:
+    """Whoever is signed in stays so."""
+    page = shown()
+    page.sign_in(address=service.base_url, key=service.api_key)
+    before = dm.session()
+    shown().sign_in(address=service.base_url, key="wrong")
+
+    assert dm.session() is before
+    assert dm.me()["name"].item() == "Stand-in User"
+
+
+def test_signing_out_forgets_the_key(shown: Callable[..., Page], service: StandIn) -> None:
+    """After it no request is sent, and the form says so."""
+    page = shown()
+    page.sign_in(address=service.base_url, key=service.api_key)
+    opened = dm.session()
+    state = page.sign_out()
+
+    assert state["account"] is None
+    assert "forgotten" in state["notice"]
+    with pytest.raises(NotConnectedError):
+        dm.session()
+    with pytest.raises(NotConnectedError):
+        opened.me()
+
+
+def test_recording_keeps_no_refused_sign_in(
+    shown: Callable[..., Page], service: StandIn, tmp_path: Path
+) -> None:
+    """A cassette is written from the first request after an accepted sign-in on."""
+    page = shown()
+    wish = {"mode": "record", "address": service.base_url, "cassette": "tour"}
+    page.sign_in(key="wrong", **wish)
+    refused = list(tmp_path.rglob("tour.yaml"))
+    page.sign_in(key=service.api_key, **wish)
+    dm.me()
+    dm.logout()
+
+    assert refused == []
+    assert "Stand-in User" in (tmp_path / "cassettes" / "tour.yaml").read_text()
+
+
+def test_replaying_asks_for_nothing(shown: Callable[..., Page]) -> None:
+    """The cassettes that are found are offered, and one is replayed as it was recorded."""
+    page = shown()
+    names = page.hello()["offer"]["cassettes"]
+    state = page.sign_in(mode="replay", cassette="first-look")
+
+    assert "first-look" in names
+    assert state["account"]["title"] == "Replaying first-look"
+    assert dm.session().mode == "replay"
+    assert len(dm.session().readings) == 0
+
+
+def test_the_regions_are_offered(
+    shown: Callable[..., Page], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Those of the user's file and those of the environment, which win."""
+    file = tmp_path / "config" / "directmail-lab" / "regions.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text('eu = "https://eu.example.com"\nus = "https://old.example.com"\n')
+    monkeypatch.setenv("DIRECTMAIL_REGIONS", "us=https://us.example.com")
+    offer = shown(address="us").hello()["offer"]
+
+    assert offer["regions"] == [
+        ("eu", "https://eu.example.com"),
+        ("us", "https://us.example.com"),
+    ]
+    assert offer["address"] == "https://us.example.com"
+
+
+def test_regions_that_cannot_be_read_are_told(
+    shown: Callable[..., Page], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The form still comes, with free text."""
+    monkeypatch.setenv("DIRECTMAIL_REGIONS", "us=http://us.example.com")
+    state = shown().hello()
+
+    assert state["offer"]["regions"] == []
+    assert "would send the key unencrypted" in state["trouble"]["text"]
+
+
+def test_a_key_of_the_environment_need_not_be_typed(
+    shown: Callable[..., Page], service: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The form says where the key comes from, and not what it is."""
+    monkeypatch.setenv("DIRECTMAIL_API_KEY", service.api_key)
+    page = shown()
+    offer = page.hello()["offer"]
+    state = page.sign_in(address=service.base_url)
+
+    assert offer["key_hint"] == "Leave it empty to use the key in DIRECTMAIL_API_KEY."
+    assert state["account"]["title"] == "Signed in as Stand-in User"
+    assert service.api_key not in json.dumps(page.received)
+
+
+def test_a_variable_that_overrides_what_was_typed_is_told(
+    shown: Callable[..., Page], service: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a restart the variable's key would be used."""
+    monkeypatch.setenv("DIRECTMAIL_API_KEY", SECRET)
+    state = shown().sign_in(address=service.base_url, key=service.api_key)
+
+    assert "DIRECTMAIL_API_KEY holds another key" in state["account"]["note"]
+    assert SECRET not in json.dumps(state)
+
+
+def test_a_key_that_no_keyring_keeps_is_told_after_signing_in(
+    shown: Callable[..., Page], service: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sign-in itself succeeded; nothing is written to a plain file instead."""
+    fail = types.SimpleNamespace(priority=0)
+    ring = types.SimpleNamespace(get_keyring=lambda: fail)
+    monkeypatch.setitem(sys.modules, "keyring", ring)
+    state = shown(remember=True).sign_in(address=service.base_url, key=service.api_key)
+
+    assert state["account"]["title"] == "Signed in as Stand-in User"
+    assert "No keyring works on this machine" in state["account"]["note"]
+
+
+def test_a_second_click_while_the_first_is_at_work_does_nothing(
+    shown: Callable[..., Page], service: StandIn
+) -> None:
+    """Messages may come in two threads at once: ipykernel 7 gives each later one its own."""
+    page = shown()
+    with service.fault(latency_s=0.3):
+        clicks = [
+            threading.Thread(
+                target=page.sign_in, kwargs={"address": service.base_url, "key": service.api_key}
+            )
+            for _ in range(3)
+        ]
+        for click in clicks:
+            click.start()
+        for click in clicks:
+            click.join()
+
+    assert service.requests["GET /v1/users/me"] == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "buffers"),
+    [
+        ({"type": "sign_in"}, []),
+        ({"type": "sign_in"}, [b"\xff\xfe"] * 9),
+        ({"type": "nonsense"}, []),
+        ("nonsense", []),
+        ({}, [b"live"]),
+    ],
+)
+def test_a_message_that_makes_no_sense_is_borne(
+    shown: Callable[..., Page], content: Any, buffers: list[bytes]
+) -> None:
+    """An exception in the handler would show nowhere."""
+    page = shown()
+    page.form._handle_custom_msg(content, buffers)
+
+    assert all(state.get("account") is None for state in page.received)
+
+
+def test_no_form_shows_or_keeps_the_key(shown: Callable[..., Page], service: StandIn) -> None:
+    """Neither its state, its text, its variables, what it sent, nor the message it was sent."""
+    page = shown()
+    parts = [text.encode() for text in ("live", service.base_url, "", service.api_key)]
+    page.form._handle_custom_msg({"type": "sign_in"}, parts)
+    form = page.form
+    seen = [form.get_state(), vars(form), repr(form), form._repr_mimebundle_(), page.received]
+
+    assert service.api_key not in repr(seen)
+    assert parts == []
+    assert "JupyterLab" in repr(form)
+    with pytest.raises((CredentialError, TypeError, AttributeError, pickle.PicklingError)):
+        pickle.dumps(form)
+
+
+def test_no_trait_of_the_form_says_who_is_signed_in(
+    shown: Callable[..., Page], service: StandIn
+) -> None:
+    """A notebook that is opened again, with its widgets' state saved, must not claim it."""
+    page = shown()
+    before = page.form.get_state()
+    page.sign_in(address=service.base_url, key=service.api_key)
+
+    assert page.form.get_state() == before
+
+
+NOTEBOOK_CELLS = (
+    "import directmail_lab as dm\nform = dm.login()\nform",
+    "import os\n"
+    "texts = ['live', os.environ['SERVICE'], '', os.environ['TYPED']]\n"
+    "form._handle_custom_msg({'type': 'sign_in'}, [memoryview(t.encode()) for t in texts])",
+    "%whos\nprint(dm.session(), vars(form), dm.me().name.item())",
+)
+
+
+def test_a_notebook_run_without_a_page_holds_no_key(
+    service: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """nbclient saves the widgets' state by default."""
+    monkeypatch.setenv("SERVICE", service.base_url)
+    monkeypatch.setenv("TYPED", service.api_key)
+    notebook = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(cell) for cell in NOTEBOOK_CELLS[:1]]
+        + [nbformat.v4.new_code_cell(NOTEBOOK_CELLS[1] + "\ndel texts")]
+        + [nbformat.v4.new_code_cell(NOTEBOOK_CELLS[2])]
+    )
+    nbclient.NotebookClient(notebook, timeout=60, store_widget_state=True).execute()
+    written = nbformat.writes(notebook)
+
+    assert "Stand-in User" in written
+    assert "Sign-in form: run this cell in JupyterLab" in written
+    assert "application/vnd.jupyter.widget-state+json" in written
+    assert service.api_key not in written
+
+
+def test_at_a_terminal_it_asks_there(service: StandIn) -> None:
+    """Plain Python and IPython have no form: the key is typed unseen."""
+    said: list[str] = []
+    session = login_at_terminal(
+        Wish(),
+        ask=lambda _prompt: service.base_url,
+        ask_key=lambda: ApiKey(service.api_key),
+        say=said.append,
+        is_terminal=lambda: True,
+    )
+
+    assert said == ["Signed in as Stand-in User - 299 of 300 left"]
+    assert session is dm.session()
+
+
+def test_where_nobody_can_be_asked_it_says_what_to_do() -> None:
+    """A script whose input is no terminal must not hang."""
+    with pytest.raises(NotConnectedError, match=r"needs JupyterLab or a terminal.*connect\("):
+        login_at_terminal(Wish(), is_terminal=lambda: False)
+
+
+def test_login_outside_of_a_kernel_shows_no_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes to the terminal, or says what to do where there is none."""
+    monkeypatch.setattr("sys.stdin", types.SimpleNamespace(isatty=lambda: False))
+    with pytest.raises(NotConnectedError):
+        login()
