@@ -158,11 +158,11 @@ def test_a_lone_surrogate_becomes_the_replacement_character() -> None:
 
 
 def test_the_file_is_yaml_and_its_metadata_is_readable() -> None:
-    """Any YAML reader finds version, metadata and interactions."""
+    """Any YAML reader finds version, recording and interactions."""
     value = yaml.safe_load(cassette(answered()) + layout.end_line(1, "0" * 64))
 
     assert value["version"] == 1
-    assert value["metadata"] == METADATA
+    assert value["recording"] == METADATA
     assert value["interactions"][0]["recorded_at"] == "2026-11-21T12:00:00.123456Z"
     assert value["interactions"][0]["elapsed_s"] == pytest.approx(0.042)
 

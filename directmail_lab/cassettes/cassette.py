@@ -7,10 +7,8 @@ import time
 import weakref
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
 from threading import RLock
 from typing import TYPE_CHECKING, Final, Literal, Self
-from urllib.parse import urlsplit
 
 from directmail_lab.errors import CassetteError
 from directmail_lab.interaction import base_path
@@ -19,7 +17,7 @@ from .library import cassette_name, find_cassette, new_cassette_path
 from .matching import DEFAULT_MATCH_ON, Matching
 from .player import Player
 from .reader import LoadedCassette, read_cassette
-from .recording import Recording, ReRecording
+from .recording import Recording, ReRecording, about_recording
 from .true_headers import with_true_headers
 
 if TYPE_CHECKING:
@@ -101,7 +99,7 @@ def open_cassette(
         base_url=base_url,
         repeat=repeat,
         on_write_error=on_write_error,
-        metadata=_metadata(base_url, metadata, redactor, clock),
+        metadata=about_recording(base_url, metadata, redactor, clock),
         notice=notice,
     )
 
@@ -145,12 +143,11 @@ class Cassette:
         self._notice = notice
         self._lock = RLock()
         self._known: dict[tuple[str, str, str | None], tuple[Key, ...]] = {}
-        self._recorded_keys: set[Key] = set()
         self._unwritten = 0
         self._recording = self._open_recording(metadata) if self.records else None
         loaded = self._recording.loaded if self._recording else read_cassette(path)
         self._interactions: Sequence[Interaction] = loaded.interactions if loaded else ()
-        self.base_url = _base_of(loaded) or base_url
+        self.base_url = (loaded.base_url if loaded else None) or base_url
         self._player = self._make_player(loaded)
         if loaded is not None and loaded.problem:
             notice(f"Cassette {name!r}: {loaded.problem}.")
@@ -166,7 +163,7 @@ class Cassette:
         NotRecordedError
             Where there is none and this cassette does not record.
         """
-        if self._player is None or (self.records and self.record_mode == "all"):
+        if self._player is None:
             return None
         base = base_url or self._given_base or self.base_url
         asked, keys = self._keys(request, base)
@@ -207,9 +204,6 @@ class Cassette:
                 self._recording.append(true)
             except OSError as error:
                 self._not_written(error)
-            else:
-                if self.record_mode == "all":
-                    self._recorded_keys.update(self._keys(request, self._given_base)[1])
 
     def interactions(self) -> Iterator[Interaction]:
         """Yield what the cassette holds by now, one in memory at a time."""
@@ -251,7 +245,9 @@ class Cassette:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Cassette {self.name!r}, {self.record_mode}, {len(self)} interactions>"
+        count = len(self)
+        held = f"{count} interaction{'' if count == 1 else 's'}"
+        return f"<Cassette {self.name!r}, {self.record_mode}, {held}>"
 
     def _open_recording(self, metadata: Mapping[str, object]) -> Recording:
         if self.record_mode != "all":
@@ -261,14 +257,15 @@ class Cassette:
                 self.path,
                 redactor=self._redactor,
                 metadata=metadata,
-                recorded_anew=self._was_recorded_anew,
+                matching=self._matching,
+                prefix=base_path(self._given_base or ""),
             )
         # A kernel that ends, or a cassette that is dropped, closes its recording too.
         weakref.finalize(self, _close_quietly, recording)
         return recording
 
     def _make_player(self, loaded: LoadedCassette | None) -> Player | None:
-        if loaded is None:
+        if loaded is None or self.record_mode == "all":
             return None
         return Player(
             loaded.interactions,
@@ -309,10 +306,6 @@ class Cassette:
             asked, base_path(base_url or ""), left=index is not None, how=how
         )
 
-    def _was_recorded_anew(self, old: RecordedRequest) -> bool:
-        keys = self._matching.keys(old, base_path(self.base_url or ""))
-        return not self._recorded_keys.isdisjoint(keys)
-
     def _not_written(self, error: OSError) -> None:
         message = (
             f"Cassette {self.name!r} could not be written ({error.strerror}). What was recorded "
@@ -332,40 +325,6 @@ def _holds(path: Path) -> bool:
         return False
 
 
-def _base_of(loaded: LoadedCassette | None) -> str | None:
-    """Return the base address of a recording, without any user info."""
-    if loaded is None:
-        return None
-    stated = loaded.metadata.get("base_url")
-    if isinstance(stated, str):
-        return stated
-    if not loaded.interactions:
-        return None
-    parts = urlsplit(loaded.interactions[0].request.uri)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
-
-
 def _close_quietly(recording: Recording) -> None:
     with suppress(OSError, CassetteError):
         recording.close()
-
-
-def _metadata(
-    base_url: str | None,
-    given: Mapping[str, object] | None,
-    redactor: Redactor,
-    clock: Callable[[], float],
-) -> dict[str, object]:
-    from directmail_lab import __version__
-
-    started = datetime.fromtimestamp(clock(), UTC).isoformat(timespec="microseconds")
-    about = {
-        "recorded_with": f"directmail-lab {__version__}",
-        "base_url": base_url,
-        "started_at": started.replace("+00:00", "Z"),
-        **(given or {}),
-    }
-    return {
-        name: redactor.text(value) if isinstance(value, str) else value
-        for name, value in about.items()
-    }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -12,6 +13,7 @@ from urllib.parse import urlsplit
 import pandas as pd
 
 from directmail_lab.interaction import base_path, header, operation_of, path_below
+from directmail_lab.redaction import Redactor
 
 from .library import find_cassette
 from .reader import read_cassette
@@ -48,16 +50,16 @@ def read_interactions(path: str | Path) -> pd.DataFrame:
     -------
     DataFrame
         ``at`` (UTC; NaT where the writer kept no time), ``method``, ``path`` below the base
-        address, ``query``, ``operation`` (method and path with id-like segments as ``{id}``),
+        address, ``query``, ``operation`` (the path with id-like segments as ``{id}``),
         ``status``, ``content_type``, ``bytes`` (of the body), ``elapsed_s`` and ``excerpt`` (the
         start of the body on one line). No rows for an empty cassette. ``attrs["problem"]`` says
         what is wrong with the file, or is None.
     """
     loaded = read_cassette(Path(path))
-    base_url = loaded.metadata.get("base_url")
-    frame = frame_of_interactions(
-        loaded.interactions, base_url=base_url if isinstance(base_url, str) else None
-    )
+    found: Iterable[Interaction] = loaded.interactions
+    if loaded.layout != "lines":  # what another program wrote may hold credentials
+        found = map(Redactor().interaction, found)
+    frame = frame_of_interactions(found, base_url=loaded.base_url)
     frame.attrs.update(cassette=Path(path).stem, problem=loaded.problem)
     return frame
 
@@ -97,7 +99,7 @@ def _row(interaction: Interaction, prefix: str) -> tuple[object, ...]:
         request.method,
         path,
         urlsplit(request.uri).query,
-        f"{request.method} {operation_of(path)}",
+        operation_of(path),
         response.status,
         header(response.headers, "content-type"),
         len(response.body),
@@ -161,8 +163,6 @@ def _laid_out(body: bytes | None) -> str:
         text = body.decode()
     except UnicodeDecodeError:
         return f"({len(body):,} bytes, not text)"
-    try:
+    with suppress(ValueError, RecursionError):
         text = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
-    except (ValueError, RecursionError):
-        pass
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}\n… ({len(text):,} characters in all)"

@@ -75,6 +75,10 @@ class Matching:
         return names
 
 
+# vcrpy chooses by these headers how it compares a body; without them, by its bytes.
+_TELLS_FORM: Final = frozenset({"content-type", "transfer-encoding"})
+
+
 def _bodies(request: RecordedRequest) -> Sequence[Hashable]:
     return ((),) if request.method in SAFE_METHODS else _body_forms(request)
 
@@ -83,7 +87,7 @@ def _body_forms(request: RecordedRequest) -> list[Hashable]:
     """Return the body as bytes and as parsed: vcrpy compares either, and one equal is enough."""
     body = request.body or b""
     forms: list[Hashable] = [("bytes", _digest(body))]
-    if body:
+    if any(name.lower() in _TELLS_FORM for name, _ in request.headers):
         from .vcr_files import parsed_body
 
         parsed = parsed_body(request)

@@ -6,8 +6,9 @@ import hashlib
 import stat
 from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, overload
+from urllib.parse import urlsplit
 
 from directmail_lab.errors import CassetteError, CassetteFormatError
 from directmail_lab.interaction import Interaction
@@ -123,6 +124,18 @@ class LoadedCassette:
     torn_bytes: int = 0
     closed: bool = True
 
+    @property
+    def base_url(self) -> str | None:
+        """The base address of the recording: what it states, else its first request's origin."""
+        stated = self.metadata.get("base_url")
+        if isinstance(stated, str):
+            return stated
+        if not self.interactions:
+            return None
+        parts = urlsplit(self.interactions[0].request.uri)
+        # No user info: it may be a key, and is no part of where the service is.
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
 
 def read_cassette(path: Path) -> LoadedCassette:
     """Read a cassette file of any layout that vcrpy reads, and ours.
@@ -141,8 +154,9 @@ def parse_cassette(data: bytes, path: Path) -> LoadedCassette:
     """Return what the bytes of a cassette file hold; ``path`` is for messages alone."""
     if not data.strip():
         return LoadedCassette(path, "empty", {}, ())
-    if b"\r\n" in data[:64]:
-        data = data.replace(b"\r\n", b"\n")
+    if b"\r\n" in data[:64]:  # a checkout on Windows: not to be appended to as it is
+        plain = parse_cassette(data.replace(b"\r\n", b"\n"), path)
+        return replace(plain, layout="vcrpy" if plain.layout == "lines" else plain.layout)
     header = layout.read_header(data)
     if header is not None:
         loaded = _by_line(data, path, *header)
@@ -165,7 +179,7 @@ def _bytes_of(path: Path) -> bytes:
                 "Record in parts."
             )
         with path.open("rb") as file:
-            return file.read(LARGEST_BYTES)
+            return file.read(about.st_size)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a path"
         raise CassetteError(f"Cannot read cassette {path} ({reason}).") from None

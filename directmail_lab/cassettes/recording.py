@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+from datetime import UTC, datetime
 from itertools import chain
 from typing import TYPE_CHECKING
+
+from directmail_lab.errors import CassetteError
+from directmail_lab.interaction import base_path
 
 from . import layout
 from .reader import read_cassette
@@ -17,8 +21,10 @@ if TYPE_CHECKING:
     from directmail_lab.interaction import Interaction, RecordedRequest
     from directmail_lab.redaction import Redactor
 
+    from .matching import Key, Matching
 
-__all__ = ["ReRecording", "Recording"]
+
+__all__ = ["ReRecording", "Recording", "about_recording"]
 
 
 class Recording:
@@ -40,9 +46,15 @@ class Recording:
         self._metadata = metadata
         self._writer: LineWriter | None = None
         self._process = os.getpid()
+        self._closed = False
 
     def append(self, interaction: Interaction) -> None:
         """Redact an interaction and write it: when this returns, a kill does not lose it."""
+        if self._closed:
+            raise CassetteError(
+                f"The recording of cassette {self._path.stem!r} was closed. Record it again to add "
+                "to it."
+            )
         text = self._text(self._redactor.interaction(interaction))
         if self._writer is None:
             self._writer = self._start()
@@ -51,7 +63,7 @@ class Recording:
     def interactions(self) -> Iterator[Interaction]:
         """Yield what the cassette holds by now."""
         if self._writer is not None:
-            yield from read_cassette(self._file).interactions
+            yield from read_cassette(self._path if self._closed else self._file).interactions
         elif self.loaded is not None:
             yield from self.loaded.interactions
 
@@ -65,18 +77,24 @@ class Recording:
         """Close the file and release the lock; a second time does nothing."""
         if os.getpid() != self._process:  # a forked child must not write into its parent's file
             return
-        writer, self._writer = self._writer, None
+        if self._closed:
+            return
+        self._closed = True
         try:
-            if writer is not None:
-                self._finish(writer)
+            if self._writer is not None:
+                self._finish(self._writer)
         finally:
-            if self._lock.is_locked:
-                let_go(self._lock)
+            let_go(self._lock)
 
     def _start(self) -> LineWriter:
         sound = self.loaded
         if sound is not None and sound.layout in ("vcrpy", "json"):
-            metadata = {**self._metadata, **sound.metadata}
+            metadata = {
+                **self._metadata,
+                **sound.metadata,
+                "recorded_with": self._metadata["recorded_with"],
+                "base_url": sound.base_url or self._metadata.get("base_url"),
+            }
             redacted = map(self._redactor.interaction, sound.interactions)
             replace_whole(self._path, self._header(metadata), map(self._text, redacted))
             sound = read_cassette(self._path)
@@ -84,7 +102,6 @@ class Recording:
 
     def _finish(self, writer: LineWriter) -> None:
         writer.close()
-        self.loaded = read_cassette(self._path)
 
     def _header(self, metadata: Mapping[str, object]) -> str:
         text = layout.header_text(metadata)
@@ -100,8 +117,7 @@ class Recording:
 class ReRecording(Recording):
     """Records into a file beside, which takes the cassette's place at `close`, not before.
 
-    Interactions of the old cassette that ``replaces`` (the new request, the old one) does not
-    find recorded anew are kept, as vcrpy keeps them.
+    Old interactions whose requests were not recorded again are kept, as vcrpy keeps them.
     """
 
     def __init__(
@@ -110,25 +126,54 @@ class ReRecording(Recording):
         *,
         redactor: Redactor,
         metadata: Mapping[str, object],
-        recorded_anew: Callable[[RecordedRequest], bool],
+        matching: Matching,
+        prefix: str,
     ) -> None:
         super().__init__(path, redactor=redactor, metadata=metadata)
         self._file = path.with_name(f".{path.name}.recording")
-        self._recorded_anew = recorded_anew
+        self._matching = matching
+        self._prefix = prefix
+        self._anew: dict[Key, list[RecordedRequest]] = {}
+
+    def append(self, interaction: Interaction) -> None:
+        """Redact an interaction and write it beside the old cassette."""
+        super().append(interaction)
+        if self.loaded is None:
+            return
+        request = self._redactor.request(interaction.request)
+        for key in self._matching.keys(request, self._prefix):
+            # Only a custom matcher has to see the requests themselves.
+            self._anew.setdefault(key, []).extend([request] * bool(self._matching.custom))
 
     def interactions(self) -> Iterator[Interaction]:
         """Yield what the cassette will hold: what is kept of the old one, then the new ones."""
-        recorded = () if self._writer is None else read_cassette(self._file).interactions
-        yield from chain(self._kept(), recorded)
+        if self._closed or self._writer is None:
+            return super().interactions()
+        return chain(self._kept(), read_cassette(self._file).interactions)
 
     def count(self) -> int:
         """Return how many interactions the cassette will hold."""
         return sum(1 for _ in self._kept()) + (self._writer.count if self._writer else 0)
 
     def _kept(self) -> Iterator[Interaction]:
-        for each in self.loaded.interactions if self.loaded is not None else ():
-            if not self._recorded_anew(self._redactor.request(each.request)):
+        if self.loaded is None:
+            return
+        prefix = base_path(self.loaded.base_url or "")
+        for each in self.loaded.interactions:
+            if not self._was_recorded_anew(self._redactor.request(each.request), prefix):
                 yield each
+
+    def _was_recorded_anew(self, old: RecordedRequest, prefix: str) -> bool:
+        keys = [key for key in self._matching.keys(old, prefix) if key in self._anew]
+        if not self._matching.custom:
+            return bool(keys)
+        from .vcr_files import matches
+
+        return any(
+            all(matches(matcher, new, old) for matcher in self._matching.custom)
+            for key in keys
+            for new in self._anew[key]
+        )
 
     def _start(self) -> LineWriter:
         self._file.unlink(missing_ok=True)
@@ -145,4 +190,26 @@ class ReRecording(Recording):
             self._file.unlink()
         else:
             self._file.replace(self._path)
-        self.loaded = read_cassette(self._path)
+
+
+def about_recording(
+    base_url: str | None,
+    given: Mapping[str, object] | None,
+    redactor: Redactor,
+    clock: Callable[[], float],
+) -> dict[str, object]:
+    """Return what a new cassette says of itself: by what it was recorded, of where, and when."""
+    from directmail_lab import __version__
+
+    started = datetime.fromtimestamp(clock(), UTC).isoformat(timespec="microseconds")
+    about: dict[str, object] = {
+        # First, and always ours: it is what tells the line layout from others.
+        "recorded_with": f"directmail-lab {__version__}",
+        "base_url": base_url,
+        "started_at": started.replace("+00:00", "Z"),
+    }
+    about.update((name, value) for name, value in (given or {}).items() if name not in about)
+    return {
+        name: redactor.text(value) if isinstance(value, str) else value
+        for name, value in about.items()
+    }

@@ -63,7 +63,7 @@ def load_cassette_text(text: str) -> tuple[dict[str, Any], list[Interaction]]:
         raise CassetteFormatError(
             f"One of its interactions is not in vcrpy's form ({type(error).__name__})."
         ) from None
-    metadata = data.get("metadata")
+    metadata = data.get("recording") or data.get("metadata")
     return (metadata if isinstance(metadata, dict) else {}), interactions
 
 
@@ -237,7 +237,7 @@ def parsed_body(request: RecordedRequest) -> tuple[tuple[int, ...], Any] | None:
     transformers = list(matchers._get_transformers(asked))
     if not transformers:
         return None
-    value: Any = asked.body
+    value: Any = request.body or b""
     try:
         for transform in transformers:
             value = transform(value)

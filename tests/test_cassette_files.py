@@ -1,0 +1,406 @@
+"""Where cassettes are found, and what a file that is none does: a typed error, no code run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from cassette_samples import BASE_URL, NOON, NoRedaction, answered, get, post
+
+from directmail_lab.cassettes import (
+    InteractionView,
+    find_cassette,
+    interactions,
+    list_cassettes,
+    new_cassette_path,
+    open_cassette,
+    read_cassette,
+    read_interactions,
+)
+from directmail_lab.cassettes.vcr_files import block_text
+from directmail_lab.errors import CassetteError, CassetteFormatError, NotRecordedError
+
+
+def write(path: Path) -> Path:
+    """Write a cassette of one interaction."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open_cassette(path, record_mode="all", redactor=NoRedaction()) as cassette:
+        cassette.record(answered())
+    return path
+
+
+def test_a_bare_name_is_found_in_the_nearest_folder_upward(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the working directory up; a folder that is a Python package is passed over."""
+    outer = write(tmp_path / "cassettes" / "tour.yaml")
+    deep = tmp_path / "package" / "notebooks"
+    (tmp_path / "package" / "cassettes").mkdir(parents=True)
+    (tmp_path / "package" / "cassettes" / "__init__.py").touch()
+    deep.mkdir()
+    monkeypatch.chdir(deep)
+
+    assert find_cassette("tour") == outer
+    assert find_cassette("tour.yaml") == outer
+    inner = write(deep / "cassettes" / "tour.yaml")
+    assert find_cassette("tour") == inner
+
+
+def test_the_environments_folder_comes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For reading and for writing; what is not in it is looked up in the others."""
+    near = write(tmp_path / "cassettes" / "near.yaml")
+    write(tmp_path / "cassettes" / "tour.yaml")
+    named = write(tmp_path / "elsewhere" / "tour.yaml")
+    monkeypatch.setenv("DIRECTMAIL_CASSETTES", str(tmp_path / "elsewhere"))
+
+    assert find_cassette("tour") == named
+    assert find_cassette("near") == near
+    assert new_cassette_path("fresh") == tmp_path / "elsewhere" / "fresh.yaml"
+
+
+def test_a_new_cassette_goes_to_the_nearest_folder_or_one_made_here(tmp_path: Path) -> None:
+    """Never among the packaged ones."""
+    assert new_cassette_path("tour") == tmp_path / "cassettes" / "tour.yaml"
+    assert new_cassette_path("parts/one") == tmp_path / "cassettes" / "parts" / "one.yaml"
+
+
+def test_a_path_is_the_file_itself(tmp_path: Path) -> None:
+    """Wherever it is; it gets the suffix of a cassette where it has none."""
+    path = write(tmp_path / "any" / "tour.yaml")
+
+    assert find_cassette(path) == path
+    assert find_cassette(path.with_suffix("")) == path
+    assert new_cassette_path(Path("here.json")) == Path("here.json")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", " ", "..", "../tour", "a/../../tour", "/etc/passwd", "a\\..\\b", "a\0b", "C:tour", "a//b"],
+)
+def test_a_name_never_leads_out_of_its_folder(tmp_path: Path, name: str) -> None:
+    """Neither to read nor to write."""
+    (tmp_path / "cassettes").mkdir()
+    write(tmp_path / "tour.yaml")
+
+    with pytest.raises(CassetteError, match="not a cassette's name"):
+        find_cassette(name)
+    with pytest.raises(CassetteError, match="not a cassette's name"):
+        new_cassette_path(name)
+
+
+def test_a_link_that_leads_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
+    """Not as a file, not as a folder, and not to be written through."""
+    secret = write(tmp_path / "secret" / "tour.yaml")
+    folder = tmp_path / "cassettes"
+    folder.mkdir()
+    (folder / "tour.yaml").symlink_to(secret)
+    (folder / "away").symlink_to(secret.parent)
+    (folder / "dangling.yaml").symlink_to(tmp_path / "nowhere.yaml")
+
+    for name in ("tour", "away/tour", "dangling"):
+        with pytest.raises(CassetteError, match="leads out"):
+            find_cassette(name)
+        with pytest.raises(CassetteError, match="leads out"):
+            new_cassette_path(name)
+
+
+def test_a_cassette_that_is_nowhere_says_where_it_was_looked_for(tmp_path: Path) -> None:
+    """And how to record it."""
+    (tmp_path / "cassettes").mkdir()
+
+    with pytest.raises(NotRecordedError, match=r"record\('tour'\)") as caught:
+        find_cassette("tour")
+
+    assert caught.value.reason == "no_such_cassette"
+    assert str(tmp_path / "cassettes") in str(caught.value)
+
+
+def test_all_cassettes_of_ones_own_are_listed_first(tmp_path: Path) -> None:
+    """Each name once, the nearest file of that name."""
+    first = write(tmp_path / "cassettes" / "a.yaml")
+    second = write(tmp_path / "cassettes" / "parts" / "b.yaml")
+    (tmp_path / "cassettes" / "notes.txt").touch()
+
+    assert list_cassettes()[:2] == [first, second]
+
+
+BAD_FILES = {
+    "text": b"hello",
+    "number": b"42",
+    "list": b"- a\n- b\n",
+    "no interactions": b"version: 2\n",
+    "interactions are no list": b"interactions: 7\n",
+    "interaction is no mapping": b"interactions: [7]\n",
+    "no response": b"interactions:\n- request: {method: GET, uri: /, body: '', headers: {}}\n",
+    "header is a list of lists": (
+        b"interactions:\n- request: {method: GET, uri: /, body: '', headers: {}}\n"
+        b"  response: {status: {code: 200, message: OK}, headers: {a: [[b]]}, body: {string: ''}}\n"
+    ),
+    "object tag": b"interactions: !!python/object/apply:os.system ['touch owned']\n",
+    "new object tag": b"interactions: [!!python/object/new:os.system ['touch owned']]\n",
+    "name tag": b"a: !!python/name:os.system\ninteractions: []\n",
+    "module tag": b"a: !!python/module:os\ninteractions: []\n",
+    "own tag": b"interactions: !mine {}\n",
+    "unfinished flow": b"interactions: [{\n",
+    "tab": b"interactions:\n\t- a\n",
+    "nul": b"version: 1\ninteractions: []\n\0",
+    "nuls": b"\0" * 10_000,
+    "latin-1": b"version: 1\ninteractions: []\n# \xe9\n",
+    "utf-16": "version: 1\ninteractions: []\n".encode("utf-16"),
+    "json, cut": b'{"version": 1, "interactions": [',
+    "json, deep": b'{"interactions": ' + b"[" * 100_000,
+    "yaml, deep": b"interactions: " + b"[" * 100_000,
+    "yaml, deep blocks": b"interactions:\n" + b"- " * 10_000 + b"a\n",
+    "long line": b"version: 1 " + b"x" * 10_000_000,
+    "unknown alias": b"interactions: *nowhere\n",
+    "itself": b"interactions: &a [*a]\n",
+    "before version 1": b"- request: {}\n  response: {}\n",
+}
+
+
+@pytest.mark.parametrize("name", BAD_FILES)
+def test_what_is_no_cassette_is_a_typed_error_and_runs_nothing(tmp_path: Path, name: str) -> None:
+    """Whatever stands in the file: never another exception, never a side effect."""
+    path = tmp_path / "bad.yaml"
+    path.write_bytes(BAD_FILES[name])
+
+    with pytest.raises(CassetteFormatError) as caught:
+        list(read_cassette(path).interactions)
+
+    assert "bad.yaml" in str(caught.value)
+    assert len(str(caught.value)) < 500
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_torn_line_of_megabytes_is_set_aside(tmp_path: Path) -> None:
+    """Ours as far as it goes, and nothing that hangs or grows when it is looked at."""
+    path = write(tmp_path / "tour.yaml")
+    with path.open("ab") as file:
+        file.write(b"- recorded_at: " + b"[" * 10_000_000 + b"\n")
+
+    loaded = read_cassette(path)
+
+    assert len(loaded.interactions) == 1
+    assert loaded.torn_bytes > 10_000_000
+
+
+def bomb(link: str) -> bytes:
+    """Return YAML of a few hundred bytes that stands for 10**12 nodes."""
+    levels = "".join(
+        f"k{i}: &a{i} " + link.format(", ".join([f"*a{i - 1}"] * 10)) + "\n" for i in range(1, 12)
+    )
+    return f"k0: &a0 {{x: y}}\n{levels}interactions: []\nmetadata: {{a: *a11}}\n".encode()
+
+
+@pytest.mark.parametrize("link", ["[{}]", "{{<<: [{}]}}"])
+def test_an_alias_bomb_is_refused_before_it_grows(tmp_path: Path, link: str) -> None:
+    """Nested lists, and the merge keys that PyYAML copies out, with memory bounded."""
+    path = tmp_path / "bomb.yaml"
+    path.write_bytes(bomb(link))
+    tracemalloc.start()
+
+    with pytest.raises(CassetteFormatError, match="aliases"):
+        read_cassette(path)
+
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak_bytes < 5_000_000
+
+
+def test_aliases_that_a_writer_made_of_equal_objects_are_read(tmp_path: Path) -> None:
+    """PyYAML writes a list that stands in two places once, and an alias for the other."""
+    path = tmp_path / "tour.yaml"
+    path.write_text(
+        "interactions:\n"
+        "- request: {method: GET, uri: https://x.test/, body: '', headers: &a {x: [y]}}\n"
+        "  response: {status: {code: 200, message: OK}, headers: *a, body: {string: hi}}\n"
+    )
+
+    (found,) = read_cassette(path).interactions
+
+    assert found.request.headers == found.response.headers == (("x", "y"),)
+
+
+def test_a_line_that_was_spoilt_is_an_error_when_it_is_played(tmp_path: Path) -> None:
+    """The others are read all the same, and the message says which one it is."""
+    path = tmp_path / "tour.yaml"
+    with open_cassette(path, record_mode="all", redactor=NoRedaction()) as cassette:
+        cassette.record(answered(get("/0")))
+        cassette.record(answered(get("/1")))
+    path.write_text(path.read_text().replace('{"code": 200', "{code: [", 1))
+
+    found = read_cassette(path).interactions
+
+    assert found[1].response.status == 200
+    with pytest.raises(CassetteFormatError, match=r"Interaction 1 of cassette 'tour'"):
+        found[0]
+
+
+def test_a_line_that_a_person_wrote_in_yaml_is_read(tmp_path: Path) -> None:
+    """Not JSON, but what vcrpy reads: single quotes, an extra key, a whole block."""
+    path = write(tmp_path / "tour.yaml")
+    text = path.read_text().partition("# end")[0]
+    by_hand = (
+        "- note: mine\n  request:\n    method: GET\n    uri: https://x.test/hand\n"
+        "    body: ''\n    headers: {}\n"
+        "  response: {status: {code: 201, message: OK}, headers: {}, body: {string: hand}}\n"
+    )
+    path.write_text(text.replace('"GET"', "'GET'") + by_hand)
+
+    found = read_cassette(path).interactions
+
+    assert [each.request.method for each in found] == ["GET", "GET"]
+    assert [each.response.body for each in found] == [b'{"id": 1}', b"hand"]
+
+
+def test_what_is_no_file_is_a_typed_error(tmp_path: Path) -> None:
+    """A folder, a pipe, a device, a name that is too long."""
+    os.mkfifo(tmp_path / "pipe.yaml")
+    (tmp_path / "folder.yaml").mkdir()
+
+    for path in (tmp_path / "pipe.yaml", tmp_path / "folder.yaml", Path(os.devnull)):
+        with pytest.raises(CassetteFormatError, match="not a file"):
+            read_cassette(path)
+    with pytest.raises(CassetteError):
+        read_cassette(tmp_path / ("a" * 5000))
+    with pytest.raises(CassetteError):
+        read_cassette(tmp_path / "a\0b")
+
+
+def denied(*_: object) -> None:
+    """Refuse to open a file as the system does."""
+    raise PermissionError(13, "Permission denied")
+
+
+def test_a_file_without_permission_is_a_typed_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message says what the system said."""
+    path = write(tmp_path / "tour.yaml")
+    path.chmod(0)
+    if os.access(path, os.R_OK):  # this user may read every file
+        monkeypatch.setattr(Path, "open", denied)
+
+    with pytest.raises(CassetteError, match="Permission denied"):
+        read_cassette(path)
+
+
+def test_a_file_beyond_the_bound_is_refused_unread(tmp_path: Path) -> None:
+    """A sparse file of a terabyte costs neither time nor memory."""
+    path = tmp_path / "huge.yaml"
+    with path.open("wb") as file:
+        file.truncate(2**40)
+
+    with pytest.raises(CassetteFormatError, match="bytes"):
+        read_cassette(path)
+
+
+def test_windows_line_ends_are_read_and_mended_when_added_to(tmp_path: Path) -> None:
+    """A checkout may have changed them."""
+    path = write(tmp_path / "tour.yaml")
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    assert len(read_cassette(path).interactions) == 1
+
+    with open_cassette(path, record_mode="new_episodes", redactor=NoRedaction()) as cassette:
+        cassette.record(answered(get("/new")))
+
+    assert b"\r" not in path.read_bytes()
+    assert len(read_cassette(path).interactions) == 2
+    assert read_cassette(path).problem is None
+
+
+def test_reading_cassettes_does_not_import_vcrpy_or_yaml(tmp_path: Path) -> None:
+    """Our own are read by line, so a replay starts without them."""
+    path = write(tmp_path / "tour.yaml")
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom directmail_lab.cassettes import open_cassette\n"
+        "from directmail_lab.interaction import RecordedRequest\n"
+        f"open_cassette(Path({str(path)!r})).play(RecordedRequest('GET', {get().uri!r}))\n"
+        "assert not {'vcr', 'yaml'} & set(sys.modules)"
+    )
+
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+@pytest.fixture
+def tour(tmp_path: Path) -> Path:
+    """A cassette with a read of text, a read of bytes and a write."""
+    path = tmp_path / "cassettes" / "tour.yaml"
+    with open_cassette(
+        path, record_mode="all", redactor=NoRedaction(), base_url=BASE_URL
+    ) as cassette:
+        cassette.record(answered(body='{"name":\n "é" }'))
+        cassette.record(answered(get("/v1/lists/8f14e45f?page=2"), body=b"\xff\0", status=404))
+        cassette.record(answered(post(b"{}"), body="x" * 500))
+    return path
+
+
+DTYPES = {
+    "at": "datetime64[us, UTC]",
+    "method": "string",
+    "path": "string",
+    "query": "string",
+    "operation": "string",
+    "status": "Int64",
+    "content_type": "string",
+    "bytes": "Int64",
+    "elapsed_s": "Float64",
+    "excerpt": "string",
+}
+
+
+def test_a_cassette_is_shown_as_a_frame(tour: Path) -> None:
+    """One row for each interaction, in its order, with typed columns."""
+    frame = interactions("tour")
+
+    assert frame.dtypes.astype(str).to_dict() == DTYPES
+    assert frame["path"].tolist() == ["/v1/users/me", "/v1/lists/8f14e45f", "/v1/letters"]
+    assert frame["operation"].tolist() == ["/v1/users/me", "/v1/lists/{id}", "/v1/letters"]
+    assert frame["query"].tolist() == ["", "page=2", ""]
+    assert frame["status"].tolist() == [200, 404, 200]
+    assert frame["bytes"].tolist() == [16, 2, 500]
+    assert frame["excerpt"].tolist() == ['{"name": "é" }', "(binary)", "x" * 79 + "…"]
+    assert frame["elapsed_s"].tolist() == [0.042] * 3
+    assert frame["at"].tolist() == [NOON] * 3
+    assert frame.attrs == {"cassette": "tour", "problem": None}
+    assert frame.equals(read_interactions(str(tour)))
+    assert frame.equals(interactions(open_cassette("tour", redactor=NoRedaction())))
+
+
+def test_the_frame_of_an_empty_cassette_has_its_columns(tmp_path: Path) -> None:
+    """No rows, the same dtypes."""
+    (tmp_path / "empty.yaml").touch()
+
+    frame = read_interactions(tmp_path / "empty.yaml")
+
+    assert len(frame) == 0
+    assert frame.dtypes.astype(str).to_dict() == DTYPES
+
+
+def test_what_another_program_kept_is_shown_without_credentials(tmp_path: Path) -> None:
+    """Its times are missing, and an api_key in an address is not shown."""
+    path = tmp_path / "tour.yaml"
+    path.write_text(block_text([answered(get("/a?api_key=sesame"))], metadata={}))
+
+    frame = read_interactions(path)
+
+    assert "sesame" not in frame.to_csv()
+    assert frame["at"].isna().all()
+    assert frame["elapsed_s"].isna().all()
+
+
+def test_one_interaction_is_shown_readably(tour: Path) -> None:
+    """As text and as HTML: JSON laid out, bytes by their number, nothing taken for markup."""
+    first, second, _ = read_cassette(tour).interactions
+    hostile = answered(get("/<script>"), body="<script>alert(1)</script>")
+
+    assert '"name": "é"' in repr(InteractionView(first))
+    assert "200 OK after 0.042 s, 2026-11-21 12:00:00 UTC" in repr(InteractionView(first))
+    assert "(2 bytes, not text)" in InteractionView(second)._repr_html_()
+    assert "<script>" not in InteractionView(hostile)._repr_html_()

@@ -1,0 +1,480 @@
+"""Recording: each interaction is on disk before the caller has its response."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from cassette_samples import BASE_URL, Masking, NoRedaction, answered, get, post
+from vcr.serialize import deserialize
+from vcr.serializers import yamlserializer
+
+from directmail_lab.cassettes import Cassette, open_cassette, read_cassette
+from directmail_lab.cassettes.vcr_files import block_text
+from directmail_lab.errors import CassetteError, CassetteInUseError
+from directmail_lab.interaction import RecordedResponse, header
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# Each recording ends at a kill; what the recorder had acknowledged by then is on its output.
+KILLS = 200
+KILLED = f"""
+import os, random, signal, sys, time
+sys.path.insert(0, sys.argv[2])
+from pathlib import Path
+from cassette_samples import NoRedaction, answered, get
+from directmail_lab.cassettes import open_cassette
+
+folder, chance = Path(sys.argv[1]), random.Random(20261121)
+for number in range({KILLS}):
+    path, delay_s = folder / f"{{number}}.yaml", chance.uniform(0, 0.01)
+    out, into = os.pipe()
+    child = os.fork()
+    if child == 0:
+        size = chance.choice([10, 1000, 30_000])
+        with open_cassette(path, record_mode="new_episodes", redactor=NoRedaction()) as cassette:
+            for index in range(100_000):
+                cassette.record(answered(get(f"/{{index}}"), body="x" * size))
+                os.write(into, b".")
+        os._exit(0)
+    os.close(into)
+    os.read(out, 1)  # it has begun
+    time.sleep(delay_s)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    seen = 1
+    while part := os.read(out, 65536):
+        seen += len(part)
+    os.close(out)
+    print(number, seen, flush=True)
+"""
+
+
+def opened(path: Path, record_mode: str = "new_episodes", **options: Any) -> Cassette:
+    """Open a cassette to record, without redaction."""
+    options.setdefault("redactor", NoRedaction())
+    return open_cassette(path, record_mode=record_mode, base_url=BASE_URL, **options)
+
+
+def paths_in(path: Path) -> list[str]:
+    """Return the paths of the requests that a cassette file holds."""
+    return [each.request.uri.removeprefix(BASE_URL) for each in read_cassette(path).interactions]
+
+
+def loads_in_vcrpy(path: Path) -> int:
+    """Return how many interactions vcrpy reads in a file."""
+    requests, *_ = deserialize(path.read_text(), yamlserializer)
+    return len(requests)
+
+
+@pytest.fixture
+def tour(tmp_path: Path) -> Path:
+    """A cassette of three interactions."""
+    path = tmp_path / "tour.yaml"
+    with opened(path) as cassette:
+        for index in range(3):
+            cassette.record(answered(get(f"/{index}")))
+    return path
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="kills a forked process")
+def test_a_kill_at_any_moment_loses_nothing_that_the_caller_saw(tmp_path: Path) -> None:
+    """SIGKILL at 200 random moments: all acknowledged is there, and vcrpy loads the repaired."""
+    helper = [sys.executable, "-c", KILLED, str(tmp_path), str(Path(__file__).parent)]
+    told = subprocess.run(helper, capture_output=True, text=True, timeout=120, check=True).stdout
+    seen = dict(map(int, line.split()) for line in told.splitlines())
+
+    for number, acknowledged in seen.items():
+        path = tmp_path / f"{number}.yaml"
+        loaded = read_cassette(path)
+        found = paths_in(path)
+
+        assert found == [f"/{index}" for index in range(len(found))]
+        assert acknowledged <= len(found) <= acknowledged + 1
+        assert f"{len(found)} interaction" in (loaded.problem or "")
+        notices: list[str] = []
+        with opened(path, notice=notices.append) as again:
+            again.record(answered(get("/after")))
+        assert f"{loaded.torn_bytes} byte" in notices[0]
+        assert paths_in(path) == [*found, "/after"]
+        assert read_cassette(path).problem is None
+        if path.stat().st_size < 500_000:
+            assert loads_in_vcrpy(path) == len(found) + 1
+    assert len(seen) == KILLS
+
+
+def test_a_file_cut_at_any_byte_keeps_every_whole_interaction(tour: Path) -> None:
+    """Cut anywhere in its last interaction, a file loads, says what is lost, and is repaired."""
+    whole = tour.read_bytes()
+    third = whole.index(b"- recorded_at", whole.index(b"/1"))
+    end = whole.index(b"# end")
+
+    for length in range(third, end):
+        tour.write_bytes(whole[:length])
+        loaded = read_cassette(tour)
+
+        assert paths_in(tour) == ["/0", "/1"]
+        assert not loaded.closed
+        assert loaded.torn_bytes == length - third
+        assert f"2 interactions recovered, {length - third} byte" in str(loaded.problem)
+        if length % 25 == 0:
+            with opened(tour, notice=lambda _: None) as cassette:
+                cassette.record(answered(get("/new")))
+            assert paths_in(tour) == ["/0", "/1", "/new"]
+            assert loads_in_vcrpy(tour) == 3
+            assert tour.read_bytes().startswith(whole[:third])
+
+
+def test_a_file_cut_within_its_first_lines_is_an_empty_cassette(tour: Path) -> None:
+    """A kill while the very first interaction was written leaves nothing, and says so."""
+    whole = tour.read_bytes()
+
+    for length in range(1, whole.index(b"- recorded_at")):
+        tour.write_bytes(whole[:length])
+        loaded = read_cassette(tour)
+
+        assert len(loaded.interactions) == 0
+        assert loaded.torn_bytes == length
+        assert "0 interactions" in str(loaded.problem)
+    with opened(tour, notice=lambda _: None) as cassette:
+        cassette.record(answered(get("/new")))
+    assert paths_in(tour) == ["/new"]
+    assert loads_in_vcrpy(tour) == 1
+
+
+def test_cutting_only_the_closing_line_loses_nothing(tour: Path) -> None:
+    """Without its last line a recording is whole, and is told to be unfinished."""
+    whole = tour.read_bytes()
+    end = whole.index(b"# end")
+
+    for length in range(end, len(whole) - 1):
+        tour.write_bytes(whole[:length])
+
+        assert paths_in(tour) == ["/0", "/1", "/2"]
+        assert not read_cassette(tour).closed
+
+
+def test_a_recording_that_was_closed_has_no_problem_and_leaves_no_other_file(tour: Path) -> None:
+    """The last line says how many, with the checksum; the lock file is gone."""
+    assert read_cassette(tour).problem is None
+    assert tour.read_text().splitlines()[-1].startswith("# end: 3 interactions, sha256 ")
+    assert list(tour.parent.iterdir()) == [tour]
+
+
+def test_a_file_that_was_edited_afterwards_says_so(tour: Path) -> None:
+    """The checksum on the last line tells an edited recording from one as it was made."""
+    tour.write_text(tour.read_text().replace('"300"', '"301"', 1))
+
+    assert "changed" in str(read_cassette(tour).problem)
+    assert len(read_cassette(tour).interactions) == 3
+
+
+def test_an_interaction_is_on_disk_before_record_returns(tmp_path: Path) -> None:
+    """Another reader finds it while the recording is still open."""
+    path = tmp_path / "tour.yaml"
+
+    with opened(path) as cassette:
+        cassette.record(answered(get("/first")))
+
+        assert paths_in(path) == ["/first"]
+        assert [each.request.uri for each in cassette.interactions()] == [f"{BASE_URL}/first"]
+        assert len(cassette) == 1
+
+
+def test_new_interactions_are_added_after_the_old_ones(tour: Path) -> None:
+    """The old lines stay as they are, byte for byte; one closing line stands at the end."""
+    before = tour.read_bytes().partition(b"# end")[0]
+
+    with opened(tour) as cassette:
+        cassette.record(answered(get("/more")))
+
+    assert tour.read_bytes().startswith(before)
+    assert tour.read_bytes().count(b"# end") == 1
+    assert paths_in(tour) == ["/0", "/1", "/2", "/more"]
+    assert read_cassette(tour).problem is None
+
+
+def test_a_recording_without_an_interaction_changes_nothing(tour: Path, tmp_path: Path) -> None:
+    """An opened and closed recording leaves the old file as it was, and makes no new one."""
+    before = tour.read_bytes()
+
+    for mode in ("new_episodes", "any", "all"):
+        opened(tour, mode).close()
+        opened(tmp_path / "new.yaml", mode).close()
+
+    assert tour.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [tour]
+
+
+def test_recording_anew_replaces_only_at_close(tour: Path) -> None:
+    """Until then the old cassette stands, whole, for every other reader."""
+    before = tour.read_bytes()
+    cassette = opened(tour, "all")
+
+    cassette.record(answered(get("/0"), body="new"))
+
+    assert tour.read_bytes() == before
+    cassette.close()
+    assert paths_in(tour) == ["/1", "/2", "/0"]
+    assert read_cassette(tour).interactions[2].response.body == b"new"
+    assert list(tour.parent.iterdir()) == [tour]
+
+
+def test_recording_everything_anew_drops_the_old(tour: Path) -> None:
+    """Where each old request was recorded again, only the new answers remain."""
+    with opened(tour, "all") as cassette:
+        for index in (2, 1, 0):
+            cassette.record(answered(get(f"/{index}")))
+        assert len(cassette) == 3
+
+    assert paths_in(tour) == ["/2", "/1", "/0"]
+
+
+def test_killing_a_recording_anew_keeps_the_old_cassette(tour: Path) -> None:
+    """What was recorded so far stands beside; the next recording anew takes its place."""
+    before = tour.read_bytes()
+    code = (
+        "import os, sys; sys.path.insert(0, sys.argv[2])\n"
+        "from pathlib import Path\n"
+        "from test_cassette_recording import opened, answered\n"
+        "cassette = opened(Path(sys.argv[1]), 'all'); cassette.record(answered()); os._exit(9)"
+    )
+    here = str(Path(__file__).parent)
+    subprocess.run([sys.executable, "-c", code, str(tour), here], check=False, timeout=60)
+
+    assert tour.read_bytes() == before
+    with opened(tour, "all") as cassette:
+        cassette.record(answered(get("/0")))
+    assert paths_in(tour) == ["/1", "/2", "/0"]
+    assert list(tour.parent.iterdir()) == [tour]
+
+
+def test_a_second_writer_is_refused_until_the_first_has_closed(tour: Path) -> None:
+    """Two recordings never share a cassette, in whatever modes; a reader may read it."""
+    first = opened(tour)
+
+    for mode in ("new_episodes", "any", "all"):
+        with pytest.raises(CassetteInUseError, match="tour"):
+            opened(tour, mode)
+    open_cassette(tour, redactor=NoRedaction()).close()
+    first.close()
+    opened(tour).close()
+
+
+def test_a_second_process_is_refused_too(tour: Path) -> None:
+    """The lock holds between processes, and goes with the process that held it."""
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[2])\n"
+        "from pathlib import Path\n"
+        "from test_cassette_recording import opened\n"
+        "cassette = opened(Path(sys.argv[1])); print('open', flush=True); sys.stdin.read()"
+    )
+    here = str(Path(__file__).parent)
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(tour), here],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        with pytest.raises(CassetteInUseError):
+            opened(tour)
+        other.kill()
+
+    opened(tour).close()
+
+
+@pytest.fixture
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let each file grow to 4,000 bytes and no further, as a full disk does."""
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4000, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_stops_the_session_with_a_clear_error(tmp_path: Path, full_disk: None) -> None:
+    """Nothing that was recorded before is lost, and the file stays one that can be read."""
+    path, cassette = tmp_path / "tour.yaml", opened(tmp_path / "tour.yaml")
+
+    def record_until_full() -> None:
+        for index in range(100):
+            cassette.record(answered(get(f"/{index}")))
+
+    with pytest.raises(CassetteError, match="'tour' could not be written"):
+        record_until_full()
+
+    assert len(cassette) > 3
+    assert paths_in(path) == [f"/{index}" for index in range(len(cassette))]
+    assert read_cassette(path).torn_bytes == 0
+
+
+def test_on_a_full_disk_the_session_can_go_on_unrecorded(tmp_path: Path, full_disk: None) -> None:
+    """It is told once; later interactions pass, and the earlier ones are safe."""
+    notices: list[str] = []
+    path = tmp_path / "tour.yaml"
+
+    with opened(path, on_write_error="continue", notice=notices.append) as cassette:
+        for index in range(100):
+            cassette.record(answered(get(f"/{index}")))
+        kept = len(cassette)
+
+    assert paths_in(path) == [f"/{index}" for index in range(kept)]
+    assert sum("goes on unrecorded" in notice for notice in notices) == 1
+
+
+def test_a_folder_that_cannot_be_written_to_is_said_when_opening(tmp_path: Path) -> None:
+    """Not after the first request was sent."""
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(CassetteError, match="Cannot record in"):
+        opened(tmp_path / "file" / "tour.yaml")
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_another_programs_cassette_is_rewritten_whole_at_the_first_interaction(
+    tmp_path: Path, as_json: bool
+) -> None:
+    """It becomes the line layout, with all it held, redacted; before that it is left alone."""
+    path = tmp_path / "tour.yaml"
+    old = [answered(get("/old?api_key=sesame")), answered(post(b'{"a": 1}'), body="two")]
+    path.write_text(block_text(old, metadata={"by": "vcrpy"}, as_json=as_json))
+    before = path.read_bytes()
+
+    with opened(path, redactor=Masking("sesame")) as cassette:
+        assert path.read_bytes() == before
+        cassette.record(answered(get("/new")))
+
+    loaded = read_cassette(path)
+    assert loaded.layout == "lines"
+    assert paths_in(path) == ["/old?api_key=<API_KEY>", "/v1/letters", "/new"]
+    assert [each.response.body for each in loaded.interactions][1] == b"two"
+    assert loaded.metadata["by"] == "vcrpy"
+    assert loads_in_vcrpy(path) == 3
+
+
+def test_what_is_written_is_redacted_and_what_still_leaks_is_not_written(tmp_path: Path) -> None:
+    """The redactor sees the interaction first, and the text that is about to be written."""
+
+    class Suspicious(Masking):
+        def refuse_leak(self, written: str) -> None:
+            if "leak" in written:
+                raise CassetteError("refused")
+
+    path = tmp_path / "tour.yaml"
+    with opened(path, redactor=Suspicious("sesame")) as cassette:
+        cassette.record(answered(get("/a?api_key=sesame")))
+        with pytest.raises(CassetteError, match="refused"):
+            cassette.record(answered(get("/leak")))
+
+    assert paths_in(path) == ["/a?api_key=<API_KEY>"]
+
+
+def test_the_metadata_says_who_recorded_where_and_when(tmp_path: Path) -> None:
+    """And what the caller adds, redacted."""
+    path = tmp_path / "tour.yaml"
+    about = {"service": "stand-in sesame"}
+    redactor = Masking("sesame")
+
+    with opened(path, redactor=redactor, metadata=about, clock=lambda: 0.0) as cassette:
+        cassette.record(answered())
+
+    metadata = read_cassette(path).metadata
+    assert metadata["recorded_with"].startswith("directmail-lab ")
+    assert metadata["base_url"] == BASE_URL
+    assert metadata["started_at"] == "1970-01-01T00:00:00.000000Z"
+    assert metadata["service"] == "stand-in <API_KEY>"
+
+
+def test_headers_are_made_true_to_the_decoded_body(tmp_path: Path) -> None:
+    """No coding that was undone is claimed, and the length is the stored one's."""
+    headers = (
+        ("Content-Encoding", "gzip"),
+        ("Transfer-Encoding", "chunked"),
+        ("Content-Length", "3"),
+        ("X-Other", "1"),
+    )
+    path = tmp_path / "tour.yaml"
+    sent = answered()
+
+    with opened(path) as cassette:
+        cassette.record(type(sent)(sent.request, RecordedResponse(200, "OK", headers, b"decoded")))
+
+    stored = read_cassette(path).interactions[0].response
+    assert stored.headers == (("Content-Length", "7"), ("X-Other", "1"))
+
+
+def test_the_answer_to_head_keeps_its_headers(tmp_path: Path) -> None:
+    """They describe the body that GET would have."""
+    path = tmp_path / "tour.yaml"
+    request = type(get())("HEAD", f"{BASE_URL}/a")
+    told = RecordedResponse(200, "OK", (("Content-Length", "99"),), b"")
+
+    with opened(path) as cassette:
+        cassette.record(type(answered())(request, told))
+
+    assert header(read_cassette(path).interactions[0].response.headers, "content-length") == "99"
+
+
+def test_threads_record_into_one_cassette_without_mixing(tmp_path: Path) -> None:
+    """Each interaction is whole, however many threads record at once."""
+    path = tmp_path / "tour.yaml"
+
+    with opened(path) as cassette:
+
+        def work(worker: int) -> None:
+            for index in range(50):
+                cassette.record(answered(get(f"/{worker}/{index}"), body="x" * 3000))
+
+        threads = [threading.Thread(target=work, args=(worker,)) for worker in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    assert sorted(paths_in(path)) == sorted(f"/{w}/{i}" for w in range(8) for i in range(50))
+    assert read_cassette(path).problem is None
+
+
+@pytest.mark.parametrize("mode", ["new_episodes", "all"])
+def test_a_cassette_that_is_dropped_unclosed_is_closed(tmp_path: Path, mode: str) -> None:
+    """A plain `record(…)` without a block ends well when the kernel does."""
+    path = tmp_path / "tour.yaml"
+    cassette = opened(path, mode)
+    cassette.record(answered())
+
+    del cassette
+
+    assert read_cassette(path).problem is None
+
+
+def test_closing_twice_is_fine_and_recording_after_it_is_refused(tour: Path) -> None:
+    """A closed recording takes no more, and says so."""
+    cassette = opened(tour)
+    cassette.close()
+    cassette.close()
+
+    with pytest.raises(CassetteError, match="closed"):
+        cassette.record(answered())
+
+
+def test_a_replay_records_nothing(tour: Path) -> None:
+    """To record into a cassette that was opened to replay is an error."""
+    cassette = open_cassette(tour, redactor=NoRedaction())
+
+    with pytest.raises(CassetteError, match="opened to replay"):
+        cassette.record(answered())
+
+
+def test_an_unknown_record_mode_is_refused() -> None:
+    """The modes are vcrpy's, by their names."""
+    with pytest.raises(ValueError, match="new_episode"):
+        open_cassette("tour", record_mode="new_episode")

@@ -1,0 +1,365 @@
+"""Replay: which recorded answer a request gets, in which order, and what is said without one."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from cassette_samples import BASE_URL, Masking, NoRedaction, answered, get, post
+
+from directmail_lab.cassettes import Cassette, open_cassette
+from directmail_lab.cassettes.vcr_files import block_text
+from directmail_lab.errors import NotRecordedError
+from directmail_lab.interaction import Interaction, RecordedRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the cassette of a test stands."""
+    return tmp_path / "tour.yaml"
+
+
+def recorded(path: Path, *interactions: Interaction, base_url: str | None = BASE_URL) -> None:
+    """Record a cassette."""
+    with open_cassette(
+        path, record_mode="all", redactor=NoRedaction(), base_url=base_url
+    ) as cassette:
+        for each in interactions:
+            cassette.record(each)
+
+
+def replayed(path: Path, **options: Any) -> Cassette:
+    """Open a cassette to replay."""
+    options.setdefault("redactor", NoRedaction())
+    return open_cassette(path, **options)
+
+
+def bodies(cassette: Cassette, requests: Sequence[RecordedRequest]) -> list[bytes | None]:
+    """Return what a cassette answers to requests, None where it has no answer yet."""
+    answers = [cassette.play(each) for each in requests]
+    return [answer.response.body if answer else None for answer in answers]
+
+
+def refusal(cassette: Cassette, request: RecordedRequest) -> NotRecordedError:
+    """Return the error that a request without an answer raises."""
+    with pytest.raises(NotRecordedError) as caught:
+        cassette.play(request)
+    return caught.value
+
+
+def test_answers_come_in_the_order_of_their_recording_and_then_the_last_again(path: Path) -> None:
+    """A notebook's cell that is run again gets the last answer again."""
+    recorded(path, answered(body="1"), answered(get("/other"), body="x"), answered(body="2"))
+    cassette = replayed(path)
+
+    assert bodies(cassette, [get()] * 4) == [b"1", b"2", b"2", b"2"]
+    assert bodies(cassette, [get("/other")] * 2) == [b"x", b"x"]
+
+
+def test_a_strict_replay_gives_each_answer_once(path: Path) -> None:
+    """A test that asks once more than was recorded is told so."""
+    recorded(path, answered(body="1"), answered(body="2"))
+    cassette = replayed(path, repeat="strict")
+
+    assert bodies(cassette, [get()] * 2) == [b"1", b"2"]
+    error = refusal(cassette, get())
+    assert error.reason == "nothing_left"
+    assert "GET /v1/users/me" in str(error)
+    assert "played" in str(error)
+
+
+def test_an_unknown_request_names_the_nearest_and_what_differs(path: Path) -> None:
+    """The message says what happened, the nearest recorded request, and the call to record it."""
+    recorded(path, answered(get("/v1/lists")), answered(get("/v1/users/me?fields=name")))
+
+    error = refusal(replayed(path), get("/v1/users/me?fields=secret"))
+
+    assert error.reason == "no_match"
+    assert "GET /v1/users/me is not in cassette 'tour' (2 interactions" in str(error)
+    assert "Nearest: GET /v1/users/me, which differs in query" in str(error)
+    assert "record('tour', record_mode=\"new_episodes\")" in str(error)
+    assert "secret" not in str(error)
+    assert "name" not in str(error)
+
+
+def test_a_cassette_that_is_not_there_is_told_apart(tmp_path: Path) -> None:
+    """No such cassette is another thing than a request that is not in it."""
+    with pytest.raises(NotRecordedError) as caught:
+        replayed(tmp_path / "nowhere.yaml")
+
+    assert caught.value.reason == "no_such_cassette"
+    assert "'nowhere'" in str(caught.value)
+
+
+def test_an_empty_cassette_has_no_answers(path: Path) -> None:
+    """An empty file is a cassette without interactions, as vcrpy has it."""
+    path.write_text("")
+
+    cassette = replayed(path)
+
+    assert len(cassette) == 0
+    assert refusal(cassette, get()).reason == "no_match"
+
+
+def test_a_cassette_of_one_region_replays_under_any_base_address(path: Path) -> None:
+    """Paths are compared below the base address of the recording, and below the session's."""
+    recorded(
+        path,
+        answered(get("/v1/users/me", base="https://eu.test/api")),
+        base_url="https://eu.test/api",
+    )
+    cassette = replayed(path, base_url="https://us.test")
+
+    assert cassette.base_url == "https://eu.test/api"
+    assert cassette.play(get(base="https://us.test")) is not None
+    assert cassette.play(get(base="http://127.0.0.1:8/x/y"), base_url="http://127.0.0.1:8/x/y")
+    assert refusal(cassette, get("/api/v1/users/me", base="https://us.test")).reason == "no_match"
+
+
+def test_without_metadata_the_base_address_is_the_first_requests_origin(path: Path) -> None:
+    """Without the user info that an address may hold."""
+    first = RecordedRequest("GET", "https://key:@api.example.test:8443/v1/users/me", (), b"")
+    path.write_text(block_text([answered(first)], metadata={}))
+
+    cassette = replayed(path)
+
+    assert cassette.base_url == "https://api.example.test:8443"
+    assert cassette.play(get(base="https://elsewhere.test")) is not None
+
+
+def test_the_query_is_compared_whatever_its_order(path: Path) -> None:
+    """As vcrpy compares it: sorted names and values."""
+    recorded(path, answered(get("/a?x=1&y=2"), body="xy"))
+    cassette = replayed(path)
+
+    assert bodies(cassette, [get("/a?y=2&x=1")]) == [b"xy"]
+    assert refusal(cassette, get("/a?x=1")).reason == "no_match"
+
+
+def test_bodies_of_writes_are_compared_as_what_they_mean(path: Path) -> None:
+    """JSON and forms by their values, as vcrpy's body matcher does; others byte for byte."""
+    form = "application/x-www-form-urlencoded"
+    recorded(
+        path,
+        answered(post(b'{"a": 1, "b": [1.0]}'), body="json"),
+        answered(post(b"a=1&b=2", content_type=form), body="form"),
+        answered(post(b"not json"), body="broken"),
+        answered(post(b"text", content_type="text/plain"), body="text"),
+    )
+    cassette = replayed(path)
+
+    assert bodies(
+        cassette,
+        [
+            post(b'{"b": [1], "a": true}'),
+            post(b"b=2&a=1", content_type=form),
+            post(b"not json"),
+            post(b"text", content_type="text/csv"),
+        ],
+    ) == [b"json", b"form", b"broken", b"text"]
+    assert "differs in body" in str(refusal(cassette, post(b'{"a": 2}')))
+    assert refusal(cassette, post(b'{"a": "1", "b": [1]}')).reason == "no_match"
+
+
+def test_bodies_of_reads_are_not_compared(path: Path) -> None:
+    """Only a write is what its body says."""
+    recorded(path, answered(get()))
+    asked = RecordedRequest("GET", get().uri, (), b"anything")
+
+    assert replayed(path).play(asked) is not None
+
+
+def test_matching_is_on_the_redacted_form_on_both_sides(path: Path) -> None:
+    """A key in the address does not keep a recording by another key from being played."""
+    with open_cassette(path, record_mode="all", redactor=Masking("first")) as cassette:
+        cassette.record(answered(get("/a?api_key=first")))
+
+    assert replayed(path, redactor=Masking("second")).play(get("/a?api_key=second")) is not None
+
+
+def test_another_programs_recording_is_redacted_before_it_is_compared(path: Path) -> None:
+    """It may hold the key as it was sent."""
+    path.write_text(block_text([answered(get("/a?api_key=sesame"))], metadata={}))
+
+    assert replayed(path, redactor=Masking("sesame")).play(get("/a?api_key=sesame")) is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "matches"),
+    [
+        ("method", RecordedRequest("PUT", "https://x.test/a"), False),
+        ("scheme", RecordedRequest("GET", "http://x.test/a"), False),
+        ("host", RecordedRequest("GET", "https://X.test/b"), True),
+        ("host", RecordedRequest("GET", "https://y.test/a"), False),
+        ("port", RecordedRequest("GET", "https://x.test:443/b"), True),
+        ("port", RecordedRequest("GET", "https://x.test:444/a"), False),
+        ("path", RecordedRequest("GET", "https://x.test/a?q=1"), True),
+        ("uri", RecordedRequest("GET", "https://x.test/a?q=1"), False),
+        ("url", RecordedRequest("PUT", "https://x.test/a"), True),
+        ("headers", RecordedRequest("GET", "https://x.test/b", (("accept", "*/*"),)), True),
+        ("headers", RecordedRequest("GET", "https://x.test/a", (("Accept", "a/b"),)), False),
+        ("raw_body", RecordedRequest("GET", "https://x.test/a", (), b"other"), False),
+        ("query", RecordedRequest("PUT", "https://y.test/b"), True),
+    ],
+)
+def test_vcrpys_matchers_are_used_by_name(
+    path: Path, name: str, asked: RecordedRequest, matches: bool
+) -> None:
+    """Each compares what vcrpy's matcher of that name compares."""
+    recorded(path, answered(RecordedRequest("GET", "https://x.test/a", (("Accept", "*/*"),), b"")))
+    cassette = replayed(path, match_on=[name])
+
+    if matches:
+        assert cassette.play(asked) is not None
+    else:
+        assert refusal(cassette, asked).reason == "no_match"
+
+
+def test_an_unknown_matcher_is_refused_with_the_known_ones(path: Path) -> None:
+    """A misspelt name does not silently match everything."""
+    recorded(path, answered())
+
+    with pytest.raises(ValueError, match="'pth' is not a matcher"):
+        replayed(path, match_on=["method", "pth"])
+
+
+def test_a_matcher_of_ones_own_may_return_or_assert(path: Path) -> None:
+    """As vcrpy's: it is given two of vcrpy's requests, the asked and the recorded one."""
+
+    def same_last_segment(asked: Any, kept: Any) -> None:
+        assert asked.path.rsplit("/", 1)[-1] == kept.path.rsplit("/", 1)[-1]
+
+    def same_host(asked: Any, kept: Any) -> bool:
+        return bool(asked.host == kept.host)
+
+    recorded(path, answered(get("/v1/a"), body="a"), answered(get("/v1/b"), body="b"))
+    cassette = replayed(path, match_on=["method", same_last_segment, same_host])
+
+    assert bodies(cassette, [get("/v2/b"), get("/v2/a"), get("/v3/a")]) == [b"b", b"a", b"a"]
+    assert refusal(cassette, get("/v2/c")).reason == "no_match"
+    assert refusal(cassette, get("/v2/a", base="https://other.test")).reason == "no_match"
+
+
+def test_each_mode_answers_or_lets_through(path: Path) -> None:
+    """vcrpy's record modes: what is recorded is played, what is not is sent, or refused."""
+    recorded(path, answered(body="1"))
+
+    for mode in ("new_episodes", "any"):
+        with open_cassette(path, record_mode=mode, redactor=NoRedaction()) as cassette:
+            assert bodies(cassette, [get(), get(), get("/new")]) == [b"1", None, None]
+            assert cassette.records
+    with open_cassette(path, record_mode="all", redactor=NoRedaction()) as cassette:
+        assert bodies(cassette, [get()]) == [None]
+    with open_cassette(path, record_mode="once", redactor=NoRedaction()) as cassette:
+        assert not cassette.records
+        assert bodies(cassette, [get(), get()]) == [b"1", b"1"]
+        assert refusal(cassette, get("/new")).reason == "no_match"
+
+
+def test_once_records_a_cassette_that_is_not_there_or_empty(path: Path) -> None:
+    """And then replays it."""
+    path.write_text("")
+
+    with open_cassette(path, record_mode="once", redactor=NoRedaction()) as cassette:
+        assert cassette.records
+        assert cassette.play(get()) is None
+        cassette.record(answered())
+
+    assert replayed(path).play(get()) is not None
+
+
+def test_what_is_recorded_now_is_not_played_in_the_same_opening(path: Path) -> None:
+    """While recording, a request that was just recorded is sent again."""
+    with open_cassette(path, record_mode="new_episodes", redactor=NoRedaction()) as cassette:
+        assert cassette.play(get()) is None
+        cassette.record(answered())
+        assert cassette.play(get()) is None
+
+
+def test_unplayed_answers_can_be_asked_for(path: Path) -> None:
+    """A test can find out what its code no longer asks for."""
+    recorded(path, answered(body="1"), answered(get("/other")), answered(body="2"))
+    cassette = replayed(path)
+    cassette.play(get())
+
+    assert [each.uri for each in cassette.unplayed()] == [get("/other").uri, get().uri]
+    assert [each.response.body for each in cassette.interactions()][::2] == [b"1", b"2"]
+    assert len(cassette) == 3
+
+
+@pytest.mark.parametrize("kind", ["threads", "tasks"])
+def test_concurrent_callers_get_each_answer_once(path: Path, kind: str) -> None:
+    """However threads or tasks interleave, no answer is given twice and none is left out."""
+    recorded(path, *(answered(get(f"/{i % 3}"), body=str(i)) for i in range(240)))
+    cassette, given = replayed(path, repeat="strict"), Counter[bytes]()
+
+    def ask(worker: int) -> None:
+        for index in range(30):
+            answer = cassette.play(get(f"/{(worker + index) % 3}"))
+            assert answer is not None
+            given[answer.response.body] += 1
+
+    async def ask_as_tasks() -> None:
+        await asyncio.gather(*(asyncio.to_thread(ask, worker) for worker in range(8)))
+
+    if kind == "tasks":
+        asyncio.run(ask_as_tasks())
+    else:
+        threads = [threading.Thread(target=ask, args=(worker,)) for worker in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    assert given == Counter(str(index).encode() for index in range(240))
+
+
+def test_two_openings_of_one_cassette_do_not_meet(path: Path) -> None:
+    """Each session plays from the start."""
+    recorded(path, answered(body="1"), answered(body="2"))
+    one, two = replayed(path), replayed(path)
+
+    assert bodies(one, [get(), get()]) == [b"1", b"2"]
+    assert bodies(two, [get(), get()]) == [b"1", b"2"]
+
+
+def test_playing_takes_as_long_in_a_large_cassette_as_in_a_small_one(path: Path) -> None:
+    """The index is asked, not the list: no recorded request is compared with the asked one."""
+    recorded(path, *(answered(get("/same"), body=str(i)) for i in range(5000)))
+    cassette = replayed(path)
+    steps = 0
+
+    def count(frame: Any, event: str, arg: Any) -> None:
+        nonlocal steps
+        steps += event == "call"
+
+    for _ in range(4000):
+        cassette.play(get("/same"))
+    sys_setprofile(count)
+    answer = cassette.play(get("/same"))
+    sys_setprofile(None)
+
+    assert answer is not None
+    assert answer.response.body == b"4000"
+    assert steps < 60
+
+
+def sys_setprofile(function: Any) -> None:
+    """Count the calls of this thread, or stop counting them."""
+    import sys
+
+    sys.setprofile(function)
+
+
+def test_nothing_shows_an_address_or_a_header(path: Path) -> None:
+    """The repr of a cassette is its name, mode and size."""
+    recorded(path, answered(get("/a?api_key=sesame")))
+
+    assert repr(replayed(path)) == "<Cassette 'tour', none, 1 interaction>"

@@ -1,0 +1,336 @@
+"""vcrpy reads what we write, and we read what vcrpy reads: what we rely on of it is pinned here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import requests
+import vcr
+from cassette_samples import BASE_URL, NoRedaction, answered, get, post
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from vcr.request import Request
+from vcr.serialize import deserialize, serialize
+from vcr.serializers import jsonserializer, yamlserializer
+from vcr.stubs.httpx_stubs import _deserialize_response
+from vcr.util import read_body
+
+from directmail_lab.cassettes import matching, open_cassette, read_cassette
+from directmail_lab.cassettes.reader import parse_cassette
+from directmail_lab.cassettes.vcr_files import block_text
+from directmail_lab.errors import NotRecordedError
+from directmail_lab.interaction import RecordedRequest
+
+
+@pytest.fixture
+def tour(tmp_path: Path) -> Path:
+    """A cassette that we recorded: a read, the same again, bytes, and a write."""
+    path = tmp_path / "tour.yaml"
+    with open_cassette(path, record_mode="all", redactor=NoRedaction()) as cassette:
+        cassette.record(answered(body='{"n": 1}'))
+        cassette.record(answered(body='{"n": "é\u2028"}'))
+        cassette.record(answered(get("/bytes?a=1"), body=b"\xff\0\x85"))
+        cassette.record(answered(post(b'{"a": 1}'), status=201))
+    return path
+
+
+def test_httpx_under_vcrpy_gets_our_answers(tour: Path) -> None:
+    """Loaded unchanged, with no mode that records."""
+    with vcr.use_cassette(str(tour), record_mode="none") as cassette, httpx.Client() as client:
+        first, second = (client.get(f"{BASE_URL}/v1/users/me") for _ in range(2))
+        data = client.get(f"{BASE_URL}/bytes", params={"a": "1"})
+        written = client.post(f"{BASE_URL}/v1/letters", json={"a": 1})
+
+    assert (first.json(), second.json()) == ({"n": 1}, {"n": "é\u2028"})
+    assert first.headers["x-ratelimit-limit"] == "300"
+    assert data.content == b"\xff\0\x85"
+    assert (written.status_code, written.reason_phrase) == (201, "OK")
+    assert cassette.all_played
+
+
+def test_requests_under_vcrpy_gets_our_answers(tour: Path) -> None:
+    """Another library reads the same file."""
+    with vcr.use_cassette(str(tour), record_mode="none"):
+        first = requests.get(f"{BASE_URL}/v1/users/me", timeout=1)
+        data = requests.get(f"{BASE_URL}/bytes?a=1", timeout=1)
+
+    assert first.json() == {"n": 1}
+    assert first.headers["X-RateLimit-Remaining"] == "299"
+    assert data.content == b"\xff\0\x85"
+
+
+def test_vcrpys_body_matcher_takes_our_reads(tour: Path) -> None:
+    """A read's body is recorded as vcrpy records httpx's: empty, not missing."""
+    names = ["method", "uri", "body"]
+    with vcr.use_cassette(str(tour), record_mode="none", match_on=names):
+        assert httpx.get(f"{BASE_URL}/v1/users/me").json() == {"n": 1}
+
+
+def test_pytest_recording_replays_our_cassettes(tour: Path, pytester: pytest.Pytester) -> None:
+    """By its marker, with the network blocked."""
+    pytester.makepyfile(
+        f"""
+        import httpx
+        import pytest
+
+        @pytest.mark.block_network
+        @pytest.mark.vcr({str(tour)!r})
+        def test_me():
+            assert httpx.get("{BASE_URL}/v1/users/me").json() == {{"n": 1}}
+        """
+    )
+
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-p", "no:asyncio")
+
+    result.assert_outcomes(passed=1)
+
+
+def as_vcrpy_sees(text: str, serializer: Any = yamlserializer) -> list[tuple[Any, ...]]:
+    """Return what vcrpy makes of a cassette, and httpx of that: the raw bytes on either side."""
+    requests_, responses, *_ = deserialize(text, serializer)
+    seen = []
+    for asked, told in zip(requests_, responses, strict=True):
+        # httpx takes other than ASCII as bytes alone.
+        told["headers"] = {n: [v.encode() for v in vs] for n, vs in told["headers"].items()}
+        if "content-encoding" in told["headers"]:
+            told["headers"] = {n: [v.decode() for v in vs] for n, vs in told["headers"].items()}
+        answer = _deserialize_response(told, httpx)
+        answer_body = b"".join(answer.stream)
+        seen.append(
+            (
+                asked.method,
+                asked.uri,
+                read_body(asked),
+                [(name, value) for name, value in asked.headers.items()],
+                answer.status_code,
+                [(name.decode(), value.decode()) for name, value in answer.headers.raw],
+                answer_body,
+            )
+        )
+    return seen
+
+
+def as_we_see(text: str) -> list[tuple[Any, ...]]:
+    """Return what we make of the same cassette, in the same form."""
+    return [
+        (
+            each.request.method,
+            each.request.uri,
+            each.request.body,
+            list(each.request.headers),
+            each.response.status,
+            list(each.response.headers),
+            each.response.body,
+        )
+        for each in parse_cassette(text.encode(), Path("tour.yaml")).interactions
+    ]
+
+
+REQUEST = "- request: {method: GET, uri: 'https://x.test/a', body: '', headers: {}}\n"
+RESPONSE = "  response: {status: {code: 200, message: OK}, headers: {}, body: {string: hi}}\n"
+OLD_FILES = {
+    "version missing": f"interactions:\n{REQUEST}{RESPONSE}",
+    "none": "version: 1\ninteractions: []\n",
+    "binary": "interactions:\n"
+    "- request:\n    method: POST\n    uri: https://x.test/\n    headers: {A: [b]}\n"
+    "    body: !!binary |\n      /wA=\n"
+    "  response:\n    status: {code: 200, message: OK}\n    headers: {A: [b, c], D: [e]}\n"
+    "    body:\n      string: !!binary |\n        H4sIAAAA/wA=\n",
+    "old httpx": f"interactions:\n{REQUEST}"
+    "  response:\n    status_code: 404\n    http_version: HTTP/1.1\n"
+    "    headers: {X: ['1', '2']}\n    content: '{\"a\": 1}'\n",
+    "old httpx, compressed": f"interactions:\n{REQUEST}"
+    "  response:\n    status_code: 200\n    http_version: HTTP/1.1\n"
+    "    headers: {content-encoding: [gzip], content-length: ['9']}\n"
+    "    content: !!binary |\n"
+    "      H4sIAAAAAAAC/8tIzcnJBwCGphA2BQAAAA==\n",
+    "BytesIO": "interactions:\n"
+    "- request:\n    method: POST\n    uri: https://x.test/\n    headers: {}\n"
+    "    body: !!python/object/new:_io.BytesIO\n"
+    "      state: !!python/tuple [!!binary aGVsbG8=, 0, null]\n"
+    f"{RESPONSE}",
+    "iterator": "interactions:\n"
+    "- request:\n    method: POST\n    uri: https://x.test/\n    headers: {}\n"
+    "    body: !!python/object/apply:builtins.iter\n"
+    "      args: [[!!binary aGVs, !!binary bG8=]]\n"
+    f"{RESPONSE}",
+    "python strings": f"interactions:\n{REQUEST}"
+    "  response: {status: {code: 200, message: !!python/unicode OK}, headers: {},"
+    " body: {string: !!python/str hi}}\n",
+    "no body at all": "interactions:\n"
+    "- request: {method: GET, uri: 'https://x.test', body: null, headers: {}}\n"
+    "  response: {status: {code: 204, message: null}, headers: {}, body: {string: ''}}\n",
+    "extra keys": f"interactions:\n{REQUEST}{RESPONSE}  note: mine\nkind: odd\n",
+    "one value, no list": f"interactions:\n"
+    "- request: {method: GET, uri: 'https://x.test/', body: a, headers: {A: b}}\n"
+    f"{RESPONSE}",
+    "two values of a request header": f"interactions:\n"
+    "- request: {method: GET, uri: 'https://x.test/', body: a, headers: {A: [b, c], a: [d]}}\n"
+    f"{RESPONSE}",
+    "byte order mark": f"\ufeffinteractions:\n{REQUEST}{RESPONSE}",
+    "multi-line": "interactions:\n"
+    "- request: {method: GET, uri: 'https://x.test/', body: '', headers: {}}\n"
+    "  response:\n    status: {code: 200, message: OK}\n    headers: {}\n"
+    '    body:\n      string: "a\\\n        \\ b\n\n        c\\u2028"\n',
+}
+
+
+@pytest.mark.parametrize("name", OLD_FILES)
+def test_old_and_odd_files_are_read_as_vcrpy_reads_them(name: str) -> None:
+    """The same requests, and the same bytes that httpx would get."""
+    text = OLD_FILES[name]
+
+    assert as_we_see(text) == as_vcrpy_sees(text.removeprefix("\ufeff"))
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=20)
+TOKEN = st.text("abcXYZ-", min_size=1, max_size=8)
+HEADERS = st.dictionaries(
+    TOKEN.map(str.lower), st.lists(TEXT.map(str.strip), min_size=1, max_size=3), max_size=4
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    method=st.sampled_from(["GET", "POST"]),
+    uri=TEXT.map("https://x.test/".__add__),
+    sent=st.none() | st.binary(max_size=40) | st.text(max_size=40),
+    asked=st.dictionaries(TOKEN.map(str.lower), TEXT, max_size=4),
+    told=HEADERS,
+    body=st.binary(max_size=40) | TEXT.map(str.encode),
+    reason=st.none() | st.text("abc ", max_size=9),
+)
+def test_whatever_vcrpy_writes_we_read_alike(
+    method: str,
+    uri: str,
+    sent: bytes | str | None,
+    asked: dict[str, str],
+    told: dict[str, list[str]],
+    body: bytes,
+    reason: str | None,
+) -> None:
+    """Its block layout, written by its own serializer."""
+    response = {
+        "status": {"code": 200, "message": reason},
+        "headers": told,
+        "body": {"string": body},
+    }
+    text = serialize(
+        {"requests": [Request(method, uri, sent, asked)], "responses": [response]}, yamlserializer
+    )
+
+    assert as_we_see(text) == as_vcrpy_sees(text)
+
+
+def test_its_json_cassettes_are_read_alike() -> None:
+    """JSON escapes of two halves, which libyaml cannot read, included."""
+    text = block_text(
+        [answered(body="\U0001f600 é"), answered(post(b"{}"))], metadata={}, as_json=True
+    )
+
+    assert "\\ud83d" in text
+    assert as_we_see(text) == as_vcrpy_sees(text, jsonserializer)
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_converting_there_and_back_keeps_every_byte(tour: Path, as_json: bool) -> None:
+    """From the line layout to vcrpy's own layouts, and from there to ours."""
+    before = [
+        i for i in read_cassette(tour).interactions if not as_json or b"\xff" not in i.response.body
+    ]
+
+    tour.write_text(block_text(before, metadata={}, as_json=as_json))
+    after = read_cassette(tour).interactions
+
+    assert [(i.request, i.response) for i in after] == [(i.request, i.response) for i in before]
+
+
+def outcome(matcher: Any, one: RecordedRequest, other: RecordedRequest) -> bool:
+    """Return what one of vcrpy's matchers says of two requests."""
+
+    def theirs(request: RecordedRequest) -> Request:
+        return Request(request.method, request.uri, request.body, dict(request.headers))
+
+    try:
+        matcher(theirs(one), theirs(other))
+    except AssertionError:
+        return False
+    return True
+
+
+URIS = st.sampled_from(
+    ["https://x.test", "https://x.test/", "https://x.test:443/a?b=1&c=2", "http://x.test/a?c=2&b=1",
+     "https://X.test/a?b=", "https://x.test/a?b=1&b=2", "https://x.test/a#f", "https://x.test?b=1"]
+)  # fmt: skip
+BODIES = st.sampled_from(
+    [b"", b"{}", b'{"a": 1}', b'{"a":1.0}', b'{"a": true}', b'{"a": [1, null]}', b"[1]", b"a=1&b=2",
+     b"b=2&a=1", b"a=1&a=2", b"{", b"\xff", b"2\r\nhi\r\n0\r\n\r\n", b"hi", b'{"a": "1"}', b"a="]
+)  # fmt: skip
+SENT_HEADERS = st.sampled_from(
+    [(), (("Content-Type", "application/json"),), (("content-type", "application/json;a=b"),),
+     (("Content-Type", "application/x-www-form-urlencoded"),), (("Transfer-Encoding", "chunked"),),
+     (("Content-Type", "text/plain"),)]
+)  # fmt: skip
+REQUESTS = st.builds(RecordedRequest, st.sampled_from(["POST", "PUT"]), URIS, SENT_HEADERS, BODIES)
+
+
+@settings(max_examples=600, deadline=None)
+@given(one=REQUESTS, other=REQUESTS)
+@pytest.mark.parametrize(
+    "name",
+    ["method", "uri", "scheme", "host", "port", "path", "query", "headers", "raw_body", "body"],
+)
+def test_our_keys_agree_with_vcrpys_matchers(
+    name: str, one: RecordedRequest, other: RecordedRequest
+) -> None:
+    """Two requests have a key in common exactly where vcrpy's matcher of that name accepts them."""
+    rule = matching.Matching([name])
+
+    ours = bool(set(rule.keys(one, "")) & set(rule.keys(other, "")))
+
+    assert ours == outcome(getattr(vcr.matchers, name), one, other)
+
+
+@pytest.mark.parametrize("mode", ["none", "once", "new_episodes", "any", "all"])
+def test_each_record_mode_does_what_vcrpys_does(tmp_path: Path, mode: str) -> None:
+    """What is played, what is sent and what is kept, for a request that is there and one not."""
+    ours, theirs = tmp_path / "ours.yaml", tmp_path / "theirs.yaml"
+    old = [answered(get("/there"), body="old"), answered(get("/unasked"), body="old")]
+    for path in (ours, theirs):
+        path.write_text(block_text(old, metadata={}))
+
+    with open_cassette(ours, record_mode=mode, redactor=NoRedaction()) as cassette:
+        done = []
+        for name in ("/there", "/new"):
+            try:
+                answer = cassette.play(get(name))
+            except NotRecordedError:
+                done.append("refused")
+                continue
+            done.append("played" if answer else "sent")
+            if answer is None:
+                cassette.record(answered(get(name), body="new"))
+
+    expected = []
+    recorder = vcr.VCR(record_mode=mode)
+    with recorder.use_cassette(str(theirs)) as their_cassette:
+        for name in ("/there", "/new"):
+            request = Request("GET", f"{BASE_URL}{name}", b"", {"Accept": "*/*"})
+            if their_cassette.can_play_response_for(request):
+                their_cassette.play_response(request)
+                expected.append("played")
+            elif their_cassette.write_protected:
+                expected.append("refused")
+            else:
+                expected.append("sent")
+                told = {"status": {"code": 200, "message": "OK"}, "headers": {}}
+                their_cassette.append(request, {**told, "body": {"string": b"new"}})
+
+    def kept(path: Path) -> list[tuple[str, bytes]]:
+        return [(i.request.uri, i.response.body) for i in read_cassette(path).interactions]
+
+    assert done == expected
+    assert kept(ours) == kept(theirs)
