@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from .jupyter import Server, Tab, find_chromium, launch, new_tab, running_server
+from .jupyter import (
+    Server,
+    Tab,
+    find_chromium,
+    launch,
+    new_tab,
+    running_server,
+    shut_down_kernels,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -55,6 +63,7 @@ def new_page(browser: Browser, server: Server) -> Iterator[Callable[..., Page]]:
 
     yield opened
     for tab in tabs:
+        shut_down_kernels(tab.page)
         tab.page.context.close()
     assert [tab.foreign for tab in tabs if tab.foreign] == []
 

@@ -75,7 +75,9 @@ def test_the_command_opens_the_tutorial_and_every_cell_runs(
         opened = page.evaluate("jupyterapp.shell.currentWidget.title.label")
         pop_ups = page.locator(".Toastify__toast").count()
         if PICTURE:
-            page.evaluate("document.querySelectorAll('.jp-RenderedMarkdown h2')[1].scrollIntoView()")
+            page.evaluate(
+                "document.querySelectorAll('.jp-RenderedMarkdown h2')[1].scrollIntoView()"
+            )
             page.screenshot(path=PICTURE)
         page.context.close()
 

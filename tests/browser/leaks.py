@@ -1,0 +1,41 @@
+"""Where a key is found in files, in any form that a program might have written it in."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode, urlsafe_b64encode
+from typing import TYPE_CHECKING
+from urllib.parse import quote, quote_plus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+
+def forms_of(key: str) -> set[bytes]:
+    """Return the key as it would look in a file, alone and as the user name of HTTP Basic."""
+    raw = key.encode()
+    texts = {key, quote(key, safe=""), quote_plus(key), json.dumps(key)[1:-1]}
+    texts |= {raw.hex(), raw.hex().upper()}
+    for encode in (b64encode, urlsafe_b64encode):
+        # Inside a longer text, base64 looks one of three ways; its ends depend on the neighbours.
+        texts |= {encode(b"x" * shift + raw)[4:-4].decode() for shift in range(3)}
+    return {text.encode(code) for text in texts for code in ("utf-8", "utf-16-le")}
+
+
+def leaks(folders: Iterable[Path], *keys: str) -> list[str]:
+    """Return every file below the folders that holds one of the keys, and at what place."""
+    wanted = [form for key in keys for form in forms_of(key)]
+    return [
+        f"{path} at {content.index(form)}"
+        for folder in folders
+        for path, content in _files(folder)
+        for form in wanted
+        if form in content
+    ]
+
+
+def _files(folder: Path) -> Iterator[tuple[Path, bytes]]:
+    for path in folder.rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            yield path, path.read_bytes()

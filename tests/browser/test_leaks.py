@@ -1,0 +1,118 @@
+"""A key that is typed into the form is in no file that anything of Jupyter writes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from directmail_lab.standin import stand_in
+
+from .form import Form
+from .jupyter import Server, command, open_notebook, restart_kernel, run_all, save
+from .leaks import forms_of, leaks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# Distinct, so that a leak tells which step left it; with signs that encodings change.
+TYPED_ONLY = "ty+3/pqX8~only~never-sent"
+ACCEPTED = "ac+9/Wk2Z~accepted~by-service"
+REFUSED = "re+5/Vb7Q~refused~by-service"
+AFTER_RESTART = "rs+1/Hm4T~typed-after~restart"
+KEYS = (TYPED_ONLY, ACCEPTED, REFUSED, AFTER_RESTART)
+
+# What users do to look at their variables, with tracebacks set to show locals.
+LOOKING_ROUND = """
+import gc, pickle
+from directmail_lab.session import Session
+%who
+%whos
+print(vars(form), form.get_state(), dm.session(), vars(dm.session()), dm.session().client.headers)
+print([vars(each) for each in gc.get_objects() if isinstance(each, Session)])
+print(get_ipython().kernel.get_parent(), _, __, In, Out)
+"""
+BREAKING = "dm.session().client.get('/v1/users/me', params=object())"
+
+
+def test_a_key_is_found_in_every_form() -> None:
+    """The search below is only worth something if it finds what there is."""
+    assert b"ac%2B9%2FWk2Z~accepted~by-service" in forms_of(ACCEPTED)
+    assert ACCEPTED.encode() in forms_of(ACCEPTED)
+    assert any(
+        form in b"Basic OmFjKzkvV2syWn5hY2NlcHRlZH5ieS1zZXJ2aWNlOg==" for form in forms_of(ACCEPTED)
+    )
+
+
+@pytest.mark.parametrize("automatically", [True, False], ids=["state saved", "state not saved"])
+def test_no_file_holds_a_key(
+    new_page: Callable[..., Page], server: Server, *, automatically: bool
+) -> None:
+    """Typed, accepted, refused, re-run, shown again, restarted: saved after each."""
+    server.save_widget_state(automatically=automatically)
+    page = new_page()
+    with stand_in(api_key=ACCEPTED) as service:
+        show = f"import directmail_lab as dm\nform = dm.login(base_url={service.base_url!r})\nform"
+        name = server.write(f"leaks-{automatically}.ipynb", show, "form", LOOKING_ROUND, BREAKING)
+        open_notebook(page, server, name)
+        run_cells(page, 0, 1)
+        form = Form(page).ready()
+        form.key.click()
+        page.keyboard.type(TYPED_ONLY)
+        save(page)
+        form.key.fill("")
+        form.sign_in(REFUSED)
+        expect(form.trouble).to_contain_text("did not accept")
+        save(page)
+        form.sign_in(ACCEPTED)
+        expect(form.account).to_be_visible()
+        run_cells(page, 2, 3)
+        save(page)
+        run_cells(page, 1)
+        expect(Form(page, 1).account).to_be_visible()
+        save(page)
+        kept_in_page = page.evaluate("() => JSON.stringify([localStorage, sessionStorage])")
+        restart_kernel(page)
+        save(page)
+        run_cells(page, 0)
+        form = Form(page).ready()
+        form.sign_in(AFTER_RESTART)
+        expect(form.trouble).to_contain_text("did not accept")
+        form.sign_in(ACCEPTED)
+        expect(form.account).to_be_visible()
+        save(page)
+    server.save_widget_state(automatically=False)
+    notebook = (server.notebooks / name).read_text()
+
+    assert leaks([server.home], *KEYS) == []
+    assert not any(key in kept_in_page for key in KEYS)
+    assert ("application/vnd.jupyter.widget-state+json" in notebook) is automatically
+    assert "Traceback" in notebook
+    assert list(server.notebooks.glob(f".ipynb_checkpoints/leaks-{automatically}*"))
+    assert (server.home / "ipython/profile_default/history.sqlite").exists()
+
+
+def run_cells(page: Page, *numbers: int) -> None:
+    """Run some of the cells, one after the other; one that fails is fine."""
+    for number in numbers:
+        page.evaluate("n => { jupyterapp.shell.currentWidget.content.activeCellIndex = n }", number)
+        command(page, "notebook:run-cell")
+
+
+def test_the_search_finds_a_field_that_leaks(new_page: Callable[..., Page], server: Server) -> None:
+    """ipywidgets' own password field leaks this way, so a leak of ours would be found too."""
+    server.save_widget_state(automatically=True)
+    page = new_page()
+    leaking = "lk+2/Jd6Y~of-ipywidgets~password"
+    name = server.write("control.ipynb", "import ipywidgets\nipywidgets.Password()")
+    open_notebook(page, server, name)
+    run_all(page)
+    page.locator("input[type=password]").click()
+    page.keyboard.type(leaking)
+    save(page)
+    server.save_widget_state(automatically=False)
+    found = leaks([server.home], leaking)
+
+    assert any("control.ipynb" in place for place in found)
+    assert any("server.log" in place for place in found)
