@@ -159,16 +159,17 @@ class ResetUnitInference:
         return Evidence(
             unit=self.unit,
             why=self._why(),
-            candidates=self._candidates(),
+            candidates=self.candidates(),
             stated=self._stated is not None,
             contradiction=self._excluded.get(self._stated) if self._stated else None,
         )
 
-    def _candidates(self) -> tuple[UnitName, ...]:
+    def candidates(self) -> tuple[UnitName, ...]:
+        """Return the units that no reading excludes."""
         return tuple(unit for unit in UNITS if unit not in self._excluded)
 
     def _conclude(self) -> None:
-        left = self._candidates()
+        left = self.candidates()
         self._inferred = "undetermined"
         # A time left is named only when it was seen counting down: that the others do not fit may
         # also mean that two accounts were mixed.
@@ -176,7 +177,7 @@ class ResetUnitInference:
             self._inferred = left[0]
 
     def _why(self) -> str:
-        left = self._candidates()
+        left = self.candidates()
         reasons = "; ".join(
             f"not {' or '.join(units)}: {why}" for why, units in self._by_reason().items()
         )

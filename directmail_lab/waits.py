@@ -1,0 +1,115 @@
+"""Sleeping in short pieces, with a bar that shows how much is left."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Iterator
+
+__all__ = ["Progress", "WaitingBar", "asleep_for", "sleep_for"]
+
+_PIECE_S: Final = 0.25
+# A shorter wait is over before anyone wonders.
+_SHOWN_FROM_S: Final = 1.0
+
+
+class _Shown(Protocol):
+    def update(self, seconds: float) -> object: ...
+
+    def close(self) -> object: ...
+
+
+Progress = Callable[[float, str], _Shown]
+"""Shows a wait: called with its seconds and its reason, then updated with seconds that are over."""
+
+
+class WaitingBar:
+    """A tqdm bar of a wait; of several waits at once, the first is shown."""
+
+    _one = threading.Lock()
+
+    def __init__(self, seconds: float, reason: str) -> None:
+        self._bar: Any = None
+        if self._one.acquire(blocking=False):
+            from tqdm.auto import tqdm
+
+            self._bar = tqdm(
+                total=round(seconds, 1),
+                desc=reason,
+                leave=False,
+                bar_format="{desc}: {bar} {n:.0f} of {total:.0f} s",
+            )
+
+    def update(self, seconds: float) -> None:
+        """Move on."""
+        if self._bar is not None:
+            self._bar.update(seconds)
+
+    def close(self) -> None:
+        """Take the bar away."""
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+            self._one.release()
+
+
+def sleep_for(
+    seconds: float,
+    reason: str,
+    sleep: Callable[[float], None],
+    clock: Callable[[], float],
+    progress: Progress | None,
+) -> None:
+    """Sleep. An interrupt ends it at once, and takes the bar away."""
+    with _pieces(seconds, reason, clock, progress) as pieces:
+        for piece in pieces:
+            sleep(piece)
+
+
+async def asleep_for(
+    seconds: float,
+    reason: str,
+    asleep: Callable[[float], Awaitable[None]],
+    clock: Callable[[], float],
+    progress: Progress | None,
+) -> None:
+    """Sleep in a task. Cancelling ends it at once, and takes the bar away."""
+    with _pieces(seconds, reason, clock, progress) as pieces:
+        for piece in pieces:
+            await asleep(piece)
+
+
+@contextmanager
+def _pieces(
+    seconds: float, reason: str, clock: Callable[[], float], progress: Progress | None
+) -> Iterator[Iterator[float]]:
+    started = clock()
+    shown = None
+    if progress is not None and seconds >= _SHOWN_FROM_S:
+        shown = progress(seconds, reason)
+    try:
+        yield _split(seconds, started, clock, shown)
+    finally:
+        if shown is not None:
+            shown.close()
+
+
+def _split(
+    seconds: float, started: float, clock: Callable[[], float], shown: _Shown | None
+) -> Iterator[float]:
+    """Yield pieces until the time is over, by the clock or, if that was set back, by their sum."""
+    slept = 0.0
+    while slept < seconds:
+        piece = min(seconds - slept, started + seconds - clock())
+        if piece <= 0:
+            return
+        if shown is not None:
+            piece = min(piece, _PIECE_S)
+        yield piece
+        slept += piece
+        if shown is not None:
+            shown.update(piece)
