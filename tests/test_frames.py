@@ -193,7 +193,6 @@ def test_deep_nesting_stops_at_the_deepest_column() -> None:
         (["1", 1], "object"),
         ([[1], [2]], "object"),
         ([None, None], "object"),
-        (["\ud800", "a"], "object"),
     ],
 )
 def test_the_dtype_is_what_the_json_says(values: list[Any], dtype: str) -> None:
@@ -204,12 +203,22 @@ def test_the_dtype_is_what_the_json_says(values: list[Any], dtype: str) -> None:
     assert [None if cell is pd.NA else cell for cell in column] == values
 
 
+def test_a_lone_surrogate_is_kept() -> None:
+    """JSON can hold what no UTF-8 text can; pandas' fastest text cannot, and is not needed."""
+    table = frame(b'{"\\ud800": "\\ud800"}')
+
+    assert table.columns.tolist() == ["\ud800"]
+    assert table.iloc[0, 0] == "\ud800"
+
+
+@pytest.mark.filterwarnings("ignore:The behavior of DataFrame concatenation:FutureWarning")
 def test_a_concat_of_two_rows_keeps_the_dtypes() -> None:
     """Two calls of one endpoint, one under the other, are as typed as one."""
     body = {"id": 1, "name": "Ada", "ok": True, "balance": 1.0}
-    table = pd.concat([frame(body), frame(body | {"balance": 2.5})])
+    table = pd.concat([frame(body), frame(body | {"balance": 2.5, "name": None})])
 
-    assert table.dtypes.to_dict() == frame(body).dtypes.to_dict()
+    assert table.drop(columns="name").dtypes.equals(frame(body).drop(columns="name").dtypes)
+    assert table["name"].tolist() == ["Ada", pd.NA]
 
 
 def test_dtypes_are_those_of_convert_dtypes() -> None:
@@ -222,6 +231,19 @@ def test_dtypes_are_those_of_convert_dtypes() -> None:
 def test_an_integer_of_any_length_is_read() -> None:
     """Python refuses to read long integers from text; a body may hold one."""
     assert frame(b'{"n": ' + b"9" * 5000 + b"}")["n"].item().adjusted() == 4999
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_frame_goes_to_parquet_and_back() -> None:
+    """With nulls among arrays, and with its attrs."""
+    pytest.importorskip("pyarrow")
+    table = frame([{"id": 1, "tags": ["a"], "none": None}, {"id": 2}])
+    table.to_parquet("frame.parquet")
+    back = pd.read_parquet("frame.parquet")
+
+    assert back["id"].tolist() == [1, 2]
+    assert back["tags"].isna().tolist() == [False, True]
+    assert back.attrs == table.attrs
 
 
 # -- record_path -------------------------------------------------------------------------------
