@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import binascii
 import re
+from base64 import b64decode
 from typing import TYPE_CHECKING, Final
-from urllib.parse import unquote
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 if TYPE_CHECKING:
-    from .interaction import Headers
+    from collections.abc import Iterable, Iterator
+
+    from .interaction import Headers, Interaction
 
 __all__ = [
     "PLACEHOLDER",
     "may_name_a_key",
+    "secrets_in",
     "without_key_fields",
     "without_key_parameters",
     "without_user_info",
@@ -79,3 +84,47 @@ def without_key_parameters(uri: str) -> str:
 def _without_value(match: re.Match[str]) -> str:
     name = unquote(match[2]).lower().replace("-", "").replace("_", "")
     return f"{match[1]}{match[2]}={PLACEHOLDER}" if name == "apikey" else match[0]
+
+
+def secrets_in(interactions: Iterable[Interaction]) -> frozenset[str]:
+    """Return the credentials that recordings of another program carry, so they can be removed.
+
+    They are known by where they stand: an ``Authorization``, an ``api_key``, an ``X-Api-Key``. A
+    service may have echoed them anywhere else.
+    """
+    return frozenset(
+        secret
+        for interaction in interactions
+        for secret in _secrets_of(interaction)
+        if secret.isascii() and secret.isprintable() and PLACEHOLDER not in secret
+    )
+
+
+def _secrets_of(interaction: Interaction) -> Iterator[str]:
+    uri, headers = interaction.request.uri, interaction.request.headers
+    for name, value in headers:
+        if name.lower() in ("authorization", "proxy-authorization"):
+            yield from _credentials(value)
+        elif name.lower() in _MASKED:
+            yield value
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        return
+    yield from filter(None, (parts.username, parts.password))
+    for name, value in parse_qsl(parts.query):
+        if name.lower().replace("-", "").replace("_", "") == "apikey":
+            yield value
+
+
+def _credentials(authorization: str) -> Iterator[str]:
+    scheme, _, token = authorization.strip().partition(" ")
+    if scheme.lower() != "basic":
+        yield from filter(None, (token.strip(),))
+        return
+    try:
+        pair = b64decode(token.strip(), validate=True).decode("utf-8")
+    except (binascii.Error, UnicodeDecodeError):
+        yield token.strip()
+        return
+    yield from filter(None, pair.partition(":")[::2])

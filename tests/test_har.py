@@ -1,0 +1,216 @@
+"""HAR out and in again: nothing lost, nothing leaked, and other programs' files are read."""
+
+from __future__ import annotations
+
+import base64
+import json
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from key_search import traces
+
+from directmail_lab.errors import CassetteFormatError
+from directmail_lab.har import from_har, har_text, read_har, to_har
+from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse
+from directmail_lab.redaction import Redactor
+
+KEY = "dm_live_8fK2xQ9zLr7TtVb3nWm5YcHs1pAe"
+CREDENTIAL = base64.b64encode(f"{KEY}:".encode()).decode()
+
+tokens = st.text("abcdefghijklmnopqrstuvwxyzABC-XYZ0123456789", min_size=1, max_size=12)
+names = tokens.map("X-{}".format)
+types = st.sampled_from(
+    [
+        "application/json",
+        "text/plain; charset=iso-8859-1",
+        "text/html; charset=utf-16",
+        "a; charset=x",
+    ]
+)
+headers = st.builds(
+    lambda pairs, kind: (*pairs, ("Content-Type", kind)),
+    st.lists(st.tuples(names, st.text(max_size=20).filter(lambda v: "@" not in v)), max_size=5).map(
+        tuple
+    ),
+    types,
+)
+bodies = st.binary(max_size=60).filter(lambda b: b"@" not in b) | tokens.map(str.encode)
+exchanges = st.builds(
+    Interaction,
+    st.builds(
+        RecordedRequest,
+        st.sampled_from(["GET", "POST"]),
+        tokens.map("https://api.test/v1/{0}?q={0}".format),
+        headers,
+        st.none() | bodies,
+    ),
+    st.builds(RecordedResponse, st.integers(100, 599), tokens, headers, bodies),
+    st.none() | st.datetimes(datetime(2020, 1, 1), datetime(2040, 1, 1), timezones=st.just(UTC)),
+    st.none() | st.floats(0, 100),
+)
+
+
+@given(interactions=st.lists(exchanges, max_size=3))
+def test_a_round_trip_loses_nothing(interactions: list[Interaction]) -> None:
+    """Bytes that are no text, repeated headers and times come back as they were."""
+    assert read_har(har_text(interactions)) == interactions
+
+
+def test_the_document_has_every_field_that_the_specification_requires() -> None:
+    """So that any viewer opens it."""
+    exchange = Interaction(RecordedRequest("GET", "https://a.test/?a=1&b="), RecordedResponse(200))
+    log = to_har([exchange])["log"]
+
+    assert {"version", "creator", "entries"} <= log.keys()
+    assert {"name", "version"} <= log["creator"].keys()
+    entry = log["entries"][0]
+    assert {"startedDateTime", "time", "request", "response", "cache", "timings"} <= entry.keys()
+    common = {"httpVersion", "cookies", "headers", "headersSize", "bodySize"}
+    assert common | {"method", "url", "queryString"} <= entry["request"].keys()
+    assert common | {"status", "statusText", "content", "redirectURL"} <= entry["response"].keys()
+    assert {"send", "wait", "receive"} <= entry["timings"].keys()
+    assert entry["request"]["queryString"] == [
+        {"name": "a", "value": "1"},
+        {"name": "b", "value": ""},
+    ]
+
+
+def chromium() -> dict[str, object]:
+    """Return what Chromium saves of one request with a key, and of one that was blocked."""
+    return {
+        "log": {
+            "version": "1.2",
+            "creator": {"name": "WebInspector", "version": "537.36"},
+            "pages": [],
+            "entries": [
+                {
+                    "_initiator": {"type": "other"},
+                    "startedDateTime": "2026-11-21T04:00:00.000Z",
+                    "time": 42.5,
+                    "request": {
+                        "method": "GET",
+                        "url": f"https://api.test/v1/users/me?trace={KEY}",
+                        "httpVersion": "h2",
+                        "headers": [
+                            {"name": ":authority", "value": "api.test"},
+                            {"name": "authorization", "value": f"Basic {CREDENTIAL}"},
+                        ],
+                    },
+                    "response": {
+                        "status": 200,
+                        "statusText": "",
+                        "headers": [
+                            {"name": "content-encoding", "value": "gzip"},
+                            {"name": "content-length", "value": "99"},
+                        ],
+                        "content": {
+                            "size": 12,
+                            "mimeType": "application/json",
+                            "text": json.dumps({"you": KEY}),
+                        },
+                    },
+                },
+                {
+                    "request": {"method": "GET", "url": "https://ads.test/"},
+                    "response": {"status": 0},
+                },
+            ],
+        }
+    }
+
+
+def test_a_browsers_file_is_read_and_its_key_is_learned_and_removed() -> None:
+    """No one told the redactor the key: it stands in the file's own Authorization."""
+    interactions = from_har(chromium())
+
+    assert traces(repr(interactions).encode(), KEY) == []
+    (exchange,) = interactions
+    assert exchange.request.uri == "https://api.test/v1/users/me?trace=<API_KEY>"
+    assert exchange.request.headers == ()
+    assert exchange.response.body == b'{"you": "<API_KEY>"}'
+    assert exchange.response.headers == (("content-length", "20"),)
+    assert exchange.recorded_at == datetime(2026, 11, 21, 4, 0, 0, 42500, UTC)
+    assert exchange.elapsed_s == 0.0425
+
+
+def test_a_form_and_a_query_kept_apart_are_put_together() -> None:
+    """As Insomnia writes them."""
+    entry = {
+        "request": {
+            "url": "https://api.test/v1/letters",
+            "method": "POST",
+            "queryString": [{"name": "dry", "value": "1"}],
+            "postData": {"mimeType": "x", "params": [{"name": "a b", "value": "c&d"}]},
+        },
+        "response": {"status": 201},
+    }
+    (exchange,) = from_har({"log": {"entries": [entry]}})
+
+    assert exchange.request.uri == "https://api.test/v1/letters?dry=1"
+    assert exchange.request.body == b"a+b=c%26d"
+    assert exchange.response == RecordedResponse(201)
+    assert (exchange.recorded_at, exchange.elapsed_s) == (None, None)
+
+
+def test_the_callers_redactor_is_applied_too() -> None:
+    """Personal data is redacted on the way in where that is asked for."""
+    body = {"status": 200, "content": {"text": "joe@corp.com"}}
+    document = {"log": {"entries": [{"request": {"url": "/"}, "response": body}]}}
+    (exchange,) = from_har(document, redactor=Redactor(redact=["personal"]))
+
+    assert b"joe" not in exchange.response.body
+
+
+def test_a_byte_order_mark_is_no_obstacle() -> None:
+    """Programs on Windows begin a file with one."""
+    assert read_har(b'\xef\xbb\xbf{"log": {"entries": []}}') == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"\xff\xfe",
+        b"[]",
+        b"7",
+        b'{"log": []}',
+        b'{"log": {"entries": {}}}',
+        b'{"log": {"entries": [7]}}',
+        b'{"log": {"entries": [{"response": {"status": 200}}]}}',
+        b'{"log": {"entries": [{"request": {"url": []}, "response": {"status": 200}}]}}',
+        b'{"log": {"entries": [{"request": {"url": "/"}, "response": {"status": "x"}}]}}',
+        b'{"log": {"entries": [{"request": {"url": "http://[::"}, "response": {"status": 200}}]}}',
+        b'{"log": {"entries": [{"request": {"url": "/", "headers": 7}, "response": {"status": 2}}]}}',
+        b"[" * 100_000,
+    ],
+)
+def test_junk_is_a_format_error(text: bytes) -> None:
+    """Whatever is wrong, the error is ours, and says so without a value from the file."""
+    with pytest.raises(CassetteFormatError, match="HAR"):
+        read_har(text)
+
+
+@given(
+    document=st.recursive(
+        st.none() | st.integers() | st.text(max_size=5),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(
+                    ["log", "entries", "request", "response", "url", "status", "headers", "content"]
+                ),
+                inner,
+            )
+        ),
+    )
+)
+def test_any_json_is_read_or_a_format_error(document: object) -> None:
+    """Nothing else comes out of it."""
+    try:
+        read = from_har({"log": {"entries": [{"request": document, "response": document}]}})
+    except CassetteFormatError:
+        read = []
+
+    assert all(isinstance(each, Interaction) for each in read)
