@@ -182,7 +182,7 @@ def test_a_byte_order_mark_is_no_obstacle() -> None:
         b'{"log": {"entries": [{"request": {"url": []}, "response": {"status": 200}}]}}',
         b'{"log": {"entries": [{"request": {"url": "/"}, "response": {"status": "x"}}]}}',
         b'{"log": {"entries": [{"request": {"url": "http://[::"}, "response": {"status": 200}}]}}',
-        b'{"log": {"entries": [{"request": {"url": "/", "headers": 7}, "response": {"status": 2}}]}}',
+        b'{"log": {"entries": [{"request": {"url": "/", "headers":7},"response":{"status":2}}]}}',
         b"[" * 100_000,
     ],
 )

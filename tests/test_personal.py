@@ -31,7 +31,7 @@ def test_addresses_and_numbers_are_replaced_wherever_they_are() -> None:
         "POST",
         "https://api.test/v1/joe%40corp.com?phone=%2B31612345678",
         (("X-From", JOE),),
-        f"email=joe%40corp.com&text=call+%2B31612345678".encode(),
+        b"email=joe%40corp.com&text=call+%2B31612345678",
     )
     response = RecordedResponse(200, "", (("Reply-To", JOE),), f'{{"a": "{JOE}"}}'.encode())
     written = repr(Redactor(redact=["personal"]).interaction(Interaction(request, response)))
@@ -141,7 +141,11 @@ def test_redacting_twice_is_redacting_once(text: str) -> None:
 
 
 values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     max_leaves=20,
 )

@@ -1,0 +1,189 @@
+"""The audit finds keys and personal data, says where, shows none of it, and seldom cries wolf."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from key_search import traces
+
+from directmail_lab.audit import Finding, audit_cassette, audit_notebook, audit_text
+from directmail_lab.errors import DirectMailLabError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# Put together here, so that no scanner takes this file for a leak.
+KEY = "dm_" + "live_" + "8fK2xQ9zLr7TtVb3nWm5YcHs1pAe"
+BASIC = "Basic " + base64.b64encode(f"{KEY}:".encode()).decode()
+
+SECRETS = [
+    KEY,
+    BASIC,
+    '"Authorization": ["' + BASIC + '"]',
+    "Basic " + base64.b64encode(b"joe:hunter2").decode(),
+    "https://api.test/v1?api_key=3f9a77c1",
+    '{\\"api_key\\": \\"3f9a77c1e2\\"}',
+    'dm.connect(api_key="3f9a77c1e2")',
+    "password = 'hunter2-hunter2'",
+    "https://joe:hunter2@api.test/",
+    "Bearer 3f9a77c1e2d84b0fa1",
+    "-----BEGIN RSA " + "PRIVATE KEY-----",
+    "ghp_" + "a1B2" * 9,
+    "AKIA" + "ABCDEFGHIJKLMNOP",
+    "test_" + "0123456789abcdef" * 2,
+    "eyJhbGciOiJI.eyJzdWIiOiIx.c2lnbmF0dXJl",
+]
+
+SOUND = [
+    "",
+    "Authorization: Basic <API_KEY>",
+    "Basic " + base64.b64encode(b"<API_KEY>:").decode(),
+    "Basic " + base64.b64encode(b"stand-in-key-0123456789:").decode(),
+    "basic authentication, basic understanding of it",
+    "connect(api_key='stand-in-key-0123456789')",
+    'connect(api_key="your-api-key-1234567890")',
+    'connect(api_key=os.environ["DIRECTMAIL_API_KEY"])',
+    'api_key = "…"',
+    "/v1?api_key=<API_KEY>&a=1",
+    "https://<API_KEY>@api.test/",
+    "secret_santa_is_a_word, live_chart, test_that_it_works_when_called_twice",
+    "joe@example.com, ann@mail.test, x@y.invalid, git@github.com:a/b",
+    "person-1a2b3c4d@example.invalid called +999255945577",
+    "2026-11-21T04:00:00.123456Z 8f14e45f-ceea-467f-9575-6a1b1c1f5a3e 1763697600123",
+    "sha256 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+    "@property and @dataclass(frozen=True)",
+]
+
+
+@pytest.mark.parametrize("text", SECRETS)
+def test_a_secret_is_found_and_not_repeated(text: str) -> None:
+    """Whatever shape it has, the finding tells its place and nothing of it."""
+    found = audit_text(f"before {text} after", "here")
+
+    assert [finding.kind for finding in found if finding.kind == "secret"] != []
+    assert all(finding.where == "here" for finding in found)
+    assert "8fK2" not in "".join(map(str, found))
+    assert "hunter2" not in "".join(map(str, found))
+    assert traces("".join(map(repr, found)).encode(), KEY) == []
+
+
+@pytest.mark.parametrize("text", SOUND)
+def test_what_may_be_shared_passes(text: str) -> None:
+    """Placeholders, the stand-in's values, examples, words, dates and digests."""
+    assert audit_text(text, "here") == []
+
+
+def test_personal_data_is_found() -> None:
+    """Each kind once, however often it occurs."""
+    assert audit_text("joe@corp.com ann@corp.com +31 6 1234 5678", "here") == [
+        Finding("personal", "an e-mail address", "here"),
+        Finding("personal", "a telephone number", "here"),
+    ]
+
+
+def test_a_known_key_is_found_in_any_form() -> None:
+    """One that looks like no key at all, too."""
+    text = base64.b64encode(b"xx quite-an-ordinary-word").decode()
+
+    assert audit_text(text, "here") == []
+    assert audit_text(text, "here", secrets=["quite-an-ordinary-word"]) == [
+        Finding("secret", "your API key", "here")
+    ]
+
+
+def cassette(path: Path, **changes: object) -> Path:
+    """Write a cassette of one interaction in vcrpy's JSON layout."""
+    request = {"method": "GET", "uri": "https://api.test/v1/users/me", "body": "", "headers": {}}
+    response = {"status": {"code": 200, "message": "OK"}, "headers": {}, "body": {"string": "{}"}}
+    for name, value in changes.items():
+        side, _, field = name.partition("_")
+        (request if side == "request" else response)[field] = value  # type: ignore[assignment]
+    interactions = [{"request": request, "response": response}]
+    path.write_text(json.dumps({"version": 1, "interactions": interactions}), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("changes", "place"),
+    [
+        ({"request_uri": f"https://api.test/{KEY}"}, "address"),
+        ({"request_headers": {"Authorization": [BASIC]}}, "request header Authorization"),
+        ({"request_headers": {"X-Trace": [KEY]}}, "request header X-Trace"),
+        ({"response_headers": {"Set-Cookie": ["s=1"]}}, "response header Set-Cookie"),
+        ({"request_body": f"a={KEY}"}, "request body"),
+        ({"response_body": {"string": f'{{"k": "{KEY}"}}'}}, "response body"),
+    ],
+)
+def test_a_cassette_is_searched_in_every_part(
+    tmp_path: Path, changes: dict[str, object], place: str
+) -> None:
+    """The finding names the interaction and the part."""
+    path = cassette(tmp_path / "tour.json", **changes)
+    found = audit_cassette(path)
+
+    assert [finding.where for finding in found] == [f"{path}, interaction 1, {place}"]
+
+
+def test_a_sound_cassette_passes(tmp_path: Path) -> None:
+    """With a placeholder where the key was, it may be shared."""
+    headers = {"Authorization": ["Basic <API_KEY>"], "Content-Type": ["application/json"]}
+
+    assert audit_cassette(cassette(tmp_path / "tour.json", request_headers=headers)) == []
+
+
+def test_a_file_that_is_no_cassette_is_searched_by_line(tmp_path: Path) -> None:
+    """A HAR file or a torn one is shared as text, so it is audited as text."""
+    path = tmp_path / "saved.har"
+    path.write_text(f'{{"log": {{\n"x": "{BASIC}"}}}}', encoding="utf-8")
+
+    assert {finding.where for finding in audit_cassette(path)} == {f"{path}, line 2"}
+
+
+def notebook(path: Path, **cell: object) -> Path:
+    """Write a notebook of one cell."""
+    text = {"cells": [{"cell_type": "code", **cell}], "metadata": {}, "nbformat": 4}
+    path.write_text(json.dumps(text), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("cell", "part"),
+    [
+        ({"source": ["import os\n", f'key = "{KEY}"']}, "source"),
+        ({"source": ["dm.connect(api_key=", '"3f9a77c1e2")']}, "source"),
+        ({"outputs": [{"output_type": "stream", "text": [KEY]}]}, "outputs"),
+        ({"outputs": [{"data": {"text/html": ["<td>", KEY, "</td>"]}}]}, "outputs"),
+        ({"outputs": [{"traceback": [f"auth = {BASIC}"]}]}, "outputs"),
+        ({"metadata": {"state": {"password": "hunter2-hunter2"}}}, "metadata"),
+    ],
+)
+def test_a_notebook_is_searched_in_every_part(
+    tmp_path: Path, cell: dict[str, object], part: str
+) -> None:
+    """Sources, every kind of output, tracebacks and the state that widgets leave."""
+    path = notebook(tmp_path / "tour.ipynb", **cell)
+
+    assert {finding.where for finding in audit_notebook(path)} == {f"{path}, cell 1, {part}"}
+
+
+def test_a_sound_notebook_passes(tmp_path: Path) -> None:
+    """Pictures are no text: their base64 is not searched for look-alikes."""
+    picture = {"data": {"image/png": "AKIA" + "A" * 16, "text/plain": "joe@example.com"}}
+
+    assert (
+        audit_notebook(notebook(tmp_path / "a.ipynb", source=["dm.me()"], outputs=[picture])) == []
+    )
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "[" * 100_000, None])
+def test_what_is_no_notebook_is_an_error(tmp_path: Path, text: str | None) -> None:
+    """Ours, that says what to do."""
+    path = tmp_path / "a.ipynb"
+    if text is not None:
+        path.write_text(text, encoding="utf-8")
+
+    with pytest.raises(DirectMailLabError, match=r"not a notebook|cannot be read"):
+        audit_notebook(path)
