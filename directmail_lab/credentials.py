@@ -113,8 +113,9 @@ def find_api_key(given: str | ApiKey | None = None, *, base_url: str) -> ApiKey:
 
 
 def _from_environment() -> ApiKey | None:
-    text = variable(API_KEY_VARIABLE)
-    return _bare(text) if text else None
+    if variable(API_KEY_VARIABLE) is None:
+        return None
+    return _bare(variable(API_KEY_VARIABLE) or "")
 
 
 def _bare(text: str) -> ApiKey:

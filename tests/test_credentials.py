@@ -20,7 +20,8 @@ from directmail_lab.credentials import (
     remember_api_key,
     remembered_api_key,
 )
-from directmail_lab.errors import CredentialError
+from directmail_lab.current import connect
+from directmail_lab.errors import CredentialError, InsecureAddressError, NotConnectedError
 
 KEY = "k-1f9d2c7a-secret"
 ADDRESS = "https://eu.example.com"
@@ -231,18 +232,26 @@ def test_a_variable_that_says_the_same_or_nothing_is_fine(
     assert overriding_variable(ApiKey(KEY)) is None
 
 
-@pytest.mark.parametrize("given", [f"{KEY}:", None])
-def test_a_traceback_with_locals_does_not_show_a_key(
-    monkeypatch: pytest.MonkeyPatch, given: str | None
-) -> None:
+def test_a_traceback_with_locals_does_not_show_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """IPython's verbose tracebacks are saved with the notebook, so no frame of ours holds it."""
-    if given is None:
-        monkeypatch.setenv("DIRECTMAIL_API_KEY", f"{KEY}:")
+    monkeypatch.setenv("DIRECTMAIL_API_KEY", f"{KEY}:")
     with pytest.raises(CredentialError) as caught:
-        find_api_key(ApiKey(KEY).reveal() + ":" if given else None, base_url=ADDRESS)
-    ours = [entry for entry in caught.traceback[1:] if entry.name != "find_api_key" or not given]
+        find_api_key(base_url=ADDRESS)
 
-    assert not any(KEY in repr(entry.frame.f_locals) for entry in ours)
+    assert not any(KEY in repr(entry.frame.f_locals) for entry in caught.traceback)
+
+
+@pytest.mark.parametrize("address", ["nonsense", None])
+def test_a_verbose_traceback_of_connect_does_not_show_the_environment(
+    monkeypatch: pytest.MonkeyPatch, address: str | None
+) -> None:
+    """IPython prints what stands on a line that raises, os.environ and all that is in it too."""
+    monkeypatch.setenv("DIRECTMAIL_API_KEY", KEY)
+    verbose = pytest.importorskip("IPython.core.ultratb").VerboseTB()
+    with pytest.raises((InsecureAddressError, NotConnectedError)) as caught:
+        connect(address)
+
+    assert KEY not in verbose.text(caught.type, caught.value, caught.tb)
 
 
 def test_a_key_that_stands_in_the_cell_is_warned_about(cell: Any) -> None:

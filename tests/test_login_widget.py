@@ -124,6 +124,7 @@ def test_what_went_wrong_is_said_at_its_field(
         ({"status": 502, "html": True}, r"gateway before it, is in trouble \(status 502\)"),
         ({"body": b"<p>", "headers": {"Content-Type": "text/html"}}, "is not JSON"),
         ({"status": 404}, "answered with status 404"),
+        ({"status": 429}, "allowance is used up"),
         ({"drop": "close"}, "connection broke"),
     ],
 )
@@ -131,9 +132,8 @@ def test_a_service_in_trouble_is_told_from_a_wrong_key(
     shown: Callable[..., Page], service: StandIn, fault: dict[str, Any], words: str
 ) -> None:
     """What to try differs: the key may be right."""
-    options = {"pace": "off"}
     with service.fault(**fault):
-        state = shown(options=options).sign_in(address=service.base_url, key=service.api_key)
+        state = shown().sign_in(address=service.base_url, key=service.api_key)
 
     assert re.search(words, state["trouble"]["text"])
     assert state["trouble"]["field"] != "key"
