@@ -21,7 +21,7 @@ GUARDED_LOGGERS: Final = (
     "httpcore.socks",
     "directmail_lab",
 )
-"""The loggers that a request's address, headers or errors reach. A filter is not inherited."""
+"""The loggers that a request's address, headers or errors reach, beside their children."""
 
 
 class _RedactingFilter(logging.Filter):
@@ -47,13 +47,23 @@ class _RedactingFilter(logging.Filter):
         return True
 
 
+def _children() -> list[str]:
+    """Return the names of loggers below those guarded: a filter is not inherited."""
+    return [
+        name
+        for name in list(logging.root.manager.loggerDict)
+        if name.startswith(("directmail_lab.", "httpcore.", "httpx."))
+        and name not in GUARDED_LOGGERS
+    ]
+
+
 def guard_logs(redactor: Redactor) -> Callable[[], None]:
     """Redact what the guarded loggers log from now on; return the function that ends it.
 
     Each call adds a filter of its own, so sessions may overlap and end in any order.
     """
     guard = _RedactingFilter(redactor)
-    loggers = [logging.getLogger(name) for name in GUARDED_LOGGERS]
+    loggers = [logging.getLogger(name) for name in (*GUARDED_LOGGERS, *_children())]
     for logger in loggers:
         logger.addFilter(guard)
 
