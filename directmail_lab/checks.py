@@ -1,0 +1,205 @@
+"""Whether the service keeps what its document says of rate limits: the three rules of part 8."""
+
+from __future__ import annotations
+
+import html
+from collections import defaultdict
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import pandas as pd
+
+from .contract import HEADERS, TYPICAL_LIMIT, TYPICAL_WINDOW_S
+from .windows import allowances
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from .quota import Reading
+    from .reset_unit import ResetUnit
+    from .windows import OperationAllowance
+
+__all__ = ["Verdict", "Verdicts", "check_contract"]
+
+Verdict = Literal["holds", "violated", "not observed"]
+
+_STATEMENTS: Final = {
+    1: f"Every response has {', '.join(HEADERS)}, each an integer",
+    2: f"{HEADERS[1]} is not larger than {HEADERS[0]}",
+    3: f"A majority of operations allow at most {TYPICAL_LIMIT} requests a minute",
+}
+
+# Sign, background: colour is never the only difference. White on each has a contrast over 4.5.
+_LOOKS: Final[dict[str, tuple[str, str]]] = {
+    "holds": ("✓", "#1a7f37"),
+    "violated": ("✗", "#b42318"),
+    "not observed": ("–", "#57606a"),
+}
+_ROWS_SHOWN: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Finding:
+    rule: int
+    operation: str | None
+    verdict: Verdict
+    responses: int
+    rows: tuple[int, ...]
+    detail: str
+
+
+class Verdicts(pd.DataFrame):
+    """The frame of `check_contract`, which shows its verdicts in colour and in words."""
+
+    @property
+    def _constructor(self) -> type[pd.DataFrame]:
+        return pd.DataFrame
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{name}</th>" for name in self.columns)
+        body = "".join(f"<tr>{_cells(row)}</tr>" for row in self.to_dict("records"))
+        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.attrs.get("notes", ()))
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}"
+
+
+def check_contract(
+    readings: Iterable[Reading], *, reset_unit: ResetUnit | None = None
+) -> pd.DataFrame:
+    """Return a verdict on each rule of service.md part 8, by operation.
+
+    Returns
+    -------
+    DataFrame
+        For rules 1 and 2 a row for each operation seen, or one that says "not observed"; for rule
+        3, which is about a majority of operations, one row, its ``operation`` <NA>. Columns:
+
+        ========== ======= ===================================================================
+        rule       int64   its number in service.md
+        statement  string  what it says
+        operation  string  the path, id-like segments as ``{id}``
+        verdict    string  holds, violated or not observed
+        responses  int64   how many were looked at
+        violations int64   how many of them are against the rule
+        rows       object  which: a tuple of positions, from 0, in the readings that were given
+        detail     string  what was seen, in words
+        ========== ======= ===================================================================
+
+        ``attrs["notes"]`` has sentences on what looks odd in the readings as a whole.
+    """
+    kept = list(readings)
+    by_operation: defaultdict[str, list[tuple[int, Reading]]] = defaultdict(list)
+    for row, reading in enumerate(kept):
+        by_operation[reading.operation].append((row, reading))
+    groups: Sequence[tuple[str | None, list[tuple[int, Reading]]]] = list(by_operation.items())
+    groups = groups or [(None, [])]
+    found = allowances(kept, reset_unit=reset_unit)
+    findings = [_headers_present(operation, group) for operation, group in groups]
+    findings += [_remaining_within(operation, group) for operation, group in groups]
+    findings.append(_majority_within(found))
+    frame = _frame(findings)
+    frame.attrs["notes"] = _notes(kept, found)
+    return frame
+
+
+def _headers_present(operation: str | None, group: list[tuple[int, Reading]]) -> _Finding:
+    wrong = [
+        row
+        for row, reading in group
+        if reading.limit is None or reading.remaining is None or reading.reset is None
+    ]
+    problems = {reading.problem for _, reading in group if reading.problem} if wrong else set()
+    detail = "; ".join(sorted(problems)) or f"{len(group)} responses with all three"
+    return _finding(1, operation, len(group), wrong, detail)
+
+
+def _remaining_within(operation: str | None, group: list[tuple[int, Reading]]) -> _Finding:
+    told = [
+        (row, reading.remaining, reading.limit)
+        for row, reading in group
+        if reading.remaining is not None and reading.limit is not None
+    ]
+    wrong = [row for row, remaining, limit in told if remaining > limit]
+    detail = f"{len(wrong)} of {len(told)} responses say that more remain than are allowed"
+    return _finding(2, operation, len(told), wrong, detail)
+
+
+def _majority_within(found: Sequence[OperationAllowance]) -> _Finding:
+    known = [allowance for allowance in found if allowance.limit is not None]
+    within = [allowance for allowance in known if _a_minute(allowance) <= TYPICAL_LIMIT]
+    detail = f"{len(within)} of {len(known)} operations seen"
+    if any(allowance.window_s is None for allowance in known):
+        detail += f" (where the window's length is open, taken as {TYPICAL_WINDOW_S:g} s)"
+    above = [allowance.operation for allowance in known if allowance not in within]
+    if above:
+        detail += f"; above: {', '.join(above)}"
+    verdict: Verdict = "holds" if 2 * len(within) > len(known) else "violated"
+    responses = sum(allowance.responses for allowance in known)
+    return _Finding(3, None, verdict if known else "not observed", responses, (), detail)
+
+
+def _a_minute(allowance: OperationAllowance) -> float:
+    window_s = allowance.window_s or TYPICAL_WINDOW_S
+    return (allowance.limit or 0) * TYPICAL_WINDOW_S / window_s
+
+
+def _finding(
+    rule: int, operation: str | None, responses: int, wrong: list[int], detail: str
+) -> _Finding:
+    if not responses:
+        return _Finding(rule, operation, "not observed", 0, (), "no response says")
+    verdict: Verdict = "violated" if wrong else "holds"
+    return _Finding(rule, operation, verdict, responses, tuple(wrong), detail)
+
+
+def _frame(findings: Sequence[_Finding]) -> pd.DataFrame:
+    violations = [len(found.rows) for found in findings]
+    return Verdicts(
+        {
+            "rule": pd.array([found.rule for found in findings], dtype="int64"),
+            "statement": pd.array([_STATEMENTS[f.rule] for f in findings], dtype="string"),
+            "operation": pd.array([found.operation for found in findings], dtype="string"),
+            "verdict": pd.array([found.verdict for found in findings], dtype="string"),
+            "responses": pd.array([found.responses for found in findings], dtype="int64"),
+            "violations": pd.array(violations, dtype="int64"),
+            "rows": pd.Series([found.rows for found in findings], dtype="object"),
+            "detail": pd.array([found.detail for found in findings], dtype="string"),
+        }
+    )
+
+
+def _notes(readings: Sequence[Reading], found: Iterable[OperationAllowance]) -> list[str]:
+    """Return what looks as if clocks were set, or accounts mixed."""
+    notes = []
+    back = [
+        row
+        for row, (before, after) in enumerate(pairwise(readings), 1)
+        if after.source == before.source and after.at < before.at - 1.0 - (after.elapsed_s or 0.0)
+    ]
+    if back:
+        notes.append(
+            f"{len(back)} readings are older than the one before them (first: row {back[0]}): "
+            "was a clock set back, or are these several sessions in one?"
+        )
+    notes.extend(
+        f"{allowance.operation} told {len(allowance.limits)} different limits: "
+        "was its allowance changed, or are these several accounts?"
+        for allowance in found
+        if len(allowance.limits) > 1
+    )
+    return notes
+
+
+def _cells(row: dict[Any, Any]) -> str:
+    return "".join(f"<td>{_cell(name, value)}</td>" for name, value in row.items())
+
+
+def _cell(name: str, value: object) -> str:
+    if name == "verdict" and value in _LOOKS:
+        sign, background = _LOOKS[str(value)]
+        style = f"background:{background};color:#fff;padding:1px 8px;border-radius:8px"
+        return f'<span style="{style};white-space:nowrap">{sign} {value}</span>'
+    if isinstance(value, tuple):
+        shown = ", ".join(map(str, value[:_ROWS_SHOWN]))
+        return shown + (", …" if len(value) > _ROWS_SHOWN else "")
+    return "" if value is pd.NA else html.escape(str(value))
