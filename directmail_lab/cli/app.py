@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from .cassette import app as cassette_app
 from .data import check, me, rate_limits
 from .serve import serve
 
@@ -44,3 +45,4 @@ app.command()(serve)
 app.command()(me)
 app.command()(rate_limits)
 app.command()(check)
+app.add_typer(cassette_app, name="cassette")

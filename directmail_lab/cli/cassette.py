@@ -1,0 +1,125 @@
+"""``directmail-lab cassette …``: look at cassettes, check, mend and convert them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import pandas as pd
+import typer
+
+from directmail_lab.cassettes import find_cassette, list_cassettes, read_cassette, read_interactions
+from directmail_lab.cassettes.conversion import Layout, layout_of
+from directmail_lab.cassettes.conversion import convert as convert_file
+from directmail_lab.cassettes.conversion import redact as redact_file
+from directmail_lab.cassettes.conversion import repair as repair_file
+from directmail_lab.errors import CassetteError
+
+from .output import AsCsv, AsJson, Exit, show
+
+__all__ = ["app"]
+
+app = typer.Typer(no_args_is_help=True, help="Look at cassettes, check, mend and convert them.")
+
+Name = Annotated[str, typer.Argument(help="A cassette's name, or a file with its folder.")]
+Names = Annotated[list[str], typer.Argument(help="Cassettes by name, or files.")]
+
+
+@app.command("list")
+def list_(as_json: AsJson = False, as_csv: AsCsv = False) -> None:
+    """List the cassettes that a name finds, with what is wrong with them if anything is."""
+    rows = [_about(path) for path in list_cassettes()]
+    columns = ["name", "interactions", "recorded_at", "layout", "bytes", "problem", "path"]
+    show(pd.DataFrame(rows, columns=columns), as_json=as_json, as_csv=as_csv)
+
+
+@app.command("show")
+def show_(name: Name, as_json: AsJson = False, as_csv: AsCsv = False) -> None:
+    """Show a cassette's interactions, a line each."""
+    frame = read_interactions(_path(name))
+    show(frame, as_json=as_json, as_csv=as_csv)
+    if frame.attrs["problem"]:
+        typer.echo(f"{name}: {frame.attrs['problem']}.", err=True)
+
+
+@app.command()
+def audit(
+    names: Names,
+    secrets_only: Annotated[
+        bool, typer.Option("--secrets-only", help="Do not look for personal data.")
+    ] = False,
+) -> None:
+    """Look for secrets and personal data; exits with 1 where there are any."""
+    from directmail_lab.audit import audit_cassette, audit_notebook
+
+    found = []
+    for name in names:
+        path = _path(name)
+        look = audit_notebook if path.suffix == ".ipynb" else audit_cassette
+        found += [each for each in look(path) if not (secrets_only and each.kind == "personal")]
+    for each in found:
+        typer.echo(str(each))
+    typer.echo(f"{len(found)} found in {len(names)} file{'s'[: len(names) != 1]}.", err=True)
+    if found:
+        raise typer.Exit(Exit.FOUND)
+
+
+@app.command()
+def redact(
+    name: Name,
+    rules: Annotated[
+        list[str],
+        typer.Option("--redact", "-r", help='A field, a dotted path, or "personal". Repeatable.'),
+    ],
+) -> None:
+    """Replace personal data in a cassette by stable pseudonyms, in place."""
+    changed = redact_file(_path(name), rules)
+    typer.echo(f"Changed {changed} interaction{'s'[: changed != 1]} of {name}.")
+
+
+@app.command()
+def repair(name: Name) -> None:
+    """Close a recording that broke off; every whole interaction is kept."""
+    said = repair_file(_path(name))
+    typer.echo(f"{name}: {said}. Mended." if said else f"{name} is sound.")
+
+
+@app.command()
+def convert(
+    source: Name,
+    target: Annotated[Path, typer.Argument(help="The file to write.")],
+    to: Annotated[
+        Layout | None,
+        typer.Option(help="Its layout; by default its name's: .har, .json, or lines."),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace the file if it is there.")
+    ] = False,
+) -> None:
+    """Convert between our lines, vcrpy's YAML and JSON, and HAR 1.2."""
+    if target.exists() and not force:
+        raise CassetteError(f"{target} is there already. Give another name, or --force.")
+    count = convert_file(_path(source), target, to or layout_of(target))
+    typer.echo(f"Wrote {count} interaction{'s'[: count != 1]} to {target}.")
+
+
+def _path(name: str) -> Path:
+    """Return the file that a word of the command line means: a path where it is one."""
+    file = Path(name)
+    return file if file.is_file() else find_cassette(name)
+
+
+def _about(path: Path) -> dict[str, object]:
+    try:
+        loaded = read_cassette(path)
+    except CassetteError as error:
+        return {"name": path.stem, "problem": str(error), "path": str(path)}
+    return {
+        "name": path.stem,
+        "interactions": len(loaded.interactions),
+        "recorded_at": loaded.metadata.get("started_at"),
+        "layout": loaded.layout,
+        "bytes": path.stat().st_size,
+        "problem": loaded.problem,
+        "path": str(path),
+    }
