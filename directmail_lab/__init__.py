@@ -17,6 +17,7 @@ from .current import session as session
 if TYPE_CHECKING:
     from .account import (
         chart_rate_limits,
+        check_contract,
         get,
         interactions,
         me,
@@ -56,6 +57,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "account": (
         "chart_rate_limits",
+        "check_contract",
         "get",
         "interactions",
         "me",
@@ -109,6 +111,7 @@ __all__ = [
     "WriteRefusedError",
     "burst",
     "chart_rate_limits",
+    "check_contract",
     "connect",
     "frame",
     "get",

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "chart_rate_limits",
+    "check_contract",
     "get",
     "interactions",
     "me",
@@ -71,6 +72,30 @@ def rate_limits(cassette: str | Path | None = None) -> pd.DataFrame:
 
         return read_readings(find_cassette(cassette))
     return session().rate_limits()
+
+
+def check_contract(cassette: str | Path | None = None) -> pd.DataFrame:
+    """Return a verdict on each of the contract's three rules for rate limits, by operation.
+
+    Parameters
+    ----------
+    cassette
+        Check a cassette's responses; by default those of the current session.
+
+    Returns
+    -------
+    DataFrame
+        See `directmail_lab.checks.check_contract`.
+    """
+    from .checks import check_contract as check
+
+    if cassette is None:
+        log = session().readings
+        return check(log.since(0), reset_unit=log.reset_unit)
+    from .cassettes import find_cassette
+    from .readings import readings_in
+
+    return check(readings_in(find_cassette(cassette)))
 
 
 def interactions(cassette: str | Path | None = None) -> pd.DataFrame:

@@ -40,6 +40,11 @@ class ReadingLog:
         for reading in readings:
             self.append(reading)
 
+    @property
+    def reset_unit(self) -> ResetUnit | None:
+        """What ``X-RateLimit-Reset`` counts, where the user stated it."""
+        return self._stated
+
     def _start(self) -> None:
         self._readings: list[Reading] = []
         self._columns = ReadingColumns()
