@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 KEY = "dm_live_8fK2xQ9zLr7TtVb3nWm5YcHs1pAe"
-OTHER = "dm_live_Zq4Rw8sDk2Lm6Np0Vx3Bt7Gh5Jc1"
+OTHER = "dm_test_Zq4Rw8sDk2Lm6Np0Vx3Bt7Gh5Jc1"
 CREDENTIAL = base64.b64encode(f"{KEY}:".encode())
 
 
