@@ -1,0 +1,354 @@
+"""Findings: what was seen of each part that service.md leaves open, and asking for the rest."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pandas as pd
+import pytest
+
+from directmail_lab import current
+from directmail_lab.contract import ME_PATH
+from directmail_lab.credentials import ApiKey
+from directmail_lab.errors import NotConnectedError
+from directmail_lab.exploring import explore, findings
+from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse
+from directmail_lab.open_parts import Answer, Seen, findings_of, frame_of_findings
+from directmail_lab.open_parts.shapes import fields_in_words, schema_of
+from directmail_lab.session import Session
+from directmail_lab.standin import Fault, stand_in
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from directmail_lab.open_parts import Credentials
+    from directmail_lab.standin import StandIn
+
+ME = "the user's record"
+UNIT = "unit of X-RateLimit-Reset"
+EXHAUSTED = "answer when the allowance is used up"
+OTHER_LIMITS = "operations with other allowances"
+NO_KEY = "answer to a missing key"
+WRONG_KEY = "answer to an invalid key"
+ERRORS = "errors: statuses and body shapes"
+VERSIONS = "versions: new ones, deprecation"
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+def answer(
+    body: object,
+    *,
+    path: str = ME_PATH,
+    status: int = 200,
+    number: int = 0,
+    credentials: Credentials = "unknown",
+    headers: tuple[tuple[str, str], ...] = (),
+) -> Answer:
+    """An answer with this body, a text as it is and anything else as JSON."""
+    content = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+    interaction = Interaction(
+        RecordedRequest("GET", f"https://api.example.com{path}"),
+        RecordedResponse(status, "", headers, content),
+        NOON + timedelta(seconds=number),
+    )
+    return Answer(interaction, path, "https://api.example.com", "tour", number, credentials)
+
+
+def found(*answers: Answer) -> pd.DataFrame:
+    """The findings of these answers alone, by part."""
+    return by_part(frame_of_findings(findings_of(Seen(answers, (), "undetermined", ""))))
+
+
+def by_part(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.set_index("part")
+
+
+@pytest.fixture
+def connected(live: Session) -> Session:
+    """The live session, made current."""
+    current.make_current(live)
+    return live
+
+
+def test_every_open_part_has_its_row_even_where_nothing_was_seen() -> None:
+    """In the document's order, each with the call that would find out more."""
+    rows = found()
+
+    assert list(rows["section"]) == [
+        "1, 4", "2", "3", "4", "4", "5", "5", "5", "6", "7", "8", "8", "8", "9",
+    ]  # fmt: skip
+    assert set(rows["how_sure"]) == {"not seen"}
+    assert set(rows["seen"]) == {""}
+    assert rows["find_out"].str.len().gt(0).all()
+
+
+def test_the_columns_and_their_types_are_fixed() -> None:
+    """Text in all columns but the schema's, also where there are no findings."""
+    frame, empty = found(answer({"id": "1"})).reset_index(), frame_of_findings([])
+    expected = ["part", "section", "seen", "how_sure", "interactions", "find_out", "schema"]
+
+    assert list(frame) == list(empty) == expected
+    assert [str(dtype) for dtype in empty.dtypes] == ["string"] * 6 + ["object"]
+
+
+def test_the_records_schema_tells_types_nulls_and_what_is_always_there() -> None:
+    """One schema of all records seen: a field that was null once may be null."""
+    rows = found(
+        answer({"id": "1", "phone": None, "company": {"postcode": "01234"}}),
+        answer({"id": "2", "phone": "555", "company": {"postcode": "9"}, "age": 3}, number=1),
+    )
+    schema = rows.loc[ME, "schema"]
+
+    assert rows.loc[ME, "seen"] == (
+        "id string, phone string or null, company.postcode string, age? integer"
+    )
+    assert schema["required"] == ["company", "id", "phone"]
+    assert set(schema["properties"]["phone"]["type"]) == {"null", "string"}
+    assert (rows.loc[ME, "how_sure"], rows.loc[ME, "interactions"]) == (
+        "seen repeatedly",
+        "tour 0-1",
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ([{}], "object"),
+        ([None], "null"),
+        ([[1, "a"]], "[] integer or string"),
+        ([[{"a": 1}]], "[].a integer"),
+        ([{"a": {}}, {"a": None}], "a object or null"),
+        ([{"a": 1}, {"a": 1.5}], "a number"),
+        ([{f"f{n}": 1 for n in range(33)}], "and 3 more"),
+    ],
+)
+def test_shapes_in_words(values: list[object], words: str) -> None:
+    """Whatever JSON a body holds."""
+    assert fields_in_words(schema_of(values) or {}).strip().endswith(words)
+
+
+def test_no_values_have_no_schema() -> None:
+    """None, not the schema that everything meets."""
+    assert schema_of([]) is None
+
+
+def test_errors_are_told_by_status_with_their_shape() -> None:
+    """Alike ones together; JSON, HTML and nothing are told apart."""
+    page = (("Content-Type", "text/html; charset=utf-8"),)
+    rows = found(
+        answer({"error": "x"}, status=404),
+        answer({"error": "y"}, status=401),
+        answer("<h1>", status=502, headers=page),
+        answer("", status=500),
+    )
+
+    assert rows.loc[ERRORS, "seen"] == ("401, 404: JSON error string; 500: no body; 502: text/html")
+
+
+def test_what_key_a_refusal_answers_is_said_only_where_it_is_known() -> None:
+    """A cassette keeps no credentials, so its 401 may be either."""
+    recorded = found(answer({}, status=401))
+    asked = found(answer({}, status=401), answer({"a": 1}, status=403, credentials="none"))
+
+    assert "not recorded" in recorded.loc[NO_KEY, "seen"]
+    assert "not recorded" in recorded.loc[WRONG_KEY, "seen"]
+    assert asked.loc[NO_KEY, "seen"] == "403: JSON a integer"
+
+
+def test_versions_and_deprecation_headers_are_noted() -> None:
+    """Another version's path, or a header that announces an end."""
+    rows = found(
+        answer({}, path="/v2/users/me", status=404),
+        answer({}, path="/v1/lists", headers=(("sunset", "x"),)),
+        answer({}, path="/v1x/y"),
+    )
+
+    assert rows.loc[VERSIONS, "seen"] == "GET /v2/users/me 404, GET /v1/lists has the header Sunset"
+
+
+def test_a_schema_and_words_hold_no_value_of_the_account() -> None:
+    """Shapes are shown, not the data; a state is a word and shown."""
+    rows = found(answer({"email": "ada@example.com", "state": "active", "status": "ada@x.org"}))
+    text = rows.to_string() + json.dumps(rows.loc[ME, "schema"])
+
+    assert "ada@" not in text
+    assert "active" in rows.loc["states and transitions", "seen"]
+
+
+def test_a_cassettes_findings_need_no_session(connected: Session, tmp_path: Path) -> None:
+    """The same rows from the file alone, numbered as it is."""
+    with connected.record(tmp_path / "tour.yaml"):
+        for path in (ME_PATH, "/v1/lists", "/v1/lists", "/v1/nowhere"):
+            connected.request("GET", path)
+    current.make_current(None)
+    rows = by_part(findings(tmp_path / "tour.yaml"))
+
+    assert rows.loc["other operations", "seen"] == "GET /v1/lists 200"
+    assert rows.loc["other operations", "interactions"] == "tour 1-2"
+    assert rows.loc[OTHER_LIMITS, "seen"] == "GET /v1/lists 60"
+    assert rows.loc[ERRORS, "seen"].startswith("404: JSON error.status integer")
+    assert rows.loc[UNIT, "how_sure"] == "undecided"
+
+
+def test_exhaustion_is_told_from_readings_where_no_body_was_kept() -> None:
+    """A live session keeps readings alone; a cassette would tell the body too."""
+    with stand_in(limit=1, exhausted_status=420) as server:
+        with Session(server.base_url, ApiKey(server.api_key), pace="off") as opened:
+            current.make_current(opened)
+            for _ in range(3):
+                opened.request("GET", ME_PATH)
+            rows = by_part(findings())
+        current.make_current(None)
+
+    assert rows.loc[EXHAUSTED, "seen"] == "420"
+    assert rows.loc[EXHAUSTED, "interactions"] == "rate_limits() 1-2"
+    assert rows.loc[OTHER_LIMITS, "seen"] == "GET /v1/users/me 1"
+
+
+def test_exhaustion_is_told_with_its_body_where_that_was_kept() -> None:
+    """And whether it says when to come back."""
+    spent = (("X-RateLimit-Remaining", "0"), ("Retry-After", "9"))
+    rows = found(answer({"error": "x"}, status=503, headers=spent), answer({}, status=404))
+
+    assert rows.loc[EXHAUSTED, "seen"] == "503: JSON error string, with Retry-After"
+
+
+def test_no_session_says_how_to_get_one() -> None:
+    """Findings of nothing are asked for in vain."""
+    with pytest.raises(NotConnectedError, match="login"):
+        findings()
+
+
+def test_explore_sends_reads_only_and_says_so(connected: Session, service: StandIn) -> None:
+    """Each request is announced, and those before it were not writes."""
+    lines: list[str] = []
+    explore(pause_s=0, announce=lines.append)
+    methods = {name.partition(" ")[0] for name in service.requests}
+
+    assert methods <= {"GET", "OPTIONS"}
+    assert len(lines) == 1 + service.requests.total()
+    assert "GET /v1/users/me with a wrong key: 401" in lines
+
+
+def test_explore_finds_what_it_asked_for(connected: Session) -> None:
+    """The record, both refusals, an error, the next version."""
+    rows = by_part(explore(pause_s=0, announce=list))
+
+    assert "company.address.postcode string" in rows.loc[ME, "seen"]
+    assert rows.loc[NO_KEY, "seen"].startswith("401: JSON error")
+    assert rows.loc[WRONG_KEY, "seen"].startswith("401: JSON error")
+    assert rows.loc[VERSIONS, "seen"] == "GET /v2/users/me 404"
+    assert rows.loc[ERRORS, "seen"].startswith("401, 404, 405: JSON")
+
+
+def test_what_it_found_stays_with_the_session(connected: Session) -> None:
+    """Later findings have it, and send nothing."""
+    first = explore(pause_s=0, announce=list)
+    sent = len(connected.readings)
+
+    pd.testing.assert_frame_equal(findings(), first)
+    assert len(connected.readings) == sent
+
+
+def test_a_wrong_key_is_sent_once_whatever_the_session(service: StandIn) -> None:
+    """In the life of the process: another session with that address sends it no more."""
+    lines: list[str] = []
+    for _ in range(2):
+        with Session(service.base_url, ApiKey(service.api_key)) as opened:
+            current.make_current(opened)
+            explore(pause_s=0, announce=lines.append)
+    current.make_current(None)
+
+    assert sum("with a wrong key: 401" in line for line in lines) == 1
+    assert any("not sent again" in line for line in lines)
+
+
+def test_a_refused_key_is_sent_once(service: StandIn) -> None:
+    """The session's own key is the wrong one: nothing more goes out."""
+    with Session(service.base_url, ApiKey("not-the-key")) as opened:
+        current.make_current(opened)
+        explore(pause_s=0, announce=list)
+        current.make_current(None)
+
+    assert service.requests.total() == 1
+
+
+def test_explore_pauses_between_requests_until_the_unit_is_known(
+    connected: Session, service: StandIn
+) -> None:
+    """A pause less than there were requests, and an end where nothing tells the unit."""
+    pauses: list[float] = []
+    explore(pause_s=0.5, announce=list, sleep=pauses.append)
+
+    assert pauses == [0.5] * (service.requests.total() - 1)
+    assert len(pauses) < 20
+
+
+def test_a_unit_that_shows_at_once_ends_the_reading() -> None:
+    """A point in time is told by its size."""
+    with stand_in(reset_unit="epoch_ms") as server:
+        with Session(server.base_url, ApiKey(server.api_key)) as opened:
+            current.make_current(opened)
+            rows = by_part(explore(pause_s=0, announce=list))
+            current.make_current(None)
+        reads = server.requests[f"GET {ME_PATH}"]
+
+    assert (rows.loc[UNIT, "how_sure"], reads) == ("certain", 3)
+    assert rows.loc[UNIT, "seen"].startswith("epoch_ms")
+
+
+def test_a_recording_holds_no_answer_to_another_key(connected: Session, tmp_path: Path) -> None:
+    """Or a replay would give it to who asks with the right one."""
+    with connected.record(tmp_path / "tour.yaml"):
+        explore(pause_s=0, announce=list)
+    with connected.replay(tmp_path / "tour.yaml", repeat="strict"):
+        record = connected.me()
+
+    assert len(record) == 1
+    assert '"code": 401' not in (tmp_path / "tour.yaml").read_text(encoding="utf-8")
+
+
+def test_other_regions_are_asked_without_the_key(
+    connected: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not known to be theirs."""
+    with stand_in(api_key="another-region") as other:
+        monkeypatch.setenv("DIRECTMAIL_REGIONS", f"other={other.base_url}")
+        rows = by_part(explore(pause_s=0, announce=list))
+
+    assert f"{other.base_url}: 401" in rows.loc["regional base addresses", "seen"]
+    assert other.requests == {f"GET {ME_PATH}": 1}
+
+
+def test_no_answer_is_announced_and_the_rest_goes_on(
+    connected: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A region that hangs up on everybody."""
+    lines: list[str] = []
+    with stand_in(faults=[Fault(drop="close")]) as other:
+        monkeypatch.setenv("DIRECTMAIL_REGIONS", f"other={other.base_url}")
+        rows = by_part(explore(pause_s=0, announce=lines.append))
+
+    assert f"GET {ME_PATH} without a key: no answer (RemoteProtocolError)" in lines
+    assert rows.loc[UNIT, "how_sure"] == "undecided"
+
+
+def test_a_replay_cannot_be_asked(connected: Session, tmp_path: Path) -> None:
+    """It says what can be done instead."""
+    with connected.record(tmp_path / "tour.yaml"):
+        connected.me()
+    connected.replay(tmp_path / "tour.yaml")
+
+    with pytest.raises(NotConnectedError, match="findings"):
+        explore()
+
+
+def test_its_lines_are_printed_by_default(
+    connected: Session, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On standard output, where a notebook shows them plainly."""
+    explore(pause_s=0)
+
+    assert "GET /v2/users/me: 404" in capsys.readouterr().out
