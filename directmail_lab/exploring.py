@@ -14,7 +14,7 @@ from .current import session as current
 from .errors import CassetteError, NotConnectedError, QuotaExhaustedError
 from .exploration import Exploration
 from .interaction import base_path, path_below
-from .open_parts import Answer, Seen, findings_of, frame_of_findings
+from .open_parts import Answer, Seen, Told, findings_of, frame_of_findings
 from .quota import Reading, read_headers
 from .reset_unit import infer_reset_unit
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from .reset_unit import Evidence
     from .session import Session
 
 __all__ = ["explore", "findings"]
@@ -41,7 +42,7 @@ def findings(cassette: str | Path | None = None) -> pd.DataFrame:
     ----------
     cassette
         A cassette's name, or the `Path` of one; by default what the current session has seen: its
-        readings, the cassette that it records or replays, and what `explore` got.
+        readings, all of the cassette that it records or replays, and what `explore` got.
 
     Returns
     -------
@@ -62,7 +63,7 @@ def findings(cassette: str | Path | None = None) -> pd.DataFrame:
     """
     if cassette is not None:
         answers, readings = _recorded(find_cassette(cassette))
-        return _findings_frame(answers, readings)
+        return _findings_frame(answers, readings, _evidence(readings))
     return _session_findings(current())
 
 
@@ -115,14 +116,27 @@ def _print(line: str) -> None:
 
 
 def _session_findings(opened: Session) -> pd.DataFrame:
-    recorded: list[Answer] = []
+    answers: list[Answer] = []
+    readings: list[Told] = []
     if opened.cassette is not None:
         # One that was opened by its path is not found by its name: the readings tell what it told.
         with contextlib.suppress(CassetteError):
-            recorded = _recorded(find_cassette(opened.cassette))[0]
-    known = {_gist(each) for each in recorded}
-    explored = [each for each in _explored.get(opened, ()) if _gist(each) not in known]
-    return _findings_frame([*recorded, *explored], opened.readings.since(0), opened)
+            answers, readings = _recorded(find_cassette(opened.cassette))
+    known = {_gist(each) for each in answers}
+    answers += [each for each in _explored.get(opened, ()) if _gist(each) not in known]
+    readings += [
+        Told(each, "rate_limits()", row)
+        for row, each in enumerate(opened.readings.since(0))
+        if not (readings and each.cassette == opened.cassette)
+    ]
+    evidence = opened.readings.evidence()
+    if evidence.unit == "undetermined":
+        evidence = _evidence(readings)
+    return _findings_frame(answers, readings, evidence)
+
+
+def _evidence(readings: list[Told]) -> Evidence:
+    return infer_reset_unit(each.reading for each in readings)
 
 
 def _gist(answer: Answer) -> tuple[object, ...]:
@@ -132,14 +146,12 @@ def _gist(answer: Answer) -> tuple[object, ...]:
 
 
 def _findings_frame(
-    answers: list[Answer], readings: list[Reading], opened: Session | None = None
+    answers: list[Answer], readings: list[Told], evidence: Evidence
 ) -> pd.DataFrame:
-    evidence = opened.readings.evidence() if opened else infer_reset_unit(readings)
-    seen = Seen(answers, readings, evidence.unit, evidence.why)
-    return frame_of_findings(findings_of(seen))
+    return frame_of_findings(findings_of(Seen(answers, readings, evidence.unit, evidence.why)))
 
 
-def _recorded(path: Path) -> tuple[list[Answer], list[Reading]]:
+def _recorded(path: Path) -> tuple[list[Answer], list[Told]]:
     """Return what a cassette holds, as answers and as the readings of them."""
     loaded = read_cassette(path)
     prefix = base_path(loaded.base_url or "")
@@ -147,7 +159,7 @@ def _recorded(path: Path) -> tuple[list[Answer], list[Reading]]:
         Answer(each, path_below(each.request.uri, prefix), loaded.base_url, path.stem, number)
         for number, each in enumerate(loaded.interactions)
     ]
-    return answers, [_reading_of(each) for each in answers]
+    return answers, [Told(_reading_of(each), each.source, each.number) for each in answers]
 
 
 def _reading_of(answer: Answer) -> Reading:

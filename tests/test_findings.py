@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -21,8 +22,6 @@ from directmail_lab.session import Session
 from directmail_lab.standin import Fault, stand_in
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from directmail_lab.open_parts import Credentials
     from directmail_lab.standin import StandIn
 
@@ -190,6 +189,21 @@ def test_a_cassettes_findings_need_no_session(connected: Session, tmp_path: Path
     assert rows.loc[OTHER_LIMITS, "seen"] == "GET /v1/lists 60"
     assert rows.loc[ERRORS, "seen"].startswith("404: JSON error.status integer")
     assert rows.loc[UNIT, "how_sure"] == "undecided"
+
+
+def test_a_replays_findings_are_those_of_its_whole_cassette(connected: Session) -> None:
+    """Played or not; what was read before the replay is told apart."""
+    Path("cassettes").mkdir()
+    connected.me()
+    with connected.record("tour"):
+        for path in (ME_PATH, "/v1/lists"):
+            connected.request("GET", path)
+    connected.replay("tour")
+    connected.me()
+    rows = by_part(findings())
+
+    assert rows.loc[OTHER_LIMITS, "interactions"] == "tour 1"
+    assert rows.loc[UNIT, "interactions"] == "tour 0-1; rate_limits() 0"
 
 
 def test_exhaustion_is_told_from_readings_where_no_body_was_kept() -> None:

@@ -7,7 +7,7 @@ or a cassette.
 from __future__ import annotations
 
 from .findings import findings_of, frame_of_findings
-from .seen import Answer, Credentials, Finding, HowSure, Seen
+from .seen import Answer, Credentials, Finding, HowSure, Seen, Told
 
 __all__ = [
     "Answer",
@@ -15,6 +15,7 @@ __all__ = [
     "Finding",
     "HowSure",
     "Seen",
+    "Told",
     "findings_of",
     "frame_of_findings",
 ]

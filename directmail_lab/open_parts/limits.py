@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from directmail_lab.contract import TYPICAL_LIMIT
 from directmail_lab.interaction import header
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = ["limit_findings"]
 
-_READINGS: Final = "rate_limits()"
-
 
 def limit_findings(seen: Seen) -> list[Finding]:
     """Return what was seen of the unit of Reset, of exhaustion, and of other allowances."""
@@ -26,8 +24,8 @@ def limit_findings(seen: Seen) -> list[Finding]:
 
 def _unit(seen: Seen) -> Finding:
     part = "unit of X-RateLimit-Reset"
-    told = [number for number, reading in enumerate(seen.readings) if reading.reset is not None]
-    where = places((_READINGS, number) for number in told)
+    told = [each for each in seen.readings if each.reading.reset is not None]
+    where = places(told)
     if seen.reset_unit == "undetermined":
         # How many values were seen does not matter while they leave the unit open.
         words = seen.reset_why if told else ""
@@ -44,12 +42,10 @@ def _exhaustion(seen: Seen) -> Finding:
         schema = schema_of(each.json for each in answers if each.is_json)
         words = f"{in_words(answers)}, {retry}"
         return Finding(part, "8", words, how_sure(len(answers)), places(answers), call, schema)
-    rows = [n for n, reading in enumerate(seen.readings) if _exhausted(reading)]
-    statuses = sorted({seen.readings[row].status for row in rows})
-    return Finding(
-        part, "8", ", ".join(map(str, statuses)), how_sure(len(rows)),
-        places((_READINGS, row) for row in rows), call,
-    )  # fmt: skip
+    spent = [each for each in seen.readings if _exhausted(each.reading)]
+    statuses = sorted({each.reading.status for each in spent})
+    words = ", ".join(map(str, statuses))
+    return Finding(part, "8", words, how_sure(len(spent)), places(spent), call)
 
 
 def _refused(answer: Answer) -> bool:
@@ -62,17 +58,17 @@ def _exhausted(reading: Reading) -> bool:
 
 
 def _allowances(seen: Seen) -> Finding:
-    told = [(row, each) for row, each in enumerate(seen.readings) if each.limit is not None]
-    other = [(row, each) for row, each in told if each.limit != TYPICAL_LIMIT]
-    words = ", ".join(dict.fromkeys(f"{_name(each)} {each.limit}" for _, each in other))
-    if not other:
-        other = [(row, each) for row, each in told if each.status < 400]
-        names = ", ".join(dict.fromkeys(_name(each) for _, each in other))
-        words = f"none so far: {TYPICAL_LIMIT} for {names}" if names else ""
-    rows = [row for row, _ in other]
+    told = [each for each in seen.readings if each.reading.limit is not None]
+    found = [each for each in told if each.reading.limit != TYPICAL_LIMIT]
+    names = (f"{_name(each.reading)} {each.reading.limit}" for each in found)
+    words = ", ".join(dict.fromkeys(names))
+    if not found:
+        found = [each for each in told if each.reading.status < 400]
+        names = (_name(each.reading) for each in found)
+        words = f"none so far: {TYPICAL_LIMIT} for {', '.join(dict.fromkeys(names))}"
     return Finding(
-        "operations with other allowances", "8", words, how_sure(len(rows)),
-        places((_READINGS, row) for row in rows), 'dm.get("/v1/…") with a known path',
+        "operations with other allowances", "8", words if found else "", how_sure(len(found)),
+        places(found), 'dm.get("/v1/…") with a known path',
     )  # fmt: skip
 
 

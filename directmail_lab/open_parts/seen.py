@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from directmail_lab.interaction import Interaction
     from directmail_lab.quota import Reading
 
-__all__ = ["Answer", "Credentials", "Finding", "HowSure", "Seen", "how_sure", "places"]
+__all__ = ["Answer", "Credentials", "Finding", "HowSure", "Seen", "Told", "how_sure", "places"]
 
 Credentials = Literal["key", "none", "wrong", "unknown"]
 HowSure = Literal["not seen", "undecided", "seen once", "seen repeatedly", "certain"]
@@ -69,15 +69,23 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
+class Told:
+    """A reading, and where it is found: a cassette's name or ``"rate_limits()"``, and its row."""
+
+    reading: Reading
+    source: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class Seen:
     """All that the findings are made from.
 
-    ``readings`` are the rows of ``rate_limits()`` in their order; ``reset_unit`` and ``reset_why``
-    are what they say of the unit of Reset.
+    ``reset_unit`` and ``reset_why`` are what the readings say of the unit of Reset.
     """
 
     answers: Sequence[Answer]
-    readings: Sequence[Reading]
+    readings: Sequence[Told]
     reset_unit: str
     reset_why: str
 
@@ -100,12 +108,11 @@ def how_sure(times: int) -> HowSure:
     return "not seen" if not times else "seen once" if times == 1 else "seen repeatedly"
 
 
-def places(found: Iterable[Answer | tuple[str, int]]) -> str:
+def places(found: Iterable[Answer | Told]) -> str:
     """Return where things are found: ``"first-look 0-3, 7; explore 2"``."""
     by_source: dict[str, list[int]] = {}
     for each in found:
-        source, number = each if isinstance(each, tuple) else (each.source, each.number)
-        by_source.setdefault(source, []).append(number)
+        by_source.setdefault(each.source, []).append(each.number)
     return "; ".join(f"{source} {_ranges(numbers)}" for source, numbers in by_source.items())
 
 
