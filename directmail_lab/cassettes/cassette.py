@@ -6,12 +6,11 @@ import logging
 import time
 import weakref
 from contextlib import suppress
-from dataclasses import replace
 from threading import RLock
 from typing import TYPE_CHECKING, Final, Literal, Self
 
 from directmail_lab.errors import CassetteError
-from directmail_lab.interaction import base_path
+from directmail_lab.interaction import Interaction, RecordedRequest, base_path
 
 from .library import cassette_name, find_cassette, new_cassette_path
 from .matching import DEFAULT_MATCH_ON, Matching
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from directmail_lab.interaction import Interaction, RecordedRequest
     from directmail_lab.redaction import Redactor
 
     from .matching import Key, Matcher
@@ -191,11 +189,7 @@ class Cassette:
                 f"Cassette {self.name!r} was opened to replay. "
                 f"Open it with record({self.name!r}) to add to it."
             )
-        request = interaction.request
-        if request.body is None:  # as vcrpy records httpx, so that its body matcher agrees
-            request = replace(request, body=b"")
-        response = with_true_headers(interaction.response, method=request.method)
-        true = replace(interaction, request=request, response=response)
+        true = _true(interaction)
         with self._lock:
             if self._unwritten and self._goes_on:
                 self._unwritten += 1
@@ -323,6 +317,15 @@ def _holds(path: Path) -> bool:
         return path.stat().st_size > 0
     except OSError:
         return False
+
+
+def _true(interaction: Interaction) -> Interaction:
+    """Return an interaction as it is written: its headers true to its body."""
+    request = interaction.request
+    if request.body is None:  # as vcrpy records httpx, so that its body matcher agrees
+        request = RecordedRequest(request.method, request.uri, request.headers, b"")
+    response = with_true_headers(interaction.response, method=request.method)
+    return Interaction(request, response, interaction.recorded_at, interaction.elapsed_s)
 
 
 def _close_quietly(recording: Recording) -> None:

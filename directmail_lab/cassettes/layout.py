@@ -30,6 +30,7 @@ __all__ = [
     "read_json",
     "recorded_at_of",
     "request_of",
+    "request_text",
     "response_of",
 ]
 
@@ -77,15 +78,23 @@ def is_end_line(line: bytes) -> re.Match[bytes] | None:
     return _END.fullmatch(line)
 
 
-def interaction_text(interaction: Interaction) -> str:
-    """Return the four lines of one interaction."""
-    request, response = interaction.request, interaction.response
-    asked = {
+def request_text(request: RecordedRequest) -> str:
+    """Return the value of a ``request:`` line."""
+    value = {
         "method": request.method,
         "uri": request.uri,
         "body": _text(request.body),
         "headers": _grouped(request.headers),
     }
+    return _value(value, "body", request.body)
+
+
+def interaction_text(interaction: Interaction, *, asked: str | None = None) -> str:
+    """Return the four lines of one interaction.
+
+    ``asked`` is the `request_text` of its request, where the caller has it already.
+    """
+    response = interaction.response
     answered = {
         "status": {"code": response.status, "message": response.reason},
         "headers": _grouped(response.headers),
@@ -94,7 +103,7 @@ def interaction_text(interaction: Interaction) -> str:
     return (
         f"- recorded_at: {_time(interaction.recorded_at)}\n"
         f"  elapsed_s: {_seconds(interaction.elapsed_s)}\n"
-        f"  request: {_value(asked, 'body', request.body)}\n"
+        f"  request: {asked or request_text(interaction.request)}\n"
         f"  response: {_value(answered, 'string', response.body)}\n"
     )
 
@@ -181,7 +190,10 @@ def _headers_of(value: Mapping[str, Sequence[str] | str]) -> Headers:
 def _grouped(headers: Headers) -> dict[str, list[str]]:
     grouped: dict[str, list[str]] = {}
     for name, value in headers:
-        grouped.setdefault(name, []).append(value)
+        if name in grouped:
+            grouped[name].append(value)
+        else:
+            grouped[name] = [value]
     return grouped
 
 
@@ -196,7 +208,7 @@ def _text(body: bytes | None) -> str | None:
 def _value(value: dict[str, Any], body_name: str, body: bytes | None) -> str:
     """Return a request or response on one line, a binary body as ``!!binary``."""
     headers: dict[str, list[str]] = value["headers"]
-    long = any(len(name) > _LONGEST_KEY // _LONGEST_ESCAPE for name in headers)
+    long = max(map(len, headers), default=0) > _LONGEST_KEY // _LONGEST_ESCAPE
     if long:
         value["headers"] = {}
     text = _json(value)
@@ -222,7 +234,8 @@ def _json(value: object) -> str:
 def _time(at: datetime | None) -> str:
     if at is None:
         return "null"
-    return f'"{at.astimezone(UTC).isoformat(timespec="microseconds").removesuffix("+00:00")}Z"'
+    utc = at if at.tzinfo is UTC else at.astimezone(UTC)
+    return f'"{utc.replace(tzinfo=None).isoformat(timespec="microseconds")}Z"'
 
 
 def _seconds(elapsed_s: float | None) -> str:

@@ -17,9 +17,10 @@ from . import layout
 
 if TYPE_CHECKING:
     import re
+    from collections.abc import Callable
     from pathlib import Path
 
-    from directmail_lab.interaction import RecordedRequest
+    from directmail_lab.interaction import RecordedRequest, RecordedResponse
 
 __all__ = ["LARGEST_BYTES", "LazyInteractions", "LoadedCassette", "parse_cassette", "read_cassette"]
 
@@ -38,7 +39,7 @@ class LazyInteractions(Sequence[Interaction]):
         self._data = data
         self._starts = starts
         self._name = name
-        self._requests: dict[bytes, RecordedRequest] = {}
+        self._remembered: dict[bytes, RecordedRequest | RecordedResponse] = {}
 
     def __len__(self) -> int:
         return len(self._starts)
@@ -54,7 +55,7 @@ class LazyInteractions(Sequence[Interaction]):
             return [self[each] for each in range(*index.indices(len(self)))]
         at, elapsed, request, response = self._lines(index).groups()
         return Interaction(
-            self._request(request, index),
+            self._parsed(layout.request_of, request, index),
             self._parsed(layout.response_of, response, index),
             layout.recorded_at_of(at.decode("ascii", "replace")),
             _seconds(elapsed),
@@ -62,7 +63,8 @@ class LazyInteractions(Sequence[Interaction]):
 
     def request(self, index: int) -> RecordedRequest:
         """Return one request, its response unparsed."""
-        return self._request(self._lines(index)[3], index)
+        request: RecordedRequest = self._parsed(layout.request_of, self._lines(index)[3], index)
+        return request
 
     def request_lines(self) -> Iterator[bytes]:
         """Yield the line of each request, unparsed: equal lines hold equal requests."""
@@ -72,22 +74,23 @@ class LazyInteractions(Sequence[Interaction]):
             assert found is not None, "the index was made by this pattern"
             yield found[3]
 
-    def _request(self, line: bytes, index: int) -> RecordedRequest:
-        request = self._requests.get(line)
-        if request is None:
-            request = self._parsed(layout.request_of, line, index)
-            if len(line) <= _LONGEST_REMEMBERED:
-                if len(self._requests) >= _MOST_REMEMBERED:
-                    self._requests.clear()
-                self._requests[line] = request
-        return request
-
     def _lines(self, index: int) -> re.Match[bytes]:
         match = layout.INTERACTION.match(self._data, self._starts[index])
         assert match is not None, "the index was made by this pattern"
         return match
 
-    def _parsed(self, build: Any, line: bytes, index: int) -> Any:
+    def _parsed(self, build: Callable[[Any], Any], line: bytes, index: int) -> Any:
+        """Return the value of a line; equal short ones, as a poll gives, are parsed once."""
+        value = self._remembered.get(line)
+        if value is None:
+            value = self._parse(build, line, index)
+            if len(line) <= _LONGEST_REMEMBERED:
+                if len(self._remembered) >= _MOST_REMEMBERED:
+                    self._remembered.clear()
+                self._remembered[line] = value
+        return value
+
+    def _parse(self, build: Callable[[Any], Any], line: bytes, index: int) -> Any:
         try:
             return build(_value(line))
         except (KeyError, TypeError, AttributeError, ValueError, CassetteFormatError) as error:

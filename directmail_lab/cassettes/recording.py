@@ -47,6 +47,8 @@ class Recording:
         self._writer: LineWriter | None = None
         self._process = os.getpid()
         self._closed = False
+        # A poll sends one request over and over: its line is made once.
+        self._last: tuple[RecordedRequest | None, str | None] = None, None
 
     def append(self, interaction: Interaction) -> None:
         """Redact an interaction and write it: when this returns, a kill does not lose it."""
@@ -109,7 +111,11 @@ class Recording:
         return text
 
     def _text(self, interaction: Interaction) -> str:
-        text = layout.interaction_text(interaction)
+        request, asked = self._last
+        if request != interaction.request:
+            request, asked = interaction.request, layout.request_text(interaction.request)
+            self._last = request, asked
+        text = layout.interaction_text(interaction, asked=asked)
         self._redactor.refuse_leak(text)
         return text
 

@@ -14,6 +14,7 @@ __all__ = ["with_true_headers"]
 
 # RFC 9110: these have no body, and their headers describe the one that GET would have.
 _BODILESS = frozenset({204, 304})
+_OF_THE_BODY = frozenset({"content-encoding", "transfer-encoding", "content-length"})
 
 
 def with_true_headers(response: RecordedResponse, *, method: str = "GET") -> RecordedResponse:
@@ -24,28 +25,23 @@ def with_true_headers(response: RecordedResponse, *, method: str = "GET") -> Rec
     """
     if method == "HEAD" or response.status in _BODILESS:
         return response
-    names = {name.lower() for name, _ in response.headers}
-    if not names & {"content-encoding", "transfer-encoding", "content-length"}:
-        return response
+    length = str(len(response.body))
     headers: list[tuple[str, str]] = []
-    for name, value in response.headers:
-        truth = _true_value(name.lower(), value, len(response.body))
+    changed = False
+    for pair in response.headers:
+        name = pair[0].lower()
+        truth = _true_value(name, pair[1], length) if name in _OF_THE_BODY else pair[1]
+        changed = changed or truth != pair[1]
         if truth is not None:
-            headers.append((name, truth))
-    return replace(response, headers=tuple(headers)) if _differ(headers, response) else response
+            headers.append(pair if truth == pair[1] else (pair[0], truth))
+    return replace(response, headers=tuple(headers)) if changed else response
 
 
-def _differ(headers: list[tuple[str, str]], response: RecordedResponse) -> bool:
-    return tuple(headers) != response.headers
-
-
-def _true_value(name: str, value: str, length: int) -> str | None:
+def _true_value(name: str, value: str, length: str) -> str | None:
     if name == "transfer-encoding":
         return None
     if name == "content-length":
-        return str(length)
-    if name != "content-encoding":
-        return value
+        return length
     undone = _undone_codings()
     return ", ".join(c for c in value.split(",") if c.strip().lower() not in undone).strip() or None
 
