@@ -32,7 +32,8 @@ class Allowance:
     """One operation's allowance: the service's last word, and what is on its way to it.
 
     ``remaining`` is None before the first answer, and where the answers do not tell. Moments are
-    seconds since the Unix epoch.
+    seconds since the Unix epoch. Where requests are spread, the next one is due at ``next_slot``,
+    ``gap_s`` after the last.
     """
 
     in_flight: int = 0
@@ -43,6 +44,7 @@ class Allowance:
     answers: int = 0
     strikes: int = 0
     next_slot: float = -math.inf
+    gap_s: float = 0.0
     _began: float = 0.0
     _seen_at: float = -math.inf
     _probed_for: float = field(default=math.nan)

@@ -90,6 +90,7 @@ class Pacer:
             decision = self._hindrance(operation, allowance, now)
             if decision is not None:
                 return decision
+            allowance.next_slot = now + allowance.gap_s
         allowance.in_flight += 1
         return Go(operation, allowance.answers)
 
@@ -128,13 +129,13 @@ class Pacer:
         return Wait(allowance.renews_at)
 
     def _slot(self, allowance: Allowance, now: float) -> Wait | None:
-        """Return the wait for an evenly spread request's turn, and give the turn away."""
+        """Return the wait for the turn of an evenly spread request; None where it is now."""
         if now < allowance.next_slot <= now + self._max_wait_s:
             return Wait(allowance.next_slot)
         left_s = allowance.renews_at - now
         if not 0 < left_s < self._max_wait_s:
             left_s = TYPICAL_WINDOW_S * allowance.free / (allowance.limit or TYPICAL_LIMIT)
-        allowance.next_slot = now + left_s / allowance.free
+        allowance.gap_s = left_s / allowance.free
         return None
 
     def _was_too_early(self, allowance: Allowance, reading: Reading) -> bool:

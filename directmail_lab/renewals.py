@@ -68,8 +68,10 @@ class RenewalReader:
 
     def _learn(self, reading: Reading) -> None:
         """Learn from an answer that came too early: refute the guess, or expect rounding down."""
-        last, self._rounds_down = self._last, self._rounds_down or self._guessed is None
-        if self._guessed is None or last is None or not last.reset or not reading.reset:
+        # To learn only once, expect both: a second too many is little beside another refusal.
+        self._rounds_down = True
+        last = self._last
+        if self._guessed is None or last is None or last.reset is None or reading.reset is None:
             return
         # Another program may have spent the new window. The guess is wrong where the value moved
         # as the other unit does.
@@ -79,7 +81,6 @@ class RenewalReader:
             if unit != self._guessed and abs(fell - expected) <= 2 + 0.05 * expected:
                 self._refuted.add(self._guessed)
                 return
-        self._rounds_down = True
 
     def _unit(self, count: int) -> UnitName | None:
         self._guessed = None

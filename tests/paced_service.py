@@ -1,0 +1,134 @@
+"""A service with an allowance, on a clock that tests move."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import deque
+from email.utils import formatdate
+from typing import TYPE_CHECKING
+
+import httpx
+
+from directmail_lab.pacing import PacingTransport
+from directmail_lab.readings import ReadingLog
+from directmail_lab.transports import ObservingTransport
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+START = 1_795_000_000.25
+
+
+class Clock:
+    """Seconds since the Unix epoch; sleeping moves it on at once."""
+
+    def __init__(self, now: float = START) -> None:
+        self.now = now
+        self.slept: list[float] = []
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+    async def asleep(self, seconds: float) -> None:
+        self.sleep(seconds)
+        await asyncio.sleep(0)
+
+
+class Service:
+    """Counts requests by path, and says so in the three headers.
+
+    ``tell`` turns the time left and the time of renewal into the text of Reset.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        limit: int = 5,
+        window_s: float = 2.0,
+        unit: str = "seconds_left",
+        sliding: bool = False,
+        rounding: Callable[[float], int] = math.ceil,
+        latency_s: float = 0.001,
+        ahead_s: float = 0.0,
+        with_date: bool = True,
+    ) -> None:
+        self.clock, self.limit, self.window_s, self.unit = clock, limit, window_s, unit
+        self.sliding, self.rounding, self.latency_s = sliding, rounding, latency_s
+        self.ahead_s, self.with_date = ahead_s, with_date
+        self.taken: dict[str, deque[float]] = {}
+        self.statuses: list[int] = []
+        self.sent_at: list[float] = []
+        self.instead: list[httpx.Response | Exception] = []
+        self.extra_headers: dict[str, str] = {}
+
+    def spend(self, path: str = "/v1/users/me") -> tuple[bool, int, float]:
+        """Count one request; return whether it was allowed, what is left, and the renewal."""
+        now = self.clock()
+        taken = self.taken.setdefault(path, deque())
+        if self.sliding:
+            while taken and taken[0] <= now - self.window_s:
+                taken.popleft()
+        elif taken and now >= taken[0] + self.window_s:
+            taken.clear()
+        allowed = len(taken) < self.limit
+        if allowed:
+            taken.append(now)
+        return allowed, self.limit - len(taken), (taken[0] if taken else now) + self.window_s
+
+    def reset(self, renews_at: float) -> str:
+        scale = 1000 if self.unit in ("milliseconds_left", "epoch_ms") else 1
+        left = self.unit.endswith("left")
+        seconds = renews_at - self.clock() if left else renews_at + self.ahead_s
+        return str(self.rounding(round(seconds * scale, 6)))
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.sent_at.append(self.clock())
+        self.clock.now += self.latency_s / 2
+        if self.instead:
+            answer = self.instead.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            self.statuses.append(answer.status_code)
+            return answer
+        allowed, remaining, renews_at = self.spend(request.url.path)
+        headers = {
+            "X-RateLimit-Limit": str(self.limit),
+            "X-RateLimit-Remaining": str(remaining),
+            "X-RateLimit-Reset": self.reset(renews_at),
+            **self.extra_headers,
+        }
+        if self.with_date:
+            headers["Date"] = formatdate(int(self.clock() + self.ahead_s), usegmt=True)
+        self.clock.now += self.latency_s / 2
+        self.statuses.append(200 if allowed else 429)
+        return httpx.Response(self.statuses[-1], headers=headers)
+
+
+def paced(service: Service, log: ReadingLog | None = None, **options: object) -> PacingTransport:
+    """Return a stack on a service, paced on its clock."""
+    clock = service.clock
+    observing = ObservingTransport(
+        httpx.MockTransport(service),
+        (ReadingLog() if log is None else log).append,
+        clock=clock,
+        timer=clock,
+    )
+    settings = {"progress": None, "backoff": lambda attempt: 0.5 * attempt, **options}
+    return PacingTransport(
+        observing,
+        clock=clock,
+        sleep=clock.sleep,
+        asleep=clock.asleep,
+        **settings,  # type: ignore[arg-type]
+    )
+
+
+def client(service: Service, **options: object) -> httpx.Client:
+    """Return a client of a service, paced on its clock."""
+    return httpx.Client(transport=paced(service, **options), base_url="https://api.example.test")

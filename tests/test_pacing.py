@@ -1,0 +1,422 @@
+"""Pacing and retries, on a clock that the tests move, and a few times on a real one."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+from paced_service import START, Clock, Service, client, paced
+
+from directmail_lab.errors import OutcomeUnknownError, QuotaExhaustedError
+from directmail_lab.pacing import PacingTransport
+from directmail_lab.readings import ReadingLog
+from directmail_lab.standin import stand_in
+from directmail_lab.transports import ObservingTransport
+
+UNITS = ["seconds_left", "milliseconds_left", "epoch_s", "epoch_ms"]
+ME = "/v1/users/me"
+
+
+def burst(service: Service, n: int, **options: object) -> float:
+    """Send n reads one after another; return the seconds from the first to the last."""
+    with client(service, **options) as paced_client:
+        for _ in range(n):
+            paced_client.get(ME)
+    return service.sent_at[-1] - service.sent_at[0]
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("stated", [True, False])
+@pytest.mark.parametrize(("limit", "window_s"), [(5, 2.0), (300, 60.0)])
+def test_a_burst_over_three_windows_meets_no_refusal_and_wastes_no_time(
+    unit: str, stated: bool, limit: int, window_s: float
+) -> None:
+    """Three times the allowance takes two renewals, each as early as the service tells it."""
+    service = Service(Clock(), limit=limit, window_s=window_s, unit=unit)
+
+    took_s = burst(service, 3 * limit, reset_unit=unit if stated else None)
+
+    # A time in whole seconds is told up to a second late: that is the earliest anyone can know.
+    told_late_s = 2.0 if unit == "epoch_s" else 0.0
+    assert service.statuses == [200] * 3 * limit
+    assert took_s <= 1.05 * 2 * window_s + told_late_s
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("window_s", [2.0, 60.0, 1800.0])
+@pytest.mark.parametrize("rounding", [math.ceil, math.floor])
+def test_an_unknown_unit_is_learned_from_at_most_one_refusal(
+    unit: str, window_s: float, rounding: object
+) -> None:
+    """Whatever Reset counts and however it is rounded, five windows cost one refusal at most."""
+    service = Service(Clock(), window_s=window_s, unit=unit, rounding=rounding)  # type: ignore[arg-type]
+
+    burst(service, 25, max_wait_s=4000.0)
+
+    assert service.statuses.count(429) <= 1
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_sliding_window_is_followed(unit: str) -> None:
+    """Where each request comes free by itself, the answers lead, and at most one is refused."""
+    service = Service(Clock(), unit=unit, sliding=True)
+
+    burst(service, 20, reset_unit=unit)
+
+    assert service.statuses.count(429) <= 1
+    assert service.statuses.count(200) == 20
+
+
+@pytest.mark.parametrize("ahead_s", [-80_000.0, -3.0, 3.0, 80_000.0])
+@pytest.mark.parametrize("unit", ["epoch_s", "epoch_ms"])
+def test_a_clock_that_is_off_is_seen_in_the_date_header(unit: str, ahead_s: float) -> None:
+    """A renewal by the service's clock is moved to ours, and not expected too early."""
+    service = Service(Clock(), unit=unit, ahead_s=ahead_s)
+
+    took_s = burst(service, 10, reset_unit=unit)
+
+    assert service.statuses.count(429) == 0
+    assert took_s < 2.0 + 2.1
+
+
+def test_operations_with_allowances_of_their_own_do_not_wait_for_each_other() -> None:
+    """What one operation used up holds no other one back."""
+    service = Service(Clock())
+
+    with client(service) as paced_client:
+        for _ in range(5):
+            paced_client.get(ME)
+        paced_client.get("/v1/lists")
+
+    assert service.clock.slept == []
+
+
+def test_another_program_that_spends_the_allowance_is_believed() -> None:
+    """Pacing follows what the service says remains, not its own count."""
+    service = Service(Clock(), limit=10)
+
+    with client(service) as paced_client:
+        paced_client.get(ME)
+        for _ in range(7):
+            service.spend()
+        for _ in range(9):
+            paced_client.get(ME)
+
+    assert service.statuses == [200] * 10
+    assert sum(service.clock.slept) == pytest.approx(2.0, abs=0.05)
+
+
+def test_even_pace_spreads_the_allowance_over_the_window() -> None:
+    """No two requests are closer than half an even share of the window."""
+    service = Service(Clock(), limit=10, window_s=10.0)
+
+    burst(service, 30, pace="even", reset_unit="seconds_left")
+
+    gaps = [b - a for a, b in zip(service.sent_at[1:], service.sent_at[2:], strict=False)]
+    assert service.statuses == [200] * 30
+    assert min(gaps) > 0.5
+
+
+def test_pace_off_never_waits() -> None:
+    """A refusal comes back as it is, at once."""
+    service = Service(Clock())
+
+    burst(service, 8, pace="off")
+
+    assert service.statuses == [200] * 5 + [429] * 3
+    assert service.clock.slept == []
+
+
+def test_a_wait_that_is_too_long_says_until_when() -> None:
+    """The error carries the renewal, and nothing was slept or sent."""
+    service = Service(Clock(), window_s=600.0, limit=1)
+
+    with client(service, reset_unit="seconds_left", max_wait_s=120.0) as paced_client:
+        paced_client.get(ME)
+        with pytest.raises(QuotaExhaustedError, match="600 s from now") as caught:
+            paced_client.get(ME)
+
+    assert caught.value.until == pytest.approx(START + 600.0, abs=0.1)
+    assert (service.clock.slept, len(service.statuses)) == ([], 1)
+
+
+def test_an_interrupted_wait_ends_at_once_and_leaves_the_session_usable() -> None:
+    """Ctrl-C passes through the wait, its bar is taken away, and the next request is paced."""
+    clock, shown = Clock(), []
+
+    class Bar:
+        def __init__(self, *_: object) -> None:
+            shown.append("shown")
+
+        def update(self, seconds: float) -> None: ...
+
+        def close(self) -> None:
+            shown.append("closed")
+
+    def interrupted(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    service = Service(clock, limit=1)
+    transport = paced(service, progress=Bar)
+    with httpx.Client(transport=transport, base_url="https://api.example.test") as paced_client:
+        paced_client.get(ME)
+        clock.sleep, sleep = interrupted, clock.sleep  # type: ignore[method-assign]
+        transport._sleep = interrupted
+        with pytest.raises(KeyboardInterrupt):
+            paced_client.get(ME)
+        transport._sleep = sleep
+        paced_client.get(ME)
+
+    assert shown == ["shown", "closed", "shown", "closed"]
+    assert service.statuses == [200, 200]
+
+
+def test_retry_after_wins_over_reset() -> None:
+    """A refusal that says when to come back is obeyed to the second."""
+    service = Service(Clock(), limit=5, window_s=60.0)
+    refusal = httpx.Response(
+        429,
+        headers={
+            "X-RateLimit-Limit": "5",
+            "X-RateLimit-Remaining": "0",
+            "X-RateLimit-Reset": "60",
+            "Retry-After": "7",
+        },
+    )
+    service.instead = [refusal]
+
+    burst(service, 1, reset_unit="seconds_left")
+
+    assert service.statuses == [429, 200]
+    assert sum(service.clock.slept) == pytest.approx(7.0)
+
+
+def test_answers_without_the_headers_hold_nothing_back() -> None:
+    """Where the service does not say what remains, requests go at will."""
+    service = Service(Clock())
+    service.instead = [httpx.Response(200) for _ in range(20)]
+
+    burst(service, 20)
+
+    assert service.clock.slept == []
+
+
+def test_a_zero_that_never_changes_is_waited_for_as_the_document_says() -> None:
+    """With nothing told, the document's typical minute is waited for, not guessed at."""
+    service = Service(Clock(), window_s=60.0)
+    service.reset = lambda *_: "0"  # type: ignore[method-assign]
+
+    burst(service, 6)
+
+    assert service.statuses == [200] * 6
+    assert sum(service.clock.slept) == pytest.approx(60.0, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        httpx.ConnectError("no route"),
+        httpx.ReadError("reset"),
+        httpx.RemoteProtocolError("cut off"),
+        httpx.Response(502),
+        httpx.Response(503),
+        httpx.Response(504),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_a_read_is_repeated_after_a_failure_of_the_way(
+    method: str, failure: httpx.Response | Exception
+) -> None:
+    """A connection error or a gateway's status costs a pause and another attempt."""
+    service = Service(Clock())
+    service.instead = [failure]
+
+    with client(service) as paced_client:
+        answer = paced_client.request(method, ME)
+
+    assert answer.status_code == 200
+    assert service.clock.slept == [0.5]
+
+
+def test_repeating_a_read_ends_after_four_attempts_and_each_is_a_reading() -> None:
+    """The last answer is given back; the log has all of them."""
+    service, log = Service(Clock()), ReadingLog()
+    service.instead = [httpx.Response(503) for _ in range(9)]
+
+    with client(service, log=log) as paced_client:
+        answer = paced_client.get(ME)
+
+    assert answer.status_code == 503
+    assert [reading.status for reading in log.since(0)] == [503] * 4
+
+
+def test_a_read_that_keeps_failing_raises_what_httpx_raised() -> None:
+    """After the last attempt the connection error is the caller's."""
+    service = Service(Clock())
+    service.instead = [httpx.ConnectError("no route") for _ in range(9)]
+
+    with client(service) as paced_client, pytest.raises(httpx.ConnectError):
+        paced_client.get(ME)
+
+    assert len(service.sent_at) == 4
+
+
+@pytest.mark.parametrize("status", [404, 500, 401])
+def test_an_answer_that_repeating_would_not_change_is_given_back(status: int) -> None:
+    """Only what passes by itself is tried again."""
+    service = Service(Clock())
+    service.instead = [httpx.Response(status)]
+
+    with client(service) as paced_client:
+        answer = paced_client.get(ME)
+
+    assert answer.status_code == status
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+@pytest.mark.parametrize("error", [httpx.ReadTimeout("slow"), httpx.ReadError("reset")], ids=repr)
+def test_a_write_without_an_answer_is_never_repeated(method: str, error: Exception) -> None:
+    """A second letter costs money: the error says that it may have been carried out."""
+    service = Service(Clock())
+    service.instead = [error]
+
+    with client(service) as paced_client, pytest.raises(OutcomeUnknownError, match="may have been"):
+        paced_client.request(method, "/v1/letters", json={"to": "someone"})
+
+    assert len(service.sent_at) == 1
+
+
+def test_a_write_that_was_never_sent_raises_what_httpx_raised() -> None:
+    """A refused connection leaves nothing open."""
+    service = Service(Clock())
+    service.instead = [httpx.ConnectError("refused")]
+
+    with client(service) as paced_client, pytest.raises(httpx.ConnectError):
+        paced_client.post("/v1/letters")
+
+    assert len(service.sent_at) == 1
+
+
+@pytest.mark.parametrize("status", [429, 502, 503, 504])
+def test_a_write_that_was_refused_is_given_back(status: int) -> None:
+    """No status makes a write be sent twice."""
+    service = Service(Clock())
+    service.instead = [httpx.Response(status)]
+
+    with client(service) as paced_client:
+        answer = paced_client.post("/v1/letters")
+
+    assert (answer.status_code, len(service.sent_at)) == (status, 1)
+
+
+def test_what_is_replayed_is_neither_held_back_nor_counted() -> None:
+    """An answer from a cassette says nothing of the allowance now."""
+    service = Service(Clock(), limit=1)
+    replayed = {"directmail_lab.source": "replayed"}
+    exhausted = {"X-RateLimit-Limit": "9", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "60"}
+    service.instead = [
+        httpx.Response(200, headers=exhausted, extensions=replayed) for _ in range(3)
+    ]
+
+    with client(service, is_replayed=lambda request: request.url.path == "/v1/old") as paced_client:
+        paced_client.get(ME)
+        for _ in range(2):
+            paced_client.get("/v1/old")
+        paced_client.get(ME)
+
+    assert service.clock.slept == []
+
+
+def test_tasks_share_one_allowance() -> None:
+    """Fifteen tasks at once meet no refusal, and take two renewals."""
+    service = Service(Clock())
+
+    async def go() -> None:
+        transport = paced(service, reset_unit="seconds_left")
+        base_url = "https://api.example.test"
+        async with httpx.AsyncClient(transport=transport, base_url=base_url) as paced_client:
+            await asyncio.gather(*(paced_client.get(ME) for _ in range(15)))
+
+    asyncio.run(go())
+
+    assert service.statuses == [200] * 15
+
+
+def test_a_task_that_is_cancelled_while_it_waits_gives_its_place_back() -> None:
+    """After a cancelled wait the next task is paced as if the first had never been."""
+    service = Service(Clock(), limit=1)
+
+    async def go() -> int:
+        transport = paced(service, reset_unit="seconds_left")
+        transport._asleep = asyncio.sleep
+        base_url = "https://api.example.test"
+        async with httpx.AsyncClient(transport=transport, base_url=base_url) as paced_client:
+            await paced_client.get(ME)
+            waiting = asyncio.create_task(paced_client.get(ME))
+            await asyncio.sleep(0)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            service.clock.now += 2.0
+            return (await paced_client.get(ME)).status_code
+
+    assert asyncio.run(go()) == 200
+
+
+def test_the_first_request_of_many_threads_asks_for_all() -> None:
+    """Until an answer says what there is, one request is out and the others listen."""
+    out, most = [], []
+    release = threading.Event()
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        out.append(1)
+        most.append(len(out))
+        if len(most) == 1:
+            release.wait(5.0)
+        headers = {"X-RateLimit-Limit": "9", "X-RateLimit-Remaining": "8", "X-RateLimit-Reset": "9"}
+        out.pop()
+        return httpx.Response(200, headers=headers)
+
+    transport = PacingTransport(
+        ObservingTransport(httpx.MockTransport(answer), ReadingLog().append)
+    )
+    request = httpx.Request("GET", f"https://api.example.test{ME}")
+    with ThreadPoolExecutor(4) as threads:
+        answers = [threads.submit(transport.handle_request, request) for _ in range(4)]
+        while not most:
+            threading.Event().wait(0.001)
+        first = list(most)
+        release.set()
+        for future in answers:
+            future.result(timeout=10)
+
+    assert first == [1]
+    assert len(most) == 4
+
+
+@pytest.mark.parametrize("unit", ["seconds_left", "milliseconds_left", "epoch_ms"])
+@pytest.mark.parametrize("threads", [1, 8])
+def test_a_real_service_is_never_overrun(unit: str, threads: int) -> None:
+    """Against the stand-in, three times the allowance takes two windows and meets no refusal."""
+    log = ReadingLog()
+    with stand_in(limit=5, window_s=1.0, reset_unit=unit, limits={}) as service:  # type: ignore[arg-type]
+        observing = ObservingTransport(httpx.HTTPTransport(), log.append)
+        transport = PacingTransport(observing, reset_unit=unit, progress=None)  # type: ignore[arg-type]
+        with (
+            httpx.Client(
+                transport=transport, base_url=service.base_url, auth=(service.api_key, "")
+            ) as paced_client,
+            ThreadPoolExecutor(threads) as pool,
+        ):
+            started = time.monotonic()
+            list(pool.map(lambda _: paced_client.get(ME), range(15)))
+            took_s = time.monotonic() - started
+
+    assert {reading.status for reading in log.since(0)} == {200}
+    assert took_s < 2.5
