@@ -248,9 +248,11 @@ def test_killing_a_recording_anew_keeps_the_old_cassette(tour: Path) -> None:
     here = str(Path(__file__).parent)
     subprocess.run([sys.executable, "-c", code, str(tour), here], check=False, timeout=60)
 
+    notices: list[str] = []
     assert tour.read_bytes() == before
-    with opened(tour, "all") as cassette:
+    with opened(tour, "all", notice=notices.append) as cassette:
         cassette.record(answered(get("/0")))
+    assert "broken off" in notices[0]
     assert paths_in(tour) == ["/1", "/2", "/0"]
     assert list(tour.parent.iterdir()) == [tour]
 

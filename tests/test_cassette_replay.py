@@ -222,6 +222,23 @@ def test_vcrpys_matchers_are_used_by_name(
         assert refusal(cassette, asked).reason == "no_match"
 
 
+def test_a_body_is_compared_each_time_where_that_was_asked_for(path: Path) -> None:
+    """Two reads of one address that differ in their bodies alone are two requests."""
+    one, two = (RecordedRequest("GET", get().uri, (), body) for body in (b"1", b"2"))
+    recorded(path, answered(one, body="one"), answered(two, body="two"))
+    cassette = replayed(path, match_on=["uri", "raw_body"])
+
+    assert bodies(cassette, [two, one, two]) == [b"two", b"one", b"two"]
+
+
+def test_addresses_of_any_characters_are_found(path: Path) -> None:
+    """What is escaped on its line is the same address all the same."""
+    asked = [get(end) for end in ("/a%20b", '/"q"\\', "/é\u2028", "/[1]?x=[2]#f", "/a?b=é")]
+    recorded(path, *(answered(each, body=str(i)) for i, each in enumerate(asked)))
+
+    assert bodies(replayed(path), asked) == [str(i).encode() for i in range(len(asked))]
+
+
 def test_an_unknown_matcher_is_refused_with_the_known_ones(path: Path) -> None:
     """A misspelt name does not silently match everything."""
     recorded(path, answered())

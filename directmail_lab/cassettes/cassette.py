@@ -254,6 +254,11 @@ class Cassette:
                 matching=self._matching,
                 prefix=base_path(self._given_base or ""),
             )
+            if recording.abandoned:
+                self._notice(
+                    f"Cassette {self.name!r}: recording it anew was broken off before; the old "
+                    "cassette stands, and this recording takes the place of the unfinished one."
+                )
         # A kernel that ends, or a cassette that is dropped, closes its recording too.
         weakref.finalize(self, _close_quietly, recording)
         return recording

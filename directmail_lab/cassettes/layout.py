@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "HEADER",
     "INTERACTION",
+    "address_of",
     "end_line",
     "header_text",
     "interaction_text",
@@ -44,6 +45,7 @@ HEADER: Final = re.compile(
 INTERACTION: Final = re.compile(
     rb"- recorded_at: ([^\n]*)\n  elapsed_s: ([^\n]*)\n  request: ([^\n]*)\n  response: ([^\n]*)\n"
 )
+_ADDRESS: Final = re.compile(rb'\{"method": "([A-Z]+)", "uri": "([!#-\[\]-~]*)", "body": ')
 _END: Final = re.compile(rb"# end: (\d+) interactions?, sha256 ([0-9a-f]{64})\n?")
 
 # JSON may hold these as they are; YAML may not, or takes them for line breaks or a byte order mark
@@ -152,6 +154,15 @@ def request_of(value: Mapping[str, Any]) -> RecordedRequest:
         _headers_of(value["headers"]),
         body.encode() if isinstance(body, str) else body,
     )
+
+
+def address_of(line: bytes) -> tuple[str, str] | None:
+    """Return method and address of a ``request:`` line as we write it, the rest unparsed.
+
+    None where it is not as plain as that: an escape in the address, another program's order.
+    """
+    found = _ADDRESS.match(line)
+    return None if found is None else (found[1].decode(), found[2].decode())
 
 
 def response_of(value: Mapping[str, Any]) -> RecordedResponse:

@@ -48,8 +48,8 @@ class Matching:
         self._body = "body" in names
 
     def by_address_alone(self, method: str) -> bool:
-        """Return whether method and address decide the key of a request without a body."""
-        return "headers" not in self.names and method in SAFE_METHODS
+        """Return whether the keys of a request by this method depend on its address alone."""
+        return method in SAFE_METHODS and not {"headers", "raw_body"} & set(self.names)
 
     def keys(self, request: RecordedRequest, prefix: str) -> tuple[Key, ...]:
         """Return the keys of a request: two match when they have any key in common.

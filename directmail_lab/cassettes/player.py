@@ -7,14 +7,15 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from directmail_lab.errors import NotRecordedError
-from directmail_lab.interaction import path_below
+from directmail_lab.interaction import RecordedRequest, path_below
 
+from .layout import address_of
 from .reader import LazyInteractions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from directmail_lab.interaction import Interaction, RecordedRequest
+    from directmail_lab.interaction import Interaction
 
     from .matching import Key, Matching
 
@@ -118,8 +119,15 @@ class Player:
             if keys is None:
                 if len(known) > 10_000:
                     known.clear()
-                keys = known[line] = keys_of(self._request(index), prefix)
+                keys = known[line] = keys_of(self._comparable(line, index), prefix)
             yield keys
+
+    def _comparable(self, line: bytes, index: int) -> RecordedRequest:
+        """Return what is compared of a recorded request: of most, no more than the address."""
+        address = address_of(line)
+        if address is not None and self._matching.by_address_alone(address[0]):
+            return RecordedRequest(*address)
+        return self._request(index)
 
     def _first_unplayed(self, key: Key) -> int | None:
         queue = self._queues.get(key)

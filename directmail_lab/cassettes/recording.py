@@ -124,6 +124,8 @@ class ReRecording(Recording):
     """Records into a file beside, which takes the cassette's place at `close`, not before.
 
     Old interactions whose requests were not recorded again are kept, as vcrpy keeps them.
+    ``abandoned`` says that such a file of a recording before this one stands there, unfinished; it
+    goes when the first interaction is recorded.
     """
 
     def __init__(
@@ -140,6 +142,7 @@ class ReRecording(Recording):
         self._matching = matching
         self._prefix = prefix
         self._anew: dict[Key, list[RecordedRequest]] = {}
+        self.abandoned = self._file.exists()
 
     def append(self, interaction: Interaction) -> None:
         """Redact an interaction and write it beside the old cassette."""
