@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
+import time
 import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -200,12 +201,14 @@ def _key_hint(known: str, *, remember: bool) -> str:
 
 
 def _shown(account: Account) -> dict[str, object]:
+    renews_at = account.renews_at
     return {
         "title": account.title,
         "detail": account.detail,
         "limit": account.limit,
         "remaining": account.remaining,
-        "renews_at": account.renews_at,
+        # As seconds from now: the page's clock may be another machine's.
+        "renews_in_s": None if renews_at is None else renews_at - time.time(),
         "note": account.note,
     }
 

@@ -133,13 +133,14 @@ function showAccount(view, account) {
     const share = account.limit > 0 ? Math.min(1, account.remaining / account.limit) : 0;
     bar.firstChild.style.width = `${100 * share}%`;
   }
-  view.renewsAt = account.renews_at;
+  const { renews_in_s: renewsIn } = account;
+  view.renewsAt = renewsIn === null ? null : performance.now() / 1000 + renewsIn;
   countDown(view);
 }
 
 function countDown(view) {
   clearTimeout(view.ticking);
-  const seconds = view.renewsAt === null ? 0 : Math.ceil(view.renewsAt - Date.now() / 1000);
+  const seconds = view.renewsAt === null ? 0 : Math.ceil(view.renewsAt - performance.now() / 1000);
   view.account.renews.textContent = seconds > 0 ? `renews in ${seconds} s` : "";
   if (seconds > 0) view.ticking = setTimeout(() => countDown(view), 1000);
 }

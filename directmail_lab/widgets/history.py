@@ -1,0 +1,108 @@
+"""A session's readings in little room: what a live picture needs, whatever their number. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Literal
+
+if TYPE_CHECKING:
+    from directmail_lab.quota import Reading
+
+__all__ = ["Bin", "History", "Track", "verdict"]
+
+BINS: Final = 160
+OPERATIONS: Final = 32
+
+Verdict = Literal["sound", "exhausted", "failed"]
+
+
+def verdict(reading: Reading) -> Verdict:
+    """Return what a response says of itself: that nothing is left, that it failed, or neither.
+
+    service.md leaves open which status an exhausted allowance has. 429 is taken for one, and any
+    error that comes with nothing remaining.
+    """
+    if reading.status == 429 or (reading.status >= 400 and reading.remaining == 0):
+        return "exhausted"
+    return "failed" if reading.status >= 400 else "sound"
+
+
+@dataclass(slots=True)
+class Bin:
+    """Neighbouring responses: the least and the most that remained, and how many were marked."""
+
+    low: int | None = None
+    high: int | None = None
+    exhausted: int = 0
+    failed: int = 0
+
+    def add(self, other: Bin) -> None:
+        """Take in later responses."""
+        if other.low is not None and other.high is not None:
+            self.low = other.low if self.low is None else min(self.low, other.low)
+            self.high = other.high if self.high is None else max(self.high, other.high)
+        self.exhausted += other.exhausted
+        self.failed += other.failed
+
+
+@dataclass(slots=True)
+class Track:
+    """One operation: its last word, its counts, and its course in at most `BINS` bins.
+
+    A bin holds ``per_bin`` responses; when all are full, neighbours are merged and it holds twice
+    as many. So adding one costs the same whatever came before, and so does drawing.
+    """
+
+    name: str
+    latest: Reading
+    responses: int = 0
+    exhausted: int = 0
+    failed: int = 0
+    unsound: int = 0
+    per_bin: int = 1
+    bins: list[Bin] = field(default_factory=list)
+    _in_last: int = 0
+
+    def add(self, reading: Reading) -> None:
+        """Take in the next response."""
+        said = verdict(reading)
+        point = Bin(
+            reading.remaining, reading.remaining, int(said == "exhausted"), int(said == "failed")
+        )
+        self.latest = reading
+        self.responses += 1
+        self.exhausted += point.exhausted
+        self.failed += point.failed
+        self.unsound += reading.problem is not None
+        if self.bins and self._in_last < self.per_bin:
+            self.bins[-1].add(point)
+            self._in_last += 1
+            return
+        if len(self.bins) == BINS:
+            self._merge()
+        self.bins.append(point)
+        self._in_last = 1
+
+    def _merge(self) -> None:
+        for first, second in zip(self.bins[::2], self.bins[1::2], strict=True):
+            first.add(second)
+        self.bins = self.bins[::2]
+        self.per_bin *= 2
+
+
+class History:
+    """The tracks of a session, the operation that was used last at the end."""
+
+    def __init__(self) -> None:
+        self.tracks: dict[str, Track] = {}
+        self.responses = 0
+
+    def add(self, reading: Reading) -> None:
+        """Take in the next response, in constant time."""
+        name = f"{reading.method} {reading.operation}"
+        track = self.tracks.pop(name, None) or Track(name, reading)
+        track.add(reading)
+        self.tracks[name] = track
+        self.responses += 1
+        if len(self.tracks) > OPERATIONS:
+            del self.tracks[next(iter(self.tracks))]

@@ -1,0 +1,169 @@
+"""The live monitor in a real JupyterLab: it moves while code runs, and leaves a picture."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import nbformat
+import pytest
+from playwright.sync_api import Page, expect
+
+from .jupyter import App, Server, command, open_notebook, save
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from directmail_lab.standin import StandIn
+
+LOOP = """
+import time
+for _ in range(30):
+    dm.get("/v1/users/me")
+time.sleep({after_s})
+"""
+THREAD = """
+import threading
+asking = threading.Thread(target=lambda: [dm.get("/v1/users/me") for _ in range(30)])
+asking.start()
+asking.join(); time.sleep({after_s})
+"""
+TASK = """
+import asyncio
+for _ in range(30):
+    await dm.me_async()
+await asyncio.sleep({after_s})
+"""
+
+
+def show(service: StandIn) -> str:
+    """Return a cell that shows the monitor of a session."""
+    return (
+        "import time\nimport directmail_lab as dm\n"
+        "from directmail_lab.standin import STAND_IN_KEY as key\n"
+        f"session = dm.connect({service.base_url!r}, key, pace='off', reset_unit='seconds_left')\n"
+        "monitor = dm.monitor()\nmonitor"
+    )
+
+
+def start_cell(page: Page, number: int) -> None:
+    """Start a cell, and do not wait for it."""
+    page.evaluate(
+        "n => { jupyterapp.shell.currentWidget.content.activeCellIndex = n;"
+        " jupyterapp.commands.execute('notebook:run-cell') }",
+        number,
+    )
+
+
+def run_cell(page: Page, number: int) -> None:
+    """Run a cell, and wait for it."""
+    page.evaluate("n => { jupyterapp.shell.currentWidget.content.activeCellIndex = n }", number)
+    command(page, "notebook:run-cell")
+
+
+@pytest.mark.parametrize("app", ["lab", "notebook"])
+def test_it_moves_while_a_loop_a_thread_and_a_task_make_requests(
+    page: Page, server: Server, service: StandIn, app: App
+) -> None:
+    """The cell that makes them is still running: only the page can tell that something moves."""
+    cells = [each.format(after_s=30) for each in (LOOP, THREAD, TASK)]
+    name = server.write("moves.ipynb", show(service), *cells)
+    open_notebook(page, server, name, app=app)
+    run_cell(page, 0)
+    expect(page.locator(".dmm-foot")).to_contain_text("No responses yet")
+    for number, responses in ((1, 30), (2, 60), (3, 90)):
+        start_cell(page, number)
+        expect(page.locator(".dmm-count")).to_have_text(f"{responses} responses")
+        expect(page.get_by_text("[*]:")).to_have_count(1)
+        page.evaluate("() => jupyterapp.commands.execute('notebook:interrupt-kernel')")
+        expect(page.get_by_text("[*]:")).to_have_count(0)
+
+    expect(page.locator(".dmm-left")).to_have_text("210 of 300 left")
+    expect(page.locator(".dmm-renews")).to_contain_text("renews in")
+
+
+def test_what_is_exhausted_or_failed_is_marked(
+    page: Page, server: Server, service: StandIn
+) -> None:
+    """In words and in the course, for eyes and for screen readers."""
+    name = server.write("marks.ipynb", show(service), "dm.get('/v1/users/me')")
+    open_notebook(page, server, name)
+    run_cell(page, 0)
+    with service.fault(status=429):
+        run_cell(page, 1)
+    with service.fault(status=500):
+        run_cell(page, 1)
+    course = page.get_by_role("img", name="GET /v1/users/me")
+
+    expect(page.locator(".dmm-marks")).to_have_text("2 responses · × 1 exhausted · ▲ 1 failed")
+    expect(course).to_have_attribute("aria-label", re.compile("1 exhausted"))
+    assert course.evaluate(
+        "c => new Set(c.getContext('2d').getImageData(0, 0, c.width, c.height).data).size > 3"
+    )
+
+
+def test_stopping_leaves_a_picture_in_the_notebook(
+    new_page: Callable[..., Page], server: Server, service: StandIn
+) -> None:
+    """While it is live the picture is hidden; a notebook that is opened again shows it."""
+    page = new_page()
+    name = server.write("stays.ipynb", show(service), "for _ in range(9): dm.get('/v1/users/me')")
+    open_notebook(page, server, name)
+    run_cell(page, 0)
+    run_cell(page, 1)
+    expect(page.locator(".dmm-count")).to_have_text("9 responses")
+    expect(page.locator(".jp-OutputArea img")).to_have_count(1)
+    expect(page.locator(".jp-OutputArea img")).to_be_hidden()
+    page.get_by_role("button", name="Stop").click()
+    expect(page.locator(".dmm")).to_have_count(0)
+    expect(page.locator(".jp-OutputArea img")).to_be_visible()
+    save(page)
+    later = new_page()
+    open_notebook(later, server, name)
+    outputs = nbformat.read(server.notebooks / name, 4).cells[0].outputs
+
+    expect(later.locator(".jp-OutputArea img")).to_be_visible()
+    assert len(outputs) == 2
+    assert len(outputs[1]["data"]["image/png"]) < 150_000
+
+
+def test_a_hundred_thousand_readings_stay_smooth(
+    page: Page, server: Server, service: StandIn
+) -> None:
+    """The page gets at most ten pictures a second, and answers at once meanwhile."""
+    flood = """
+import dataclasses
+dm.me()
+one = session.readings.since(0)[0]
+until = time.monotonic() + 2.0
+while time.monotonic() < until or len(session.readings) < 100_000:
+    session._note(dataclasses.replace(one, remaining=len(session.readings) % 300))
+"""
+    name = server.write("flood.ipynb", show(service), flood)
+    open_notebook(page, server, name)
+    run_cell(page, 0)
+    page.evaluate(
+        "() => { window.pictures = []; const row = document.querySelector('.dmm-count');"
+        " new MutationObserver(() => pictures.push(performance.now()))"
+        ".observe(row, { childList: true, characterData: true, subtree: true }) }"
+    )
+    start_cell(page, 1)
+    expect(page.locator(".dmm-left")).to_be_visible()
+    slowest = page.evaluate(
+        """async () => {
+          let slowest = 0, before = performance.now();
+          for (const end = before + 1500; before < end;) {
+            await new Promise(requestAnimationFrame);
+            slowest = Math.max(slowest, performance.now() - before);
+            before = performance.now();
+          }
+          return slowest;
+        }"""
+    )
+    expect(page.get_by_text("[*]:")).to_have_count(0, timeout=30_000)
+    expect(page.locator(".dmm-count")).to_contain_text(re.compile(r"\d{3},\d{3} responses"))
+    times = page.evaluate("() => pictures")
+    seconds = (times[-1] - times[0]) / 1000
+
+    assert len(times) <= 10 * seconds + 2
+    assert slowest < 500
