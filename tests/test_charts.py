@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import matplotlib as mpl
+import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
+from PIL import Image
 
 from directmail_lab.charts import Chart, chart_allowance, chart_latency, chart_rate_limits
 from directmail_lab.charts.thinning import by_operation, episodes, is_exhausted, thinned, windows
@@ -249,6 +252,26 @@ def test_a_window_ends_at_the_earliest_renewal_that_it_told() -> None:
 
     assert [str(each.ends_at.time()) for each in found] == ["12:01:00", "12:02:00"]
     assert found[1].begins_at == pd.Timestamp("2026-11-21 12:01:10")
+
+
+def test_a_line_ends_with_its_window() -> None:
+    """Between a renewal and the next reading nothing is known to be left, so nothing is drawn."""
+    chart = chart_rate_limits(frame([reading(50, 9), reading(55, 8), reading(150, 9)]))
+    line = steps(chart)
+    times = [pd.Timestamp(each).second for each in line.get_xdata(orig=True)]
+
+    assert list(map(str, line.get_ydata())) == ["9.0", "8.0", "nan", "9.0"]
+    assert times == [50, 55, 0, 30]
+
+
+def test_a_single_mark_keeps_its_colour() -> None:
+    """A palette of few colours does not give up the rarest."""
+    readings = [*countdown(60), reading(13, 0, status=429)]
+    png = chart_rate_limits(frame(readings)).png()
+    pixels = np.asarray(Image.open(io.BytesIO(png)).convert("RGB")).astype(int)
+    vermilion = np.abs(pixels - [0xD5, 0x5E, 0x00]).max(axis=2) < 16
+
+    assert vermilion.sum() > 50
 
 
 def test_a_few_readings_far_apart_are_one_episode() -> None:

@@ -53,10 +53,11 @@ _FAINT: Final = "#CCCCCC"
 # Drawn at twice the size at which it is shown.
 _SHOWN_DPI: Final = 96
 _DPI: Final = 2 * _SHOWN_DPI
-_COLORS: Final = 64
+_COLORS: Final = 128
 # An axis of times is in days.
 _FEW_MINUTES: Final = 5 / 1440
 _FEW_SECONDS: Final = 4 / 86400
+_PART_OF_A_SECOND: Final = 0.8 / 86400
 # Left free for the title and for what stands at the foot.
 ABOVE_IN: Final = 0.35
 BELOW_IN: Final = 0.35
@@ -121,7 +122,9 @@ class Chart(Figure):
             pixels = np.asarray(canvas.buffer_rgba())  # type: ignore[no-untyped-call]
         picture = Image.fromarray(pixels).convert("RGB")
         buffer = io.BytesIO()
-        picture.quantize(_COLORS, dither=Image.Dither.NONE).save(buffer, "PNG", optimize=True)
+        # Maximum coverage: other methods give up a rare colour, such as that of a single mark.
+        few = picture.quantize(_COLORS, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+        few.save(buffer, "PNG", optimize=True)
         return buffer.getvalue()
 
     def head(self, title: str) -> None:
@@ -197,8 +200,11 @@ def _time_text(axes: Axes, place: float) -> str:
     """Return a tick's time to the digit that matters over the time shown."""
     begins, ends = axes.get_xlim()
     moment = num2date(place, tz=UTC)  # type: ignore[no-untyped-call]
-    if ends - begins > 2:
+    shown = ends - begins
+    if shown > 2:
         return f"{moment:%-d %b}"
-    if ends - begins > _FEW_MINUTES:
+    if shown > _FEW_MINUTES:
         return f"{moment:%H:%M}"
-    return f"{moment:%H:%M:%S}" if ends - begins > _FEW_SECONDS else f"{moment:%H:%M:%S.%f}"[:-5]
+    if shown > _FEW_SECONDS:
+        return f"{moment:%H:%M:%S}"
+    return f"{moment:%H:%M:%S.%f}"[: -5 if shown > _PART_OF_A_SECOND else -3]

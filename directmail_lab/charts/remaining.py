@@ -23,7 +23,7 @@ from .figure import (
     tell_time,
     without_data,
 )
-from .thinning import by_operation, episodes, is_exhausted, thinned, windows
+from .thinning import broken, by_operation, episodes, is_exhausted, thinned, windows
 from .wording import counted, remaining_in_words, span_in_words
 
 if TYPE_CHECKING:
@@ -32,10 +32,14 @@ if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
 
+    from .thinning import Window
+
 __all__ = ["chart_rate_limits"]
 
 _WIDTH_IN: Final = 8.0
 _PANEL_IN: Final = 1.6
+_LOW_PANEL_IN: Final = 1.25
+_MOST_HIGH_PANELS: Final = 3
 _TITLE_IN: Final = 0.25
 _AXIS_IN: Final = 0.25
 _MOST_OPERATIONS: Final = 6
@@ -75,12 +79,12 @@ def chart_rate_limits(frame: pd.DataFrame) -> Chart:
 def _drawn(frame: pd.DataFrame, operations: Sequence[tuple[str, pd.DataFrame]]) -> Chart:
     shown = pd.concat([readings for _, readings in operations])
     spans = episodes(shown["at"])
-    chart = Chart(
-        _WIDTH_IN, ABOVE_IN + _PANEL_IN * len(operations) + _AXIS_IN + BELOW_IN, arranged=False
-    )
+    panel = _PANEL_IN if len(operations) <= _MOST_HIGH_PANELS else _LOW_PANEL_IN
+    height = ABOVE_IN + panel * len(operations) + _AXIS_IN + BELOW_IN
+    chart = Chart(_WIDTH_IN, height, arranged=False)
     grid = chart.subplots(
         len(operations), len(spans), squeeze=False, sharex="col", sharey="row",
-        gridspec_kw=_margins(chart, len(operations)),
+        gridspec_kw=_margins(chart, panel),
     )  # fmt: skip
     for row, (name, readings) in enumerate(operations):
         for axes, span in zip(grid[row], spans, strict=True):
@@ -99,7 +103,7 @@ def _drawn(frame: pd.DataFrame, operations: Sequence[tuple[str, pd.DataFrame]]) 
     return chart
 
 
-def _margins(chart: Chart, panels: int) -> dict[str, float]:
+def _margins(chart: Chart, panel: float) -> dict[str, float]:
     """Return where the panels stand, as parts of the figure: all of them are equally high."""
     width, height = chart.get_size_inches()
     return {
@@ -107,19 +111,21 @@ def _margins(chart: Chart, panels: int) -> dict[str, float]:
         "right": 1 - 0.3 / width,
         "top": 1 - (ABOVE_IN + _TITLE_IN) / height,
         "bottom": (_AXIS_IN + BELOW_IN) / height,
-        "hspace": 2 * _TITLE_IN / (_PANEL_IN - _TITLE_IN) if panels > 1 else 0,
+        "hspace": 2 * _TITLE_IN / (panel - _TITLE_IN),
         "wspace": 0.06,
     }
 
 
 def _draw_panel(axes: Axes, readings: pd.DataFrame, color: str) -> None:
-    _shade_windows(axes, readings)
+    found = windows(readings)
+    if len(found) <= _MOST_WINDOWS:
+        _shade(axes, found)
     kept = thinned(readings)
     _draw_limit(axes, kept.dropna(subset=["limit"]))
-    sound = kept.dropna(subset=["remaining"])
+    times, remaining = broken(kept, found)
     axes.plot(
-        sound["at"], sound["remaining"].astype(int), color=color, linewidth=1.6,
-        drawstyle="steps-post", marker="o" if len(sound) <= _FEW_POINTS else "", markersize=3.5,
+        times, remaining, color=color, linewidth=1.6, drawstyle="steps-post",
+        marker="o" if len(times) <= _FEW_POINTS else "", markersize=3.5,
     )  # fmt: skip
     _mark(axes, readings[is_exhausted(readings)], "x", ALARM)
     _mark(axes, readings[readings["problem"].notna()], "D", WARNING)
@@ -144,10 +150,7 @@ def _mark(axes: Axes, readings: pd.DataFrame, marker: str, color: str) -> None:
     )  # fmt: skip
 
 
-def _shade_windows(axes: Axes, readings: pd.DataFrame) -> None:
-    found = windows(readings)
-    if len(found) > _MOST_WINDOWS:
-        return
+def _shade(axes: Axes, found: Sequence[Window]) -> None:
     for window in found:
         begins, ends = date2num(  # type: ignore[no-untyped-call]
             [window.begins_at, window.ends_at]

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pandas as pd
 
-__all__ = ["Window", "by_operation", "episodes", "is_exhausted", "thinned", "windows"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Window", "broken", "by_operation", "episodes", "is_exhausted", "thinned", "windows"]
 
 _BUCKETS: Final = 700
 _MANY: Final = 2_800
@@ -86,6 +90,22 @@ def windows(frame: pd.DataFrame) -> list[Window]:
             found.append(Window(at, ends_at))
         least = remaining
     return found
+
+
+def broken(
+    frame: pd.DataFrame, found: Sequence[Window]
+) -> tuple[pd.Series[pd.Timestamp], pd.Series[float]]:
+    """Return the times and what remained, with a gap from each renewal to the next reading.
+
+    What was left of a window is nothing to go by once it has ended.
+    """
+    told = frame.dropna(subset=["remaining"])
+    ends = [min(one.ends_at, after.begins_at) for one, after in pairwise(found)]
+    gaps = pd.DataFrame({"at": pd.Series(ends, dtype=told["at"].dtype), "remaining": np.nan})
+    points = told[["at", "remaining"]].astype({"remaining": float})
+    # Stable, and gaps first: a gap at a reading's time comes before it.
+    joined = pd.concat([gaps, points]).sort_values("at", kind="stable")
+    return joined["at"], joined["remaining"]
 
 
 def episodes(times: pd.Series[pd.Timestamp]) -> list[tuple[pd.Timestamp, pd.Timestamp]]:
