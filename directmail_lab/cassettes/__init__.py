@@ -5,9 +5,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .cassette import Cassette, open_cassette
+from .cassette import Cassette
 from .library import find_cassette, list_cassettes, new_cassette_path
 from .matching import DEFAULT_MATCH_ON
+from .opening import open_cassette
 from .reader import LoadedCassette, read_cassette
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from directmail_lab.errors import NotRecordedError
 from directmail_lab.interaction import RecordedRequest, path_below
 
 from .layout import address_of
-from .reader import LazyInteractions
+from .lazy import LazyInteractions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

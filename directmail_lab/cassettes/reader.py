@@ -5,99 +5,29 @@ from __future__ import annotations
 import hashlib
 import stat
 from array import array
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, Literal, overload
+from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import urlsplit
 
 from directmail_lab.errors import CassetteError, CassetteFormatError
-from directmail_lab.interaction import Interaction
 
 from . import layout
+from .lazy import LazyInteractions
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Callable
+    from collections.abc import Sequence
     from pathlib import Path
 
-    from directmail_lab.interaction import RecordedRequest, RecordedResponse
+    from directmail_lab.interaction import Interaction
 
-__all__ = ["LARGEST_BYTES", "LazyInteractions", "LoadedCassette", "parse_cassette", "read_cassette"]
+
+__all__ = ["LARGEST_BYTES", "LoadedCassette", "parse_cassette", "read_cassette"]
 
 LARGEST_BYTES: Final = 2 * 1024**3
 """A larger file is refused before it is read."""
 
 _LARGEST_FOREIGN_BYTES: Final = 128 * 1024**2
-_MOST_REMEMBERED: Final = 256
-_LONGEST_REMEMBERED: Final = 4096
-
-
-class LazyInteractions(Sequence[Interaction]):
-    """The interactions of a file in the line layout; each is parsed when it is asked for."""
-
-    def __init__(self, data: bytes, starts: array[int], name: str) -> None:
-        self._data = data
-        self._starts = starts
-        self._name = name
-        self._remembered: dict[bytes, RecordedRequest | RecordedResponse] = {}
-
-    def __len__(self) -> int:
-        return len(self._starts)
-
-    @overload
-    def __getitem__(self, index: int) -> Interaction: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[Interaction]: ...
-
-    def __getitem__(self, index: int | slice) -> Interaction | list[Interaction]:
-        if isinstance(index, slice):
-            return [self[each] for each in range(*index.indices(len(self)))]
-        at, elapsed, request, response = self._lines(index).groups()
-        return Interaction(
-            self._parsed(layout.request_of, request, index),
-            self._parsed(layout.response_of, response, index),
-            layout.recorded_at_of(at.decode("ascii", "replace")),
-            _seconds(elapsed),
-        )
-
-    def request(self, index: int) -> RecordedRequest:
-        """Return one request, its response unparsed."""
-        request: RecordedRequest = self._parsed(layout.request_of, self._lines(index)[3], index)
-        return request
-
-    def request_lines(self) -> Iterator[bytes]:
-        """Yield the line of each request, unparsed: equal lines hold equal requests."""
-        match, data = layout.INTERACTION.match, self._data
-        for start in self._starts:
-            found = match(data, start)
-            assert found is not None, "the index was made by this pattern"
-            yield found[3]
-
-    def _lines(self, index: int) -> re.Match[bytes]:
-        match = layout.INTERACTION.match(self._data, self._starts[index])
-        assert match is not None, "the index was made by this pattern"
-        return match
-
-    def _parsed(self, build: Callable[[Any], Any], line: bytes, index: int) -> Any:
-        """Return the value of a line; equal short ones, as a poll gives, are parsed once."""
-        value = self._remembered.get(line)
-        if value is None:
-            value = self._parse(build, line, index)
-            if len(line) <= _LONGEST_REMEMBERED:
-                if len(self._remembered) >= _MOST_REMEMBERED:
-                    self._remembered.clear()
-                self._remembered[line] = value
-        return value
-
-    def _parse(self, build: Callable[[Any], Any], line: bytes, index: int) -> Any:
-        try:
-            return build(_value(line))
-        except (KeyError, TypeError, AttributeError, ValueError, CassetteFormatError) as error:
-            raise CassetteFormatError(
-                f"Interaction {index + 1} of cassette {self._name!r} cannot be read "
-                f"({type(error).__name__}). Mend that line, or record it again."
-            ) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,22 +188,6 @@ def _through_vcrpy(data: bytes, path: Path) -> LoadedCassette:
         raise CassetteFormatError(f"{path} is not a cassette. {error}") from None
     kind: Literal["json", "vcrpy"] = "json" if text.lstrip().startswith("{") else "vcrpy"
     return LoadedCassette(path, kind, metadata, interactions, None, len(data))
-
-
-def _value(line: bytes) -> Any:
-    try:
-        return layout.read_json(line)
-    except (ValueError, KeyError, TypeError):
-        from .vcr_files import load_yaml
-
-        return load_yaml(line.decode())
-
-
-def _seconds(text: bytes) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
 
 
 def _count(count: int) -> str:
