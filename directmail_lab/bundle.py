@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from .cassettes import find_cassette
+from .environment import variable
 from .errors import CassetteError, DirectMailLabError, NotRecordedError
 from .references import cassette_uses, code_cells, imported_packages
 from .settings import CASSETTES_VARIABLE
@@ -130,7 +131,7 @@ def _find(cassette: str | PurePath, folder: Path) -> Path:
     found: Path | None = None
     with contextlib.suppress(NotRecordedError):  # any other error is about the name itself
         found = find_cassette(cassette)
-    near = None if os.environ.get(CASSETTES_VARIABLE) else _nearest(folder.resolve())
+    near = None if variable(CASSETTES_VARIABLE) else _nearest(folder.resolve())
     if near is not None:
         with contextlib.suppress(NotRecordedError):
             found = find_cassette(near / cassette)

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import tempfile
+import warnings
 import zipfile
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
+from .audit import audit_cassette, audit_notebook
 from .bundle import PICTURE_SUFFIXES, Bundle, UnresolvedCassetteWarning
+from .environment import variable
 from .errors import DirectMailLabError
+from .settings import API_KEY_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-__all__ = ["UnresolvedCassetteWarning", "share"]
+    from .audit import Finding
+
+__all__ = ["PersonalDataWarning", "UnresolvedCassetteWarning", "share"]
 
 # Zip has no time zones, and starts here: the same content gives the same file at any time.
 _TIME: Final = (1980, 1, 1, 0, 0, 0)
+
+
+class PersonalDataWarning(UserWarning):
+    """What was shared holds e-mail addresses or telephone numbers."""
 
 
 def share(
@@ -24,7 +34,7 @@ def share(
     target: str | Path,
     *,
     cassettes: Iterable[str | Path] = (),
-    audit: Callable[[Path], Sequence[str]] | None = None,
+    secrets: Iterable[str] = (),
 ) -> Path:
     """Put notebooks and the cassettes they replay into one zip, and return its path.
 
@@ -40,9 +50,16 @@ def share(
         The zip to write, or to replace; ``.zip`` is added where it is missing.
     cassettes
         More cassettes, such as those whose names the code puts together.
-    audit
-        Gives what a file holds that must not be shared, each as one line that says where; by
-        default the secrets that `audit_notebook` and `audit_cassette` find.
+    secrets
+        Keys to look for, beside ``DIRECTMAIL_API_KEY``, the current session's, and whatever
+        `audit_notebook` and `audit_cassette` find by its shape.
+
+    Warns
+    -----
+    PersonalDataWarning
+        Where a file holds e-mail addresses or telephone numbers.
+    UnresolvedCassetteWarning
+        Where only running a notebook would tell which cassette it replays.
 
     Raises
     ------
@@ -58,36 +75,55 @@ def share(
     for cassette in cassettes:
         bundle.add_cassette(cassette, None, Path.cwd())
     bundle.check()
-    _refuse_secrets(bundle.files, audit or _default_audit)
+    given = tuple(secrets)
+    _refuse_secrets(bundle.files, lambda: [*given, *_known_keys()])
     return _written(bundle, Path(target))
 
 
 # -- what must not go in -----------------------------------------------------------------------
 
 
+# The keys go along as a function: a traceback that prints values shows no more of them than that.
 def _refuse_secrets(
-    files: Mapping[PurePosixPath, Path], audit: Callable[[Path], Sequence[str]]
+    files: Mapping[PurePosixPath, Path], secrets: Callable[[], Sequence[str]]
 ) -> None:
     found = [
-        line
-        for place, file in sorted(files.items())
+        finding
+        for _, file in sorted(files.items())
         if file.suffix.lower() not in PICTURE_SUFFIXES
-        for line in audit(file)
+        for finding in _audited(file, secrets)
     ]
-    if found:
+    if grave := [str(each) for each in found if each.kind == "secret"]:
         raise DirectMailLabError(
-            "Nothing was written: what must not be shared is in\n  "
-            + "\n  ".join(found)
-            + "\nClear those outputs or edit those cells; record those cassettes again, or clean "
+            "Nothing was written: there is what must not be shared in\n  "
+            + "\n  ".join(grave)
+            + "\nEdit those cells, clear their outputs, and record those cassettes again or clean "
             "them with: directmail-lab cassette redact."
+        )
+    if found:
+        warnings.warn(
+            "The zip holds personal data:\n  " + "\n  ".join(map(str, found)),
+            PersonalDataWarning,
+            stacklevel=3,
         )
 
 
-def _default_audit(path: Path) -> Sequence[str]:
-    from .audit import audit_cassette, audit_notebook
+def _audited(file: Path, secrets: Callable[[], Sequence[str]]) -> list[Finding]:
+    audit = audit_notebook if file.suffix == ".ipynb" else audit_cassette
+    try:
+        return audit(file, secrets=secrets())
+    except DirectMailLabError as error:
+        failure = error
+    raise failure.with_traceback(None)  # the frames below hold the keys
 
-    found = audit_notebook(path) if path.suffix == ".ipynb" else audit_cassette(path)
-    return [str(each) for each in found]
+
+def _known_keys() -> list[str]:
+    """Return the keys of this user that are at hand."""
+    from .current import current_session
+
+    session = current_session()
+    held = session._api_key if session is not None else None
+    return [key for key in (variable(API_KEY_VARIABLE), held and held.reveal()) if key]
 
 
 # -- the zip -----------------------------------------------------------------------------------

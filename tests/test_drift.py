@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import sys
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from directmail_lab import Session
 from directmail_lab.credentials import ApiKey
 from directmail_lab.differences import ABSENT, Difference, compare
-from directmail_lab.drift import OldCassetteWarning, drift
+from directmail_lab.drifting import OldCassetteWarning, drift
 from directmail_lab.errors import CassetteError, NotConnectedError
 from directmail_lab.interaction import Headers, Interaction, RecordedRequest, RecordedResponse
 from directmail_lab.standin import STAND_IN_RECORD, StandIn, stand_in
@@ -29,6 +30,7 @@ HEADERS: Headers = (
     ("X-RateLimit-Remaining", "299"),
     ("X-RateLimit-Reset", "37"),
 )
+DAY = timedelta(days=1)
 RECORDED_AT = datetime(2026, 11, 21, 4, 0, tzinfo=UTC)
 
 
@@ -176,6 +178,11 @@ def test_two_bodies_differ_exactly_where_they_are_not_equal(was: Any, is_now: An
             {"y": "other", "z": "telling"},
             [("a", "renamed-like"), ("b", "renamed-like")],
         ),
+        (
+            {"a": "telling", "b": "telling"},
+            {"z": "telling"},
+            [("a", "renamed-like"), ("b", "removed")],
+        ),
         ({"name": "x"}, {"email": "y"}, [("name", "removed"), ("email", "added")]),
         ({"name": "5"}, {"names": 5}, [("name", "removed"), ("names", "added")]),
     ],
@@ -317,6 +324,26 @@ def test_a_time_that_moved_with_the_clock_is_silent(
     assert (found == []) is silent
 
 
+def test_a_time_without_a_zone_is_utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever this runs: a service that leaves the zone out means the one of its Date header."""
+    was, is_now = answer(["2026-11-21T04:00:01"]), answer(["2026-11-22T04:00:01"], later=DAY)
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setenv("TZ", "Asia/Tokyo")
+        time.tzset()
+        found = compare(was, is_now)
+    time.tzset()
+
+    assert found == []
+
+
+def test_differences_come_in_the_order_of_the_body() -> None:
+    """Of one object what was added and removed first, then what is in its fields."""
+    was = {"b": {"x": 1}, "a": 1, "c": [1, 2]}
+    is_now = {"a": 2, "b": {"x": 2, "y": 3}, "c": [3, 4]}
+
+    assert [path for path, _ in rows(was, is_now)] == ["b.y", "b.x", "a", "c[0]", "c[1]"]
+
+
 @pytest.mark.parametrize(
     ("ignore", "left"),
     [
@@ -455,9 +482,11 @@ def test_drift_needs_a_key_and_leaves_the_session_as_it_was(service: StandIn) ->
         drift(keyless, path)
     with live_session(service) as session:
         session.replay(path)
+        before = service.requests.copy()
         drift(session, path)
 
         assert session.mode == "replay"
+        assert (service.requests - before).total() == 4
     assert "drift" not in path.read_text(encoding="utf-8")
 
 

@@ -221,6 +221,7 @@ def test_nothing_leaves_in_replay(pytester: pytest.Pytester, account: StandIn) -
 def test_the_nearest_marker_wins(pytester: pytest.Pytester, service: StandIn) -> None:
     """A module's marker holds for its tests, and a test's own adds to it."""
     recorded(pytester.path / "cassettes/tour.yaml", service)
+    recorded(pytester.path / "cassettes/other.yaml", service)
     pytester.makepyfile(
         test_account="""
         import pytest
@@ -230,13 +231,17 @@ def test_the_nearest_marker_wins(pytester: pytest.Pytester, service: StandIn) ->
         def test_often(directmail):
             directmail.me(), directmail.me(), directmail.me()
 
+        @pytest.mark.directmail(cassette="other")
+        def test_other(directmail):
+            assert directmail.cassette == "other"
+
         def test_once(directmail):
             directmail.me()
             assert directmail.cassette == "tour"
         """
     )
 
-    run(pytester).assert_outcomes(passed=2)
+    run(pytester).assert_outcomes(passed=3)
 
 
 @pytest.mark.parametrize(
@@ -324,7 +329,7 @@ def test_the_session_is_the_current_one_for_the_test_alone(
             assert dm.me()["id"].item() == "usr_stand_in_1"
 
         def test_none():
-            with pytest.raises(dm.NotConnectedError):
+            with pytest.raises(dm.NotConnectedError, match="No session is open"):
                 dm.me()
         """
     )

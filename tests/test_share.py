@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import os
 import zipfile
+from base64 import b64encode
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import nbformat
 import pytest
+from IPython.core.ultratb import VerboseTB
 from nbclient import NotebookClient
 
-from directmail_lab import Session
+from directmail_lab import Session, connect
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import DirectMailLabError
 from directmail_lab.references import cassette_uses, code_cells, imported_packages
-from directmail_lab.share import UnresolvedCassetteWarning, share
+from directmail_lab.share import PersonalDataWarning, UnresolvedCassetteWarning, share
 
 if TYPE_CHECKING:
     from directmail_lab.standin import StandIn
@@ -59,11 +61,6 @@ def uses(*sources: str) -> list[tuple[str | None, str]]:
     """Each cassette that cells of code name, and the call."""
     found = cassette_uses(list(enumerate(sources, start=1)))
     return [(None if use.cassette is None else str(use.cassette), use.call) for use in found]
-
-
-def nothing(_: Path) -> list[str]:
-    """An audit that finds nothing."""
-    return []
 
 
 def names_in(zipped: Path) -> list[str]:
@@ -130,7 +127,7 @@ def test_a_reader_unzips_and_runs_it_offline(
 ) -> None:
     """In a fresh kernel, elsewhere, with no key and no service: the answers are the recorded."""
     source = notebook("nb/one.ipynb", REPLAY, "print(name)")
-    zipped = share([source], tmp_path / "tour.zip", audit=nothing)
+    zipped = share([source], tmp_path / "tour.zip")
     service.close()
     elsewhere = tmp_path_factory.mktemp("reader")
     with zipfile.ZipFile(zipped) as packed:
@@ -148,10 +145,11 @@ def test_the_zip_holds_what_a_reader_needs(tour: Path) -> None:
     Path("images").mkdir()
     for name in ("shown.png", "tagged.svg", "other.png", "secret.txt"):
         Path("images", name).write_bytes(b"x")
+    Path("../up.png").write_bytes(b"x")
     text = " ![a](images/shown.png) <img src='images/tagged.svg'> ![b](../up.png)"
     text += " ![c](images/secret.txt) ![d](https://host.test/e.png)"
     source = notebook("one.ipynb", REPLAY, text, "import httpx")
-    zipped = share(source, "out/my tour.zip", audit=nothing)
+    zipped = share(source, "out/my tour.zip")
 
     assert zipped == Path("out/my tour.zip")
     assert names_in(zipped) == [
@@ -176,9 +174,9 @@ def test_the_zip_holds_what_a_reader_needs(tour: Path) -> None:
 def test_the_same_input_gives_the_same_zip(tour: Path) -> None:
     """No time and no order of files shows in it."""
     one, two = notebook("one.ipynb", REPLAY), notebook("two.ipynb", REPLAY)
-    first = share([one, two], "first/tour", audit=nothing).read_bytes()
+    first = share([one, two], "first/tour").read_bytes()
     os.utime(one, (0, 0))
-    second = share([one, two], "second/tour.zip", audit=nothing).read_bytes()
+    second = share([one, two], "second/tour.zip").read_bytes()
 
     assert first == second
 
@@ -186,8 +184,8 @@ def test_the_same_input_gives_the_same_zip(tour: Path) -> None:
 def test_a_zip_is_replaced_whole(tour: Path) -> None:
     """Sharing again writes over the zip, and leaves nothing beside it."""
     Path("out").mkdir()
-    share([notebook("one.ipynb", REPLAY)], "out/tour.zip", audit=nothing)
-    share([notebook("one.ipynb", REPLAY, "1")], "out/tour.zip", audit=nothing)
+    share([notebook("one.ipynb", REPLAY)], "out/tour.zip")
+    share([notebook("one.ipynb", REPLAY, "1")], "out/tour.zip")
 
     assert [path.name for path in Path("out").iterdir()] == ["tour.zip"]
 
@@ -197,7 +195,7 @@ def test_a_cassette_by_its_path_keeps_its_place(tour: Path) -> None:
     tour.rename("own.yaml")
     source = notebook("nb/one.ipynb", "dm.replay(Path('../own.yaml'))")
 
-    assert "tour/own.yaml" in names_in(share([source], "tour.zip", audit=nothing))
+    assert "tour/own.yaml" in names_in(share([source], "tour.zip"))
 
 
 def test_the_cassettes_nearest_the_notebook_win(tour: Path) -> None:
@@ -206,7 +204,7 @@ def test_the_cassettes_nearest_the_notebook_win(tour: Path) -> None:
     near.parent.mkdir(parents=True)
     near.write_bytes(tour.read_bytes() + b"# near\n")
     source = notebook("nb/one.ipynb", REPLAY)
-    with zipfile.ZipFile(share([source], "tour.zip", audit=nothing)) as packed:
+    with zipfile.ZipFile(share([source], "tour.zip")) as packed:
         assert packed.read("tour/cassettes/shared-tour.yaml").endswith(b"# near\n")
 
 
@@ -214,14 +212,14 @@ def test_what_a_notebook_records_itself_need_not_be_there(tour: Path) -> None:
     """A recording that its own code makes is made again by the reader."""
     source = notebook("one.ipynb", "with dm.record('mine'): dm.me()", "dm.replay('mine')", REPLAY)
 
-    assert "tour/cassettes/mine.yaml" not in names_in(share([source], "tour.zip", audit=nothing))
+    assert "tour/cassettes/mine.yaml" not in names_in(share([source], "tour.zip"))
 
 
 def test_a_name_that_only_running_tells_is_reported(tour: Path) -> None:
     """The warning says where, and naming the cassette by hand puts it in."""
     source = notebook("one.ipynb", "1", "dm.replay(f'shared-{x}')")
     with pytest.warns(UnresolvedCassetteWarning, match=r"one\.ipynb, cell 2: replay\(…\)"):
-        zipped = share([source], "tour.zip", cassettes=["shared-tour"], audit=nothing)
+        zipped = share([source], "tour.zip", cassettes=["shared-tour"])
 
     assert "tour/cassettes/shared-tour.yaml" in names_in(zipped)
 
@@ -240,7 +238,7 @@ def test_a_name_that_only_running_tells_is_reported(tour: Path) -> None:
 def test_a_notebook_that_could_not_run_is_refused(tour: Path, source: str, says: str) -> None:
     """A cassette that is not there is named with the cell that replays it; no zip is made."""
     with pytest.raises(DirectMailLabError, match=says):
-        share([notebook("nb/one.ipynb", source)], "tour.zip", audit=nothing)
+        share([notebook("nb/one.ipynb", source)], "tour.zip")
 
     assert not Path("tour.zip").exists()
 
@@ -250,7 +248,7 @@ def test_a_path_out_of_the_zip_is_refused(tour: Path) -> None:
     source = notebook("nb/one.ipynb", f"dm.replay(Path({str(tour)!r}))")
 
     with pytest.raises(DirectMailLabError, match="leads out of what can be shared"):
-        share([source], "tour.zip", audit=nothing)
+        share([source], "tour.zip")
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[]", "not json", '{"cells": 5}', "\ud800"])
@@ -259,7 +257,7 @@ def test_what_is_no_notebook_is_refused(content: str) -> None:
     Path("one.ipynb").write_bytes(content.encode("utf-8", "surrogatepass"))
 
     with pytest.raises(DirectMailLabError, match=r"one\.ipynb is not a notebook"):
-        share(["one.ipynb"], "tour.zip", audit=nothing)
+        share(["one.ipynb"], "tour.zip")
 
 
 def test_a_missing_notebook_and_none_at_all_are_refused() -> None:
@@ -275,16 +273,73 @@ def test_two_files_for_one_place_are_refused(tour: Path) -> None:
     one, two = notebook("a/one.ipynb", "1"), notebook("b/one.ipynb", "2")
 
     with pytest.raises(DirectMailLabError, match=r"Two files would be notebooks/one\.ipynb"):
-        share([one, two], "tour.zip", audit=nothing)
+        share([one, two], "tour.zip")
 
 
-def test_what_the_audit_finds_refuses_the_zip(tour: Path) -> None:
-    """Each finding is a line of the message, for the notebook and for the cassette."""
-    source = notebook("one.ipynb", REPLAY)
+KEY = "sk_live_4f9d2c7be81a4d0f93"
+OUTPUT = {"output_type": "stream", "name": "stdout", "text": [f"signed in with {KEY}\n"]}
+
+
+def test_a_secret_in_source_output_or_cassette_refuses_the_zip(tour: Path) -> None:
+    """The message says where each is, and not what it is; the zip of before stays."""
+    source = notebook("one.ipynb", REPLAY, f"dm.connect(api_key='{KEY}')")
+    printed = notebook("two.ipynb", "1", outputs=[OUTPUT])
+    tour.write_text(tour.read_text(encoding="utf-8").replace("Stand-in User", KEY))
     Path("tour.zip").write_bytes(b"the old one")
     with pytest.raises(DirectMailLabError, match="Nothing was written") as caught:
-        share([source], "tour.zip", audit=lambda path: [f"{path.name}: a key in cell 3"])
+        share([source, printed], "tour.zip")
 
-    assert "one.ipynb: a key in cell 3\n" in str(caught.value)
-    assert "shared-tour.yaml: a key in cell 3\n" in str(caught.value)
+    told = str(caught.value)
+    for place in (
+        "one.ipynb, cell 2, source: ",
+        "two.ipynb, cell 1, outputs: ",
+        "shared-tour.yaml, interaction 1, response body: ",
+    ):
+        assert place in told
+    assert KEY not in told
     assert Path("tour.zip").read_bytes() == b"the old one"
+
+
+@pytest.mark.parametrize("known_by", ["argument", "environment", "session"])
+def test_the_users_own_key_refuses_the_zip_whatever_its_shape(
+    tour: Path, known_by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A key that looks like any word is found where it is known, in its other forms too."""
+    key = "horse-battery"
+    encoded = b64encode(f"{key}:".encode()).decode()
+    source = notebook("one.ipynb", REPLAY, f"headers = '{encoded}'")
+    share(source, "before.zip")
+    if known_by == "environment":
+        monkeypatch.setenv("DIRECTMAIL_API_KEY", key)
+    if known_by == "session":
+        connect("https://api.test", ApiKey(key))
+
+    with pytest.raises(DirectMailLabError, match=r"one\.ipynb, cell 2, source: your API key"):
+        share(source, "tour.zip", secrets=[key] if known_by == "argument" else [])
+
+
+def test_personal_data_is_told_and_shared(tour: Path) -> None:
+    """It may be meant for the reader, so it is a warning that says where."""
+    source = notebook("one.ipynb", REPLAY, "'write to ada@lovelace.org'")
+    with pytest.warns(PersonalDataWarning, match=r"one\.ipynb, cell 2, source: an e-mail address"):
+        zipped = share(source, "tour.zip")
+
+    assert zipped.exists()
+
+
+def test_no_traceback_shows_a_key_that_is_looked_for(
+    tour: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """IPython's verbose tracebacks print the values on each line that a failure passes."""
+    monkeypatch.setenv("DIRECTMAIL_API_KEY", "horse-battery")
+    connect("https://api.test", "correct-horse")
+    source = notebook("one.ipynb", REPLAY)
+    tour.unlink()
+    tour.mkdir()
+    with pytest.raises(DirectMailLabError) as caught:
+        share(source, "tour.zip", secrets=["staple-horse"])
+    # Without this test's own frame, whose line has the key in it.
+    shown = VerboseTB().text(caught.type, caught.value, caught.tb.tb_next)
+
+    assert "_audited" in shown
+    assert "horse" not in shown
