@@ -67,6 +67,8 @@ def share(
         A notebook cannot be read, a cassette that it replays is not there, or a file holds a
         secret: then nothing is written, and the message says where it is.
     """
+    # As a function from here on: of that, a traceback which prints values shows no key.
+    known, secrets = _held(tuple(secrets)), ()
     bundle = Bundle()
     for notebook in [notebooks] if isinstance(notebooks, str | Path) else notebooks:
         bundle.add_notebook(Path(notebook))
@@ -75,15 +77,13 @@ def share(
     for cassette in cassettes:
         bundle.add_cassette(cassette, None, Path.cwd())
     bundle.check()
-    given = tuple(secrets)
-    _refuse_secrets(bundle.files, lambda: [*given, *_known_keys()])
+    _refuse_secrets(bundle.files, known)
     return _written(bundle, Path(target))
 
 
 # -- what must not go in -----------------------------------------------------------------------
 
 
-# The keys go along as a function: a traceback that prints values shows no more of them than that.
 def _refuse_secrets(
     files: Mapping[PurePosixPath, Path], secrets: Callable[[], Sequence[str]]
 ) -> None:
@@ -117,13 +117,18 @@ def _audited(file: Path, secrets: Callable[[], Sequence[str]]) -> list[Finding]:
     raise failure.with_traceback(None)  # the frames below hold the keys
 
 
-def _known_keys() -> list[str]:
-    """Return the keys of this user that are at hand."""
-    from .current import current_session
+def _held(given: tuple[str, ...]) -> Callable[[], Sequence[str]]:
+    """Return what gives the keys to look for: those given, and those of this user at hand."""
 
-    session = current_session()
-    held = session._api_key if session is not None else None
-    return [key for key in (variable(API_KEY_VARIABLE), held and held.reveal()) if key]
+    def keys() -> list[str]:
+        from .current import current_session
+
+        session = current_session()
+        held = session._api_key if session is not None else None
+        own = (variable(API_KEY_VARIABLE), held and held.reveal())
+        return [*given, *(key for key in own if key)]
+
+    return keys
 
 
 # -- the zip -----------------------------------------------------------------------------------
