@@ -53,6 +53,7 @@ class Countdown:
 
     rate: int
     points: list[Point] = field(default_factory=list)
+    witnesses: list[Point] = field(default_factory=list)
     _low: float = -math.inf
     _high: float = math.inf
     _last: Point | None = None
@@ -64,12 +65,18 @@ class Countdown:
         high = point.value + _ROUNDING + self.rate * point.latest
         falls = self._last is None or point.value < self._last.value
         if not falls or max(low, self._low) > min(high, self._high):
-            self.points, self._low, self._high, self._widest = [], -math.inf, math.inf, 0.0
+            self.points, self.witnesses, self._widest = [], [], 0.0
+            self._low, self._high = -math.inf, math.inf
         self._low, self._high = max(low, self._low), min(high, self._high)
         self._widest = max(self._widest, point.latest - point.earliest)
         self._last = point
         if len(self.points) < _POINTS_KEPT:
             self.points.append(point)
+
+    def bear_witness(self, point: Point) -> None:
+        """Take another sight of the last value: it fell no further in the meantime."""
+        if self.points and len(self.witnesses) < _POINTS_KEPT:
+            self.witnesses.append(point)
 
     @property
     def is_clear(self) -> bool:

@@ -49,6 +49,7 @@ class ReadingLog:
         self._readings: list[Reading] = []
         self._columns = ReadingColumns()
         self._inference = ResetUnitInference(stated=self._stated)
+        self._columns.follow(self._inference.unit)
 
     def append(self, reading: Reading) -> None:
         """Add a reading, in constant time."""

@@ -133,7 +133,7 @@ class ResetUnitInference:
                 key = (reading.method, reading.operation, reading.limit, reading.source)
                 track = self._tracks.get(key)
                 if track is not None and track.last_value == value:
-                    track.last, track.last_row = reading, self._rows
+                    track.repeat(reading, self._rows)
                 else:
                     self._look_at_integer(track or self._new_track(key), reading, value)
             elif reading.reset_text is not None:
@@ -244,8 +244,10 @@ class ResetUnitInference:
     def _take_countdown(self, unit: UnitName, countdown: Countdown) -> None:
         if unit in self._counts_down:
             return
-        if countdown.rate == SECOND_RATE and could_wrap(countdown.points, MILLISECOND_RATE):
-            return
+        if countdown.rate == SECOND_RATE:
+            sights = [*countdown.points, *countdown.witnesses]
+            if could_wrap(sights, MILLISECOND_RATE):
+                return
         self._counts_down.add(unit)
         first, last = countdown.points[0], countdown.points[-1]
         fall, took_s = first.value - last.value, last.latest - first.latest

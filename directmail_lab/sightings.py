@@ -24,18 +24,29 @@ _YEAR_2000_S: Final = 946_684_800.0
 # When a response's time on the way is not known, it is taken to be at most this.
 _UNKNOWN_LATENCY_S: Final = 30.0
 
+# Between two whole seconds: what stands still so long does not count milliseconds.
+_WORTH_A_WITNESS_S: Final = 0.3
+
 
 class Track:
     """The values that one allowance may stand behind: the last one, and how they move."""
 
-    __slots__ = ("_rates", "countdowns", "last", "last_row", "last_value")
+    __slots__ = ("_rates", "countdowns", "last", "last_row", "last_value", "since", "witness")
 
     def __init__(self, rates: Iterable[int]) -> None:
         self._rates = tuple(rates)
         self.last: Reading | None = None
         self.last_value = 0
         self.last_row = 0
+        self.since = math.inf
+        self.witness: Reading | None = None
         self.restart()
+
+    def repeat(self, reading: Reading, row: int) -> None:
+        """Take the last value once more."""
+        self.last, self.last_row = reading, row
+        if self.witness is None and reading.at - self.since > _WORTH_A_WITNESS_S:
+            self.witness = reading
 
     def restart(self) -> None:
         """Forget how the values moved: what was seen says nothing of what comes."""
@@ -46,6 +57,8 @@ class Track:
         last = self.last
         before = None if last is None else _point(last, self.last_value, self.last_row)
         after = _point(reading, value, row)
+        seen = None if self.witness is None else _point(self.witness, self.last_value, row)
+        self.since, self.witness = reading.at, None
         self.last, self.last_value, self.last_row = reading, value, row
         if after is None:
             self.restart()
@@ -56,6 +69,8 @@ class Track:
             self.restart()
             before = None
         for countdown in self.countdowns:
+            if seen is not None:
+                countdown.bear_witness(seen)
             countdown.add(after)
         return before, after
 

@@ -1,0 +1,137 @@
+"""The three rules of the contract, as verdicts on readings."""
+
+from __future__ import annotations
+
+import pytest
+
+from directmail_lab.checks import check_contract
+from directmail_lab.quota import Reading
+
+
+def reading(operation: str = "/v1/users/me", n: int = 0, **changes: object) -> Reading:
+    """Return a sound reading, changed as told."""
+    fields: dict[str, object] = {
+        "at": 1_795_262_400.0 + n,
+        "method": "GET",
+        "path": operation,
+        "operation": operation,
+        "status": 200,
+        "limit": 300,
+        "remaining": 299,
+        "reset": 60,
+    }
+    return Reading(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def verdicts(*readings: Reading, rule: int, **options: object) -> list[tuple[object, object]]:
+    """Return operation and verdict of each row of a rule."""
+    frame = check_contract(readings, **options)  # type: ignore[arg-type]
+    of_rule = frame[frame["rule"] == rule]
+    return list(zip(of_rule["operation"], of_rule["verdict"], strict=True))
+
+
+def test_a_service_that_keeps_the_contract_is_told_so_by_operation() -> None:
+    """Each rule holds, rules 1 and 2 for each operation."""
+    frame = check_contract([reading("/a"), reading("/b"), reading("/a")])
+
+    assert frame["verdict"].tolist() == ["holds"] * 5
+    assert frame["rule"].tolist() == [1, 1, 2, 2, 3]
+    assert frame["responses"].tolist() == [2, 1, 2, 1, 3]
+
+
+@pytest.mark.parametrize("missing", ["limit", "remaining", "reset"])
+def test_a_response_without_a_header_violates_rule_1_and_is_pointed_at(missing: str) -> None:
+    """The row says which responses, and what was wrong with them."""
+    wrong = reading(problem="one is missing", **{missing: None})
+
+    frame = check_contract([reading(), wrong, reading(), wrong])
+    first = frame.iloc[0]
+
+    assert (first["verdict"], first["violations"], first["rows"]) == ("violated", 2, (1, 3))
+    assert "one is missing" in first["detail"]
+
+
+def test_more_remaining_than_allowed_violates_rule_2() -> None:
+    """Of its operation alone."""
+    assert verdicts(reading("/a"), reading("/b", remaining=301), rule=2) == [
+        ("/a", "holds"),
+        ("/b", "violated"),
+    ]
+
+
+def test_a_rule_that_no_response_speaks_of_was_not_observed() -> None:
+    """No numbers, no verdict on numbers."""
+    silent = reading(limit=None, remaining=None, reset=None, problem="missing")
+
+    assert verdicts(silent, rule=2) == [("/v1/users/me", "not observed")]
+    assert [verdict for _, verdict in verdicts(silent, rule=3)] == ["not observed"]
+
+
+@pytest.mark.parametrize(
+    ("limits", "verdict", "said"),
+    [
+        ([300, 300, 500], "holds", "2 of 3 operations"),
+        ([300, 500], "violated", "1 of 2 operations"),
+        ([500], "violated", "0 of 1 operations"),
+        ([60], "holds", "1 of 1 operations"),
+    ],
+)
+def test_rule_3_says_how_many_of_how_many(limits: list[int], verdict: str, said: str) -> None:
+    """It is about a majority: one operation above is no violation."""
+    readings = [reading(f"/{n}", limit=limit) for n, limit in enumerate(limits)]
+
+    row = check_contract(readings).iloc[-1]
+
+    assert row["verdict"] == verdict
+    assert said in row["detail"]
+
+
+def test_rule_3_counts_by_the_minute_where_the_window_is_known() -> None:
+    """600 requests in two minutes are 300 a minute."""
+    readings = [
+        reading(n=121 * part + n, limit=600, remaining=599 - n, reset=120 - n)
+        for part in range(2)
+        for n in range(5)
+    ]
+
+    assert verdicts(*readings, rule=3)[0][1] == "violated"
+    assert verdicts(*readings, rule=3, reset_unit="seconds_left")[0][1] == "holds"
+
+
+def test_no_readings_give_a_row_for_each_rule_and_the_same_columns() -> None:
+    """Nothing was observed, and the frame's shape does not change."""
+    empty = check_contract([])
+
+    assert empty["verdict"].tolist() == ["not observed"] * 3
+    assert empty.dtypes.equals(check_contract([reading()]).dtypes)
+
+
+def test_the_display_says_each_verdict_in_words_beside_its_colour() -> None:
+    """Who sees no colours reads the same."""
+    shown = check_contract([reading("/a"), reading("/<b>", limit=None)])._repr_html_()
+
+    assert "✓ holds" in shown
+    assert "✗ violated" in shown
+    assert "/&lt;b&gt;" in shown
+    assert "<b>" not in shown
+
+
+def test_a_part_of_the_frame_is_an_ordinary_frame() -> None:
+    """Filtering it shows a plain table, not verdicts without their columns."""
+    part = check_contract([reading()])[["operation"]]
+
+    assert "background" not in part._repr_html_()
+
+
+def test_a_clock_that_was_set_back_is_noted() -> None:
+    """A log out of order may be several sessions in one."""
+    notes = check_contract([reading(n=100), reading(n=0)]).attrs["notes"]
+
+    assert any("row 1" in note for note in notes)
+
+
+def test_two_limits_of_one_operation_are_noted() -> None:
+    """They may be two accounts in one log."""
+    notes = check_contract([reading(limit=300), reading(limit=500)]).attrs["notes"]
+
+    assert any("several accounts" in note for note in notes)

@@ -1,0 +1,190 @@
+"""Reading the three headers: strictly, and never with an exception."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from directmail_lab.quota import Reading, date_of, read_headers
+
+LIMIT, REMAINING, RESET = "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"
+SOUND = [(LIMIT, "300"), (REMAINING, "299"), (RESET, "60")]
+HTTP_DATE = "Sun, 06 Nov 1994 08:49:37 GMT"
+HTTP_DATE_S = 784_111_777.0
+
+
+def read(*headers: tuple[str, str], at: float = 1000.0) -> Reading:
+    """Read headers as those of one response."""
+    return read_headers(headers, at=at, method="GET", path="/v1/lists/12", status=200)
+
+
+def with_reset(value: str) -> Reading:
+    """Read a sound response but for its Reset."""
+    return read(*SOUND[:2], (RESET, value))
+
+
+def test_sound_headers_are_read_without_a_problem() -> None:
+    """All three are integers, and the path becomes its operation."""
+    reading = read(*SOUND)
+
+    assert (reading.limit, reading.remaining, reading.reset) == (300, 299, 60)
+    assert (reading.problem, reading.operation) == (None, "/v1/lists/{id}")
+
+
+@pytest.mark.parametrize("change", [str.lower, str.upper, str.title])
+def test_names_are_read_in_any_case(change: object) -> None:
+    """HTTP header names have no case."""
+    reading = read(*((change(name), value) for name, value in SOUND))  # type: ignore[operator]
+
+    assert reading == read(*SOUND)
+
+
+def test_bytes_are_read_as_texts_are() -> None:
+    """httpx's raw headers give the same reading."""
+    raw = [(name.encode(), value.encode()) for name, value in SOUND]
+
+    reading = read_headers(raw, at=1000.0, method="GET", path="/v1/lists/12", status=200)
+
+    assert reading == read(*SOUND)
+
+
+@pytest.mark.parametrize(
+    ("value", "fault"),
+    [
+        ("", "is empty"),
+        (" \t", "is empty"),
+        ("-5", "is negative"),
+        ("+5", "has a sign"),
+        ("5.0", "is not an integer"),
+        ("0x10", "is not an integer"),
+        ("1_000", "is not an integer"),
+        ("٣", "is not an integer"),
+        ("²", "is not an integer"),
+        ("soon", "is not an integer"),
+        ("5, 6", "holds a list"),
+        (str(2**63), "is too large"),
+        ("9" * 5000, "is too large"),
+        (HTTP_DATE, "is an HTTP date"),
+        ("2026-11-21T04:00:00Z", "is an ISO 8601 text"),
+    ],
+)
+def test_a_malformed_value_is_a_problem_and_leaves_the_others(value: str, fault: str) -> None:
+    """The row says what is wrong with one header, and the two others are read."""
+    reading = with_reset(value)
+
+    assert (reading.reset, reading.problem) == (None, f"{RESET} {fault}")
+    assert (reading.limit, reading.remaining) == (300, 299)
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [
+        (" 60", 60),
+        ("60\t ", 60),
+        ("0", 0),
+        ("007", 7),
+        ("0" * 5000 + "8", 8),
+        (str(2**63 - 1), 2**63 - 1),
+    ],
+)
+def test_an_integer_is_read_whatever_stands_around_it(value: str, number: int) -> None:
+    """Whitespace around a field value is no part of it (RFC 9110), nor do leading zeros count."""
+    reading = with_reset(value)
+
+    assert (reading.reset, reading.problem) == (number, None)
+
+
+@pytest.mark.parametrize(("times", "said"), [(2, "twice"), (3, "3 times")])
+def test_a_header_sent_repeatedly_is_a_problem(times: int, said: str) -> None:
+    """Which of them counts is not known."""
+    reading = read(*SOUND, *[(RESET, "60")] * (times - 1))
+
+    assert (reading.reset, reading.problem) == (None, f"{RESET} was sent {said}")
+
+
+def test_each_problem_is_told() -> None:
+    """A response without the headers has three."""
+    assert read().problem == (f"{LIMIT} is missing; {REMAINING} is missing; {RESET} is missing")
+
+
+def test_more_remaining_than_allowed_is_a_problem_and_both_are_kept() -> None:
+    """The numbers are sound, and contradict one another."""
+    reading = read((LIMIT, "5"), (REMAINING, "6"), (RESET, "1"))
+
+    assert (reading.limit, reading.remaining) == (5, 6)
+    assert reading.problem == f"{REMAINING} is larger than {LIMIT}"
+
+
+def test_a_reset_that_is_a_date_is_kept_as_text() -> None:
+    """It is no integer, and can be used all the same."""
+    assert with_reset(f" {HTTP_DATE}").reset_text == HTTP_DATE
+    assert with_reset("soon").reset_text is None
+
+
+@pytest.mark.parametrize(
+    ("text", "form"),
+    [
+        (HTTP_DATE, "http_date"),
+        ("Sunday, 06-Nov-94 08:49:37 GMT", "http_date"),
+        ("Sun Nov  6 08:49:37 1994", "http_date"),
+        ("1994-11-06T08:49:37Z", "iso_text"),
+        ("1994-11-06T09:49:37+01:00", "iso_text"),
+        ("1994-11-06 08:49:37", "iso_text"),
+    ],
+)
+def test_dates_are_read_in_each_form(text: str, form: str) -> None:
+    """The three forms of RFC 9110, and ISO 8601, which is UTC where it does not say."""
+    assert date_of(text) == (form, HTTP_DATE_S)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("0", 0.0),
+        ("120", 120.0),
+        (" 7 ", 7.0),
+        (HTTP_DATE, 23.0),
+        ("-1", None),
+        ("soon", None),
+        ("1.5", None),
+        ("", None),
+    ],
+)
+def test_retry_after_is_read_in_both_forms(value: str, expected: float | None) -> None:
+    """Seconds are as they are; a date counts from when the response came."""
+    reading = read(*SOUND, ("Retry-After", value), at=HTTP_DATE_S - 23.0)
+
+    assert (reading.retry_after_s, reading.problem) == (expected, None)
+
+
+def test_a_retry_after_date_counts_by_the_clock_that_wrote_it() -> None:
+    """Where the service sent its Date, our own clock may be off."""
+    date = ("Date", "Sun, 06 Nov 1994 08:49:30 GMT")
+
+    reading = read(*SOUND, ("Retry-After", HTTP_DATE), date, at=0.0)
+
+    assert reading.retry_after_s == 7.0
+
+
+def test_a_retry_after_that_is_over_asks_for_no_wait() -> None:
+    """A date in the past is zero seconds, not a negative number of them."""
+    assert read(*SOUND, ("Retry-After", HTTP_DATE), at=HTTP_DATE_S + 5.0).retry_after_s == 0.0
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([LIMIT, REMAINING, RESET, "Retry-After", "Date", "Other"]),
+            st.one_of(st.text(max_size=40), st.integers().map(str), st.datetimes().map(str)),
+        ),
+        max_size=8,
+    )
+)
+def test_no_headers_raise(headers: list[tuple[str, str]]) -> None:
+    """Whatever a header holds, there is a reading; what was not read has a problem."""
+    reading = read(*headers)
+
+    missing = None in (reading.limit, reading.remaining, reading.reset)
+    assert missing <= (reading.problem is not None)
+    assert reading.limit is None or 0 <= reading.limit < 2**63

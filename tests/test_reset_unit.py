@@ -1,0 +1,248 @@
+"""The unit of Reset: named when the readings leave one, and never a wrong one."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from directmail_lab.quota import Reading
+from directmail_lab.reset_unit import ResetUnitInference, infer_reset_unit
+from directmail_lab.windows import allowances, frame_of_allowances
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+NOW_S = 1_795_262_400.3
+UNITS = ["seconds_left", "milliseconds_left", "epoch_s", "epoch_ms"]
+# Moments of a person who runs cells, and of a program that sends at will.
+BY_HAND = [0.0, 3.1, 7.7, 12.9, 15.2, 21.8, 26.1, 33.3, 41.7, 52.6]
+BURST = [n * 0.0071 for n in range(900)]
+
+
+def told(unit: str, left_s: float, renews_at: float, rounding: Callable[[float], int]) -> int:
+    """Return what Reset holds in a unit."""
+    scale = 1000 if unit in ("milliseconds_left", "epoch_ms") else 1
+    return rounding(scale * (left_s if unit.endswith("left") else renews_at))
+
+
+def reading(at: float, reset: int | None, **changes: object) -> Reading:
+    """Return a reading of one operation, changed as told."""
+    fields: dict[str, object] = {
+        "at": at,
+        "method": "GET",
+        "path": "/v1/users/me",
+        "operation": "/v1/users/me",
+        "status": 200,
+        "limit": 300,
+        "remaining": 3,
+        "reset": reset,
+        "elapsed_s": 0.03,
+    }
+    return Reading(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def window(
+    unit: str, moments: Sequence[float], *, window_s: float = 60.0, start: float = NOW_S
+) -> list[Reading]:
+    """Return readings of one window of a service whose answers take 30 ms."""
+    renews_at = start + window_s
+    return [
+        reading(start + n + 0.015, told(unit, window_s - n, renews_at, math.ceil)) for n in moments
+    ]
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("moments", [BY_HAND, BURST], ids=["by hand", "burst"])
+def test_a_window_of_readings_tells_the_unit(unit: str, moments: list[float]) -> None:
+    """A minute of an ordinary session is enough, and the reason names the rows."""
+    evidence = infer_reset_unit(window(unit, moments))
+
+    assert (evidence.unit, evidence.candidates) == (unit, (unit,))
+    assert "row" in evidence.why
+
+
+@pytest.mark.parametrize("unit", ["epoch_s", "epoch_ms"])
+def test_one_reading_tells_a_point_in_time(unit: str) -> None:
+    """No time left is that large, and no other point in time is that near."""
+    assert infer_reset_unit(window(unit, [0.0])).unit == unit
+
+
+@pytest.mark.parametrize(
+    ("text", "form"),
+    [("Sat, 21 Nov 2026 12:01:00 GMT", "http_date"), ("2026-11-21T12:01:00Z", "iso_text")],
+)
+def test_a_date_tells_itself(text: str, form: str) -> None:
+    """A text that is a date is no number of anything."""
+    assert infer_reset_unit([reading(NOW_S, None, reset_text=text)]).unit == form
+
+
+@pytest.mark.parametrize(
+    "readings",
+    [
+        [],
+        [reading(NOW_S + n, 0) for n in range(100)],
+        [reading(NOW_S + n, 60) for n in range(100)],
+        [reading(NOW_S + n, 60_000) for n in range(100)],
+        [reading(NOW_S + n, None) for n in range(100)],
+        window("seconds_left", [0.0, 1.5, 2.2]),
+        window("seconds_left", BY_HAND)[::-1],
+    ],
+    ids=["none", "zero", "constant s", "constant ms", "missing", "few", "backwards"],
+)
+def test_what_fits_several_units_is_undetermined(readings: list[Reading]) -> None:
+    """A unit is not named because it is likely."""
+    evidence = infer_reset_unit(readings)
+
+    assert evidence.unit == "undetermined"
+    assert {"seconds_left", "milliseconds_left"} <= set(evidence.candidates)
+
+
+def test_regular_polling_may_be_a_stroboscope() -> None:
+    """Polled every 1.002 s, milliseconds in windows of 1.001 s seem to fall by one a second."""
+    readings = [
+        reading(NOW_S + 1.002 * n, 1001 - (1002 * n) % 1001, elapsed_s=0.0) for n in range(50)
+    ]
+
+    assert infer_reset_unit(readings).unit in ("undetermined", "milliseconds_left")
+
+
+def test_two_accounts_in_one_log_are_no_unit_and_are_told() -> None:
+    """Values of two windows that alternate fit nothing, and the reason says what may be."""
+    mixed = [reading(NOW_S + n / 10, 60 - n // 10 if n % 2 else 20 - n // 10) for n in range(100)]
+
+    evidence = infer_reset_unit(mixed)
+
+    assert evidence.unit == "undetermined"
+    assert "rows 0 and 1 fall faster" in infer_reset_unit(mixed[1:]).why
+
+
+def test_a_clock_that_is_set_back_does_not_mislead() -> None:
+    """What was seen before the step and after it is not compared."""
+    first = window("seconds_left", BY_HAND)
+    second = [
+        reading(r.at - 1800.0, r.reset) for r in window("seconds_left", BY_HAND, start=NOW_S + 60)
+    ]
+
+    assert infer_reset_unit(first + second).unit in ("seconds_left", "undetermined")
+    assert infer_reset_unit(second + first).unit in ("seconds_left", "undetermined")
+
+
+@pytest.mark.parametrize("stated", UNITS)
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_stated_unit_stands_and_is_contradicted_by_any_other(stated: str, unit: str) -> None:
+    """The user's word is followed, and told to be wrong where it is."""
+    evidence = infer_reset_unit(window(unit, BY_HAND), stated=stated)  # type: ignore[arg-type]
+
+    assert (evidence.unit, evidence.stated) == (stated, True)
+    assert (evidence.contradiction is None) == (stated == unit)
+
+
+def test_a_unit_that_is_none_is_refused() -> None:
+    """The message lists those that are."""
+    with pytest.raises(ValueError, match="seconds_left, milliseconds_left, epoch_s, epoch_ms"):
+        ResetUnitInference(stated="minutes")  # type: ignore[arg-type]
+
+
+def test_readings_that_come_one_by_one_tell_what_they_tell_together() -> None:
+    """The inference looks at each once, whenever it comes."""
+    readings = window("seconds_left", BY_HAND)
+    inference = ResetUnitInference()
+    for one in readings:
+        inference.extend([one])
+
+    assert inference.evidence().unit == infer_reset_unit(readings).unit
+
+
+@st.composite
+def services(draw: st.DrawFn) -> tuple[str, list[Reading]]:
+    """Return a unit, and readings of a service that tells Reset in it, as a client may see them."""
+    unit = draw(st.sampled_from(UNITS))
+    kind = draw(st.sampled_from(["fixed", "aligned", "sliding", "constant", "zero"]))
+    window_s = draw(st.sampled_from([1.0, 2.0, 60.0, 3600.0, 86_400.0]) | st.floats(1.0, 4000.0))
+    rounding = draw(st.sampled_from([math.ceil, math.floor, round]))
+    skew_s = draw(st.sampled_from([0.0]) | st.floats(-86_400.0, 86_400.0))
+    source = draw(st.sampled_from(["live", "recorded", "replayed"]))
+    years_s = draw(st.floats(0.0, 3e8)) if source == "replayed" else 0.0
+    times_known, dated = draw(st.booleans()), draw(st.booleans())
+    regular = draw(st.none() | st.sampled_from([0.999, 1.0, 1.001, 5.0, 60.06]))
+    gaps = st.just(regular) if regular else st.floats(0.0, 40.0) | st.floats(0.0, 0.05)
+    latencies = st.floats(0.0, draw(st.sampled_from([0.0, 0.05, 3.0])))
+    now, starts, readings = NOW_S, {0: NOW_S, 1: NOW_S}, []
+    play = NOW_S
+    for _ in range(draw(st.integers(1, 25))):
+        operation = draw(st.integers(0, 1))
+        long_s = window_s * (operation + 1)
+        if now >= starts[operation] + long_s:
+            starts[operation] = now
+        renews_at = {
+            "fixed": starts[operation] + long_s,
+            "aligned": (now // long_s + 1) * long_s,
+            "sliding": max(starts[operation], now - draw(st.floats(0.0, long_s))) + long_s,
+        }.get(kind, now + long_s)
+        reset = 0 if kind == "zero" else told(unit, renews_at - now, renews_at, rounding)
+        to_us, to_them = draw(latencies), draw(latencies)
+        at, elapsed_s = now + to_us + skew_s, to_us + to_them
+        if years_s > 1e6:
+            # A cassette without times, replayed: the clock is that of the playing.
+            play += draw(st.sampled_from([0.0003, 1.0]))
+            at, elapsed_s = play + years_s, 0.0003
+        readings.append(
+            reading(
+                at,
+                max(reset, 0),
+                path=f"/{operation}",
+                operation=f"/{operation}",
+                elapsed_s=elapsed_s if times_known else None,
+                source=source,
+                served_at=float(int(now)) if dated else None,
+            )
+        )
+        now += draw(gaps) + to_them
+    return unit, readings
+
+
+@settings(max_examples=400, deadline=None)
+@given(services())
+def test_the_unit_is_never_a_wrong_one(service: tuple[str, list[Reading]]) -> None:
+    """Skewed clocks, slow networks, any kind of window, replays years later: right or none."""
+    unit, readings = service
+
+    assert infer_reset_unit(readings).unit in (unit, "undetermined")
+
+
+@settings(max_examples=200, deadline=None)
+@given(services(), services())
+def test_two_services_mixed_are_never_a_third_unit(
+    first: tuple[str, list[Reading]], second: tuple[str, list[Reading]]
+) -> None:
+    """Readings of different accounts and units in one log name one of theirs, or none."""
+    mixed = sorted(first[1] + second[1], key=lambda one: one.at)
+
+    assert infer_reset_unit(mixed).unit in (first[0], second[0], "undetermined")
+
+
+def test_the_window_and_the_allowance_of_each_operation_follow_from_the_unit() -> None:
+    """Two windows of a minute are enough to tell how long one is and when it began."""
+    first = window("seconds_left", BY_HAND)
+    second = window("seconds_left", BY_HAND, start=NOW_S + 60.5)
+    fresh = [
+        reading(r.at, r.reset, remaining=299 - n)
+        for part in (first, second)
+        for n, r in enumerate(part)
+    ]
+    other = [reading(NOW_S + 99, 5, operation="/v1/lists", limit=60)]
+
+    found = allowances(fresh + other)
+
+    assert [(one.operation, one.limit, one.window_s) for one in found] == [
+        ("/v1/users/me", 300, 60.0),
+        ("/v1/lists", 60, None),
+    ]
+    assert found[0].window_starts_at == pytest.approx(NOW_S + 60.5, abs=1.0)
+    assert [str(dtype) for dtype in frame_of_allowances([]).dtypes] == [
+        str(dtype) for dtype in frame_of_allowances(found).dtypes
+    ]
