@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .account import (
         chart_rate_limits,
         check_contract,
+        drift,
         get,
         interactions,
         me,
@@ -45,11 +46,13 @@ if TYPE_CHECKING:
         UnauthorizedError,
         WriteRefusedError,
     )
+    from .exploring import explore, findings
     from .frames import frame
     from .readings import read_readings
     from .session import Session
     from .standin import stand_in
     from .widgets.login import login
+    from .widgets.monitor import monitor
 
 __version__ = "0.1.0"
 
@@ -58,6 +61,7 @@ _HOMES = {
     "account": (
         "chart_rate_limits",
         "check_contract",
+        "drift",
         "get",
         "interactions",
         "me",
@@ -85,11 +89,13 @@ _HOMES = {
         "UnauthorizedError",
         "WriteRefusedError",
     ),
+    "exploring": ("explore", "findings"),
     "frames": ("frame",),
     "readings": ("read_readings",),
     "session": ("Session",),
     "standin": ("stand_in",),
     "widgets.login": ("login",),
+    "widgets.monitor": ("monitor",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -113,6 +119,9 @@ __all__ = [
     "chart_rate_limits",
     "check_contract",
     "connect",
+    "drift",
+    "explore",
+    "findings",
     "frame",
     "get",
     "interactions",
@@ -121,6 +130,7 @@ __all__ = [
     "logout",
     "me",
     "me_async",
+    "monitor",
     "post",
     "rate_limits",
     "read_interactions",

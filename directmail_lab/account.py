@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from .current import session
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import timedelta
     from pathlib import Path
 
     import httpx
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "chart_rate_limits",
     "check_contract",
+    "drift",
     "get",
     "interactions",
     "me",
@@ -136,3 +139,29 @@ def chart_rate_limits(frame: pd.DataFrame | None = None) -> Chart:
     from . import charts
 
     return charts.chart_rate_limits(rate_limits() if frame is None else frame)
+
+
+def drift(
+    cassette: str | Path,
+    *,
+    ignore: Iterable[str] = (),
+    max_age: timedelta | str | None = None,
+    on_old: Literal["warn", "raise"] = "warn",
+) -> pd.DataFrame:
+    """Send a cassette's reads again, live, and return what is answered differently now.
+
+    It is `directmail_lab.drifting.drift` on the current session, which needs a key; see there for
+    the columns and for what counts as volatile.
+
+    Parameters
+    ----------
+    cassette
+        A bare name, or the `Path` of a file.
+    ignore
+        More paths and headers that may change, beside the documented ones.
+    max_age
+        A recording older than this, such as ``"90 days"``, warns, or raises as ``on_old`` says.
+    """
+    from .drifting import drift as drift_of
+
+    return drift_of(session(), cassette, ignore=ignore, max_age=max_age, on_old=on_old)

@@ -15,6 +15,7 @@ Replaying there is no network to reach: ``Switching(Observing(Cassette))``. Each
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 import urllib.request
 import weakref
@@ -139,9 +140,10 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         elapsed_s: float | None = self._timer() - sent
         at = self._clock()
         played: Interaction | None = response.extensions.get(_INTERACTION)
-        if played is not None and played.recorded_at is not None:
-            # A replay's chart is the recording's chart: its times, not the times of playing.
-            at, elapsed_s = played.recorded_at.timestamp(), played.elapsed_s
+        if played is not None:
+            # A replay's chart is the recording's chart: its times, never the times of playing.
+            at = math.nan if played.recorded_at is None else played.recorded_at.timestamp()
+            elapsed_s = played.elapsed_s
         reading = read_headers(
             response.headers.multi_items(),
             at=at,

@@ -41,6 +41,8 @@ def loopback_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def connect_here(self: socket.socket, address: Any) -> None:
         if self.family in (socket.AF_INET, socket.AF_INET6) and not is_loopback(address[0]):
+            if self.type == socket.SOCK_DGRAM:  # how programs ask which address of theirs goes out
+                raise OSError("There is no network.")
             raise AssertionError(f"A test tried to reach {address[0]}.")
         connect(self, address)
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from .cassette import app as cassette_app
-from .data import check, me, rate_limits
+from .data import check, findings, me, rate_limits
 from .serve import serve
 
 app = typer.Typer(
@@ -45,4 +45,23 @@ app.command()(serve)
 app.command()(me)
 app.command()(rate_limits)
 app.command()(check)
+app.command()(findings)
 app.add_typer(cassette_app, name="cassette")
+
+
+@app.command()
+def share(
+    notebooks: Annotated[list[Path], typer.Argument(help="The .ipynb files.")],
+    target: Annotated[Path, typer.Option("--to", help="The zip to write.")] = Path("shared.zip"),
+    cassettes: Annotated[
+        list[str] | None, typer.Option("--cassette", help="One more cassette. Repeatable.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the zip if it is there.")] = False,
+) -> None:
+    """Put notebooks and the cassettes they replay into one zip, unless it would hold a secret."""
+    from directmail_lab.errors import DirectMailLabError
+    from directmail_lab.share import share as share_files
+
+    if target.exists() and not force:
+        raise DirectMailLabError(f"{target} is there already. Give --to another, or --force.")
+    typer.echo(f"Wrote {share_files(notebooks, target, cassettes=cassettes or ())}.")

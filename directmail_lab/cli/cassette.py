@@ -103,6 +103,27 @@ def convert(
     typer.echo(f"Wrote {count} interaction{'s'[: count != 1]} to {target}.")
 
 
+@app.command()
+def verify(
+    name: Name,
+    ignore: Annotated[
+        list[str] | None, typer.Option(help="A path or header that may change. Repeatable.")
+    ] = None,
+    max_age: Annotated[
+        str | None, typer.Option(help='Fail where the recording is older, as "90 days".')
+    ] = None,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+) -> None:
+    """Send a cassette's reads again and say what is answered differently; exits with 1 then."""
+    from directmail_lab import drift
+
+    changed = drift(_path(name), ignore=ignore or (), max_age=max_age, on_old="raise")
+    show(changed, as_json=as_json, as_csv=as_csv)
+    if len(changed):
+        raise typer.Exit(Exit.FOUND)
+
+
 def _path(name: str) -> Path:
     """Return the file that a word of the command line means: a path where it is one."""
     file = Path(name)

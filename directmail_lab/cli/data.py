@@ -13,7 +13,7 @@ from .output import AsCsv, AsJson, Exit, show
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["check", "me", "rate_limits"]
+__all__ = ["check", "findings", "me", "rate_limits"]
 
 Cassette = Annotated[
     str | None, typer.Option(help="Read this cassette; without one, ask the live service.")
@@ -40,6 +40,13 @@ def check(cassette: Cassette = None, as_json: AsJson = False, as_csv: AsCsv = Fa
     show(verdicts, as_json=as_json, as_csv=as_csv)
     if (verdicts["verdict"] == "violated").any():
         raise typer.Exit(Exit.FOUND)
+
+
+def findings(cassette: Cassette = None, as_json: AsJson = False, as_csv: AsCsv = False) -> None:
+    """Print what is known of the parts that the service's document leaves open."""
+    if cassette is None:
+        dm.get("/v1/users/me")
+    show(dm.findings(cassette), as_json=as_json, as_csv=as_csv)
 
 
 def _readings(cassette: str | None) -> pd.DataFrame:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from directmail_lab.credentials import ApiKey
 from directmail_lab.session import Session
-from directmail_lab.standin import stand_in
+from directmail_lab.standin import StandIn, stand_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
 __all__ = ["RECORDINGS", "record"]
@@ -18,6 +18,7 @@ __all__ = ["RECORDINGS", "record"]
 # A cassette names the address that it was recorded at: the same port each time, the same file.
 _PORT: Final = 8431
 _START: Final = 1_795_233_600.0  # 2026-11-21 04:00:00 UTC
+_PassTime = Callable[[float], None]
 _SAID: Final = "the stand-in service of directmail_lab: no real account, no real service"
 
 
@@ -54,20 +55,67 @@ def record(name: str, path: Path) -> None:
         ) as session,
         session.record(path, record_mode="all", metadata={"service": _SAID}),
     ):
-        RECORDINGS[name](session, clock.pass_s)
+        RECORDINGS[name](session, service, clock.pass_s)
 
 
-def _first_look(session: Session, pass_s: Callable[[float], None]) -> None:
+def _first_look(session: Session, _: StandIn, pass_s: _PassTime) -> None:
     session.me()
-    for _ in range(40):
+    _burst(session, 40, pass_s)
+    pass_s(20.0)
+    _exhaust(session, pass_s)
+
+
+def _rate_limits(session: Session, _: StandIn, pass_s: _PassTime) -> None:
+    session.me()
+    _burst(session, 40, pass_s)
+    _exhaust(session, pass_s)
+    pass_s(50.0)
+    for _ in range(5):
+        session.client.get("/v1/lists")
+        pass_s(2.0)
+    _burst(session, 5, pass_s)
+
+
+def _record_and_replay(session: Session, _: StandIn, pass_s: _PassTime) -> None:
+    session.me()
+    pass_s(1.3)
+    session.client.get("/v1/lists")
+
+
+def _explore(session: Session, service: StandIn, pass_s: _PassTime) -> None:
+    for _ in range(3):
+        session.me()
+        pass_s(4.0)
+    for path in ("/v1/lists", "/v1/lists/lst_stand_in_1", "/v1/lists/lst_404", "/v1/nowhere"):
+        session.client.get(path)
+        pass_s(2.5)
+    with service.fault(path="/v1/campaigns", html=True):
+        session.client.get("/v1/campaigns")
+    pass_s(3.0)
+    session.client.get("/v2/users/me")
+    _exhaust(session, pass_s)
+
+
+def _test_with_recordings(session: Session, _: StandIn, __: _PassTime) -> None:
+    session.me()
+    session.client.get("/v1/lists")
+
+
+def _burst(session: Session, n: int, pass_s: _PassTime) -> None:
+    for _ in range(n):
         session.client.get("/v1/users/me")
         pass_s(0.7)
-    pass_s(20.0)
+
+
+def _exhaust(session: Session, pass_s: _PassTime) -> None:
     while session.client.get("/v1/lists").status_code == 200:
         pass_s(0.2)
-    session.client.get("/v1/lists/lst_404")
 
 
-RECORDINGS: Final[dict[str, Callable[[Session, Callable[[float], None]], None]]] = {
+RECORDINGS: Final[dict[str, Callable[[Session, StandIn, _PassTime], None]]] = {
     "first-look": _first_look,
+    "rate-limits": _rate_limits,
+    "record-and-replay": _record_and_replay,
+    "explore-an-unknown-api": _explore,
+    "test-with-recordings": _test_with_recordings,
 }
