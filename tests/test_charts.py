@@ -12,6 +12,7 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -264,14 +265,16 @@ def test_a_line_ends_with_its_window() -> None:
     assert times == [50, 55, 0, 30]
 
 
-def test_a_single_mark_keeps_its_colour() -> None:
-    """A palette of few colours does not give up the rarest."""
-    readings = [*countdown(60), reading(13, 0, status=429)]
-    png = chart_rate_limits(frame(readings)).png()
-    pixels = np.asarray(Image.open(io.BytesIO(png)).convert("RGB")).astype(int)
-    vermilion = np.abs(pixels - [0xD5, 0x5E, 0x00]).max(axis=2) < 16
+def test_every_pixel_keeps_its_colour() -> None:
+    """A palette of few colours does not give up the rarest, such as that of a single mark."""
+    readings = [reading(n, 9, operation=f"/v1/{name}") for n, name in enumerate("abcdef")]
+    chart = chart_rate_limits(frame([*countdown(60), *readings, reading(13, 0, status=429)]))
+    kept = np.asarray(Image.open(io.BytesIO(chart.png())).convert("RGB")).astype(int)
+    canvas = FigureCanvasAgg(chart)
+    canvas.draw()
+    drawn = np.asarray(canvas.buffer_rgba())[:, :, :3].astype(int)
 
-    assert vermilion.sum() > 50
+    assert np.abs(kept - drawn).max() < 16
 
 
 def test_a_few_readings_far_apart_are_one_episode() -> None:

@@ -280,13 +280,18 @@ def test_a_wrong_key_is_sent_once_whatever_the_session(service: StandIn) -> None
 
 
 def test_a_refused_key_is_sent_once(service: StandIn) -> None:
-    """The session's own key is the wrong one: nothing more goes out."""
-    with Session(service.base_url, ApiKey("not-the-key")) as opened:
-        current.make_current(opened)
-        explore(pause_s=0, announce=list)
-        current.make_current(None)
+    """The session's own key is the wrong one: nothing more goes out, and no other wrong one."""
+    lines: list[str] = []
+    sent = []
+    for key in ("not-the-key", service.api_key):
+        with Session(service.base_url, ApiKey(key)) as opened:
+            current.make_current(opened)
+            explore(pause_s=0, announce=lines.append)
+            current.make_current(None)
+        sent.append(service.requests.total())
 
-    assert service.requests.total() == 1
+    assert sent[0] == 1
+    assert any("not sent again" in line for line in lines)
 
 
 def test_explore_pauses_between_requests_until_the_unit_is_known(

@@ -53,7 +53,7 @@ _FAINT: Final = "#CCCCCC"
 # Drawn at twice the size at which it is shown.
 _SHOWN_DPI: Final = 96
 _DPI: Final = 2 * _SHOWN_DPI
-_COLORS: Final = 128
+_COLORS: Final = 256
 # An axis of times is in days.
 _FEW_MINUTES: Final = 5 / 1440
 _FEW_SECONDS: Final = 4 / 86400
