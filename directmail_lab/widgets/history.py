@@ -29,10 +29,11 @@ def verdict(reading: Reading) -> Verdict:
 
 @dataclass(slots=True)
 class Bin:
-    """Neighbouring responses: the least and the most that remained, and how many were marked."""
+    """Neighbouring responses: the least, the most and the last that remained, and their marks."""
 
     low: int | None = None
     high: int | None = None
+    last: int | None = None
     exhausted: int = 0
     failed: int = 0
 
@@ -41,6 +42,7 @@ class Bin:
         if other.low is not None and other.high is not None:
             self.low = other.low if self.low is None else min(self.low, other.low)
             self.high = other.high if self.high is None else max(self.high, other.high)
+            self.last = other.last
         self.exhausted += other.exhausted
         self.failed += other.failed
 
@@ -66,9 +68,8 @@ class Track:
     def add(self, reading: Reading) -> None:
         """Take in the next response."""
         said = verdict(reading)
-        point = Bin(
-            reading.remaining, reading.remaining, int(said == "exhausted"), int(said == "failed")
-        )
+        left = reading.remaining
+        point = Bin(left, left, left, int(said == "exhausted"), int(said == "failed"))
         self.latest = reading
         self.responses += 1
         self.exhausted += point.exhausted

@@ -230,5 +230,7 @@ def _drawn(track: Track, renews_in_s: float | None) -> dict[str, object]:
         "failed": track.failed,
         "unsound": track.unsound,
         "per_bin": track.per_bin,
-        "bins": [[each.low, each.high, each.exhausted, each.failed] for each in track.bins],
+        "bins": [
+            [each.low, each.high, each.last, each.exhausted, each.failed] for each in track.bins
+        ],
     }

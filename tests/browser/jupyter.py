@@ -198,9 +198,13 @@ class Tab:
     foreign: list[str] = field(default_factory=list)
 
 
-def new_tab(browser: Browser, server: Server, *, width: int = 1280, height: int = 900) -> Tab:
+def new_tab(
+    browser: Browser, server: Server, *, width: int = 1280, height: int = 900, scale: float = 1.0
+) -> Tab:
     """Open an empty page that reaches the Jupyter server alone; all else is refused and noted."""
-    context = browser.new_context(viewport={"width": width, "height": height})
+    context = browser.new_context(
+        viewport={"width": width, "height": height}, device_scale_factor=scale
+    )
     context.set_default_timeout(_WAIT_MS)
     tab = Tab(context.new_page())
     home = urlsplit(server.url).netloc

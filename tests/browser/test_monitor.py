@@ -16,23 +16,29 @@ if TYPE_CHECKING:
 
     from directmail_lab.standin import StandIn
 
+# Each makes its requests, and then keeps the kernel busy until the test has seen them.
 LOOP = """
-import time
 for _ in range(30):
     dm.get("/v1/users/me")
-time.sleep({after_s})
+wait_for("loop seen")
 """
 THREAD = """
 import threading
 asking = threading.Thread(target=lambda: [dm.get("/v1/users/me") for _ in range(30)])
 asking.start()
-asking.join(); time.sleep({after_s})
+asking.join()
+wait_for("thread seen")
 """
 TASK = """
-import asyncio
 for _ in range(30):
     await dm.me_async()
-await asyncio.sleep({after_s})
+wait_for("task seen")
+"""
+WAIT_FOR = """
+import pathlib
+def wait_for(name):
+    while not pathlib.Path(name).exists():
+        time.sleep(0.05)
 """
 
 
@@ -66,16 +72,17 @@ def test_it_moves_while_a_loop_a_thread_and_a_task_make_requests(
     page: Page, server: Server, service: StandIn, app: App
 ) -> None:
     """The cell that makes them is still running: only the page can tell that something moves."""
-    cells = [each.format(after_s=30) for each in (LOOP, THREAD, TASK)]
-    name = server.write("moves.ipynb", show(service), *cells)
+    folder = server.notebooks / app
+    name = server.write(f"{app}/moves.ipynb", show(service), WAIT_FOR, LOOP, THREAD, TASK)
     open_notebook(page, server, name, app=app)
     run_cell(page, 0)
+    run_cell(page, 1)
     expect(page.locator(".dmm-foot")).to_contain_text("No responses yet")
-    for number, responses in ((1, 30), (2, 60), (3, 90)):
+    for number, what, responses in ((2, "loop", 30), (3, "thread", 60), (4, "task", 90)):
         start_cell(page, number)
         expect(page.locator(".dmm-count")).to_have_text(f"{responses} responses")
         expect(page.get_by_text("[*]:")).to_have_count(1)
-        page.evaluate("() => jupyterapp.commands.execute('notebook:interrupt-kernel')")
+        (folder / f"{what} seen").touch()
         expect(page.get_by_text("[*]:")).to_have_count(0)
 
     expect(page.locator(".dmm-left")).to_have_text("210 of 300 left")

@@ -152,25 +152,27 @@ function drawCourse(pen, bins, { x, y }, color) {
   pen.lineJoin = "round";
   pen.beginPath();
   let down = false;
-  bins.forEach(([low, high], i) => {
+  bins.forEach(([low, high, last], i) => {
     if (low === null) {
       down = false;
       return;
     }
-    pen[down ? "lineTo" : "moveTo"](x(i), y(high));
-    if (low !== high) pen.lineTo(x(i), y(low));
+    // A bin that ends high saw the allowance renew: its low came first.
+    const rises = high - last < last - low;
+    pen[down ? "lineTo" : "moveTo"](x(i), y(rises ? low : high));
+    if (low !== high) pen.lineTo(x(i), y(rises ? high : low));
     down = true;
   });
   pen.stroke();
   const last = bins.findLastIndex(([low]) => low !== null);
   if (last < 0) return;
   pen.beginPath();
-  pen.arc(x(last), y(bins[last][0]), 2.6, 0, 2 * Math.PI);
+  pen.arc(x(last), y(bins[last][2]), 2.6, 0, 2 * Math.PI);
   pen.fill();
 }
 
 function drawMarks(pen, bins, { x, markY }, { bad, warn }) {
-  bins.forEach(([, , exhausted, failed], i) => {
+  bins.forEach(([, , , exhausted, failed], i) => {
     if (exhausted) {
       pen.strokeStyle = bad;
       pen.lineWidth = 1.8;

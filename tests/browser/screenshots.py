@@ -1,0 +1,109 @@
+"""Take the pictures of both widgets: in the folder ``tests``, ``python -m browser.screenshots``."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from playwright.sync_api import expect, sync_playwright
+
+from directmail_lab.standin import STAND_IN_KEY, stand_in
+
+from .form import Form
+from .jupyter import Server, Theme, command, launch, new_tab, open_notebook, running_server
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+IMAGES: Final = Path(__file__).parents[2] / "notebooks" / "images"
+LARGEST_BYTES: Final = 150_000
+MARGIN_PX: Final = 4
+
+SIGN_IN = "import directmail_lab as dm\ndm.login(base_url={0!r})"
+MONITOR = """import directmail_lab as dm, time
+from directmail_lab.standin import STAND_IN_KEY as key, stand_in
+service = stand_in(limit=60, limits={"/v1/lists": 30}, window_s=4)
+dm.connect(service.base_url, key, pace="off", reset_unit="seconds_left")
+dm.monitor()"""
+TRAFFIC = """for n in range(230):
+    dm.get("/v1/users/me")
+    time.sleep(0.046 if n % 80 < 60 else 0.012)
+    if n % 9 == 0:
+        dm.get("/v1/lists")
+    if n == 150:
+        with service.fault(status=503):
+            dm.get("/v1/lists")"""
+
+
+def main(folder: Path = IMAGES) -> None:
+    """Take each picture in the light and in the dark theme."""
+    folder.mkdir(parents=True, exist_ok=True)
+    themes: tuple[Theme, ...] = ("Light", "Dark")
+    with (
+        tempfile.TemporaryDirectory() as home,
+        running_server(Path(home)) as server,
+        sync_playwright() as driver,
+    ):
+        browser = launch(driver.chromium)
+        for theme in themes:
+            server.set_theme(theme)
+            take_sign_in(browser, server, folder, theme.lower())
+            take_monitor(browser, server, folder, theme.lower())
+        browser.close()
+
+
+def take_sign_in(browser: Browser, server: Server, folder: Path, theme: str) -> None:
+    """Take the form, and what it becomes."""
+    with stand_in() as service:
+        page = new_tab(browser, server, width=900, height=760, scale=2).page
+        cell = SIGN_IN.format(service.base_url)
+        open_notebook(page, server, server.write(f"sign-in-{theme}.ipynb", cell))
+        command(page, "notebook:run-all-cells")
+        form = Form(page).ready()
+        form.address.fill("https://eu.mail.example.com")
+        form.key.fill("nothing but dots")
+        take(page, ".dml-form", folder / f"sign-in-{theme}.png")
+        form.address.fill(service.base_url)
+        form.key.fill("")
+        form.sign_in(STAND_IN_KEY)
+        expect(form.account).to_be_visible()
+        take(page, ".dml-account", folder / f"signed-in-{theme}.png")
+        page.context.close()
+
+
+def take_monitor(browser: Browser, server: Server, folder: Path, theme: str) -> None:
+    """Take the monitor after some windows."""
+    page = new_tab(browser, server, width=1160, height=800, scale=2).page
+    open_notebook(page, server, server.write(f"monitor-{theme}.ipynb", MONITOR, TRAFFIC))
+    command(page, "notebook:run-all-cells")
+    expect(page.locator(".dmm-row")).to_have_count(2)
+    take(page, ".dmm", folder / f"monitor-{theme}.png")
+    page.context.close()
+
+
+def take(page: Page, selector: str, path: Path) -> None:
+    """Take a part of the page, with a margin."""
+    page.mouse.move(0, 0)
+    page.wait_for_timeout(300)
+    box = page.locator(selector).first.bounding_box()
+    if box is None:
+        raise RuntimeError(f"{selector} is not shown")
+    page.screenshot(
+        path=path,
+        clip={
+            "x": box["x"] - MARGIN_PX,
+            "y": box["y"] - MARGIN_PX,
+            "width": box["width"] + 2 * MARGIN_PX,
+            "height": box["height"] + 2 * MARGIN_PX,
+        },
+    )
+    size = path.stat().st_size
+    sys.stdout.write(f"{path.name}: {size / 1000:.0f} kB\n")
+    if size > LARGEST_BYTES:
+        raise RuntimeError(f"{path.name} is too large for the repository")
+
+
+if __name__ == "__main__":
+    main()
