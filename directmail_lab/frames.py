@@ -6,7 +6,6 @@ Pure but for pandas; `bodies` reads what a response carries.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -17,7 +16,7 @@ from .bodies import NOWHERE, origin_of, parsed
 from .errors import DirectMailLabError, NotJSONError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 __all__ = ["MAX_DEPTH", "VALUE_COLUMN", "frame"]
 
@@ -27,8 +26,8 @@ MAX_DEPTH: Final = 50
 VALUE_COLUMN: Final = "value"
 """The column of what is no object: a scalar body, or such an element of an array."""
 
-_LARGEST_EXACT = 2**53  # the integers that a float holds exactly
-_INT64 = range(-(2**63), 2**63)
+_LARGEST_EXACT = 2**53 - 1  # of the integers that a float holds exactly
+_LARGEST_INT64 = 2**63 - 1
 _MISSING: Final = object()
 
 
@@ -88,7 +87,7 @@ def frame(
 
 def _is_json(value: object) -> bool:
     return value is None or isinstance(
-        value, Mapping | list | tuple | str | bool | int | float | Decimal
+        value, dict | list | tuple | str | bool | int | float | Decimal
     )
 
 
@@ -100,7 +99,7 @@ def _unwrapped(body: object, record_path: str | None) -> tuple[object, dict[str,
     if record_path is None:
         return body, None
     if record_path == "auto":
-        wrapped = isinstance(body, Mapping) and isinstance(body.get("data"), Mapping | list | tuple)
+        wrapped = isinstance(body, dict) and isinstance(body.get("data"), dict | list | tuple)
         keys: Sequence[str] | None = ["data"] if wrapped else []
     else:
         keys = _keys_to(body, record_path)
@@ -114,7 +113,7 @@ def _unwrapped(body: object, record_path: str | None) -> tuple[object, dict[str,
 
 def _keys_to(body: object, path: str) -> list[str] | None:
     """Return the keys that a dotted path stands for; a key may hold dots itself."""
-    if not isinstance(body, Mapping):
+    if not isinstance(body, dict):
         return None
     if path in body:
         return [path]
@@ -142,13 +141,13 @@ def _shallow(value: object) -> object:
 
 
 def _members(value: object) -> Iterable[object]:
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return value.values()
     return value if isinstance(value, list | tuple) else ()
 
 
 def _leads_nowhere(body: object, path: str) -> str:
-    members = body if isinstance(body, Mapping) else ()
+    members = body if isinstance(body, dict) else ()
     names = [name for name in members if re.fullmatch(r"[A-Za-z_][\w-]{0,39}", str(name))][:8]
     has = f"its members are {', '.join(names)}" if names else "it is no object with named members"
     return (
@@ -170,15 +169,17 @@ class _Field:
         self.values: list[object] = []
 
     def put(self, row: int, value: object) -> None:
-        self.values.extend([_MISSING] * (row - len(self.values)))
-        self.values.append(value)
+        values = self.values
+        if missing := row - len(values):
+            values.extend([_MISSING] * missing)
+        values.append(value)
 
 
 def _table(records: object) -> pd.DataFrame:
     rows = records if isinstance(records, list | tuple) else [records]
     root = _Field()
     for number, row in enumerate(rows):
-        if isinstance(row, Mapping):
+        if isinstance(row, dict):
             _spread(root, row, number)
         else:
             root.put(number, row)
@@ -202,7 +203,7 @@ def _spread(root: _Field, record: Mapping[str, object], row: int) -> None:
             below = field.below.get(key)
             if below is None:
                 below = field.below[key] = _Field()
-            if value and depth < MAX_DEPTH and isinstance(value, Mapping):
+            if value and depth < MAX_DEPTH and isinstance(value, dict):
                 waiting.append((below, value, depth + 1))
             else:
                 below.put(row, value)
@@ -267,9 +268,14 @@ def _dtype(kinds: set[type], cells: Iterable[object]) -> Any:
         return pd.StringDtype()
     if kinds == {float}:
         return pd.Float64Dtype()
-    integers = (cell for cell in cells if isinstance(cell, int))
-    if kinds == {int} and all(cell in _INT64 for cell in integers):
+    if kinds == {int} and _span(cells) <= _LARGEST_INT64:
         return pd.Int64Dtype()
-    if kinds == {int, float} and all(abs(cell) <= _LARGEST_EXACT for cell in integers):
+    if kinds == {int, float} and _span(cells) <= _LARGEST_EXACT:
         return pd.Float64Dtype()
     return None
+
+
+def _span(cells: Iterable[object]) -> int:
+    """Return how far the integers go, to either side of zero."""
+    integers = [cell for cell in cells if isinstance(cell, int)]
+    return max(max(integers), -min(integers) - 1)
