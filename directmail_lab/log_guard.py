@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+import re
 from typing import TYPE_CHECKING, Final
+
+from .named_secrets import PLACEHOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +27,13 @@ GUARDED_LOGGERS: Final = (
 """The loggers that a request's address, headers or errors reach, beside their children."""
 
 
+# httpcore logs headers as pairs of bytes: (b'Cookie', b'…').
+_CREDENTIALS = re.compile(
+    r"((['\"])(?:proxy-authorization|authorization|set-cookie|cookie)\2, b?)(['\"]).*?\3(?=[,)\]])",
+    re.IGNORECASE,
+)
+
+
 class _RedactingFilter(logging.Filter):
     """Redacts each record where it is made, before any handler sees it; holds none back."""
 
@@ -40,6 +50,7 @@ class _RedactingFilter(logging.Filter):
             message = record.getMessage()
         except (TypeError, ValueError):
             message = f"{record.msg} {record.args}"
+        message = _CREDENTIALS.sub(rf"\1\3{PLACEHOLDER}\3", message)
         record.msg, record.args = self._redactor.text(message), ()
         if record.exc_info and record.exc_info[0] is not None:
             text = logging.Formatter().formatException(record.exc_info)

@@ -54,6 +54,21 @@ def test_arguments_of_any_type_are_redacted(
     assert caplog.messages[1:] == [f"100% of {PLACEHOLDER}", "100% sure"]
 
 
+def test_cookies_and_credentials_are_removed_by_their_name(
+    logger: logging.Logger, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also those that no one told the guard of."""
+    end = guard_logs(Redactor())
+    logger.debug(
+        "%r", [(b"Set-Cookie", b"s=1; Path=/"), (b"Authorization", b"Bearer x"), (b"A", b"b")]
+    )
+    end()
+
+    assert caplog.messages == [
+        "[(b'Set-Cookie', b'<API_KEY>'), (b'Authorization', b'<API_KEY>'), (b'A', b'b')]"
+    ]
+
+
 def test_a_traceback_that_is_logged_is_redacted(
     logger: logging.Logger, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -1,0 +1,217 @@
+"""One key, driven down every path; then every byte that came out is searched for it.
+
+Nothing here knows how redaction works: `key_search` decodes what can be decoded and looks for the
+key itself. That each rule of redaction is needed is shown by switching it off: the sweep fails.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import io
+import logging
+import pickle
+import sys
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+from key_search import planted, traces
+
+from directmail_lab.credentials import ApiKey
+from directmail_lab.errors import CassetteError, DirectMailLabError
+from directmail_lab.redaction import Redactor
+from directmail_lab.secret_forms import ALL_RULES
+from directmail_lab.session import Session
+from directmail_lab.standin import StandIn, stand_in
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+KEY = "kQ7-vT2_xZ9bLw4RnE8sYh3JdF6mGcU1"
+# A credential that no one told the redactor: only its place gives it away.
+UNTOLD = "Wy5Nf0PtA3oVi7KzQm2ExRj8Dh6SbG4L"
+
+
+class Haul:
+    """Everything that came out, by where it came out."""
+
+    def __init__(self) -> None:
+        self.pieces: list[tuple[str, bytes]] = []
+
+    def add(self, where: str, what: object) -> None:
+        data = what if isinstance(what, bytes) else str(what).encode("utf-8", "surrogatepass")
+        self.pieces.append((where, data))
+
+    def add_error(self, where: str, error: BaseException) -> None:
+        """Add all that a notebook could print of an error, locals of our frames included."""
+        self.add(where, f"{error} {error!r} {getattr(error, '__notes__', '')}")
+        self.add(f"{where}, attributes", repr(getattr(error, "__dict__", {})))
+        chain: BaseException | None = error
+        seen: list[BaseException] = []
+        while chain is not None and chain not in seen:
+            seen.append(chain)
+            for frame, _ in traceback.walk_tb(chain.__traceback__):
+                # The test's own frames hold the key because the test does.
+                if frame.f_code.co_filename != __file__:
+                    shown = {name: repr(value) for name, value in frame.f_locals.items()}
+                    self.add(f"{where}, locals of {frame.f_code.co_name}", shown)
+            chain = chain.__cause__ or (None if chain.__suppress_context__ else chain.__context__)
+
+    def leaks(self, *secrets: str) -> list[str]:
+        lines = {line: where for where, data in self.pieces for line in data.split(b"\n")}
+        return [
+            f"{where}: {how}"
+            for line, where in lines.items()
+            for secret in secrets
+            for how in traces(line, secret)[:1]
+        ]
+
+
+@pytest.fixture
+def strange() -> Iterator[StandIn]:
+    """A stand-in whose key is the planted one."""
+    with stand_in(api_key=KEY, limit=100_000) as started:
+        yield started
+
+
+@pytest.fixture
+def haul() -> Iterator[Haul]:
+    """Where all that is logged at DEBUG by anything is collected, too."""
+    haul, stream = Haul(), io.StringIO()
+    handler = logging.StreamHandler(stream)
+    root = logging.getLogger()
+    level = root.level
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG)
+    yield haul
+    root.removeHandler(handler)
+    root.setLevel(level)
+
+
+def asked(session: Session, haul: Haul, where: str, call: Callable[[], object]) -> None:
+    """Make a request, and keep what can be seen of how it went."""
+    try:
+        call()
+    except (DirectMailLabError, httpx.HTTPError) as error:
+        haul.add_error(where, error)
+
+
+def drive(service: StandIn, haul: Haul, stream: io.StringIO, *, failures: bool = True) -> None:
+    """Go down every path with a recording on, and collect every byte."""
+    with Session(service.base_url, ApiKey(KEY), timeout_s=5.0, pace="off") as session:
+        session.record("sweep", redact=["personal"])
+        paths(service, session, haul)
+        if failures:
+            no_answers(service, session, haul)
+        forms(service, session, haul)
+        objects(session, haul)
+        places(service, session, haul)
+    for path in Path.cwd().rglob("*"):
+        if path.is_file():
+            haul.add(path.name, path.read_bytes())
+    haul.add("log", stream.getvalue())
+
+
+def paths(service: StandIn, session: Session, haul: Haul) -> None:
+    session.me()
+    for status in (401, 403, 500):
+        with service.fault(status=status, echo_key=True):
+            asked(session, haul, f"me() answered {status}", session.me)
+    with service.fault(status=500, echo_key=True, encoding="gzip"):
+        asked(session, haul, "me() answered 500, gzip", session.me)
+    with service.fault(echo_key=True, encoding="deflate"):
+        asked(session, haul, "deflate", lambda: session.request("GET", "/v1/users/me"))
+    with service.fault(redirect_to=f"/v1/login?next=/{KEY}&k={KEY}#{KEY}"):
+        asked(session, haul, "redirect", lambda: session.request("GET", "/v1/users/me"))
+
+
+def no_answers(service: StandIn, session: Session, haul: Haul) -> None:
+    with service.fault(drop="reset"):
+        asked(session, haul, "reset", lambda: session.request("GET", "/v1/users/me"))
+    with service.fault(cut_after=5, body=KEY):
+        asked(session, haul, "cut body", lambda: session.request("GET", "/v1/users/me"))
+    with service.fault(latency_s=1.0):
+        late = functools.partial(session.request, "GET", "/v1/users/me", timeout=0.05)
+        asked(session, haul, "timeout", late)
+
+
+def forms(service: StandIn, session: Session, haul: Haul) -> None:
+    for name, form in planted(KEY).items():
+        with service.fault(body=form, status=500):
+            asked(session, haul, f"body, {name}", session.me)
+        if form.isascii() and b"\0" not in form:
+            with service.fault(headers={"X-Echo": form.decode(), "Location": f"/{form.decode()}"}):
+                asked(session, haul, f"header, {name}", session.me)
+
+
+def places(service: StandIn, session: Session, haul: Haul) -> None:
+    send = functools.partial(session.request, "GET")
+    basic = base64.b64encode(f"{UNTOLD}:".encode()).decode()
+    asked(session, haul, "path", lambda: send(f"/v1/keys/{KEY}"))
+    asked(session, haul, "query", lambda: send("/v1/keys", params={"q": KEY, "k" + KEY: "1"}))
+    asked(session, haul, "api_key", lambda: send("/v1/keys", params={"api_key": UNTOLD}))
+    asked(session, haul, "header", lambda: send("/v1/keys", headers={"X-Mine": KEY}))
+    own = {"Authorization": f"Basic {basic}", "Cookie": f"session={UNTOLD}"}
+    asked(session, haul, "own credentials", lambda: send("/v1/users/me", headers=own))
+    asked(session, haul, "JSON", lambda: send("/v1/keys", json={"key": KEY}))
+    asked(session, haul, "form", lambda: send("/v1/keys", data={"key": KEY}))
+    asked(session, haul, "file", lambda: send("/v1/keys", files={"f": (KEY, KEY.encode())}))
+    asked(session, haul, "write", lambda: session.request("POST", "/v1/letters"))
+    with service.fault(headers={"Set-Cookie": f"s={UNTOLD}"}):
+        asked(session, haul, "cookie", session.me)
+    with service.fault(headers={"Location": f"https://me:{UNTOLD}@elsewhere.test/"}):
+        asked(session, haul, "user info", session.me)
+
+
+def objects(session: Session, haul: Haul) -> None:
+    response = session.request("GET", "/v1/users/me")
+    shown: list[Any] = [session, session.client, session.async_client, session.readings, response]
+    shown += [response.request, response.request.headers, response.headers, response.extensions]
+    shown += [session.rate_limits().to_string(), session.interactions().to_string()]
+    shown += [list(session.readings.since(0)), session.live(), session.record("sweep")]
+    for thing in shown:
+        haul.add(f"repr of {type(thing).__name__}", repr(thing))
+        haul.add(f"vars of {type(thing).__name__}", repr(getattr(thing, "__dict__", "")))
+        try:
+            haul.add(f"pickle of {type(thing).__name__}", pickle.dumps(thing))
+        except (TypeError, AttributeError, DirectMailLabError, pickle.PicklingError) as error:
+            haul.add_error(f"pickle of {type(thing).__name__}", error)
+    for name in dir(session):
+        if not name.startswith("__") and name != "_api_key":
+            haul.add(f"repr of session.{name}", repr(getattr(session, name)))
+
+
+@pytest.fixture
+def stream(haul: Haul) -> io.StringIO:
+    """Where what is logged ends up."""
+    handlers = [h for h in logging.getLogger().handlers if type(h) is logging.StreamHandler]
+    return handlers[-1].stream  # type: ignore[no-any-return]
+
+
+def test_nothing_that_comes_out_has_the_key(
+    strange: StandIn, haul: Haul, stream: io.StringIO
+) -> None:
+    """Files, logs, errors with the locals of our frames, reprs and pickles, all decoded."""
+    drive(strange, haul, stream)
+
+    assert haul.leaks(KEY, UNTOLD) == []
+    assert len(haul.pieces) > 100
+    assert "x-echo" in Path("cassettes/sweep.yaml").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("rule", sorted(ALL_RULES))
+def test_the_sweep_fails_where_one_rule_is_off(
+    rule: str, strange: StandIn, haul: Haul, stream: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So no rule is there for show, and the sweep does see what each is for."""
+    weaker = functools.partial(Redactor, rules=ALL_RULES - {rule})
+    monkeypatch.setattr(sys.modules[Session.__module__], "Redactor", weaker)
+    try:
+        drive(strange, haul, stream, failures=False)
+    except CassetteError:
+        return
+
+    assert haul.leaks(KEY, UNTOLD) != []
