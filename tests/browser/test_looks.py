@@ -1,0 +1,125 @@
+"""What both widgets look like: readable in every theme, and named for screen readers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from .form import Form
+from .jupyter import Server, Theme, open_notebook, run_all
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from directmail_lab.standin import StandIn
+
+READABLE = 4.5  # WCAG 2.2, success criterion 1.4.3
+
+# The contrast of each text with what is painted behind it, and the text; layers may be translucent.
+CONTRASTS = """root => {
+  const rgba = (text) => {
+    const [r, g, b, a = 1] = text.match(/[\\d.]+/g).map(Number);
+    return [r, g, b, a];
+  };
+  const over = (top, below) => top.slice(0, 3)
+    .map((part, i) => part * top[3] + below[i] * (1 - top[3])).concat(1);
+  const luminance = (color) => color.slice(0, 3)
+    .map((part) => part / 255)
+    .map((part) => part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, part, i) => sum + part * [0.2126, 0.7152, 0.0722][i], 0);
+  const behind = (node) => {
+    const layers = [];
+    for (let each = node; each; each = each.parentElement) {
+      layers.push(rgba(getComputedStyle(each).backgroundColor));
+    }
+    return layers.reverse().reduce((below, top) => over(top, below), [255, 255, 255, 1]);
+  };
+  const shown = [...root.querySelectorAll('*')].filter((node) => node.checkVisibility() &&
+    ([...node.childNodes].some((child) => child.nodeType === 3 && child.data.trim()) ||
+     node.matches('input, select')));
+  return shown.filter((node) => node.clientWidth > 1).map((node) => {
+    const paper = behind(node);
+    const ink = over(rgba(getComputedStyle(node).color), paper);
+    const [light, dark] = [luminance(ink), luminance(paper)].sort((a, b) => b - a);
+    return [(light + 0.05) / (dark + 0.05), node.textContent || node.tagName];
+  });
+}"""
+
+
+def unreadable(page: Page, selector: str) -> list[tuple[float, str]]:
+    """Return the texts of a widget that have too little contrast."""
+    found = page.locator(selector).first.evaluate(CONTRASTS)
+    assert len(found) > 3
+    return [(contrast, text) for contrast, text in found if contrast < READABLE]
+
+
+@pytest.mark.parametrize("theme", ["Light", "Dark", "Dark High Contrast"])
+def test_every_text_is_readable_in_every_theme(
+    new_page: Callable[..., Page], server: Server, service: StandIn, theme: Theme
+) -> None:
+    """The form, its errors, who is signed in, and the monitor with nothing left."""
+    server.set_theme(theme)
+    page = new_page(height=1400)
+    cells = f"import directmail_lab as dm\ndm.login(base_url={service.base_url!r}, pace='off')"
+    monitor = "session = dm.connect({0!r}, {1!r}, pace='off')\ndm.monitor()"
+    shown = monitor.format(service.base_url, service.api_key)
+    open_notebook(page, server, server.write("looks.ipynb", cells, shown))
+    run_all(page)
+    server.set_theme("Light")
+    form = Form(page).ready()
+    form.sign_in("k-refused-0000")
+    expect(form.trouble).to_contain_text("did not accept")
+    texts = unreadable(page, ".dml-login")
+    form.sign_in(service.api_key)
+    expect(form.account).to_be_visible()
+    texts += unreadable(page, ".dml-login")
+    with service.fault(status=429, headers={"X-RateLimit-Remaining": "0"}):
+        page.evaluate(
+            "() => jupyterapp.shell.currentWidget.sessionContext.session.kernel"
+            ".requestExecute({ code: \"dm.get('/v1/users/me')\" }).done.then(() => true)"
+        )
+        expect(page.locator(".dmm-left")).to_contain_text("0 of 300 left")
+    texts += unreadable(page, ".dmm")
+
+    assert texts == []
+
+
+def test_a_screen_reader_is_told_what_each_part_is(
+    page: Page, server: Server, service: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names and roles, with configured regions to choose from, and with an error at its field."""
+    regions = "import os; os.environ['DIRECTMAIL_REGIONS'] = 'eu=https://eu.example.com'\n"
+    cells = f"{regions}import directmail_lab as dm\ndm.login()"
+    open_notebook(page, server, server.write("named.ipynb", cells))
+    run_all(page)
+    form = Form(page).ready()
+    region = form.root.get_by_role("combobox", name="Service address")
+    expect(region).to_have_value("https://eu.example.com")
+    expect(form.address).to_be_hidden()
+    region.select_option("Another address…")
+    expect(form.address).to_be_visible()
+    form.sign_in("k-refused-0000")
+    expect(form.address).to_be_focused()
+
+    expect(form.address).to_have_accessible_error_message("Type the service's address.")
+    expect(form.key).to_have_accessible_description(
+        "Kept in the kernel's memory, and not in the notebook."
+    )
+    expect(form.root.get_by_role("form")).to_match_aria_snapshot(
+        """
+        - form "Sign in to the direct mail service":
+          - heading "Sign in to the direct mail service" [level=2]
+          - group "What answers requests":
+            - radio "Live" [checked]
+            - radio "Record"
+            - radio "Replay"
+          - combobox "Service address"
+          - textbox "Another service address"
+          - textbox "API key"
+          - alert
+          - button "Sign in"
+          - status
+        """
+    )
