@@ -7,6 +7,7 @@ library.
 from __future__ import annotations
 
 import json
+import math
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -39,11 +40,22 @@ class Origin:
 
     def attrs(self) -> dict[Hashable, Any]:
         """Return what `frame` leaves in ``attrs``: JSON values, so that Parquet keeps them."""
-        time = None if self.at is None else datetime.fromtimestamp(self.at, UTC).isoformat()
-        return {"status": self.status, "path": self.path, "source": self.source, "time": time}
+        return {
+            "status": self.status,
+            "path": self.path,
+            "source": self.source,
+            "time": _iso(self.at),
+        }
 
 
 NOWHERE = Origin()
+
+
+def _iso(epoch_s: float | None) -> str | None:
+    # Not a number where a recording by vcrpy is replayed: it keeps no times.
+    if epoch_s is None or math.isnan(epoch_s):
+        return None
+    return datetime.fromtimestamp(epoch_s, UTC).isoformat()
 
 
 def origin_of(response: Any) -> Origin | None:

@@ -189,7 +189,7 @@ def _records(path: Path, mode: str) -> bool:
 
 def _replaying(path: Path, settings: _Settings, node: Any) -> Session:
     """Return a session that only replays: it has no key, and no way to the network."""
-    from .cassettes import read_cassette
+    from .cassettes import open_cassette
     from .session import Session
 
     if not path.exists():
@@ -198,8 +198,9 @@ def _replaying(path: Path, settings: _Settings, node: Any) -> Session:
             f"DIRECTMAIL_API_KEY, and record it: pytest '{node.nodeid}' {_OPTION}=once",
             pytrace=False,
         )
-    stated = read_cassette(path).metadata.get("base_url")
-    session = Session(stated if isinstance(stated, str) else "https://recorded.invalid")
+    with open_cassette(path) as recorded:
+        base_url = recorded.base_url or "https://recorded.invalid"
+    session = Session(base_url)
     session.replay(path, repeat=settings.repeat)
     return session
 

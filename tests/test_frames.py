@@ -329,6 +329,16 @@ def test_attrs_say_where_the_frame_came_from() -> None:
     assert json.loads(json.dumps(attrs)) == attrs
 
 
+def test_a_replay_without_times_has_none() -> None:
+    """vcrpy records no times, and its cassettes are replayed all the same."""
+    answer = response(b"{}")
+    answer.extensions["directmail_lab.reading"] = SimpleNamespace(
+        path="/v1/users/me", source="replayed", at=math.nan
+    )
+
+    assert frame(answer).attrs["time"] is None
+
+
 def test_attrs_of_a_response_from_elsewhere() -> None:
     """A response of no session has a status and a path; no query is kept."""
     assert frame(response(b"{}")).attrs == {

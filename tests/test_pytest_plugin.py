@@ -112,6 +112,30 @@ def test_recording_without_a_key_says_so(pytester: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(["*NotConnectedError: No base address*DIRECTMAIL_BASE_URL*"])
 
 
+def test_a_cassette_that_vcrpy_wrote_replays(pytester: pytest.Pytester) -> None:
+    """Tests that come from another plugin keep their recordings."""
+    cassette = pytester.path / "cassettes/test_account/test_me.yaml"
+    cassette.parent.mkdir(parents=True)
+    cassette.write_text(
+        """
+interactions:
+- request: {method: GET, uri: 'https://api.test/v1/users/me', body: null, headers: {}}
+  response: {status: {code: 200, message: OK}, headers: {}, body: {string: '{"id": 7}'}}
+version: 1
+""",
+        encoding="utf-8",
+    )
+    pytester.makepyfile(
+        test_account="""
+        def test_me(directmail):
+            assert directmail.base_url == "https://api.test"
+            assert directmail.me()["id"].item() == 7
+        """
+    )
+
+    run(pytester).assert_outcomes(passed=1)
+
+
 # -- strictness --------------------------------------------------------------------------------
 
 
