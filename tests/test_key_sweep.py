@@ -102,7 +102,7 @@ def asked(session: Session, haul: Haul, where: str, call: Callable[[], object]) 
 def drive(service: StandIn, haul: Haul, stream: io.StringIO, *, failures: bool = True) -> None:
     """Go down every path with a recording on, and collect every byte."""
     with Session(service.base_url, ApiKey(KEY), timeout_s=5.0, pace="off") as session:
-        session.record("sweep", redact=["personal"])
+        session.record("sweep")
         paths(service, session, haul)
         if failures:
             no_answers(service, session, haul)
@@ -171,7 +171,7 @@ def objects(session: Session, haul: Haul) -> None:
     shown: list[Any] = [session, session.client, session.async_client, session.readings, response]
     shown += [response.request, response.request.headers, response.headers, response.extensions]
     shown += [session.rate_limits().to_string(), session.interactions().to_string()]
-    shown += [list(session.readings.since(0)), session.live(), session.record("sweep")]
+    shown += [list(session.readings.since(0)), session.live(), session.record("places")]
     for thing in shown:
         haul.add(f"repr of {type(thing).__name__}", repr(thing))
         haul.add(f"vars of {type(thing).__name__}", repr(getattr(thing, "__dict__", "")))
