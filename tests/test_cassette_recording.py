@@ -148,6 +148,43 @@ def test_a_file_cut_within_its_first_lines_is_an_empty_cassette(tour: Path) -> N
     assert loads_in_vcrpy(tour) == 1
 
 
+def test_a_torn_interaction_longer_than_the_next_is_gone_whole(tour: Path) -> None:
+    """Nothing of it stands behind what is recorded after."""
+    with opened(tour) as cassette:
+        cassette.record(answered(get("/long"), body="x" * 50_000))
+    tour.write_bytes(tour.read_bytes()[:-1000])
+
+    with opened(tour, notice=lambda _: None) as cassette:
+        cassette.record(answered(get("/new")))
+
+    assert paths_in(tour) == ["/0", "/1", "/2", "/new"]
+    assert read_cassette(tour).problem is None
+    assert tour.stat().st_size < 5000
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_a_forked_process_does_not_close_its_parents_recording(tour: Path) -> None:
+    """A child that ends, as a pool's workers do, leaves file and lock to its parent."""
+    code = (
+        "import os, sys; sys.path.insert(0, sys.argv[2])\n"
+        "from pathlib import Path\n"
+        "from test_cassette_recording import opened, answered, get\n"
+        "with opened(Path(sys.argv[1])) as cassette:\n"
+        "    cassette.record(answered(get('/a')))\n"
+        "    child = os.fork()\n"
+        "    if child == 0:\n"
+        "        cassette.close(); os._exit(0)\n"
+        "    os.waitpid(child, 0)\n"
+        "    cassette.record(answered(get('/b')))\n"
+    )
+    here = str(Path(__file__).parent)
+    subprocess.run([sys.executable, "-c", code, str(tour), here], check=True, timeout=60)
+
+    assert paths_in(tour) == ["/0", "/1", "/2", "/a", "/b"]
+    assert read_cassette(tour).layout == "lines"
+    assert tour.read_text().count("# end") == 1
+
+
 def test_cutting_only_the_closing_line_loses_nothing(tour: Path) -> None:
     """Without its last line a recording is whole, and is told to be unfinished."""
     whole = tour.read_bytes()
@@ -348,7 +385,8 @@ def test_another_programs_cassette_is_rewritten_whole_at_the_first_interaction(
     """It becomes the line layout, with all it held, redacted; before that it is left alone."""
     path = tmp_path / "tour.yaml"
     old = [answered(get("/old?api_key=sesame")), answered(post(b'{"a": 1}'), body="two")]
-    path.write_text(block_text(old, metadata={"by": "vcrpy"}, as_json=as_json))
+    about = {"by": "vcrpy", "recorded_with": "another", "base_url": None}
+    path.write_text(block_text(old, metadata=about, as_json=as_json))
     before = path.read_bytes()
 
     with opened(path, redactor=Masking("sesame")) as cassette:
@@ -360,6 +398,8 @@ def test_another_programs_cassette_is_rewritten_whole_at_the_first_interaction(
     assert paths_in(path) == ["/old?api_key=<API_KEY>", "/v1/letters", "/new"]
     assert [each.response.body for each in loaded.interactions][1] == b"two"
     assert loaded.metadata["by"] == "vcrpy"
+    assert loaded.metadata["recorded_with"].startswith("directmail-lab")
+    assert loaded.base_url == BASE_URL
     assert loads_in_vcrpy(path) == 3
 
 

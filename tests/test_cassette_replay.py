@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from directmail_lab.errors import NotRecordedError
 from directmail_lab.interaction import Interaction, RecordedRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 
@@ -311,14 +312,25 @@ def test_unplayed_answers_can_be_asked_for(path: Path) -> None:
     assert len(cassette) == 3
 
 
+@pytest.fixture
+def eager_switching() -> Iterator[None]:
+    """Let threads take turns as often as Python can."""
+    interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(interval_s)
+
+
 @pytest.mark.parametrize("kind", ["threads", "tasks"])
-def test_concurrent_callers_get_each_answer_once(path: Path, kind: str) -> None:
+def test_concurrent_callers_get_each_answer_once(
+    path: Path, kind: str, eager_switching: None
+) -> None:
     """However threads or tasks interleave, no answer is given twice and none is left out."""
-    recorded(path, *(answered(get(f"/{i % 3}"), body=str(i)) for i in range(240)))
+    recorded(path, *(answered(get(f"/{i % 3}"), body=str(i)) for i in range(2400)))
     cassette, given = replayed(path, repeat="strict"), Counter[bytes]()
 
     def ask(worker: int) -> None:
-        for index in range(30):
+        for index in range(300):
             answer = cassette.play(get(f"/{(worker + index) % 3}"))
             assert answer is not None
             given[answer.response.body] += 1
@@ -335,7 +347,7 @@ def test_concurrent_callers_get_each_answer_once(path: Path, kind: str) -> None:
         for thread in threads:
             thread.join()
 
-    assert given == Counter(str(index).encode() for index in range(240))
+    assert given == Counter(str(index).encode() for index in range(2400))
 
 
 def test_two_openings_of_one_cassette_do_not_meet(path: Path) -> None:
@@ -359,20 +371,14 @@ def test_playing_takes_as_long_in_a_large_cassette_as_in_a_small_one(path: Path)
 
     for _ in range(4000):
         cassette.play(get("/same"))
-    sys_setprofile(count)
-    answer = cassette.play(get("/same"))
-    sys_setprofile(None)
+    asked = get("/same")
+    sys.setprofile(count)
+    answer = cassette.play(asked)
+    sys.setprofile(None)
 
     assert answer is not None
     assert answer.response.body == b"4000"
     assert steps < 60
-
-
-def sys_setprofile(function: Any) -> None:
-    """Count the calls of this thread, or stop counting them."""
-    import sys
-
-    sys.setprofile(function)
 
 
 def test_nothing_shows_an_address_or_a_header(path: Path) -> None:
