@@ -9,7 +9,7 @@ from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from .contract import LIMIT_HEADER, REMAINING_HEADER, RESET_HEADER
+from .contract import HEADERS, LIMIT_HEADER, REMAINING_HEADER
 from .interaction import operation_of
 
 if TYPE_CHECKING:
@@ -23,12 +23,9 @@ DateForm = Literal["http_date", "iso_text"]
 
 REMAINING_OVER_LIMIT: Final = f"{REMAINING_HEADER} is larger than {LIMIT_HEADER}"
 
-_RETRY_AFTER: Final = "Retry-After"
-_DATE: Final = "Date"
-
 # By lower-case name, as text and as the bytes that httpx keeps: which of our fields it fills.
 # Two dictionaries, since a text and bytes of one spelling have one hash and would be compared.
-_NAMES = (LIMIT_HEADER, REMAINING_HEADER, RESET_HEADER, _RETRY_AFTER, _DATE)
+_NAMES: Final = (*HEADERS, "Retry-After", "Date")
 _SLOTS: Final[dict[Any, int]] = {name.lower(): slot for slot, name in enumerate(_NAMES)}
 _RAW_SLOTS: Final[dict[Any, int]] = {
     name.lower().encode(): slot for slot, name in enumerate(_NAMES)
@@ -95,19 +92,15 @@ def read_headers(
         When the response came, in seconds since the Unix epoch. A ``Retry-After`` that is a date
         counts from here, or from the service's own clock where it sent a ``Date``.
     """
-    found = _find(headers)
-    limit_text, remaining_text, reset_text, retry_after, date = found
-    limit, problem = _integer(limit_text, LIMIT_HEADER)
-    remaining, second = _integer(remaining_text, REMAINING_HEADER)
-    reset, third = _integer(reset_text, RESET_HEADER)
-    if second or third:
-        problem = "; ".join(filter(None, (problem, second, third)))
-    if limit is not None and remaining is not None and remaining > limit:
-        problem = f"{problem}; {REMAINING_OVER_LIMIT}" if problem else REMAINING_OVER_LIMIT
-    served_at = _http_date(date) if isinstance(date, str) else None
-    dated = None
-    if third and isinstance(reset_text, str) and date_of(reset_text) is not None:
-        dated = reset_text.strip(_OPTIONAL_WHITESPACE)
+    limit_value, remaining_value, reset_value, retry_after, date = _find(headers)
+    limit, limit_fault = _integer(limit_value)
+    remaining, remaining_fault = _integer(remaining_value)
+    reset, reset_fault = _integer(reset_value)
+    over = limit is not None and remaining is not None and remaining > limit
+    problem = None
+    if over or limit_fault or remaining_fault or reset_fault:
+        problem = _problem((limit_fault, remaining_fault, reset_fault), over=over)
+    served_at = None if date is None else _http_date(_text(date))
     return Reading(
         at,
         method,
@@ -121,8 +114,8 @@ def read_headers(
         source,
         cassette,
         problem,
-        None if retry_after is None else _retry_after_s(retry_after, served_at or at),
-        dated,
+        None if retry_after is None else _retry_after_s(_text(retry_after), served_at or at),
+        _dated(_text(reset_value)) if reset_fault else None,
         served_at,
     )
 
@@ -130,7 +123,7 @@ def read_headers(
 # A session asks few paths many times.
 _operation_of = lru_cache(maxsize=1024)(operation_of)
 
-_Found = str | int | None
+_Found = str | bytes | int | None
 """A header's value; None where it was not sent, and how often where it was sent repeatedly."""
 
 
@@ -143,32 +136,43 @@ def _find(headers: Iterable[tuple[str, str]] | Iterable[tuple[bytes, bytes]]) ->
         slot = slots.get(name.lower())
         if slot is not None:
             before = found[slot]
-            if before is None:
-                found[slot] = value if isinstance(value, str) else value.decode("latin-1")
-            else:
-                found[slot] = before + 1 if isinstance(before, int) else 2
+            found[slot] = value if before is None else before + 1 if isinstance(before, int) else 2
     return found
 
 
-def _integer(text: _Found, name: str) -> tuple[int | None, str | None]:
+def _text(value: _Found) -> str:
+    """Return a value as text: none where it was not sent, or not once."""
+    if isinstance(value, bytes):
+        return value.decode("latin-1")
+    return value if isinstance(value, str) else ""
+
+
+@lru_cache(maxsize=4096)
+def _integer(value: _Found) -> tuple[int | None, str | None]:
     """Return a header's integer and None, or None and what is wrong with it."""
-    if isinstance(text, str) and text.isdigit() and text.isascii() and len(text) < _INT64_DIGITS:
-        return int(text), None
-    return _odd_integer(text, name)
+    if value is None:
+        return None, "is missing"
+    if isinstance(value, int):
+        return None, "was sent twice" if value == 2 else f"was sent {value} times"
+    text = _text(value).strip(_OPTIONAL_WHITESPACE)
+    if not (text.isascii() and text.isdigit()):
+        return None, _fault(text)
+    digits = text.lstrip("0") or "0"
+    if len(digits) > _INT64_DIGITS or int(digits) > _INT64_MAX:
+        return None, "is too large"
+    return int(digits), None
 
 
-def _odd_integer(text: _Found, name: str) -> tuple[int | None, str | None]:
-    if text is None:
-        return None, f"{name} is missing"
-    if isinstance(text, int):
-        return None, f"{name} was sent {'twice' if text == 2 else f'{text} times'}"
-    text = text.strip(_OPTIONAL_WHITESPACE)
-    if text.isascii() and text.isdigit():
-        digits = text.lstrip("0") or "0"
-        if len(digits) <= _INT64_DIGITS and int(digits) <= _INT64_MAX:
-            return int(digits), None
-        return None, f"{name} is too large"
-    return None, f"{name} {_fault(text)}"
+def _problem(faults: tuple[str | None, ...], *, over: bool) -> str:
+    """Return what is wrong with the three headers, in one text."""
+    told = [f"{name} {fault}" for name, fault in zip(HEADERS, faults, strict=True) if fault]
+    if over:
+        told.append(REMAINING_OVER_LIMIT)
+    return "; ".join(told)
+
+
+def _dated(text: str) -> str | None:
+    return text.strip(_OPTIONAL_WHITESPACE) if date_of(text) is not None else None
 
 
 def _fault(text: str) -> str:
@@ -183,13 +187,11 @@ def _fault(text: str) -> str:
     return "holds a list" if "," in text else "is not an integer"
 
 
-def _retry_after_s(value: str | int, now: float) -> float | None:
+def _retry_after_s(text: str, now: float) -> float | None:
     """Return the seconds that a ``Retry-After`` asks to wait; None where it cannot be read."""
-    if isinstance(value, int):
-        return None
-    text = value.strip(_OPTIONAL_WHITESPACE)
+    text = text.strip(_OPTIONAL_WHITESPACE)
     if text.isascii() and text.isdigit():
-        return float(text[-400:]) if len(text) < _INT64_DIGITS else float(_INT64_MAX)
+        return float(text) if len(text) < _INT64_DIGITS else float(_INT64_MAX)
     until = _http_date(text)
     return None if until is None else max(0.0, until - now)
 

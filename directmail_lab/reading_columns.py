@@ -48,6 +48,7 @@ _FIELDS: Final = tuple(name for name in COLUMNS if name != "reset_at")
 _values_of = attrgetter(*_FIELDS)
 
 _NAT: Final = np.iinfo(np.int64).min
+_NOT_KNOWN: Final = np.array([_NAT])
 # A datetime ends with the year 9999. A reset beyond that, or before 1970, is no time.
 _LAST_S: Final = 253_402_300_799
 
@@ -81,6 +82,9 @@ class ReadingColumns:
         end = self._length + len(readings)
         if end > self._capacity:
             self._allocate(max(end, 2 * self._capacity))
+        if len(readings) == 1:
+            self._put(readings[0])
+            return
         rows = slice(self._length, end)
         columns = dict(zip(_FIELDS, zip(*map(_values_of, readings), strict=True), strict=True))
         for name in _TEXTS:
@@ -93,6 +97,22 @@ class ReadingColumns:
         self._keep_dates(readings)
         self._length = end
         self._values["reset_at"][rows] = self._reset_at(rows)
+
+    def _put(self, reading: Reading) -> None:
+        """Add one row: for one, numpy's ways of doing many at once cost more than they save."""
+        row, values = self._length, self._values
+        for name in _TEXTS:
+            text = getattr(reading, name)
+            values[name][row] = pd.NA if text is None else text
+        for name in _COUNTS:
+            count = getattr(reading, name)
+            values[name][row], self._masks[name][row] = count or 0, count is None
+        values["status"][row] = reading.status
+        values["elapsed_s"][row] = reading.elapsed_s
+        values["at"][row] = round(reading.at * 1e6) if 0 <= reading.at <= _LAST_S else _NAT
+        self._keep_dates((reading,))
+        self._length += 1
+        values["reset_at"][row : row + 1] = self._reset_at(slice(row, row + 1))
 
     def follow(self, unit: UnitName) -> None:
         """Let ``reset_at`` follow the unit of reset, in the rows that are there too."""
@@ -121,6 +141,8 @@ class ReadingColumns:
     def _reset_at(self, rows: slice) -> NDArray[np.int64]:
         """Return when the allowance renews, in microseconds since the Unix epoch."""
         scale = SCALES.get(self._unit)
+        if scale is None and not self._dates:
+            return _NOT_KNOWN
         at = np.full(rows.stop - rows.start, np.nan)
         if scale is not None:
             at = self._values["reset"][rows] * scale.seconds

@@ -145,7 +145,7 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             at = math.nan if played.recorded_at is None else played.recorded_at.timestamp()
             elapsed_s = played.elapsed_s
         reading = read_headers(
-            response.headers.multi_items(),
+            response.headers.raw,
             at=at,
             method=request.method,
             path=path_below(request.url.path, self._prefix),
