@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ApiKey",
+    "as_api_key",
     "find_api_key",
     "forget_api_key",
     "overriding_variable",
@@ -83,13 +84,31 @@ def _refuse_what_basic_cannot_carry(key: str) -> None:
         raise CredentialError(f"The API key {problem}. Copy it again, whole and alone.")
 
 
-def find_api_key(given: str | ApiKey | None = None, *, base_url: str) -> ApiKey:
+def as_api_key(given: str | ApiKey | None) -> ApiKey | None:
+    """Hide a key that was passed in; None stays None.
+
+    A literal one that stands in the notebook's cell is warned about.
+
+    Raises
+    ------
+    CredentialError
+        HTTP Basic cannot carry it.
+    """
+    if given is None or isinstance(given, ApiKey):
+        return given
+    try:
+        key = _bare(given)
+    finally:
+        given = None  # what is raised is printed with the locals of this frame
+    _warn_of_literal(key)
+    return key
+
+
+def find_api_key(given: ApiKey | None = None, *, base_url: str) -> ApiKey:
     """Return the key: the one given, else ``DIRECTMAIL_API_KEY``, else the one in the keyring.
 
     Parameters
     ----------
-    given
-        A key that was passed in. A literal one that stands in a notebook's cell is warned about.
     base_url
         The address that the key is for: the keyring keeps one for each.
 
@@ -98,13 +117,7 @@ def find_api_key(given: str | ApiKey | None = None, *, base_url: str) -> ApiKey:
     CredentialError
         There is none, or HTTP Basic cannot carry it. The message never repeats it.
     """
-    if isinstance(given, ApiKey):
-        return given
-    if given is not None:
-        typed = _bare(given)
-        _warn_of_literal(typed)
-        return typed
-    key = _from_environment() or remembered_api_key(base_url)
+    key = given or _from_environment() or remembered_api_key(base_url)
     if key is None:
         raise CredentialError(
             f"No API key. Sign in with login(), set {API_KEY_VARIABLE}, or give connect(api_key=…)."
@@ -171,7 +184,7 @@ def _warn_of_literal(key: ApiKey) -> None:
             "This cell now holds the API key, and so do the notebook once saved and IPython's "
             "history. Take it out, and sign in with login() instead.",
             UserWarning,
-            stacklevel=5,
+            stacklevel=4,
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from .cassettes import open_cassette
-from .credentials import find_api_key, forget_api_key
+from .credentials import as_api_key, find_api_key, forget_api_key
 from .environment import variable
 from .errors import NotConnectedError
 from .regions import configured_regions
@@ -76,6 +76,10 @@ def connect(
     CassetteError
         The cassette cannot be found, read or written.
     """
+    try:
+        hidden = as_api_key(api_key)
+    finally:
+        api_key = None  # %xmode Verbose prints a frame's arguments into the cell's saved output
     options: dict[str, Any] = {
         "timeout_s": timeout_s,
         "pace": pace,
@@ -88,7 +92,7 @@ def connect(
         opened = _keyless(cassette, base_url, **options)
     else:
         address = choose_address(base_url, configured_regions(), variable(BASE_URL_VARIABLE))
-        opened = Session(address, find_api_key(api_key, base_url=address), **options)
+        opened = Session(address, find_api_key(hidden, base_url=address), **options)
     if cassette is not None:
         opened.record(cassette, record_mode=mode)
     make_current(opened)

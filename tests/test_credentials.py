@@ -13,6 +13,7 @@ import pytest
 
 from directmail_lab.credentials import (
     ApiKey,
+    as_api_key,
     find_api_key,
     forget_api_key,
     overriding_variable,
@@ -118,7 +119,7 @@ def test_a_key_that_basic_cannot_carry_is_refused_without_repeating_it(bad: str)
 def test_an_argument_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """A key that is passed in is the one that is used."""
     monkeypatch.setenv("DIRECTMAIL_API_KEY", "other")
-    found = find_api_key("given", base_url=ADDRESS)
+    found = find_api_key(as_api_key("given"), base_url=ADDRESS)
 
     assert found.reveal() == "given"
 
@@ -247,18 +248,34 @@ def test_a_verbose_traceback_of_connect_does_not_show_the_environment(
 ) -> None:
     """IPython prints what stands on a line that raises, os.environ and all that is in it too."""
     monkeypatch.setenv("DIRECTMAIL_API_KEY", KEY)
-    verbose = pytest.importorskip("IPython.core.ultratb").VerboseTB()
     with pytest.raises((InsecureAddressError, NotConnectedError)) as caught:
         connect(address)
 
-    assert KEY not in verbose.text(caught.type, caught.value, caught.tb)
+    assert KEY not in verbose(caught)
+
+
+@pytest.mark.parametrize(("address", "end"), [("nonsense", ""), (ADDRESS, ":")])
+def test_a_verbose_traceback_of_connect_does_not_show_what_was_passed(
+    address: str, end: str
+) -> None:
+    """Whether the address or the key is refused: the frames' arguments are printed too."""
+    with pytest.raises((InsecureAddressError, CredentialError)) as caught:
+        connect(address, bytes.fromhex(KEY.encode().hex()).decode() + end)
+
+    assert KEY not in verbose(caught)
+
+
+def verbose(caught: pytest.ExceptionInfo[BaseException]) -> str:
+    """Return the traceback as ``%xmode Verbose`` prints it below a cell."""
+    shown = pytest.importorskip("IPython.core.ultratb").VerboseTB()
+    return str(shown.text(caught.type, caught.value, caught.tb.tb_next))
 
 
 def test_a_key_that_stands_in_the_cell_is_warned_about(cell: Any) -> None:
     """A literal key in a notebook is saved with it."""
     cell(f'dm.connect(api_key="{KEY}")')
     with pytest.warns(UserWarning, match="This cell now holds the API key") as caught:
-        find_api_key(KEY, base_url=ADDRESS)
+        as_api_key(KEY)
 
     assert KEY not in str(caught[0].message)
 
@@ -267,4 +284,4 @@ def test_a_key_from_a_variable_of_the_notebook_is_fine(cell: Any) -> None:
     """No warning where the cell's text does not hold the key."""
     cell("dm.connect(api_key=service.api_key)")
 
-    assert find_api_key(KEY, base_url=ADDRESS) == ApiKey(KEY)
+    assert as_api_key(KEY) == ApiKey(KEY)
