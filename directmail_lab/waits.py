@@ -47,7 +47,8 @@ class WaitingBar:
     def update(self, seconds: float) -> None:
         """Move on."""
         if self._bar is not None:
-            self._bar.update(seconds)
+            # tqdm warns of a bar that is more than full, as a rounded total or sum may make it.
+            self._bar.update(min(seconds, self._bar.total - self._bar.n))
 
     def close(self) -> None:
         """Take the bar away."""
