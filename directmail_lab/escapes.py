@@ -12,6 +12,9 @@ __all__ = ["Layer", "layers_for", "places_below", "unescaped"]
 
 _MAX_LAYERS: Final = 4
 _MAX_TEXTS: Final = 40
+# In a large binary body every kind of token occurs by chance, in every order: one layer will do.
+_LARGE: Final = 50_000
+_MAX_LARGE_TEXTS: Final = 6
 
 
 class Layer(NamedTuple):
@@ -71,6 +74,7 @@ def layers_for(characters: str, rules: Collection[str]) -> list[Layer]:
 
 def unescaped(text: str, layers: list[Layer]) -> Iterator[tuple[str, tuple[Layer, ...]]]:
     """Yield a text with one layer of escaping undone, then two, by every way to undo them."""
+    most = _MAX_LARGE_TEXTS if len(text) > _LARGE and not text.isascii() else _MAX_TEXTS
     seen = {text}
     queue: list[tuple[str, tuple[Layer, ...]]] = [(text, ())]
     for outer, path in queue:
@@ -78,7 +82,7 @@ def unescaped(text: str, layers: list[Layer]) -> Iterator[tuple[str, tuple[Layer
             if layer.character not in outer or not layer.sign.search(outer):
                 continue
             inner = layer.token.sub(layer.plain, outer)
-            if inner not in seen and len(path) < _MAX_LAYERS and len(seen) < _MAX_TEXTS:
+            if inner not in seen and len(path) < _MAX_LAYERS and len(seen) < most:
                 seen.add(inner)
                 queue.append((inner, (*path, layer)))
                 yield queue[-1]

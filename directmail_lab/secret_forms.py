@@ -41,11 +41,12 @@ ALL_RULES: Final = frozenset(
 # Our own word for the service that we bring: it stands in records, and in that service's key.
 _PUBLIC: Final = "stand-in"
 _MAX_DEPTH: Final = 3
+_MUCH: Final = 4096
 # Eight characters are 64 bits, of which up to 4 share a digit with what stands before.
 _BASE64_PIECE: Final = (FRAGMENT * 8 - 4) // 6
 
-_SHORTEST_RUN: Final = 15
-_LONG: Final = re.compile(r"[A-Za-z0-9_-]{15,}={0,2}|[A-Za-z0-9+/]{15,}={0,2}")
+_SHORTEST_RUN: Final = 13
+_LONG: Final = re.compile(r"[A-Za-z0-9_-]{13,}={0,2}|[A-Za-z0-9+/]{13,}={0,2}")
 
 # Base64 and hex digits as "a", all else as a space: one fast pass shows whether a run is long.
 _DIGITS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_"
@@ -140,8 +141,10 @@ class _Search:
         self._glances = tuple(dict.fromkeys((*pieces, *self._heads)))
         self._alone = _alone([key for key in secrets if len(key) < FRAGMENT], rules)
         self._layers = layers_for("".join(secrets), rules)
-        # Base64 of an escaped key takes more digits than this, and base64 of its base64 yet more.
-        fewest = max(_SHORTEST_RUN, min(map(len, secrets)) * 8 // 5)
+        # A key is hidden from a search for its pieces by an escape in every eight characters; of
+        # such a text base64 takes this many digits, and base64 of base64 more.
+        shortest = min(map(len, secrets))
+        fewest = max(_SHORTEST_RUN, (shortest + 2 * (shortest // FRAGMENT)) * 4 // 3)
         self._run = b"a" * fewest if "nested" in rules else None
         self._deep = "packed" in rules
 
@@ -202,13 +205,15 @@ class _Search:
     def _holds_packed(self, digits: str, depth: int = _MAX_DEPTH) -> bool:
         return depth > 0 and any(
             self._holds_plain(text, self._glances)
-            or any(
-                self._holds_plain(inner, self._glances)
-                for inner, _ in unescaped(text, self._layers)
-            )
+            # Escapes are of text: in much decoded binary they would be chance.
+            or ((text.isascii() or len(text) < _MUCH) and self._holds_below_plain(text))
             or any(self._holds_packed(match[0], depth - 1) for match in _LONG.finditer(text))
             for text in packed_texts(digits, deep=self._deep)
         )
+
+    def _holds_below_plain(self, text: str) -> bool:
+        below = unescaped(text, self._layers)
+        return any(self._holds_plain(inner, self._glances) for inner, _ in below)
 
 
 def make_finder(secrets: Collection[str], rules: Collection[str] = ALL_RULES) -> Finder:
