@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Generator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import httpx
 
+from .bell import Bell
 from .interaction import operation_of
 from .pacer import Go, Hold, Pace, Pacer
 from .retries import ATTEMPTS, RETRIED_ERRORS, RETRIED_STATUSES, backoff_s, lost_answer, may_retry
@@ -63,11 +62,11 @@ class _Pause:
 
 @dataclass(frozen=True, slots=True)
 class _Listen:
-    """Sleep until an answer came that was not among the first ``settled``, at most so long."""
+    """Sleep until another answer of an operation came, at most so long (see `Bell`)."""
 
     operation: str
     seconds: float
-    settled: int
+    rung: int
 
 
 _Step = _Send | _Drop | _Pause | _Listen
@@ -125,8 +124,7 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         self._watch = (clock, progress)
         self._backoff = backoff
         self._lock = threading.Lock()
-        self._settled: defaultdict[str, int] = defaultdict(int)
-        self._listeners: defaultdict[str, list[Callable[[], object]]] = defaultdict(list)
+        self._bell = Bell()
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         steps = self._steps(request)
@@ -141,7 +139,7 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 elif isinstance(step, _Pause):
                     sleep_for(step.seconds, step.reason, self._sleep, *self._watch)
                 else:
-                    self._listen(step)
+                    self._bell.wait(step.operation, step.rung, step.seconds)
             except BaseException as error:
                 step = steps.throw(error)
             else:
@@ -164,7 +162,7 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 elif isinstance(step, _Pause):
                     await asleep_for(step.seconds, step.reason, self._asleep, *self._watch)
                 else:
-                    await self._listen_async(step)
+                    await self._bell.wait_async(step.operation, step.rung, step.seconds)
             except BaseException as error:
                 step = steps.throw(error)
             else:
@@ -209,12 +207,12 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             with self._lock:
                 now = self._clock()
                 decision = self._pacer.ask(operation, now)
-                settled = self._settled[operation]
+                rung = self._bell.rung(operation)
             if isinstance(decision, Go):
                 return decision
             seconds = max(decision.until - now, 0.0)
             if isinstance(decision, Hold):
-                yield _Listen(operation, min(seconds, _HOLD_AT_MOST_S), settled)
+                yield _Listen(operation, min(seconds, _HOLD_AT_MOST_S), rung)
             else:
                 yield _Pause(seconds, f"{operation}: until the allowance renews")
 
@@ -225,10 +223,7 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         reading: Reading | None = None if response is None else response.extensions.get(_READING)
         with self._lock:
             self._pacer.answered(ticket, reading, self._clock())
-            self._settled[ticket.operation] += 1
-            listeners = self._listeners.pop(ticket.operation, ())
-        for wake in listeners:
-            wake()
+        self._bell.ring(ticket.operation)
 
     def _is_worth_another(
         self,
@@ -258,30 +253,6 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 return 0.0
         asked_s = None if reading is None else reading.retry_after_s
         return min(self._backoff(attempt) if asked_s is None else asked_s, self._max_wait_s)
-
-    def _listen(self, step: _Listen) -> None:
-        answered = threading.Event()
-        self._on_answer(step, answered.set)
-        answered.wait(step.seconds)
-
-    async def _listen_async(self, step: _Listen) -> None:
-        loop = asyncio.get_running_loop()
-        answered = asyncio.Event()
-
-        def wake() -> None:
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(answered.set)
-
-        self._on_answer(step, wake)
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(answered.wait(), step.seconds)
-
-    def _on_answer(self, step: _Listen, wake: Callable[[], object]) -> None:
-        with self._lock:
-            if self._settled[step.operation] == step.settled:
-                self._listeners[step.operation].append(wake)
-                return
-        wake()
 
     def close(self) -> None:
         """Close what is below."""

@@ -113,6 +113,7 @@ class ResetUnitInference:
         self._inferred: UnitName = "undetermined"
         self._excluded: dict[UnitName, str] = {}
         self._counts_down: set[UnitName] = set()
+        self._concluded_from = 0
         self._rows = 0
         self._numbers = False
         self._tracks: dict[_Key, Track] = {}
@@ -139,7 +140,8 @@ class ResetUnitInference:
             elif reading.reset_text is not None:
                 self._look_at_date(reading.reset_text)
             self._rows += 1
-        self._conclude()
+        if len(self._excluded) + len(self._counts_down) != self._concluded_from:
+            self._conclude()
 
     def _check(self, readings: list[Reading]) -> None:
         """Look at the extremes alone: the unit is known, and could only turn out contradicted."""
@@ -170,6 +172,7 @@ class ResetUnitInference:
 
     def _conclude(self) -> None:
         left = self.candidates()
+        self._concluded_from = len(self._excluded) + len(self._counts_down)
         self._inferred = "undetermined"
         # A time left is named only when it was seen counting down: that the others do not fit may
         # also mean that two accounts were mixed.

@@ -405,8 +405,11 @@ def test_the_first_request_of_many_threads_asks_for_all() -> None:
 def test_a_real_service_is_never_overrun(unit: str, threads: int) -> None:
     """Against the stand-in, three times the allowance takes two windows and meets no refusal."""
     log = ReadingLog()
-    with stand_in(limit=5, window_s=1.0, reset_unit=unit, limits={}) as service:  # type: ignore[arg-type]
-        observing = ObservingTransport(httpx.HTTPTransport(), log.append)
+    with (
+        stand_in(limit=5, window_s=1.0, reset_unit=unit, limits={}) as service,  # type: ignore[arg-type]
+        httpx.HTTPTransport() as network,
+    ):
+        observing = ObservingTransport(network, log.append)
         transport = PacingTransport(observing, reset_unit=unit, progress=None)  # type: ignore[arg-type]
         with (
             httpx.Client(
