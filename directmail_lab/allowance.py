@@ -13,18 +13,28 @@ if TYPE_CHECKING:
 
 __all__ = ["Allowance", "Renewal"]
 
-# Two answers of one window tell one renewal: apart from rounding, and the way, they agree.
-_ON_THE_WAY_S: Final = 0.05
+# Beside rounding and the way, what a busy machine adds.
+_LEAST_BLUR_S: Final = 0.05
 # The second "nothing left" in a row doubts what was told: each doubles the pause, up to this.
 _LONGEST_PAUSE_S: Final = 16.0
 
 
 @dataclass(frozen=True, slots=True)
 class Renewal:
-    """When an allowance renews, by our clock, and how coarsely that was told, in seconds."""
+    """When an allowance renews, by our clock.
+
+    ``grain_s`` is how coarsely that was told, in seconds; 0 where it is to be taken at its word.
+    ``way_s`` is how long the answer took: so much it may have been told earlier than it was read.
+    """
 
     at: float
     grain_s: float
+    way_s: float = 0.0
+
+    @property
+    def blur_s(self) -> float:
+        """Two answers of one window tell renewals that are no further apart."""
+        return self.grain_s + self.way_s + _LEAST_BLUR_S
 
 
 @dataclass(slots=True)
@@ -93,7 +103,7 @@ class Allowance:
         """Return whether an answer was overtaken: another of the same window says less is left."""
         if renewal is None or self.renews_at == -math.inf:
             return left > (self.remaining or 0)
-        slack = renewal.grain_s + _ON_THE_WAY_S
+        slack = renewal.blur_s
         if renewal.at > self.renews_at + slack:
             return False
         return renewal.at < self.renews_at - slack or left > (self.remaining or 0)
@@ -101,12 +111,12 @@ class Allowance:
     def _renew(self, renewal: Renewal | None, now: float) -> None:
         if renewal is None:
             # Nothing tells when: service.md's typical window, from its first answer on.
-            at, grain = max(self._began + TYPICAL_WINDOW_S, now + 1.0), 0.0
+            at = max(self._began + TYPICAL_WINDOW_S, now + 1.0)
         else:
-            at, grain = renewal.at, renewal.grain_s
-        # One window told twice, rounded: rounded up, the earlier is closer, and late enough.
-        if grain and abs(at - self.renews_at) <= grain + _ON_THE_WAY_S:
-            at = min(at, self.renews_at)
+            at = renewal.at
+            # One window told twice: rounded up, the earlier is closer, and late enough.
+            if renewal.grain_s and abs(at - self.renews_at) <= renewal.blur_s:
+                at = min(at, self.renews_at)
         if self.strikes > 1:
             at = max(at, now + min(2.0 ** (self.strikes - 2), _LONGEST_PAUSE_S))
         self.renews_at = at

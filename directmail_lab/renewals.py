@@ -63,7 +63,7 @@ class RenewalReader:
     def _renewal(self, reading: Reading, count: int, scale: Scale) -> Renewal:
         counted_s = (count + self._rounds_down) * scale.seconds
         if scale.counts_down:
-            return Renewal(reading.at + counted_s, scale.seconds)
+            return Renewal(reading.at + counted_s, scale.seconds, reading.elapsed_s or 0.0)
         return Renewal(counted_s - self._offset.seconds, scale.seconds)
 
     def _learn(self, reading: Reading) -> None:

@@ -13,7 +13,9 @@ import pytest
 from paced_service import START, Clock, Service, client, paced
 
 from directmail_lab.errors import OutcomeUnknownError, QuotaExhaustedError
+from directmail_lab.pacer import Go, Hold, Pacer
 from directmail_lab.pacing import PacingTransport
+from directmail_lab.quota import Reading
 from directmail_lab.readings import ReadingLog
 from directmail_lab.standin import stand_in
 from directmail_lab.transports import ObservingTransport
@@ -423,3 +425,24 @@ def test_a_real_service_is_never_overrun(unit: str, threads: int) -> None:
 
     assert {reading.status for reading in log.since(0)} == {200}
     assert took_s < 2.5
+
+
+def test_an_answer_that_was_overtaken_does_not_give_back_what_is_spent() -> None:
+    """A slow answer says that more is left than a later request was told: the less counts."""
+
+    def reading(remaining: int, reset: int, at: float, elapsed_s: float) -> Reading:
+        return Reading(at, "GET", ME, ME, 200, 5, remaining, reset, elapsed_s=elapsed_s)
+
+    pacer = Pacer(reset_unit="milliseconds_left")
+    first = pacer.ask(ME, START)
+    assert isinstance(first, Go)
+    pacer.answered(first, reading(4, 1000, START, 0.0), START)
+    slow, quick = pacer.ask(ME, START), pacer.ask(ME, START)
+    assert isinstance(slow, Go)
+    assert isinstance(quick, Go)
+    pacer.answered(quick, reading(2, 990, START + 0.01, 0.01), START + 0.01)
+    pacer.answered(slow, reading(3, 995, START + 0.4, 0.395), START + 0.4)
+
+    decisions = [type(pacer.ask(ME, START + 0.4)) for _ in range(3)]
+
+    assert decisions == [Go, Go, Hold]
