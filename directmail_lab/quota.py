@@ -100,7 +100,7 @@ def read_headers(
     problem = None
     if over or limit_fault or remaining_fault or reset_fault:
         problem = _problem((limit_fault, remaining_fault, reset_fault), over=over)
-    served_at = None if date is None else _http_date(_text(date))
+    served_at = None if date is None else _served_at(date)
     return Reading(
         at,
         method,
@@ -161,6 +161,11 @@ def _integer(value: _Found) -> tuple[int | None, str | None]:
     if len(digits) > _INT64_DIGITS or int(digits) > _INT64_MAX:
         return None, "is too large"
     return int(digits), None
+
+
+@lru_cache(maxsize=256)
+def _served_at(date: str | bytes | int) -> float | None:
+    return _http_date(_text(date))
 
 
 def _problem(faults: tuple[str | None, ...], *, over: bool) -> str:

@@ -47,6 +47,7 @@ class ReadingLog:
 
     def _start(self) -> None:
         self._readings: list[Reading] = []
+        self._new = 0
         self._columns = ReadingColumns()
         self._inference = ResetUnitInference(stated=self._stated)
         self._columns.follow(self._inference.unit)
@@ -55,7 +56,8 @@ class ReadingLog:
         """Add a reading, in constant time."""
         with self._lock:
             self._readings.append(reading)
-            if len(self._readings) - len(self._columns) >= _CHUNK:
+            self._new += 1
+            if self._new >= _CHUNK:
                 self._catch_up()
 
     def __len__(self) -> int:
@@ -114,6 +116,7 @@ class ReadingLog:
         """Bring the columns up to the readings."""
         new = self._readings[len(self._columns) :]
         if new:
+            self._new = 0
             self._columns.extend(new)
             self._inference.extend(new)
             self._columns.follow(self._inference.unit)
