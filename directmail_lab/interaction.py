@@ -41,6 +41,10 @@ class RecordedRequest:
     headers: Headers = ()
     body: bytes | None = None
 
+    def __repr__(self) -> str:
+        # Before redaction an address, a header or a body may hold the key.
+        return f"<RecordedRequest {self.method}>"
+
 
 @dataclass(frozen=True, slots=True)
 class RecordedResponse:
@@ -50,6 +54,9 @@ class RecordedResponse:
     reason: str = ""
     headers: Headers = ()
     body: bytes = b""
+
+    def __repr__(self) -> str:
+        return f"<RecordedResponse {self.status}, {len(self.body)} bytes>"
 
 
 @dataclass(frozen=True, slots=True)

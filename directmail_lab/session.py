@@ -26,7 +26,7 @@ from .interaction import base_path, operation_of, path_below
 from .log_guard import guard_logs
 from .pacing import PacingTransport
 from .readings import ReadingLog
-from .redaction import Redactor
+from .redaction import PLACEHOLDER, Redactor
 from .settings import base_address
 from .transports import (
     READING,
@@ -249,6 +249,11 @@ class Session:
         """The name of the cassette that records or replays, or None."""
         return self._mode.cassette.name if self._mode.cassette is not None else None
 
+    @property
+    def cassette_path(self) -> Path | None:
+        """The file of that cassette, or None."""
+        return self._mode.cassette.path if self._mode.cassette is not None else None
+
     def live(self) -> ModeChange:
         """Send every request to the service, and record none."""
         return self._change(
@@ -281,7 +286,8 @@ class Session:
                 metadata=dict(metadata or {}) | ({"redact": list(rules)} if rules else {}),
                 clock=self._clock,
             )
-            return _Mode("record", self._paced(self._playing(opened, network), opened.name), opened)
+            playing = self._playing(opened, network)
+            return _Mode("record", self._paced(playing, opened.name), opened)
 
         return self._change(enter)
 
@@ -308,8 +314,7 @@ class Session:
         with self._changing:
             before = self._mode
             if before.cassette is not None:
-                # It may be the very one that is opened next. A closed cassette records on by itself
-                # once a `with` comes back to it.
+                # It may be the very one that is opened next. A `with` that comes back to it resumes.
                 before.cassette.close()
             entered = enter()
             self._enter(entered)
@@ -319,6 +324,8 @@ class Session:
         with self._changing:
             left, self._mode = self._mode, mode
             self._switch.inner = mode.transport
+            if mode.name == "record" and mode.cassette is not None:
+                mode.cassette.resume()
             if left.cassette is not None and left.cassette is not mode.cassette:
                 left.cassette.close()
 
@@ -332,6 +339,7 @@ class Session:
             inner,
             self._note,
             prefix=base_path(self.base_url),
+            conceal=self._concealed,
             cassette=cassette,
             clock=self._clock,
             timer=self._timer,
@@ -361,6 +369,11 @@ class Session:
         secrets = [self._api_key.reveal()] if self._api_key is not None else []
         return Redactor(secrets, redact=redact)
 
+    def _concealed(self, path: str) -> str:
+        """Return a path without the key, where a caller put it there."""
+        key = self._api_key.reveal() if self._api_key is not None else None
+        return path.replace(key, PLACEHOLDER) if key and key in path else path
+
     def _note(self, reading: Reading) -> None:
         self.readings.append(reading)
         for callback in list(self._listeners.values()):
@@ -378,15 +391,16 @@ class Session:
         return frame(response)
 
     def _service_error(self, response: httpx.Response) -> ServiceError:
-        status, request = response.status_code, response.request
+        status, request, redactor = response.status_code, response.request, self._redactor()
         path = operation_of(path_below(str(request.url), base_path(self.base_url)))
-        operation = f"{request.method} {path}"
+        operation = redactor.text(f"{request.method} {path}")
+        reason = redactor.text(response.reason_phrase)
         kind = UnauthorizedError if status in (401, 403) else ServiceError
         return kind(
-            f"{operation} answered {status} {response.reason_phrase}. {_advice(status)}",
+            f"{operation} answered {status} {reason}. {_advice(status)}",
             status=status,
             operation=operation,
-            excerpt=self._redactor().text(response.text[:_EXCERPT_CHARACTERS]),
+            excerpt=redactor.text(response.text[:_EXCERPT_CHARACTERS]),
             reading=response.extensions.get(READING),
         )
 

@@ -105,8 +105,9 @@ class RefusingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     """Hands a `Reading` of every response to ``on_reading``, and leaves it on the response.
 
-    ``prefix`` is the base address's path prefix: readings tell the path below it. ``clock`` gives
-    seconds since the Unix epoch and ``timer`` seconds that only differences of are used.
+    ``prefix`` is the base address's path prefix: readings tell the path below it, as ``conceal``
+    gives it back. ``clock`` gives seconds since the Unix epoch, and of ``timer``'s seconds only
+    differences are used.
     """
 
     def __init__(
@@ -115,6 +116,7 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         on_reading: Callable[[Reading], None],
         *,
         prefix: str = "",
+        conceal: Callable[[str], str] = str,
         cassette: str | None = None,
         clock: Callable[[], float] = time.time,
         timer: Callable[[], float] = time.perf_counter,
@@ -122,6 +124,7 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         self._inner = inner
         self._on_reading = on_reading
         self._prefix = prefix
+        self._conceal = conceal
         self._cassette = cassette
         self._clock = clock
         self._timer = timer
@@ -148,7 +151,7 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             response.headers.raw,
             at=at,
             method=request.method,
-            path=path_below(request.url.path, self._prefix),
+            path=self._conceal(path_below(request.url.path, self._prefix)),
             status=response.status_code,
             elapsed_s=elapsed_s,
             source=response.extensions.get(_SOURCE, "live"),
@@ -202,11 +205,14 @@ class CassetteTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             return _as_response(played, "replayed")
         sent = self._timer()
         response = self._below().handle_request(request)
+        stream = response.stream
+        assert isinstance(stream, httpx.SyncByteStream)
         try:
-            body = response.read()
+            # No local holds the body: a traceback with locals would print what it echoes.
+            response.stream = httpx.ByteStream(b"".join(stream))
         finally:
-            response.close()
-        return self._record(asked, response, body, sent)
+            stream.close()
+        return self._record(asked, response, sent)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         asked = _as_recorded(request, await request.aread())
@@ -217,11 +223,13 @@ class CassetteTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             return _as_response(played, "replayed")
         sent = self._timer()
         response = await self._below().handle_async_request(request)
+        stream = response.stream
+        assert isinstance(stream, httpx.AsyncByteStream)
         try:
-            body = await response.aread()
+            response.stream = httpx.ByteStream(b"".join([part async for part in stream]))
         finally:
-            await response.aclose()
-        return self._record(asked, response, body, sent)
+            await stream.aclose()
+        return self._record(asked, response, sent)
 
     def _below(self) -> Transport:
         if self._inner is None:
@@ -232,31 +240,50 @@ class CassetteTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         return self._slowness * (played.elapsed_s or 0.0)
 
     def _record(
-        self, asked: RecordedRequest, response: httpx.Response, body: bytes, sent: float
+        self, asked: RecordedRequest, response: httpx.Response, sent: float
     ) -> httpx.Response:
         """Write the exchange down before the caller has it: what was seen is never lost."""
-        answered = RecordedResponse(
-            status=response.status_code,
-            reason=response.reason_phrase,
-            headers=tuple(response.headers.multi_items()),
-            body=body,
-        )
         interaction = Interaction(
             request=asked,
-            response=with_true_headers(answered, method=asked.method),
+            response=_as_answered(response, asked.method),
             recorded_at=datetime.fromtimestamp(self._clock(), UTC),
             elapsed_s=round(self._timer() - sent, 6),
         )
         try:
             self._cassette.record(interaction)
         except CassetteError as error:
-            error.add_note(
-                f"The service had answered {answered.status} to the {asked.method}: "
-                "the request was carried out, and only its recording failed."
-            )
-            raise
-        # The caller has what a replay will give: the body decoded, its headers true to that.
-        return _as_response(interaction, "recorded")
+            failure = _bare(error)
+        else:
+            if "content-encoding" in response.headers:
+                # The caller has what a replay will give: the body decoded, headers true to that.
+                return _as_response(interaction, "recorded")
+            response.extensions[_SOURCE] = "recorded"
+            return response
+        failure.add_note(
+            f"The service had answered {response.status_code} to the {asked.method}: "
+            "the request was carried out, and only its recording failed."
+        )
+        raise failure
+
+
+def _as_answered(response: httpx.Response, method: str) -> RecordedResponse:
+    """Return a response as a cassette keeps it: its body decoded, its headers true to that."""
+    answered = RecordedResponse(
+        status=response.status_code,
+        reason=response.reason_phrase,
+        headers=tuple(response.headers.multi_items()),
+        body=_decoded(response),
+    )
+    return with_true_headers(answered, method=method)
+
+
+def _decoded(response: httpx.Response) -> bytes:
+    """Return the body of a response whose stream is at hand, which is left as it is."""
+    assert isinstance(response.stream, httpx.ByteStream)
+    if "content-encoding" not in response.headers:
+        return b"".join(response.stream)
+    unread = httpx.Response(response.status_code, headers=response.headers, stream=response.stream)
+    return unread.read()
 
 
 def _as_recorded(request: httpx.Request, body: bytes) -> RecordedRequest:
@@ -272,7 +299,8 @@ def _as_response(interaction: Interaction, source: str) -> httpx.Response:
     stored = interaction.response
     return httpx.Response(
         stored.status,
-        headers=list(stored.headers),
+        # As bytes: httpx itself takes text for ASCII, and a recorded header may be more.
+        headers=[(name.encode(), value.encode()) for name, value in stored.headers],
         # A stream, as from the network: the client reads it, and so measures and closes it.
         stream=httpx.ByteStream(stored.body),
         extensions={
@@ -282,6 +310,12 @@ def _as_response(interaction: Interaction, source: str) -> httpx.Response:
             _INTERACTION: interaction,
         },
     )
+
+
+def _bare(failure: BaseException) -> BaseException:
+    """Return it without the frames below: their locals hold what was sent, or what it echoes."""
+    failure.__cause__ = failure.__context__ = None
+    return failure.with_traceback(None)
 
 
 class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
@@ -332,8 +366,8 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             )
         if request.method not in SAFE_METHODS and not self._allow_writes:
             raise WriteRefusedError(
-                f"{request.method} {request.url.path} would change something at the live service, "
-                "and nothing was sent. If you mean it, connect(…, allow_writes=True)."
+                f"{request.method} would change something at the live service, and nothing was "
+                "sent. If you mean it, connect(…, allow_writes=True)."
             )
 
     def _signed(self, request: httpx.Request) -> httpx.Request:
@@ -365,12 +399,6 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         if own is not None:
             await own.aclose()
         self.close()
-
-
-def _bare(failure: BaseException) -> BaseException:
-    """Return it without the frames below: their locals hold the request with the key in it."""
-    failure.__cause__ = failure.__context__ = None
-    return failure.with_traceback(None)
 
 
 def _proxy_for(base_url: str) -> str | None:

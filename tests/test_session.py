@@ -403,6 +403,6 @@ def test_the_metadata_of_a_recording_can_say_what_it_is(live: Session) -> None:
     with live.record("tour", metadata={"service": "a stand-in"}):
         live.me()
 
-    head = text_of("tour").splitlines()[1].removeprefix("metadata: ")
+    head = text_of("tour").splitlines()[1].removeprefix("recording: ")
     assert json.loads(head)["service"] == "a stand-in"
     assert json.loads(head)["base_url"] == live.base_url

@@ -68,7 +68,8 @@ class Cassette:
         self._lock = RLock()
         self._known: dict[tuple[str, str, str | None], tuple[Key, ...]] = {}
         self._unwritten = 0
-        self._recording = self._open_recording(metadata) if self.records else None
+        self._metadata = metadata
+        self._recording = self._open_recording() if self.records else None
         loaded = self._recording.loaded if self._recording else read_cassette(path)
         self._interactions: Sequence[Interaction] = loaded.interactions if loaded else ()
         self.base_url = (loaded.base_url if loaded else None) or base_url
@@ -158,6 +159,21 @@ class Cassette:
             except OSError as error:
                 self._not_written(error)
 
+    def resume(self) -> None:
+        """Go on recording after `close`, behind what the file holds; what was played stays played.
+
+        Raises
+        ------
+        CassetteInUseError
+            Where another records the cassette by now.
+        """
+        with self._lock:
+            if self._recording is not None and self._recording.closed:
+                # Also where it was recorded anew: by now that is the cassette, to be added to.
+                self._recording = self._kept(
+                    Recording(self.path, redactor=self._redactor, metadata=self._metadata)
+                )
+
     def __enter__(self) -> Self:
         return self
 
@@ -169,22 +185,26 @@ class Cassette:
         held = f"{count} interaction{'' if count == 1 else 's'}"
         return f"<Cassette {self.name!r}, {self.record_mode}, {held}>"
 
-    def _open_recording(self, metadata: Mapping[str, object]) -> Recording:
+    def _open_recording(self) -> Recording:
         if self.record_mode != "all":
-            recording = Recording(self.path, redactor=self._redactor, metadata=metadata)
-        else:
-            recording = ReRecording(
-                self.path,
-                redactor=self._redactor,
-                metadata=metadata,
-                matching=self._matching,
-                prefix=base_path(self._given_base or ""),
+            return self._kept(
+                Recording(self.path, redactor=self._redactor, metadata=self._metadata)
             )
-            if recording.abandoned:
-                self._notice(
-                    f"Cassette {self.name!r}: recording it anew was broken off before; the old "
-                    "cassette stands, and this recording takes the place of the unfinished one."
-                )
+        anew = ReRecording(
+            self.path,
+            redactor=self._redactor,
+            metadata=self._metadata,
+            matching=self._matching,
+            prefix=base_path(self._given_base or ""),
+        )
+        if anew.abandoned:
+            self._notice(
+                f"Cassette {self.name!r}: recording it anew was broken off before; the old "
+                "cassette stands, and this recording takes the place of the unfinished one."
+            )
+        return self._kept(anew)
+
+    def _kept(self, recording: Recording) -> Recording:
         # A kernel that ends, or a cassette that is dropped, closes its recording too.
         weakref.finalize(self, _close_quietly, recording)
         return recording

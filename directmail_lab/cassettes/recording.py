@@ -32,6 +32,13 @@ class Recording:
 
     A cassette in another program's layout is rewritten, redacted, at the first interaction; the
     old file stands until the new one is whole.
+
+    Attributes
+    ----------
+    loaded
+        What the cassette held when it was opened; None where there was no file.
+    closed
+        Whether it has ended, and the lock was released.
     """
 
     def __init__(self, path: Path, *, redactor: Redactor, metadata: Mapping[str, object]) -> None:
@@ -46,13 +53,13 @@ class Recording:
         self._metadata = metadata
         self._writer: LineWriter | None = None
         self._process = os.getpid()
-        self._closed = False
+        self.closed = False
         # A poll sends one request over and over: its line is made once.
         self._last: tuple[RecordedRequest | None, str | None] = None, None
 
     def append(self, interaction: Interaction) -> None:
         """Redact an interaction and write it: when this returns, a kill does not lose it."""
-        if self._closed:
+        if self.closed:
             raise CassetteError(
                 f"The recording of cassette {self._path.stem!r} was closed. Record it again to add "
                 "to it."
@@ -65,7 +72,7 @@ class Recording:
     def interactions(self) -> Iterator[Interaction]:
         """Yield what the cassette holds by now."""
         if self._writer is not None:
-            yield from read_cassette(self._path if self._closed else self._file).interactions
+            yield from read_cassette(self._path if self.closed else self._file).interactions
         elif self.loaded is not None:
             yield from self.loaded.interactions
 
@@ -79,9 +86,9 @@ class Recording:
         """Close the file and release the lock; a second time does nothing."""
         if os.getpid() != self._process:  # a forked child must not write into its parent's file
             return
-        if self._closed:
+        if self.closed:
             return
-        self._closed = True
+        self.closed = True
         try:
             if self._writer is not None:
                 self._finish(self._writer)
@@ -156,7 +163,7 @@ class ReRecording(Recording):
 
     def interactions(self) -> Iterator[Interaction]:
         """Yield what the cassette will hold: what is kept of the old one, then the new ones."""
-        if self._closed or self._writer is None:
+        if self.closed or self._writer is None:
             return super().interactions()
         return chain(self._kept(), read_cassette(self._file).interactions)
 
