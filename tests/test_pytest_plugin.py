@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+# Imported here, since a pytest in pytest forgets what it was first to import, and vcrpy's YAML
+# reader does not bear being imported twice in one process.
+import directmail_lab.cassettes.vcr_files  # noqa: F401
 from directmail_lab import Session
 from directmail_lab.credentials import ApiKey
 
