@@ -23,13 +23,16 @@ DateForm = Literal["http_date", "iso_text"]
 
 REMAINING_OVER_LIMIT: Final = f"{REMAINING_HEADER} is larger than {LIMIT_HEADER}"
 
-# By lower-case name, as text and as the bytes that httpx keeps: which of our fields it fills.
+# By name, as it is mostly spelled and in lower case, as text and as the bytes that httpx keeps:
+# which of our fields it fills.
 # Two dictionaries, since a text and bytes of one spelling have one hash and would be compared.
 _NAMES: Final = (*HEADERS, "Retry-After", "Date")
-_SLOTS: Final[dict[Any, int]] = {name.lower(): slot for slot, name in enumerate(_NAMES)}
-_RAW_SLOTS: Final[dict[Any, int]] = {
-    name.lower().encode(): slot for slot, name in enumerate(_NAMES)
+_SLOTS: Final[dict[Any, int]] = {
+    spelling: slot for slot, name in enumerate(_NAMES) for spelling in (name, name.lower())
 }
+_RAW_SLOTS: Final[dict[Any, int]] = {name.encode(): slot for name, slot in _SLOTS.items()}
+# Most headers are none of these, and of another length: those need no lower case.
+_LENGTHS: Final = frozenset(map(len, _NAMES))
 
 _INT64_MAX: Final = 2**63 - 1
 _INT64_DIGITS: Final = 19
@@ -133,7 +136,9 @@ def _find(headers: Iterable[tuple[str, str]] | Iterable[tuple[bytes, bytes]]) ->
     found: list[_Found] = [None] * len(_NAMES)
     slots = _RAW_SLOTS if pairs and isinstance(pairs[0][0], bytes) else _SLOTS
     for name, value in pairs:
-        slot = slots.get(name.lower())
+        slot = slots.get(name)
+        if slot is None and len(name) in _LENGTHS:
+            slot = slots.get(name.lower())
         if slot is not None:
             before = found[slot]
             found[slot] = value if before is None else before + 1 if isinstance(before, int) else 2
