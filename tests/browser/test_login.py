@@ -119,6 +119,10 @@ def test_commands_of_the_notebook_do_not_see_what_is_typed(
     form = opened(page, server, login_cell(service), "1 + 1")
     form.key.click()
     page.keyboard.type("ddaabxzm0")
+    form.root.get_by_role("radio", name="Live").focus()
+    page.keyboard.type("aabddx")
+    form.button.focus()
+    page.keyboard.type("aabddx")
 
     expect(form.key).to_have_value("ddaabxzm0")
     expect(page.locator(".jp-Notebook .jp-Cell")).to_have_count(2)

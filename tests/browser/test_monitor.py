@@ -149,6 +149,7 @@ while time.monotonic() < until or len(session.readings) < 100_000:
     name = server.write("flood.ipynb", show(service), flood)
     open_notebook(page, server, name)
     run_cell(page, 0)
+    expect(page.locator(".dmm-foot")).to_contain_text("No responses yet")
     page.evaluate(
         "() => { window.pictures = []; const row = document.querySelector('.dmm-count');"
         " new MutationObserver(() => pictures.push(performance.now()))"
