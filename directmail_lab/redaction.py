@@ -87,6 +87,17 @@ class Redactor:
         """The personal data it replaces, as named. A replay needs the same to find its requests."""
         return self.__redact
 
+    def also(self, redact: Iterable[str]) -> Redactor:
+        """Return a redactor of the same key that replaces more personal data, or this very one."""
+        more = tuple(rule for rule in redact if rule not in self.__redact)
+        if not more:
+            return self
+        other = object.__new__(Redactor)
+        other.__finder, other.__rules, other.__sound = self.__finder, self.__rules, set()
+        other.__redact = (*self.__redact, *more)
+        other.__pseudonyms = Pseudonyms(other.__redact)
+        return other
+
     def __repr__(self) -> str:
         return "Redactor(<hidden>)"
 

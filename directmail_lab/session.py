@@ -275,15 +275,15 @@ class Session:
         if record_mode == "none":
             return self.replay(cassette)
         network = self._require_network("record")
-        rules = tuple(redact)
+        redactor = self._redactor(redact)
 
         def enter() -> _Mode:
             opened = open_cassette(
                 cassette,
                 record_mode=record_mode,
-                redactor=self._redactor(rules),
+                redactor=redactor,
                 base_url=self.base_url,
-                metadata=dict(metadata or {}) | ({"redact": list(rules)} if rules else {}),
+                metadata=metadata,
                 clock=self._clock,
             )
             playing = self._playing(opened, network)

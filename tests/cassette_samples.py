@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Self
 
 from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse
 
@@ -13,6 +14,11 @@ NOON = datetime(2026, 11, 21, 12, 0, 0, 123456, tzinfo=UTC)
 
 class NoRedaction:
     """Stands for a redactor where redaction is not what is tested."""
+
+    redact: tuple[str, ...] = ()
+
+    def also(self, _: object) -> Self:
+        return self
 
     def request(self, request: RecordedRequest) -> RecordedRequest:
         return request

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from dataclasses import astuple
 from datetime import UTC, datetime
 
 import pytest
@@ -125,7 +126,7 @@ def test_a_browsers_file_is_read_and_its_key_is_learned_and_removed() -> None:
     """No one told the redactor the key: it stands in the file's own Authorization."""
     interactions = from_har(chromium())
 
-    assert traces(repr(interactions).encode(), KEY) == []
+    assert traces(repr([astuple(each) for each in interactions]).encode(), KEY) == []
     (exchange,) = interactions
     assert exchange.request.uri == "https://api.test/v1/users/me?trace=<API_KEY>"
     assert exchange.request.headers == ()

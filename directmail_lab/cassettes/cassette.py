@@ -71,6 +71,7 @@ class Cassette:
         self._metadata = metadata
         self._recording = self._open_recording() if self.records else None
         loaded = self._recording.loaded if self._recording else read_cassette(path)
+        self._redactor = redactor.also(loaded.redact if loaded else ())
         self._interactions: Sequence[Interaction] = loaded.interactions if loaded else ()
         self.base_url = (loaded.base_url if loaded else None) or base_url
         self._player = self._make_player(loaded)

@@ -58,6 +58,12 @@ class LoadedCassette:
     closed: bool = True
 
     @property
+    def redact(self) -> tuple[str, ...]:
+        """What personal data the recording redacts, as `record` was told: a replay needs the same."""
+        rules = self.metadata.get("redact")
+        return tuple(map(str, rules)) if isinstance(rules, list) else ()
+
+    @property
     def base_url(self) -> str | None:
         """The base address of the recording: what it states, else its first request's origin."""
         stated = self.metadata.get("base_url")

@@ -49,7 +49,8 @@ class Recording:
             let_go(self._lock)
             raise
         self._path = self._file = path
-        self._redactor = redactor
+        # What was once redacted in a cassette is redacted in it from then on.
+        self._redactor = redactor.also(self.loaded.redact if self.loaded else ())
         self._metadata = metadata
         self._writer: LineWriter | None = None
         self._process = os.getpid()
@@ -97,7 +98,9 @@ class Recording:
 
     def _start(self) -> LineWriter:
         sound = self.loaded
-        if sound is not None and sound.layout in ("vcrpy", "json"):
+        if sound is not None and (
+            sound.layout in ("vcrpy", "json") or sound.redact != self._redactor.redact
+        ):
             metadata = {
                 **self._metadata,
                 **sound.metadata,
@@ -113,7 +116,8 @@ class Recording:
         writer.close()
 
     def _header(self, metadata: Mapping[str, object]) -> str:
-        text = layout.header_text(metadata)
+        rules = list(self._redactor.redact)
+        text = layout.header_text({**metadata, "redact": rules} if rules else metadata)
         self._redactor.refuse_leak(text)
         return text
 
