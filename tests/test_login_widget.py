@@ -275,6 +275,34 @@ def test_a_key_that_no_keyring_keeps_is_told_after_signing_in(
     assert "No keyring works on this machine" in state["account"]["note"]
 
 
+def test_a_key_is_remembered_on_request_until_one_signs_out(
+    shown: Callable[..., Page], service: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """login(remember=True) keeps it in the keyring; a refused key is not kept."""
+    kept: dict[tuple[str, str], str] = {}
+    ring = types.SimpleNamespace(
+        priority=5,
+        get_password=lambda *name: kept.get(name),
+        set_password=lambda *entry: kept.__setitem__(entry[:2], entry[2]),
+        delete_password=lambda *name: kept.pop(name),
+    )
+    monkeypatch.setitem(sys.modules, "keyring", types.SimpleNamespace(get_keyring=lambda: ring))
+    page = shown(remember=True, address=service.base_url)
+    page.sign_in(address=service.base_url, key="wrong")
+    after_refusal = dict(kept)
+    page.sign_in(address=service.base_url, key=service.api_key)
+    after_sign_in = dict(kept)
+    hint = page.hello()["offer"]["key_hint"]
+    without_typing = page.sign_in(address=service.base_url)
+    page.sign_out()
+
+    assert after_refusal == {}
+    assert after_sign_in == {("directmail-lab", service.base_url): service.api_key}
+    assert hint == "Leave it empty to use the key in the keyring."
+    assert without_typing["account"]["title"] == "Signed in as Stand-in User"
+    assert kept == {}
+
+
 def test_a_second_click_while_the_first_is_at_work_does_nothing(
     shown: Callable[..., Page], service: StandIn
 ) -> None:
