@@ -10,10 +10,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-# The function of this name must be bound after the module of the same name was imported: importing
-# a submodule sets it as an attribute of its package.
-from .current import session as session
-
 if TYPE_CHECKING:
     from .account import (
         chart_rate_limits,
@@ -29,7 +25,7 @@ if TYPE_CHECKING:
     )
     from .bursts import burst
     from .cassettes import read_interactions
-    from .current import connect, live, logout, record, replay
+    from .current import connect, live, logout, record, replay, session
     from .errors import (
         CassetteError,
         CassetteFormatError,
@@ -49,7 +45,7 @@ if TYPE_CHECKING:
     from .exploring import explore, findings
     from .frames import frame
     from .readings import read_readings
-    from .session import Session
+    from .sessions import Session
     from .standin import stand_in
     from .widgets.login import login
     from .widgets.monitor import monitor
@@ -57,6 +53,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 # Where each public name lives: it is imported when it is first used, and what it needs with it.
+# No module may be called as a public function: importing it would put it in the function's place.
 _HOMES = {
     "account": (
         "chart_rate_limits",
@@ -72,7 +69,7 @@ _HOMES = {
     ),
     "bursts": ("burst",),
     "cassettes": ("read_interactions",),
-    "current": ("connect", "live", "logout", "record", "replay"),
+    "current": ("connect", "live", "logout", "record", "replay", "session"),
     "errors": (
         "CassetteError",
         "CassetteFormatError",
@@ -92,7 +89,7 @@ _HOMES = {
     "exploring": ("explore", "findings"),
     "frames": ("frame",),
     "readings": ("read_readings",),
-    "session": ("Session",),
+    "sessions": ("Session",),
     "standin": ("stand_in",),
     "widgets.login": ("login",),
     "widgets.monitor": ("monitor",),

@@ -9,7 +9,7 @@ from .credentials import as_api_key, find_api_key, forget_api_key
 from .environment import variable
 from .errors import NotConnectedError
 from .regions import configured_regions
-from .session import Session
+from .sessions import Session
 from .settings import API_KEY_VARIABLE, BASE_URL_VARIABLE, choose_address
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from .credentials import ApiKey
     from .pacing import Pace
-    from .reset_unit import ResetUnit
-    from .session import ModeChange, Timing
+    from .quota.reset_unit import ResetUnit
+    from .sessions import ModeChange, Timing
 
 __all__ = [
     "connect",

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from .cassettes import Cassette
     from .interaction import Interaction, RecordedRequest
-    from .session import Session
+    from .sessions import Session
 
 __all__ = ["directmail"]
 
@@ -190,7 +190,7 @@ def _records(path: Path, mode: str) -> bool:
 def _replaying(path: Path, settings: _Settings, node: Any) -> Session:
     """Return a session that only replays: it has no key, and no way to the network."""
     from .cassettes import open_cassette
-    from .session import Session
+    from .sessions import Session
 
     if not path.exists():
         pytest.fail(
@@ -210,7 +210,7 @@ def _recording(path: Path, mode: str, settings: _Settings) -> Session:
     from .credentials import find_api_key
     from .environment import variable
     from .regions import configured_regions
-    from .session import Session
+    from .sessions import Session
     from .settings import BASE_URL_VARIABLE, choose_address
 
     address = choose_address(None, configured_regions(), variable(BASE_URL_VARIABLE))

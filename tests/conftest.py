@@ -9,7 +9,7 @@ import pytest
 
 from directmail_lab import current
 from directmail_lab.credentials import ApiKey
-from directmail_lab.session import Session
+from directmail_lab.sessions import Session
 from directmail_lab.settings import is_loopback
 from directmail_lab.standin import StandIn, stand_in
 

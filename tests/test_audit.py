@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from key_search import traces
 
-from directmail_lab.audit import Finding, audit_cassette, audit_notebook, audit_text
 from directmail_lab.errors import DirectMailLabError
+from directmail_lab.sharing.audit import Finding, audit_cassette, audit_notebook, audit_text
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,7 +18,7 @@ from directmail_lab.cassettes.conversion import LAYOUTS, convert, layout_of, red
 if TYPE_CHECKING:
     from directmail_lab.cassettes.conversion import Layout
     from directmail_lab.interaction import RecordedResponse
-    from directmail_lab.session import Session
+    from directmail_lab.sessions import Session
 
 ENDINGS = {"lines": ".yaml", "vcrpy": ".yml", "json": ".json", "har": ".har"}
 

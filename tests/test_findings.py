@@ -15,14 +15,14 @@ from directmail_lab.contract import ME_PATH
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import NotConnectedError
 from directmail_lab.exploring import explore, findings
+from directmail_lab.exploring.open_parts import Answer, Seen, findings_of, frame_of_findings
+from directmail_lab.exploring.shapes import fields_in_words, schema_of
 from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse
-from directmail_lab.open_parts import Answer, Seen, findings_of, frame_of_findings
-from directmail_lab.open_parts.shapes import fields_in_words, schema_of
-from directmail_lab.session import Session
+from directmail_lab.sessions import Session
 from directmail_lab.standin import Fault, stand_in
 
 if TYPE_CHECKING:
-    from directmail_lab.open_parts import Credentials
+    from directmail_lab.exploring.open_parts import Credentials
     from directmail_lab.standin import StandIn
 
 ME = "the user's record"

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from key_search import traces
 
+from directmail_lab.cassettes.har import from_har, har_text, read_har, to_har
 from directmail_lab.errors import CassetteFormatError
-from directmail_lab.har import from_har, har_text, read_har, to_har
 from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse
 from directmail_lab.redaction import Redactor
 

@@ -23,8 +23,8 @@ from key_search import planted, traces
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import CassetteError, DirectMailLabError
 from directmail_lab.redaction import Redactor
-from directmail_lab.secret_forms import ALL_RULES
-from directmail_lab.session import Session
+from directmail_lab.redaction.secret_forms import ALL_RULES
+from directmail_lab.sessions import Session
 from directmail_lab.standin import StandIn, stand_in
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from key_search import traces
 
-from directmail_lab.log_guard import GUARDED_LOGGERS, guard_logs
 from directmail_lab.redaction import PLACEHOLDER, Redactor
+from directmail_lab.redaction.log_guard import GUARDED_LOGGERS, guard_logs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,7 @@ def logger(caplog: pytest.LogCaptureFixture) -> Iterator[logging.Logger]:
         yield logging.getLogger("httpcore.http11")
 
 
-@pytest.mark.parametrize("name", [*GUARDED_LOGGERS, "directmail_lab.session"])
+@pytest.mark.parametrize("name", [*GUARDED_LOGGERS, "directmail_lab.sessions"])
 def test_each_logger_is_guarded(name: str, caplog: pytest.LogCaptureFixture) -> None:
     """Ours, httpx's and each of httpcore's."""
     logging.getLogger(name)

@@ -24,7 +24,7 @@ from directmail_lab.widgets.pulse import Pulse
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from directmail_lab.session import Session
+    from directmail_lab.sessions import Session
     from directmail_lab.standin import StandIn
 
 WAIT_S = 10.0

@@ -13,8 +13,8 @@ import pytest
 from paced_service import START, Clock, Service, client, paced
 
 from directmail_lab.errors import OutcomeUnknownError, QuotaExhaustedError
-from directmail_lab.pacer import Go, Hold, Pacer
 from directmail_lab.pacing import PacingTransport
+from directmail_lab.pacing.pacer import Go, Hold, Pacer
 from directmail_lab.quota import Reading
 from directmail_lab.readings import ReadingLog
 from directmail_lab.standin import stand_in

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse
-from directmail_lab.json_places import leaves
-from directmail_lab.personal import personal_notice, summarise_personal
 from directmail_lab.redaction import Redactor
+from directmail_lab.redaction.json_places import leaves
+from directmail_lab.redaction.personal import personal_notice, summarise_personal
 
 JOE = "joe.smith+mail@corp.com"
 PHONE = "+31 6 1234 5678"

@@ -20,7 +20,7 @@ from key_search import planted, traces
 from directmail_lab.errors import CassetteError, CredentialError
 from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse
 from directmail_lab.redaction import PLACEHOLDER, Redactor
-from directmail_lab.secret_forms import ALL_RULES
+from directmail_lab.redaction.secret_forms import ALL_RULES
 
 if TYPE_CHECKING:
     from collections.abc import Callable

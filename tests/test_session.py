@@ -14,7 +14,7 @@ import pytest
 
 import directmail_lab as dm
 from directmail_lab.credentials import ApiKey
-from directmail_lab.session import Session
+from directmail_lab.sessions import Session
 from directmail_lab.standin import stand_in
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from nbclient import NotebookClient
 from directmail_lab import Session, connect
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import DirectMailLabError
-from directmail_lab.references import cassette_uses, code_cells, imported_packages
-from directmail_lab.share import PersonalDataWarning, UnresolvedCassetteWarning, share
+from directmail_lab.sharing import PersonalDataWarning, UnresolvedCassetteWarning, share
+from directmail_lab.sharing.references import cassette_uses, code_cells, imported_packages
 
 if TYPE_CHECKING:
     from directmail_lab.standin import StandIn

@@ -84,7 +84,7 @@ def _read(source: Path) -> tuple[Mapping[str, object], Sequence[Interaction]]:
     if layout_of(source) != "har":
         loaded = read_cassette(source)
         return {**loaded.metadata, "base_url": loaded.base_url}, loaded.interactions
-    from directmail_lab.har import read_har
+    from directmail_lab.cassettes.har import read_har
 
     try:
         return {}, read_har(source.read_bytes())
@@ -111,7 +111,7 @@ def _foreign_text(
     to: Layout, metadata: Mapping[str, object], interactions: Sequence[Interaction]
 ) -> str:
     if to == "har":
-        from directmail_lab.har import har_text
+        from directmail_lab.cassettes.har import har_text
 
         return har_text(interactions)
     from .vcr_files import block_text

@@ -59,7 +59,7 @@ class LoadedCassette:
 
     @property
     def redact(self) -> tuple[str, ...]:
-        """What personal data the recording redacts, as `record` was told: a replay needs the same."""
+        """What personal data it redacts, as `record` takes it: a replay needs the same."""
         rules = self.metadata.get("redact")
         return tuple(map(str, rules)) if isinstance(rules, list) else ()
 

@@ -60,7 +60,7 @@ def share(
 ) -> None:
     """Put notebooks and the cassettes they replay into one zip, unless it would hold a secret."""
     from directmail_lab.errors import DirectMailLabError
-    from directmail_lab.share import share as share_files
+    from directmail_lab.sharing import share as share_files
 
     if target.exists() and not force:
         raise DirectMailLabError(f"{target} is there already. Give --to another, or --force.")

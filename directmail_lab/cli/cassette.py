@@ -50,7 +50,7 @@ def audit(
     ] = False,
 ) -> None:
     """Look for secrets and personal data; exits with 1 where there are any."""
-    from directmail_lab.audit import audit_cassette, audit_notebook
+    from directmail_lab.sharing.audit import audit_cassette, audit_notebook
 
     found = []
     for name in names:

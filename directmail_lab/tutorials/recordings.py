@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from directmail_lab.credentials import ApiKey
-from directmail_lab.session import Session
+from directmail_lab.sessions import Session
 from directmail_lab.standin import StandIn, stand_in
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def _rate_limits(session: Session, _: StandIn, pass_s: _PassTime) -> None:
     _burst(session, 40, pass_s)
     _exhaust(session, pass_s)
     pass_s(50.0)
-    for _ in range(5):
+    for _again in range(5):
         session.client.get("/v1/lists")
         pass_s(2.0)
     _burst(session, 5, pass_s)

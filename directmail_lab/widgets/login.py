@@ -26,7 +26,7 @@ from .troubles import Trouble, explain
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from directmail_lab.session import Session
+    from directmail_lab.sessions import Session
 
     from .signing import Account
 

@@ -21,7 +21,7 @@ from .pulse import Pulse
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from directmail_lab.session import Session
+    from directmail_lab.sessions import Session
 
     from .history import Track
 
@@ -156,7 +156,8 @@ class MonitorWidget(anywidget.AnyWidget):
         self._pulse.stop()
         with contextlib.suppress(Exception):
             self.keep_picture()
-            self._publish(self._form_id, {"text/plain": repr(self)}, renew=True)
+            if self._form_id is not None:
+                self._publish(self._form_id, {"text/plain": repr(self)}, renew=True)
         super().close()
 
     def _ipython_display_(self) -> None:
@@ -167,17 +168,15 @@ class MonitorWidget(anywidget.AnyWidget):
         self._publish(self._picture_id, self._still())
 
     def keep_picture(self) -> None:
-        """Renew the PNG in the notebook."""
-        self._publish(self._picture_id, self._still(), renew=True)
+        """Renew the PNG in the notebook, if it was shown there."""
+        if self._picture_id is not None:
+            self._publish(self._picture_id, self._still(), renew=True)
 
-    def _publish(
-        self, display_id: str | None, bundle: dict[str, object], *, renew: bool = False
-    ) -> None:
-        if display_id is not None:
-            from IPython.display import publish_display_data
+    def _publish(self, display_id: str, bundle: dict[str, object], *, renew: bool = False) -> None:
+        from IPython.display import publish_display_data
 
-            publish: Any = publish_display_data
-            publish(bundle, transient={"display_id": display_id}, update=renew)
+        publish: Any = publish_display_data
+        publish(bundle, transient={"display_id": display_id}, update=renew)
 
     def _still(self) -> dict[str, object]:
         """Return the readings so far as a PNG, and in words for where no picture is shown."""

@@ -11,7 +11,7 @@ from directmail_lab.current import make_current
 from directmail_lab.environment import variable
 from directmail_lab.errors import CredentialError
 from directmail_lab.regions import configured_regions
-from directmail_lab.session import Session
+from directmail_lab.sessions import Session
 from directmail_lab.settings import BASE_URL_VARIABLE, choose_address
 
 if TYPE_CHECKING:

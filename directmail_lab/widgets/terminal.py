@@ -6,7 +6,7 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from directmail_lab.credentials import prompt_api_key
+from directmail_lab.credentials import prompt_api_key, remembered_api_key
 from directmail_lab.environment import variable
 from directmail_lab.errors import NotConnectedError
 from directmail_lab.regions import configured_regions
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from directmail_lab.credentials import ApiKey
-    from directmail_lab.session import Session
+    from directmail_lab.sessions import Session
 
     from .signing import Wish
 
@@ -65,8 +65,8 @@ def _completed(
             f"set {BASE_URL_VARIABLE} and {API_KEY_VARIABLE}, or replay(…) a cassette."
         )
     address = choose_address(known or ask("Service address: "), regions, None)
-    key = wish.key if wish.key or variable(API_KEY_VARIABLE) else ask_key()
-    return replace(wish, address=address, key=key)
+    found = wish.key or variable(API_KEY_VARIABLE) or remembered_api_key(address)
+    return replace(wish, address=address, key=wish.key if found else ask_key())
 
 
 def _say(text: str) -> None:

@@ -1,0 +1,251 @@
+"""What a service answers now, against what a cassette holds of it."""
+
+from __future__ import annotations
+
+import re
+import time
+import warnings
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import unquote, urlsplit
+
+import pandas as pd
+
+from ..cassettes import find_cassette, read_cassette
+from ..errors import CassetteError
+from ..interaction import (
+    Interaction,
+    RecordedRequest,
+    RecordedResponse,
+    base_path,
+    operation_of,
+    path_below,
+)
+from ..redaction import PLACEHOLDER
+from .differences import ABSENT, Difference, compare
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    import httpx
+
+    from ..sessions import Session
+
+__all__ = ["OldCassetteWarning", "check_age", "drift", "drift_frame"]
+
+# What the client sets by itself, and what must not come from a file: the rest is sent as recorded.
+_NOT_RESENT = frozenset(
+    {
+        *("host", "connection", "user-agent", "accept-encoding", "content-length"),
+        *("transfer-encoding", "authorization", "proxy-authorization", "cookie"),
+    }
+)
+
+# What redaction leaves in an address: the placeholder, or a pseudonym (see `personal`).
+_REPLACED = re.compile(
+    rf"{re.escape(PLACEHOLDER)}|person-[0-9a-f]{{8}}@example\.invalid|<[^<>]+-[0-9a-f]{{8}}>"
+)
+
+_DTYPES: dict[str, Any] = {
+    "interaction": "Int64",
+    "operation": "string",
+    "part": "string",
+    "path": "string",
+    "change": "string",
+    "recorded": "object",
+    "now": "object",
+    "new_path": "string",
+}
+
+
+class OldCassetteWarning(UserWarning):
+    """A cassette was recorded longer ago than ``max_age``."""
+
+
+def drift(
+    session: Session,
+    cassette: str | Path,
+    *,
+    ignore: Iterable[str] = (),
+    max_age: timedelta | str | None = None,
+    on_old: Literal["warn", "raise"] = "warn",
+    clock: Callable[[], float] = time.time,
+) -> pd.DataFrame:
+    """Send a cassette's reads again, live, and return what is answered differently now.
+
+    Only GET and HEAD are sent, each distinct one once and paced, and compared with its last
+    recorded answer that was no error (or its last answer). Nothing is recorded. The session is
+    live for that time, and then in the mode it was in.
+
+    Parameters
+    ----------
+    session
+        One with a key.
+    cassette
+        A name or a path, as for `replay`.
+    ignore
+        Paths to leave out, ``*`` standing for any text: ``"company.*"``, ``"header.x-powered-by"``.
+        Values that differ from call to call are left out already: see `volatile` for the list.
+    max_age
+        The oldest that a recording may be: a `timedelta` or a text such as ``"30 days"``.
+    on_old
+        Whether an older one warns (`OldCassetteWarning`) or raises. It is never recorded anew.
+    clock
+        Gives the time, in seconds since the Unix epoch.
+
+    Returns
+    -------
+    DataFrame
+        See `drift_frame`. ``attrs``: ``"sent"``, how many requests were; ``"not_sent"``, the
+        operations that were left out because they write or because redaction took part of them.
+
+    Raises
+    ------
+    NotConnectedError
+        The session has no key.
+    CassetteError
+        The cassette cannot be found or read, or is older than ``max_age`` and ``on_old="raise"``.
+    """
+    loaded = read_cassette(find_cassette(cassette))
+    check_age(
+        str(cassette), loaded.interactions, max_age, now=_utc(clock()), raising=on_old == "raise"
+    )
+    prefix = base_path(_base_url(loaded.metadata))
+    reads, left_out = _reads(loaded.interactions, prefix)
+    redactor = session._redactor(_redact_rules(loaded.metadata))
+    rows: list[tuple[int, str, Difference]] = []
+    with session.live():
+        for number, recorded in reads:
+            now = redactor.interaction(_resent(session, recorded, prefix, clock))
+            operation = _operation(recorded.request, prefix)
+            found = compare(recorded, now, ignore=ignore)
+            rows.extend((number, operation, difference) for difference in found)
+    table = drift_frame(rows)
+    table.attrs.update(sent=len(reads), not_sent=left_out)
+    return table
+
+
+def drift_frame(rows: Sequence[tuple[int, str, Difference]]) -> pd.DataFrame:
+    """Return differences as a DataFrame, a row each, in their order.
+
+    Columns: ``interaction`` (Int64, the recorded one's number in the cassette, from 0),
+    ``operation`` (string, ``GET /v1/users/me``), ``part`` (``status``, ``header`` or ``body``),
+    ``path`` (string, see `Difference`), ``change`` (``added``, ``removed``, ``retyped``,
+    ``renamed-like``, ``null-turned``, ``null-filled`` or ``changed``), ``recorded`` and ``now``
+    (object: the two values, ``<NA>`` for null and for what is not there), ``new_path`` (string,
+    where a field looks renamed). No rows where nothing is different.
+    """
+    columns = {
+        "interaction": [number for number, _, _ in rows],
+        "operation": [operation for _, operation, _ in rows],
+        "part": [difference.part for *_, difference in rows],
+        "path": [difference.path for *_, difference in rows],
+        "change": [difference.change for *_, difference in rows],
+        "recorded": [_cell(difference.recorded) for *_, difference in rows],
+        "now": [_cell(difference.now) for *_, difference in rows],
+        "new_path": [difference.new_path for *_, difference in rows],
+    }
+    return pd.DataFrame(
+        {name: pd.Series(values, dtype=_DTYPES[name]) for name, values in columns.items()}
+    )
+
+
+def _cell(value: object) -> object:
+    return pd.NA if value is None or value is ABSENT else value
+
+
+# -- age ---------------------------------------------------------------------------------------
+
+
+def check_age(
+    name: str,
+    interactions: Iterable[Interaction],
+    max_age: timedelta | str | None,
+    *,
+    now: datetime,
+    raising: bool = False,
+) -> None:
+    """Warn, or raise `CassetteError`, where a recording is older than ``max_age``."""
+    if max_age is None:
+        return
+    allowed = pd.Timedelta(max_age)
+    times = [each.recorded_at for each in interactions if each.recorded_at is not None]
+    if times and now - min(times) <= allowed:
+        return
+    age = f"is {(now - min(times)).days} days old" if times else "does not say when it was recorded"
+    message = (
+        f"Cassette {name!r} {age}, and max_age is {allowed}. "
+        f'Look at drift("{name}"), then record it again with record("{name}", record_mode="all").'
+    )
+    if raising:
+        raise CassetteError(message)
+    warnings.warn(message, OldCassetteWarning, stacklevel=3)
+
+
+def _utc(epoch_s: float) -> datetime:
+    return datetime.fromtimestamp(epoch_s, UTC)
+
+
+# -- what is sent again ------------------------------------------------------------------------
+
+
+def _reads(
+    interactions: Sequence[Interaction], prefix: str
+) -> tuple[list[tuple[int, Interaction]], list[str]]:
+    """Return the recorded reads to send, each once with its number, and what is left out."""
+    reads: dict[tuple[str, str], tuple[int, Interaction]] = {}
+    left_out: dict[str, None] = {}
+    for number, recorded in enumerate(interactions):
+        request = recorded.request
+        if request.method not in ("GET", "HEAD") or _redacted(request):
+            left_out[_operation(request, prefix)] = None
+            continue
+        key = request.method, _target(request, prefix)
+        before = reads.get(key)
+        if before is None or recorded.response.status < 400 or before[1].response.status >= 400:
+            reads[key] = number, recorded
+    return list(reads.values()), list(left_out)
+
+
+def _redacted(request: RecordedRequest) -> bool:
+    """Return whether a part of the address was replaced when it was recorded."""
+    return _REPLACED.search(unquote(request.uri)) is not None
+
+
+def _operation(request: RecordedRequest, prefix: str) -> str:
+    return f"{request.method} {operation_of(path_below(request.uri, prefix))}"
+
+
+def _target(request: RecordedRequest, prefix: str) -> str:
+    query = urlsplit(request.uri).query
+    return path_below(request.uri, prefix) + (f"?{query}" if query else "")
+
+
+def _resent(
+    session: Session, recorded: Interaction, prefix: str, clock: Callable[[], float]
+) -> Interaction:
+    request = recorded.request
+    headers = [
+        (name, value)
+        for name, value in request.headers
+        if name.lower() not in _NOT_RESENT and PLACEHOLDER not in value
+    ]
+    address = session.base_url + "/" + _target(request, prefix).lstrip("/")
+    response = session.request(request.method, address, headers=headers)
+    return Interaction(request, _as_recorded(response), recorded_at=_utc(clock()))
+
+
+def _as_recorded(response: httpx.Response) -> RecordedResponse:
+    headers = tuple(response.headers.multi_items())
+    return RecordedResponse(response.status_code, response.reason_phrase, headers, response.content)
+
+
+def _base_url(metadata: Mapping[str, object]) -> str:
+    return str(metadata.get("base_url") or "")
+
+
+def _redact_rules(metadata: Mapping[str, object]) -> list[str]:
+    """Return what the recording redacted: the answers of now are compared in the same form."""
+    rules = metadata.get("redact")
+    return [str(rule) for rule in rules] if isinstance(rules, list) else []

@@ -1,0 +1,5 @@
+"""What the service's document leaves open: what was seen of each part, and what would tell more."""
+
+from .calls import explore, findings
+
+__all__ = ["explore", "findings"]

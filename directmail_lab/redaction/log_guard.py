@@ -1,0 +1,85 @@
+"""Keeping the key out of what httpx, httpcore and this package log while a session has one."""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import TYPE_CHECKING, Final
+
+from .named_secrets import PLACEHOLDER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .redactor import Redactor
+
+__all__ = ["GUARDED_LOGGERS", "guard_logs"]
+
+GUARDED_LOGGERS: Final = (
+    "httpx",
+    "httpcore.connection",
+    "httpcore.http11",
+    "httpcore.http2",
+    "httpcore.proxy",
+    "httpcore.socks",
+    "directmail_lab",
+)
+"""The loggers that a request's address, headers or errors reach, beside their children."""
+
+
+# httpcore logs headers as pairs of bytes: (b'Cookie', b'…').
+_CREDENTIALS = re.compile(
+    r"((['\"])(?:proxy-authorization|authorization|set-cookie|cookie)\2, b?)(['\"]).*?\3(?=[,)\]])",
+    re.IGNORECASE,
+)
+
+
+class _RedactingFilter(logging.Filter):
+    """Redacts each record where it is made, before any handler sees it; holds none back."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        super().__init__()
+        self._redactor = redactor
+
+    def __repr__(self) -> str:
+        return "_RedactingFilter()"
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        # httpcore gives bytes and tuples of them as arguments, so only the whole message will do.
+        try:
+            message = record.getMessage()
+        except (TypeError, ValueError):
+            message = f"{record.msg} {record.args}"
+        message = _CREDENTIALS.sub(rf"\1\3{PLACEHOLDER}\3", message)
+        record.msg, record.args = self._redactor.text(message), ()
+        if record.exc_info and record.exc_info[0] is not None:
+            text = logging.Formatter().formatException(record.exc_info)
+            record.exc_text, record.exc_info = self._redactor.text(text), None
+        return True
+
+
+def _children() -> list[str]:
+    """Return the names of loggers below those guarded: a filter is not inherited."""
+    return [
+        name
+        for name in list(logging.root.manager.loggerDict)
+        if name.startswith(("directmail_lab.", "httpcore.", "httpx."))
+        and name not in GUARDED_LOGGERS
+    ]
+
+
+def guard_logs(redactor: Redactor) -> Callable[[], None]:
+    """Redact what the guarded loggers log from now on; return the function that ends it.
+
+    Each call adds a filter of its own, so sessions may overlap and end in any order.
+    """
+    guard = _RedactingFilter(redactor)
+    loggers = [logging.getLogger(name) for name in (*GUARDED_LOGGERS, *_children())]
+    for logger in loggers:
+        logger.addFilter(guard)
+
+    def end() -> None:
+        for logger in loggers:
+            logger.removeFilter(guard)
+
+    return end

@@ -1,0 +1,468 @@
+"""The session: two httpx clients on one stack of transports, in one of three modes."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import threading
+import time
+import weakref
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
+
+import httpx
+
+from .cassettes import open_cassette
+from .contract import ME_PATH
+from .errors import (
+    CassetteError,
+    DirectMailLabError,
+    NotConnectedError,
+    ServiceError,
+    UnauthorizedError,
+)
+from .frames import frame
+from .interaction import base_path, operation_of, path_below
+from .pacing import PacingTransport
+from .readings import ReadingLog
+from .redaction import PLACEHOLDER, Redactor
+from .redaction.log_guard import guard_logs
+from .settings import base_address
+from .transports import (
+    READING,
+    CassetteTransport,
+    NetworkTransport,
+    ObservingTransport,
+    RefusingTransport,
+    SwitchingTransport,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
+    from types import TracebackType
+
+    import pandas as pd
+
+    from .cassettes import Cassette
+    from .credentials import ApiKey
+    from .pacing import Pace
+    from .quota import Reading
+    from .quota.reset_unit import ResetUnit
+    from .transports import Transport
+
+__all__ = ["ModeChange", "ModeName", "Session", "Timing"]
+
+ModeName = Literal["live", "record", "replay"]
+Timing = Literal["instant", "recorded"] | float
+
+_log = logging.getLogger(__name__)
+_EXCERPT_CHARACTERS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class _Mode:
+    """What a session's requests pass below the switch, and the cassette that takes part."""
+
+    name: ModeName
+    transport: Transport
+    cassette: Cassette | None = None
+
+    def __str__(self) -> str:
+        return self.name if self.cassette is None else f"{self.name} {self.cassette.name!r}"
+
+
+class ModeChange:
+    """A mode that a session has just entered; leaving the ``with`` gives back the one before."""
+
+    def __init__(self, session: Session, before: _Mode, entered: _Mode) -> None:
+        self._session = session
+        self._before = before
+        self._entered = entered
+
+    def __enter__(self) -> Session:
+        return self._session
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._session._enter(self._before)
+
+    def __repr__(self) -> str:
+        cassette = self._entered.cassette
+        what = {"live": "Live", "record": "Recording to", "replay": "Replaying"}[self._entered.name]
+        if cassette is None:
+            return f"{what} at {self._session.base_url}"
+        count = f"{len(cassette)} interaction" + ("" if len(cassette) == 1 else "s")
+        return f"{what} cassette {cassette.name!r} ({count})"
+
+
+class Session:
+    """An account at one base address: its clients, its readings, and the mode they are in.
+
+    A session starts live if it has a key. It may be used from any number of threads and tasks, and
+    any number of sessions may be open at once: nothing is shared between them, nothing is patched.
+
+    Parameters
+    ----------
+    base_url
+        The base address, https (http for this machine alone); a path prefix is kept.
+    api_key
+        The account's key; None for a session that only replays.
+    timeout_s
+        Seconds to wait for a connection, and for each part of an answer.
+    pace
+        ``"burst"`` sends at will while the allowance lasts, ``"even"`` spreads requests over the
+        window, ``"off"`` never waits.
+    max_wait_s
+        The longest wait, in seconds, for a window to renew; beyond it `QuotaExhaustedError`.
+    reset_unit
+        The unit of ``X-RateLimit-Reset`` where you know it; else it is inferred (service.md part 8
+        leaves it open).
+    allow_writes
+        Whether methods other than GET, HEAD and OPTIONS may be sent to the live service.
+    clock, timer
+        What tells the time (seconds since the Unix epoch) and what latencies are measured with.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        api_key: ApiKey | None = None,
+        *,
+        timeout_s: float = 30.0,
+        pace: Pace = "burst",
+        max_wait_s: float = 120.0,
+        reset_unit: ResetUnit | None = None,
+        allow_writes: bool = False,
+        clock: Callable[[], float] = time.time,
+        timer: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.base_url = base_address(base_url) if api_key is not None else base_url
+        self.readings = ReadingLog(reset_unit=reset_unit)
+        self._api_key = api_key
+        self._clock, self._timer = clock, timer
+        self._pacing: dict[str, Any] = {
+            "clock": clock,
+            "pace": pace,
+            "max_wait_s": max_wait_s,
+            "reset_unit": reset_unit,
+        }
+        self._listeners: dict[object, Callable[[Reading], None]] = {}
+        self._changing = threading.RLock()
+        self._network: NetworkTransport | None = None
+        start: Transport = RefusingTransport("This session has no key.")
+        if api_key is not None:
+            self._network = NetworkTransport(self.base_url, api_key, allow_writes=allow_writes)
+            start = self._paced(self._network, None)
+        self._mode = _Mode("live", start)
+        self._switch = SwitchingTransport(start)
+        common: dict[str, Any] = {
+            "base_url": self.base_url,
+            "timeout": timeout_s,
+            "headers": {"User-Agent": f"directmail-lab python-httpx/{httpx.__version__}"},
+        }
+        self.client = httpx.Client(transport=self._switch, **common)
+        self.async_client = httpx.AsyncClient(transport=self._switch, **common)
+        self._end_log_guard = guard_logs(self._redactor())
+        atexit.register(_close_if_alive, weakref.ref(self))
+
+    # -- what is asked ------------------------------------------------------------------
+
+    def me(self) -> pd.DataFrame:
+        """Return the current user's record, one row (``GET /v1/users/me``, service.md part 4).
+
+        Its columns are whatever the service sends: see `frame`.
+
+        Raises
+        ------
+        UnauthorizedError
+            The service answered 401 or 403.
+        ServiceError
+            It answered with another error status.
+        NotJSONError
+            Its body is not JSON.
+        NotRecordedError
+            In a replay whose cassette has no such request.
+        """
+        return self._record_in(self.client.get(ME_PATH))
+
+    async def me_async(self) -> pd.DataFrame:
+        """Return the same as `me`, without blocking the event loop."""
+        return self._record_in(await self.async_client.get(ME_PATH))
+
+    def request(self, method: str, path: str, **options: Any) -> httpx.Response:
+        """Send a request below the base address; ``options`` are those of `httpx.Client.request`.
+
+        An error status is returned, not raised.
+        """
+        return self.client.request(method, path, **options)
+
+    def rate_limits(self) -> pd.DataFrame:
+        """Return the readings of all responses so far, a row each (see `ReadingLog.frame`)."""
+        return self.readings.frame()
+
+    def interactions(self) -> pd.DataFrame:
+        """Return what the cassette in use holds by now (see `read_interactions`).
+
+        Raises
+        ------
+        CassetteError
+            The session is live: no cassette is in use.
+        """
+        if self._mode.cassette is None:
+            raise CassetteError(
+                "This session is live: no cassette is in use. Name one: interactions(…)."
+            )
+        from .cassettes import interactions
+
+        return interactions(self._mode.cassette)
+
+    def on_reading(self, callback: Callable[[Reading], None]) -> Callable[[], None]:
+        """Call ``callback`` with each new reading, in the thread that made the request.
+
+        Returns
+        -------
+        Callable
+            Call it to stop.
+        """
+        token = object()
+        self._listeners[token] = callback
+
+        def stop() -> None:
+            self._listeners.pop(token, None)
+
+        return stop
+
+    # -- modes --------------------------------------------------------------------------
+
+    @property
+    def mode(self) -> ModeName:
+        """``"live"``, ``"record"`` or ``"replay"``."""
+        return self._mode.name
+
+    @property
+    def cassette(self) -> str | None:
+        """The name of the cassette that records or replays, or None."""
+        return self._mode.cassette.name if self._mode.cassette is not None else None
+
+    @property
+    def cassette_path(self) -> Path | None:
+        """The file of that cassette, or None."""
+        return self._mode.cassette.path if self._mode.cassette is not None else None
+
+    def live(self) -> ModeChange:
+        """Send every request to the service, and record none."""
+        return self._change(
+            lambda: _Mode("live", self._paced(self._require_network("go live"), None))
+        )
+
+    def record(
+        self,
+        cassette: str | Path,
+        *,
+        record_mode: str = "new_episodes",
+        redact: Iterable[str] = (),
+        metadata: Mapping[str, object] | None = None,
+    ) -> ModeChange:
+        """Record to a cassette, by one of vcrpy's record modes; see `directmail_lab.record`.
+
+        ``metadata`` is written at the head of a new cassette, beside our own.
+        """
+        if record_mode == "none":
+            return self.replay(cassette)
+        network = self._require_network("record")
+        redactor = self._redactor(redact)
+
+        def enter() -> _Mode:
+            opened = open_cassette(
+                cassette,
+                record_mode=record_mode,
+                redactor=redactor,
+                base_url=self.base_url,
+                metadata=metadata,
+                clock=self._clock,
+            )
+            playing = self._playing(opened, network)
+            return _Mode("record", self._paced(playing, opened.name), opened)
+
+        return self._change(enter)
+
+    def replay(
+        self,
+        cassette: str | Path,
+        *,
+        timing: Timing = "instant",
+        repeat: Literal["last", "strict"] = "last",
+    ) -> ModeChange:
+        """Answer from a cassette alone, with no key and no network; see `directmail_lab.replay`."""
+        slowness = _slowness(timing)
+
+        def enter() -> _Mode:
+            opened = open_cassette(
+                cassette, record_mode="none", repeat=repeat, redactor=self._redactor()
+            )
+            playing = self._playing(opened, None, slowness=slowness)
+            return _Mode("replay", self._observing(playing, opened.name), opened)
+
+        return self._change(enter)
+
+    def _change(self, enter: Callable[[], _Mode]) -> ModeChange:
+        with self._changing:
+            before = self._mode
+            if before.cassette is not None:
+                # It may be the one that is opened next. A `with` that comes back resumes it.
+                before.cassette.close()
+            entered = enter()
+            self._enter(entered)
+        return ModeChange(self, before, entered)
+
+    def _enter(self, mode: _Mode) -> None:
+        with self._changing:
+            left, self._mode = self._mode, mode
+            self._switch.inner = mode.transport
+            if mode.name == "record" and mode.cassette is not None:
+                mode.cassette.resume()
+            if left.cassette is not None and left.cassette is not mode.cassette:
+                left.cassette.close()
+
+    # -- the stack, innermost last ------------------------------------------------------
+
+    def _paced(self, inner: Transport, cassette: str | None) -> Transport:
+        return PacingTransport(self._observing(inner, cassette), **self._pacing)
+
+    def _observing(self, inner: Transport, cassette: str | None) -> Transport:
+        return ObservingTransport(
+            inner,
+            self._note,
+            prefix=base_path(self.base_url),
+            conceal=self._concealed,
+            cassette=cassette,
+            clock=self._clock,
+            timer=self._timer,
+        )
+
+    def _playing(
+        self, cassette: Cassette, inner: Transport | None, *, slowness: float = 0.0
+    ) -> Transport:
+        return CassetteTransport(
+            cassette,
+            inner,
+            base_url=self.base_url,
+            slowness=slowness,
+            clock=self._clock,
+            timer=self._timer,
+        )
+
+    def _require_network(self, purpose: str) -> Transport:
+        if self._network is None:
+            raise NotConnectedError(
+                f"This session has no key, so it cannot {purpose}. "
+                "Sign in with login(), or connect(base_url=…, api_key=…)."
+            )
+        return self._network
+
+    def _redactor(self, redact: Iterable[str] = ()) -> Redactor:
+        secrets = [self._api_key.reveal()] if self._api_key is not None else []
+        return Redactor(secrets, redact=redact)
+
+    def _concealed(self, path: str) -> str:
+        """Return a path without the key, where a caller put it there."""
+        key = self._api_key.reveal() if self._api_key is not None else None
+        return path.replace(key, PLACEHOLDER) if key and key in path else path
+
+    def _note(self, reading: Reading) -> None:
+        self.readings.append(reading)
+        for callback in list(self._listeners.values()):
+            try:
+                callback(reading)
+            except Exception:
+                # An observer's fault never costs the caller a good response.
+                _log.exception("An on_reading callback failed")
+
+    # -- answers ------------------------------------------------------------------------
+
+    def _record_in(self, response: httpx.Response) -> pd.DataFrame:
+        if response.status_code >= 400:
+            raise self._service_error(response)
+        return frame(response)
+
+    def _service_error(self, response: httpx.Response) -> ServiceError:
+        status, request, redactor = response.status_code, response.request, self._redactor()
+        path = operation_of(path_below(str(request.url), base_path(self.base_url)))
+        operation = redactor.text(f"{request.method} {path}")
+        reason = redactor.text(response.reason_phrase)
+        kind = UnauthorizedError if status in (401, 403) else ServiceError
+        return kind(
+            f"{operation} answered {status} {reason}. {_advice(status)}",
+            status=status,
+            operation=operation,
+            excerpt=redactor.text(response.text[:_EXCERPT_CHARACTERS]),
+            reading=response.extensions.get(READING),
+        )
+
+    # -- the end ------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """End the recording if there is one, close all connections and forget the key."""
+        with self._changing:
+            self._enter(_Mode("live", RefusingTransport("This session is closed.")))
+            network, self._network = self._network, None
+            if network is not None:
+                network.close()
+            self._api_key = None
+            self._end_log_guard()
+
+    async def aclose(self) -> None:
+        """Close as `close` does, and wait for the connections of this event loop."""
+        if self._network is not None:
+            await self._network.aclose()
+        self.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        return f"<Session {self._mode} at {self.base_url}, {len(self.readings)} readings>"
+
+    def __reduce__(self) -> NoReturn:
+        raise DirectMailLabError(
+            "A session is never pickled: it holds a key. Connect where it runs."
+        )
+
+
+def _slowness(timing: Timing) -> float:
+    """Return how much of the recorded latencies a replay keeps up."""
+    if timing == "instant":
+        return 0.0
+    return 1.0 if timing == "recorded" else float(timing)
+
+
+def _advice(status: int) -> str:
+    """Return what to do about an error status."""
+    if status in (401, 403):
+        return "Check the API key and the base address: a key belongs to one region."
+    if status == 404:
+        return "Check the path and the base address."
+    if status == 429:
+        return "The allowance is used up: rate_limits() shows when it renews."
+    if status >= 500:
+        return "The trouble is at the service or a gateway before it: try again later."
+    return "The error's .excerpt shows what the service said of it."
+
+
+def _close_if_alive(session: weakref.ref[Session]) -> None:
+    if (alive := session()) is not None:
+        alive.close()
