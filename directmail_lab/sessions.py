@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 import httpx
 
 from .cassettes import open_cassette
-from .contract import ME_PATH
+from .contract import ME_PATH, SAFE_METHODS
 from .errors import (
     CassetteError,
     DirectMailLabError,
@@ -22,7 +22,7 @@ from .errors import (
     UnauthorizedError,
 )
 from .frames import frame
-from .interaction import base_path, operation_of, path_below
+from .interaction import RecordedRequest, base_path, operation_of, path_below
 from .pacing import PacingTransport
 from .readings import ReadingLog
 from .redaction import PLACEHOLDER, Redactor
@@ -286,8 +286,16 @@ class Session:
                 metadata=metadata,
                 clock=self._clock,
             )
-            playing = self._playing(opened, network)
-            return _Mode("record", self._paced(playing, opened.name), opened)
+            stack = self._paced(
+                self._playing(opened, network),
+                opened.name,
+                # What the cassette answers costs nothing, so it is not held back.
+                is_replayed=lambda request: (
+                    request.method in SAFE_METHODS
+                    and opened.holds_answer(RecordedRequest(request.method, str(request.url)))
+                ),
+            )
+            return _Mode("record", stack, opened)
 
         return self._change(enter)
 
@@ -331,8 +339,15 @@ class Session:
 
     # -- the stack, innermost last ------------------------------------------------------
 
-    def _paced(self, inner: Transport, cassette: str | None) -> Transport:
-        return PacingTransport(self._observing(inner, cassette), **self._pacing)
+    def _paced(
+        self,
+        inner: Transport,
+        cassette: str | None,
+        *,
+        is_replayed: Callable[[httpx.Request], bool] | None = None,
+    ) -> Transport:
+        observed = self._observing(inner, cassette)
+        return PacingTransport(observed, is_replayed=is_replayed, **self._pacing)
 
     def _observing(self, inner: Transport, cassette: str | None) -> Transport:
         return ObservingTransport(

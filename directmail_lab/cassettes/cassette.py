@@ -101,6 +101,14 @@ class Cassette:
             index = self._again(asked, keys, base)
         return self._interactions[index]
 
+    def holds_answer(self, request: RecordedRequest, *, base_url: str | None = None) -> bool:
+        """Return whether `play` would answer a request, without playing the answer."""
+        if self._player is None:
+            return False
+        asked, keys = self._keys(request, base_url or self._given_base or self.base_url)
+        with self._lock:
+            return self._player.next(keys, asked) is not None
+
     def record(self, interaction: Interaction) -> None:
         """Redact an interaction and append it: when this returns, a kill does not lose it.
 

@@ -64,16 +64,19 @@ class Player:
 
     def take(self, keys: Sequence[Key], asked: RecordedRequest) -> int | None:
         """Return the index of the first answer that was not played yet, and mark it played."""
-        if self._matching.custom:
-            found = next((i for i in self._matching_all(keys, asked) if not self._played[i]), None)
-        elif len(keys) == 1:
-            found = self._first_unplayed(keys[0])
-        else:
-            each = [self._first_unplayed(key) for key in keys]
-            found = min((index for index in each if index is not None), default=None)
+        found = self.next(keys, asked)
         if found is not None:
             self._played[found] = 1
         return found
+
+    def next(self, keys: Sequence[Key], asked: RecordedRequest) -> int | None:
+        """Return the index of the first answer that was not played yet, and leave it so."""
+        if self._matching.custom:
+            return next((i for i in self._matching_all(keys, asked) if not self._played[i]), None)
+        if len(keys) == 1:
+            return self._first_unplayed(keys[0])
+        each = [self._first_unplayed(key) for key in keys]
+        return min((index for index in each if index is not None), default=None)
 
     def last(self, keys: Sequence[Key], asked: RecordedRequest) -> int | None:
         """Return the index of the last answer that matches, played or not."""

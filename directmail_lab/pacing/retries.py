@@ -9,6 +9,7 @@ import httpx
 
 from ..contract import SAFE_METHODS
 from ..errors import OutcomeUnknownError
+from ..interaction import operation_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,7 +72,7 @@ def lost_answer(request: httpx.Request, error: Exception) -> OutcomeUnknownError
     if not isinstance(error, httpx.TransportError):
         return None
     return OutcomeUnknownError(
-        f"{request.method} {request.url.path} was sent and no answer came "
+        f"{request.method} {operation_of(request.url.path)} was sent and no answer came "
         f"({type(error).__name__}). It may have been carried out, and was not sent again. "
         "Look whether it was before you repeat it."
     )

@@ -86,7 +86,7 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     inner
         What sends.
     pace, max_wait_s, reset_unit
-        See `Pacer`. With ``pace="off"`` an answer 429 is returned as it came.
+        See `Pacer`. With ``pace="off"`` nothing waits, and so nothing is sent again.
     is_replayed
         Whether a request will be answered without the service: it is then not held back.
     clock
@@ -115,7 +115,7 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     ) -> None:
         self._inner = inner
         self._pacer = Pacer(pace=pace, max_wait_s=max_wait_s, reset_unit=reset_unit)
-        self._waits_for_allowance = pace != "off"
+        self._waits = pace != "off"
         self._max_wait_s = max_wait_s
         self._is_replayed = is_replayed
         self._clock = clock
@@ -232,12 +232,10 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         failure: Exception | None,
         attempt: int,
     ) -> bool:
-        if attempt >= ATTEMPTS or not may_retry(request):
+        if not self._waits or attempt >= ATTEMPTS or not may_retry(request):
             return False
         if response is None:
             return isinstance(failure, RETRIED_ERRORS)
-        if response.status_code == 429 and not self._waits_for_allowance:
-            return False
         reading: Reading | None = response.extensions.get(_READING)
         if reading is not None and reading.source == "replayed":
             return False

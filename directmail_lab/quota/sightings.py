@@ -77,8 +77,8 @@ class Track:
 
 def _point(reading: Reading, value: int, row: int) -> Point | None:
     """Return a value with the moment it was written, or None where that is not known."""
-    if reading.source == "replayed" or math.isnan(reading.at):
-        # Times of playing are not times of the service: its own clock is, to the second.
+    if math.isnan(reading.at):
+        # A recording that kept no times: the service's own clock tells them, to the second.
         served = reading.served_at
         return None if served is None else Point(value, served, served + 1.0, row)
     waited = _UNKNOWN_LATENCY_S if reading.elapsed_s is None else reading.elapsed_s
