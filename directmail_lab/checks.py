@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import pandas as pd
 
 from .contract import HEADERS, TYPICAL_LIMIT, TYPICAL_WINDOW_S
-from .quota.windows import allowances
+from .readings.windows import allowances
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from .quota import Reading
     from .quota.reset_unit import ResetUnit
-    from .quota.windows import OperationAllowance
+    from .readings.windows import OperationAllowance
 
 __all__ = ["Verdict", "Verdicts", "check_contract"]
 

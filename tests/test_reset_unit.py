@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from directmail_lab.quota import Reading
 from directmail_lab.quota.reset_unit import ResetUnitInference, infer_reset_unit
-from directmail_lab.quota.windows import allowances, frame_of_allowances
+from directmail_lab.readings.windows import allowances, frame_of_allowances
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

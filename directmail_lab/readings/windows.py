@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Final
 
 import pandas as pd
 
-from .reading import date_of
-from .reset_unit import SCALES, infer_reset_unit
+from directmail_lab.quota.reading import date_of
+from directmail_lab.quota.reset_unit import SCALES, infer_reset_unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from .reading import Reading
-    from .reset_unit import ResetUnit, UnitName
+    from directmail_lab.quota.reading import Reading
+    from directmail_lab.quota.reset_unit import ResetUnit, UnitName
 
 __all__ = ["OperationAllowance", "allowances", "frame_of_allowances"]
 
