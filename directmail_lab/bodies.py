@@ -97,8 +97,6 @@ def parsed(content: bytes, origin: Origin | None) -> object:
     body, problem = read_json(content, origin.charset if origin else None)
     if problem is None:
         return body
-    # A traceback with locals would show the body, and in it a key that the service echoed.
-    del content, body
     raise NotJSONError(
         _not_json(problem, origin or NOWHERE),
         status=origin.status if origin else None,

@@ -69,6 +69,17 @@ def frame(
     DirectMailLabError
         Where ``record_path`` leads nowhere.
     """
+    try:
+        return _framed(response_or_json, record_path)
+    except DirectMailLabError as error:
+        failure = error.with_traceback(None)
+    # A traceback with locals would show the body, and in it a key that the service echoed: the
+    # frames below are left out of it, and this one has let go.
+    del response_or_json
+    raise failure
+
+
+def _framed(response_or_json: object, record_path: str | None) -> pd.DataFrame:
     origin = origin_of(response_or_json)
     content = getattr(response_or_json, "content", response_or_json) if origin else response_or_json
     body = parsed(bytes(content), origin) if isinstance(content, bytes | bytearray) else content

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
+from traceback import walk_tb
 from types import SimpleNamespace
 from typing import Any
 
@@ -411,6 +412,29 @@ def test_a_body_without_a_response_is_refused_without_a_status() -> None:
         frame(b"<html>")
 
     assert caught.value.status is None
+
+
+@pytest.mark.parametrize(
+    ("given", "record_path"),
+    [
+        (response(b"<p>secret-body"), "auto"),
+        (b"<p>secret-body", "auto"),
+        (bytearray(b"<p>secret-body"), None),
+        ({"a": "secret-body"}, "nowhere"),
+        (response(b'{"a": "secret-body"}'), "nowhere.else"),
+        ({"secret-body"}, "auto"),
+    ],
+)
+def test_no_local_of_a_refusals_traceback_holds_the_body(
+    given: object, record_path: str | None
+) -> None:
+    """A notebook that prints locals would save a key that the service echoed."""
+    with pytest.raises(DirectMailLabError) as caught:
+        frame(given, record_path=record_path)
+
+    ours = [f for f, _ in walk_tb(caught.value.__traceback__) if f.f_code.co_filename != __file__]
+    assert [f.f_code.co_name for f in ours] == ["frame"]
+    assert "secret-body" not in repr([f.f_locals for f in ours])
 
 
 def test_what_is_neither_a_response_nor_json_is_refused() -> None:
