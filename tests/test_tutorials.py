@@ -12,6 +12,7 @@ import pytest
 from matplotlib.image import imread
 from nbformat.v4 import new_code_cell, new_notebook
 
+from directmail_lab.sharing.audit import audit_cassette, audit_notebook
 from directmail_lab.tutorials import checkout
 from directmail_lab.tutorials.execute import execute, read, run
 from directmail_lab.tutorials.recordings import RECORDINGS, record
@@ -135,12 +136,23 @@ def test_the_kernel_of_these_tests_reaches_no_other_machine(
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
-def test_a_notebook_shows_a_picture_everywhere(name: str) -> None:
+def test_every_chart_is_a_picture(name: str) -> None:
     """Without a kernel, and where scripts are dropped, the charts are there as PNG."""
     assert ROOT is not None
-    outputs = [o for c in read(ROOT / "notebooks" / name).cells for o in c.get("outputs", ())]
+    for cell in read(ROOT / "notebooks" / name).cells:
+        if cell.cell_type == "code" and cell.source.startswith("dm.chart"):
+            assert any("image/png" in output.get("data", {}) for output in cell.outputs)
 
-    assert any("image/png" in output.get("data", {}) for output in outputs)
+
+def test_every_cassette_and_notebook_is_fit_to_be_shared() -> None:
+    """Our own audit finds neither a secret nor personal data in what is committed."""
+    assert ROOT is not None
+    found = [
+        *(each for path in (ROOT / "cassettes").glob("*.yaml") for each in audit_cassette(path)),
+        *(each for name in NOTEBOOKS for each in audit_notebook(ROOT / "notebooks" / name)),
+    ]
+
+    assert found == []
 
 
 @pytest.mark.parametrize("name", sorted(RECORDINGS))
