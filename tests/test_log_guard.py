@@ -84,6 +84,34 @@ def test_a_traceback_that_is_logged_is_redacted(
     assert traces(caplog.text.encode(), KEY) == []
 
 
+def test_a_traceback_is_redacted_by_every_session_that_is_open(
+    logger: logging.Logger, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The first guard leaves it as text, which has the second one's key in it as well."""
+    ends = guard_logs(Redactor([OTHER])), guard_logs(Redactor([KEY]))
+    try:
+        raise ValueError(f"{KEY} {OTHER}")
+    except ValueError:
+        logger.exception("It failed")
+    for end in ends:
+        end()
+
+    assert f"ValueError: {PLACEHOLDER} {PLACEHOLDER}" in caplog.text
+    assert [traces(caplog.text.encode(), key) for key in (KEY, OTHER)] == [[], []]
+
+
+def test_the_stack_that_is_logged_is_redacted(
+    logger: logging.Logger, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It quotes the source, where a key may be written."""
+    end = guard_logs(Redactor(["the-key-of-the-source"]))
+    logger.debug("Here", stack_info=bool("the-key-of-the-source"))
+    end()
+
+    assert f'stack_info=bool("{PLACEHOLDER}")' in caplog.text
+    assert "the-key-of-the-source" not in caplog.text
+
+
 def test_a_message_that_does_not_fit_its_arguments_is_still_redacted(
     logger: logging.Logger, caplog: pytest.LogCaptureFixture
 ) -> None:

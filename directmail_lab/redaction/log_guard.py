@@ -54,7 +54,12 @@ class _RedactingFilter(logging.Filter):
         record.msg, record.args = self._redactor.text(message), ()
         if record.exc_info and record.exc_info[0] is not None:
             text = logging.Formatter().formatException(record.exc_info)
-            record.exc_text, record.exc_info = self._redactor.text(text), None
+            record.exc_text, record.exc_info = text, None
+        # Also what is text already: the guard of another session came first, which has another key.
+        if record.exc_text:
+            record.exc_text = self._redactor.text(record.exc_text)
+        if record.stack_info:
+            record.stack_info = self._redactor.text(record.stack_info)
         return True
 
 
