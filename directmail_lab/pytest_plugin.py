@@ -76,7 +76,7 @@ def directmail(request: pytest.FixtureRequest) -> Iterator[Session]:
         if _records(path, mode)
         else _replaying(path, settings, request.node)
     )
-    cassette = session._mode.cassette
+    cassette = session.open_cassette
     assert cassette is not None, "the session was put on one just now"
     request.node.stash[_USE] = _Use(cassette, settings, _shown(path, request.config))
     with session, _as_current(session):

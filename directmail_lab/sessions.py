@@ -167,7 +167,7 @@ class Session:
         }
         self.client = httpx.Client(transport=self._switch, **common)
         self.async_client = httpx.AsyncClient(transport=self._switch, **common)
-        self._end_log_guard = guard_logs(self._redactor())
+        self._end_log_guard = guard_logs(self.redactor())
         atexit.register(_close_if_alive, weakref.ref(self))
 
     # -- what is asked ------------------------------------------------------------------
@@ -250,9 +250,14 @@ class Session:
         return self._mode.cassette.name if self._mode.cassette is not None else None
 
     @property
-    def cassette_path(self) -> Path | None:
-        """The file of that cassette, or None."""
-        return self._mode.cassette.path if self._mode.cassette is not None else None
+    def open_cassette(self) -> Cassette | None:
+        """That cassette itself, or None."""
+        return self._mode.cassette
+
+    @property
+    def api_key(self) -> ApiKey | None:
+        """The key in its holder, which shows it nowhere; None in a session that only replays."""
+        return self._api_key
 
     def live(self) -> ModeChange:
         """Send every request to the service, and record none."""
@@ -275,7 +280,7 @@ class Session:
         if record_mode == "none":
             return self.replay(cassette)
         network = self._require_network("record")
-        redactor = self._redactor(redact)
+        redactor = self.redactor(redact)
 
         def enter() -> _Mode:
             opened = open_cassette(
@@ -311,7 +316,7 @@ class Session:
 
         def enter() -> _Mode:
             opened = open_cassette(
-                cassette, record_mode="none", repeat=repeat, redactor=self._redactor()
+                cassette, record_mode="none", repeat=repeat, redactor=self.redactor()
             )
             playing = self._playing(opened, None, slowness=slowness)
             return _Mode("replay", self._observing(playing, opened.name), opened)
@@ -380,7 +385,8 @@ class Session:
             )
         return self._network
 
-    def _redactor(self, redact: Iterable[str] = ()) -> Redactor:
+    def redactor(self, redact: Iterable[str] = ()) -> Redactor:
+        """Return what removes this session's key, and the personal data named, from exchanges."""
         secrets = [self._api_key.reveal()] if self._api_key is not None else []
         return Redactor(secrets, redact=redact)
 
@@ -406,7 +412,7 @@ class Session:
         return frame(response)
 
     def _service_error(self, response: httpx.Response) -> ServiceError:
-        status, request, redactor = response.status_code, response.request, self._redactor()
+        status, request, redactor = response.status_code, response.request, self.redactor()
         path = operation_of(path_below(str(request.url), base_path(self.base_url)))
         operation = redactor.text(f"{request.method} {path}")
         reason = redactor.text(response.reason_phrase)

@@ -12,7 +12,7 @@ from .opening import open_cassette
 from .reader import LoadedCassette, read_cassette
 
 if TYPE_CHECKING:
-    from .frames import InteractionView, interactions, read_interactions
+    from .frames import InteractionView, interactions, read_interactions, show_interaction
 
 __all__ = [
     "DEFAULT_MATCH_ON",
@@ -26,6 +26,7 @@ __all__ = [
     "open_cassette",
     "read_cassette",
     "read_interactions",
+    "show_interaction",
 ]
 
 

@@ -39,6 +39,8 @@ class Cassette:
         Whether a request without an answer may be sent, and its outcome recorded.
     base_url
         The base address of the recording: its metadata's, else the first interaction's origin.
+    foreign
+        Whether another program wrote what it held when it was opened: credentials may be in it.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class Cassette:
         self._redactor = redactor.also(loaded.redact if loaded else ())
         self._interactions: Sequence[Interaction] = loaded.interactions if loaded else ()
         self.base_url = (loaded.base_url if loaded else None) or base_url
+        self.foreign = loaded is not None and loaded.foreign
         self._player = self._make_player(loaded)
         if loaded is not None and loaded.problem:
             notice(f"Cassette {name!r}: {loaded.problem}.")
@@ -225,7 +228,7 @@ class Cassette:
             loaded.interactions,
             self._matching,
             # What we wrote is redacted already; what another program wrote is not.
-            redact=None if loaded.layout == "lines" else self._redactor.request,
+            redact=self._redactor.request if loaded.foreign else None,
             prefix=base_path(self.base_url or ""),
             name=self.name,
         )

@@ -6,15 +6,19 @@ import html
 import json
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 import pandas as pd
 
+from directmail_lab.errors import CassetteError
 from directmail_lab.interaction import base_path, header, operation_of, path_below
 from directmail_lab.redaction import Redactor
+from directmail_lab.redaction.named_secrets import secrets_in
 
+from .cassette import Cassette
 from .library import find_cassette
 from .reader import read_cassette
 
@@ -23,9 +27,15 @@ if TYPE_CHECKING:
 
     from directmail_lab.interaction import Headers, Interaction
 
-    from .cassette import Cassette
+    from .reader import LoadedCassette
 
-__all__ = ["InteractionView", "frame_of_interactions", "interactions", "read_interactions"]
+__all__ = [
+    "InteractionView",
+    "frame_of_interactions",
+    "interactions",
+    "read_interactions",
+    "show_interaction",
+]
 
 _DTYPES: Final = {
     "at": "datetime64[us, UTC]",
@@ -41,6 +51,10 @@ _DTYPES: Final = {
 }
 _EXCERPT: Final = 80
 _SHOWN: Final = 4000
+_LONGEST_LINE: Final = 500
+_MOST_LINES: Final = 60
+# What a terminal acts on: a service that sends it would move the cursor, or hide what it sent.
+_UNSEEN: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if code != 10}
 
 
 def read_interactions(path: str | Path) -> pd.DataFrame:
@@ -56,10 +70,7 @@ def read_interactions(path: str | Path) -> pd.DataFrame:
         what is wrong with the file, or is None.
     """
     loaded = read_cassette(Path(path))
-    found: Iterable[Interaction] = loaded.interactions
-    if loaded.layout != "lines":  # what another program wrote may hold credentials
-        found = map(Redactor().interaction, found)
-    frame = frame_of_interactions(found, base_url=loaded.base_url)
+    frame = frame_of_interactions(_shown(loaded), base_url=loaded.base_url)
     frame.attrs.update(cassette=Path(path).stem, problem=loaded.problem)
     return frame
 
@@ -74,7 +85,44 @@ def interactions(cassette: str | Path | Cassette) -> pd.DataFrame:
     """
     if isinstance(cassette, (str, Path)):
         return read_interactions(find_cassette(cassette))
-    return frame_of_interactions(cassette.interactions(), base_url=cassette.base_url)
+    return frame_of_interactions(_shown(cassette), base_url=cassette.base_url)
+
+
+def show_interaction(cassette: str | Path | Cassette, number: int) -> InteractionView:
+    """Return one interaction, to be the last value of a cell: what was asked, and the answer.
+
+    Parameters
+    ----------
+    cassette
+        A bare name, the `Path` of a file, or an open `Cassette`.
+    number
+        Counted from 1, as `audit` and the messages about a cassette do: the interaction in row
+        ``number - 1`` of `interactions`.
+
+    Raises
+    ------
+    CassetteError
+        Where there is no such cassette or interaction.
+    """
+    held = cassette
+    if isinstance(held, (str, Path)):
+        held = read_cassette(find_cassette(held))
+    count = len(held) if isinstance(held, Cassette) else len(held.interactions)
+    if not 1 <= number <= count:
+        raise CassetteError(
+            f"Cassette {held.path.stem!r} has no interaction {number}: "
+            f"it has {count}, counted from 1."
+        )
+    return InteractionView(next(islice(_shown(held), number - 1, None)))
+
+
+def _shown(held: Cassette | LoadedCassette) -> Iterable[Interaction]:
+    """Return what is held; without credentials where another program wrote it."""
+    found = held.interactions() if isinstance(held, Cassette) else held.interactions
+    if not held.foreign:
+        return found
+    known = tuple(found)
+    return map(Redactor(secrets_in(known)).interaction, known)
 
 
 def frame_of_interactions(
@@ -140,19 +188,28 @@ class InteractionView:
 
     def _parts(self) -> list[tuple[str, str, str]]:
         request, response = self.interaction.request, self.interaction.response
-        told = f"{response.status} {response.reason}".rstrip()
+        told = f"{response.status} {_line(response.reason)}".rstrip()
         if self.interaction.elapsed_s is not None:
             told += f" after {self.interaction.elapsed_s:.3f} s"
         if self.interaction.recorded_at is not None:
             told += f", {self.interaction.recorded_at:%Y-%m-%d %H:%M:%S} UTC"
+        asked = f"{request.method} {_line(request.uri)}"
         return [
-            (f"{request.method} {request.uri}", _lines(request.headers), _laid_out(request.body)),
+            (asked, _lines(request.headers), _laid_out(request.body)),
             (told, _lines(response.headers), _laid_out(response.body)),
         ]
 
 
+def _line(text: str) -> str:
+    """Return a text on one line, a long one cut."""
+    cut = text if len(text) <= _LONGEST_LINE else f"{text[:_LONGEST_LINE]}…"
+    return cut.replace("\n", " ").translate(_UNSEEN)
+
+
 def _lines(headers: Headers) -> str:
-    return "\n".join(f"{name}: {value}" for name, value in headers)
+    lines = [_line(f"{name}: {value}") for name, value in headers[:_MOST_LINES]]
+    more = len(headers) - len(lines)
+    return "\n".join([*lines, f"… ({more:,} more)"] if more else lines)
 
 
 def _laid_out(body: bytes | None) -> str:
@@ -165,4 +222,6 @@ def _laid_out(body: bytes | None) -> str:
         return f"({len(body):,} bytes, not text)"
     with suppress(ValueError, RecursionError):
         text = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}\n… ({len(text):,} characters in all)"
+    if len(text) > _SHOWN:
+        text = f"{text[:_SHOWN]}\n… ({len(text):,} characters in all)"
+    return text.replace("\r\n", "\n").expandtabs(4).translate(_UNSEEN)

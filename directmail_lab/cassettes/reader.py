@@ -58,6 +58,11 @@ class LoadedCassette:
     closed: bool = True
 
     @property
+    def foreign(self) -> bool:
+        """Whether another program wrote it: what we write is redacted, what it wrote may not be."""
+        return self.layout in ("vcrpy", "json")
+
+    @property
     def redact(self) -> tuple[str, ...]:
         """What personal data it redacts, as `record` takes it: a replay needs the same."""
         rules = self.metadata.get("redact")

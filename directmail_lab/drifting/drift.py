@@ -113,7 +113,7 @@ def drift(
     )
     prefix = base_path(_base_url(loaded.metadata))
     reads, left_out = _reads(loaded.interactions, prefix)
-    redactor = session._redactor(_redact_rules(loaded.metadata))
+    redactor = session.redactor(loaded.redact)
     rows: list[tuple[int, str, Difference]] = []
     with session.live():
         for number, recorded in reads:
@@ -243,9 +243,3 @@ def _as_recorded(response: httpx.Response) -> RecordedResponse:
 
 def _base_url(metadata: Mapping[str, object]) -> str:
     return str(metadata.get("base_url") or "")
-
-
-def _redact_rules(metadata: Mapping[str, object]) -> list[str]:
-    """Return what the recording redacted: the answers of now are compared in the same form."""
-    rules = metadata.get("redact")
-    return [str(rule) for rule in rules] if isinstance(rules, list) else []

@@ -118,10 +118,10 @@ def _print(line: str) -> None:
 def _session_findings(opened: Session) -> pd.DataFrame:
     answers: list[Answer] = []
     readings: list[Told] = []
-    if opened.cassette is not None:
+    if opened.open_cassette is not None:
         # One that was opened by its path is not found by its name: the readings tell what it told.
         with contextlib.suppress(CassetteError):
-            answers, readings = _recorded(find_cassette(opened.cassette))
+            answers, readings = _recorded(opened.open_cassette.path)
     known = {_gist(each) for each in answers}
     answers += [each for each in _explored.get(opened, ()) if _gist(each) not in known]
     readings += [

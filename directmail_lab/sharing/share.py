@@ -124,7 +124,7 @@ def _held(given: tuple[str, ...]) -> Callable[[], Sequence[str]]:
         from ..current import current_session
 
         session = current_session()
-        held = session._api_key if session is not None else None
+        held = session.api_key if session is not None else None
         own = (variable(API_KEY_VARIABLE), held and held.reveal())
         return [*given, *(key for key in own if key)]
 
