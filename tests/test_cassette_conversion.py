@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import base64
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 import vcr
+from cassette_samples import answered, get
+from key_search import traces
 from vcr.persisters.filesystem import FilesystemPersister
 from vcr.serializers import jsonserializer, yamlserializer
 
 import directmail_lab as dm
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.cassettes.conversion import LAYOUTS, convert, layout_of, redact, repair
+from directmail_lab.cassettes.vcr_files import block_text
+from directmail_lab.errors import CassetteError
+from directmail_lab.redaction import Redactor
 
 if TYPE_CHECKING:
     from directmail_lab.cassettes.conversion import Layout
     from directmail_lab.interaction import RecordedResponse
     from directmail_lab.sessions import Session
 
+# No rule knows it by its shape: only where it stands says what it is.
+KEY = "Wy5Nf0PtA3oVi7KzQm2ExRj8Dh6SbG4L"
+BASIC = "Basic " + base64.b64encode(f"{KEY}:".encode()).decode()
 ENDINGS = {"lines": ".yaml", "vcrpy": ".yml", "json": ".json", "har": ".har"}
 
 
@@ -79,6 +88,51 @@ def test_a_converted_cassette_replays(tour: Path) -> None:
         convert(tour, target, to)
         with dm.replay(target):
             assert dm.me().equals(ours)
+
+
+@pytest.fixture
+def theirs() -> Path:
+    """A cassette as vcrpy writes it with no filters: the key in a header, echoed in the bodies."""
+    asked = replace(get(), headers=(("Authorization", BASIC),))
+    echoes = [answered(asked, f'{{"key": "{KEY}"}}'), answered(get(f"/v1/{KEY}"), f"<p>{BASIC}")]
+    path = Path("theirs.yml")
+    path.write_text(block_text(echoes, metadata={"of": KEY}), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("to", LAYOUTS)
+def test_a_key_that_another_program_kept_is_removed_wherever_it_was_echoed(
+    theirs: Path, to: Layout
+) -> None:
+    """It is learned from the header it stands in, and goes from every body and address."""
+    target = Path(f"end{ENDINGS[to]}")
+    convert(theirs, target, to)
+
+    assert traces(theirs.read_bytes(), KEY) != []
+    assert traces(target.read_bytes(), KEY) == []
+
+
+def test_redacting_in_place_removes_such_a_key_too(theirs: Path) -> None:
+    """Whoever asks for no names in a cassette wants no key in it."""
+    changed = redact(theirs, ["personal"])
+
+    assert changed == 2
+    assert traces(theirs.read_bytes(), KEY) == []
+
+
+@pytest.mark.parametrize("to", LAYOUTS)
+def test_a_key_that_redaction_misses_is_not_written(
+    theirs: Path, to: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole text is searched once more, and what stood at the target stays."""
+    monkeypatch.setattr(Redactor, "interaction", lambda _, interaction: interaction)
+    target = Path(f"end{ENDINGS[to]}")
+    target.write_text("before")
+    with pytest.raises(CassetteError, match="key was about to be written"):
+        convert(theirs, target, to)
+
+    assert target.read_text() == "before"
+    assert list(Path().glob(".*")) in ([], [Path(f".{target.name}.lock")])
 
 
 def test_redacting_again_changes_values_and_replays(tour: Path) -> None:

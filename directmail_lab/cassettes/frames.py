@@ -104,9 +104,7 @@ def show_interaction(cassette: str | Path | Cassette, number: int) -> Interactio
     CassetteError
         Where there is no such cassette or interaction.
     """
-    held = cassette
-    if isinstance(held, (str, Path)):
-        held = read_cassette(find_cassette(held))
+    held = cassette if isinstance(cassette, Cassette) else read_cassette(find_cassette(cassette))
     count = len(held) if isinstance(held, Cassette) else len(held.interactions)
     if not 1 <= number <= count:
         raise CassetteError(

@@ -8,7 +8,13 @@ from typing import Annotated
 import pandas as pd
 import typer
 
-from directmail_lab.cassettes import find_cassette, list_cassettes, read_cassette, read_interactions
+from directmail_lab.cassettes import (
+    find_cassette,
+    list_cassettes,
+    read_cassette,
+    read_interactions,
+    show_interaction,
+)
 from directmail_lab.cassettes.conversion import Layout, layout_of
 from directmail_lab.cassettes.conversion import convert as convert_file
 from directmail_lab.cassettes.conversion import redact as redact_file
@@ -34,9 +40,25 @@ def list_(as_json: AsJson = False, as_csv: AsCsv = False) -> None:
 
 
 @app.command("show")
-def show_(name: Name, as_json: AsJson = False, as_csv: AsCsv = False) -> None:
-    """Show a cassette's interactions, a line each."""
-    frame = read_interactions(_path(name))
+def show_(
+    name: Name,
+    number: Annotated[
+        int | None, typer.Option("--number", "-n", help="Show this one in full, counted from 1.")
+    ] = None,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+) -> None:
+    """Show a cassette's interactions, a line each, or one of them in full."""
+    path = _path(name)
+    if number is not None:
+        if as_json or as_csv:
+            raise typer.BadParameter(
+                "One interaction is shown as text: leave out --json and --csv."
+            )
+        typer.echo(repr(show_interaction(path, number)), nl=False)
+        return
+    frame = read_interactions(path)
+    frame.insert(0, "number", range(1, len(frame) + 1))
     show(frame, as_json=as_json, as_csv=as_csv)
     if frame.attrs["problem"]:
         typer.echo(f"{name}: {frame.attrs['problem']}.", err=True)
