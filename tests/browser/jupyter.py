@@ -90,10 +90,6 @@ class Server:
         settings = {"saveState": automatically}
         self._settings("@jupyter-widgets/jupyterlab-manager/plugin", settings)
 
-    def autosave(self, *, every_s: int) -> None:
-        """Let pages opened from now on save changed notebooks by themselves."""
-        self._settings("@jupyterlab/docmanager-extension/plugin", {"autosaveInterval": every_s})
-
     def _settings(self, name: str, settings: dict[str, object]) -> None:
         path = self.home / "settings" / f"{name}.jupyterlab-settings"
         path.parent.mkdir(parents=True, exist_ok=True)

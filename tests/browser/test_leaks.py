@@ -51,7 +51,6 @@ def test_no_file_holds_a_key(
 ) -> None:
     """Typed, accepted, refused, re-run, shown again, restarted: saved after each."""
     server.save_widget_state(automatically=automatically)
-    server.autosave(every_s=1)
     page = new_page()
     with stand_in(api_key=ACCEPTED) as service:
         show = f"import directmail_lab as dm\nform = dm.login(base_url={service.base_url!r})\nform"
@@ -84,7 +83,6 @@ def test_no_file_holds_a_key(
         expect(form.account).to_be_visible()
         save(page)
     server.save_widget_state(automatically=False)
-    server.autosave(every_s=120)
     notebook = (server.notebooks / name).read_text()
 
     assert leaks([server.home], *KEYS) == []
