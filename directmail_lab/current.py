@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from .credentials import ApiKey
+    from .modes import ModeChange, Timing
     from .pacing import Pace
     from .quota.reset_unit import ResetUnit
-    from .sessions import ModeChange, Timing
 
 __all__ = [
     "connect",

@@ -2,102 +2,42 @@
 
 from __future__ import annotations
 
-import atexit
 import logging
 import threading
 import time
-import weakref
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 import httpx
 
+from .answers import record_in
 from .cassettes import open_cassette
-from .contract import ME_PATH, SAFE_METHODS
-from .errors import (
-    CassetteError,
-    DirectMailLabError,
-    NotConnectedError,
-    ServiceError,
-    UnauthorizedError,
-)
-from .frames import frame
-from .interaction import RecordedRequest, base_path, operation_of, path_below
-from .pacing import PacingTransport
+from .contract import ME_PATH
+from .errors import CassetteError, DirectMailLabError, NotConnectedError
+from .modes import Mode, ModeChange, slowness_of
 from .readings import ReadingLog
 from .redaction import PLACEHOLDER, Redactor
 from .redaction.log_guard import guard_logs
 from .settings import base_address
-from .transports import (
-    READING,
-    CassetteTransport,
-    NetworkTransport,
-    ObservingTransport,
-    RefusingTransport,
-    SwitchingTransport,
-)
+from .stack import Stack
+from .transports import NetworkTransport, RefusingTransport, SwitchingTransport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
-    from types import TracebackType
 
     import pandas as pd
 
     from .cassettes import Cassette
     from .credentials import ApiKey
+    from .modes import ModeName, Timing
     from .pacing import Pace
     from .quota import Reading
     from .quota.reset_unit import ResetUnit
     from .transports import Transport
 
-__all__ = ["ModeChange", "ModeName", "Session", "Timing"]
-
-ModeName = Literal["live", "record", "replay"]
-Timing = Literal["instant", "recorded"] | float
+__all__ = ["Session"]
 
 _log = logging.getLogger(__name__)
-_EXCERPT_CHARACTERS = 200
-
-
-@dataclass(frozen=True, slots=True)
-class _Mode:
-    """What a session's requests pass below the switch, and the cassette that takes part."""
-
-    name: ModeName
-    transport: Transport
-    cassette: Cassette | None = None
-
-    def __str__(self) -> str:
-        return self.name if self.cassette is None else f"{self.name} {self.cassette.name!r}"
-
-
-class ModeChange:
-    """A mode that a session has just entered; leaving the ``with`` gives back the one before."""
-
-    def __init__(self, session: Session, before: _Mode, entered: _Mode) -> None:
-        self._session = session
-        self._before = before
-        self._entered = entered
-
-    def __enter__(self) -> Session:
-        return self._session
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._session._enter(self._before)
-
-    def __repr__(self) -> str:
-        cassette = self._entered.cassette
-        what = {"live": "Live", "record": "Recording to", "replay": "Replaying"}[self._entered.name]
-        if cassette is None:
-            return f"{what} at {self._session.base_url}"
-        count = f"{len(cassette)} interaction" + ("" if len(cassette) == 1 else "s")
-        return f"{what} cassette {cassette.name!r} ({count})"
 
 
 class Session:
@@ -144,21 +84,22 @@ class Session:
         self.base_url = base_address(base_url) if api_key is not None else base_url
         self.readings = ReadingLog(reset_unit=reset_unit)
         self._api_key = api_key
-        self._clock, self._timer = clock, timer
-        self._pacing: dict[str, Any] = {
-            "clock": clock,
-            "pace": pace,
-            "max_wait_s": max_wait_s,
-            "reset_unit": reset_unit,
-        }
         self._listeners: dict[object, Callable[[Reading], None]] = {}
         self._changing = threading.RLock()
+        self._stack = Stack(
+            base_url=self.base_url,
+            on_reading=self._note,
+            conceal=self._concealed,
+            pacing={"pace": pace, "max_wait_s": max_wait_s, "reset_unit": reset_unit},
+            clock=clock,
+            timer=timer,
+        )
         self._network: NetworkTransport | None = None
         start: Transport = RefusingTransport("This session has no key.")
         if api_key is not None:
             self._network = NetworkTransport(self.base_url, api_key, allow_writes=allow_writes)
-            start = self._paced(self._network, None)
-        self._mode = _Mode("live", start)
+            start = self._stack.live(self._network)
+        self._mode = Mode("live", start)
         self._switch = SwitchingTransport(start)
         common: dict[str, Any] = {
             "base_url": self.base_url,
@@ -168,7 +109,6 @@ class Session:
         self.client = httpx.Client(transport=self._switch, **common)
         self.async_client = httpx.AsyncClient(transport=self._switch, **common)
         self._end_log_guard = guard_logs(self.redactor())
-        atexit.register(_close_if_alive, weakref.ref(self))
 
     # -- what is asked ------------------------------------------------------------------
 
@@ -262,7 +202,7 @@ class Session:
     def live(self) -> ModeChange:
         """Send every request to the service, and record none."""
         return self._change(
-            lambda: _Mode("live", self._paced(self._require_network("go live"), None))
+            lambda: Mode("live", self._stack.live(self._require_network("go live")))
         )
 
     def record(
@@ -271,38 +211,39 @@ class Session:
         *,
         record_mode: str = "new_episodes",
         redact: Iterable[str] = (),
+        on_write_error: Literal["raise", "continue"] = "raise",
         metadata: Mapping[str, object] | None = None,
     ) -> ModeChange:
         """Record to a cassette, by one of vcrpy's record modes; see `directmail_lab.record`.
 
-        ``metadata`` is written at the head of a new cassette, beside our own.
+        Parameters
+        ----------
+        cassette, record_mode, redact
+            As there.
+        on_write_error
+            What a full disk does: ``"raise"`` a `CassetteError`, or ``"continue"`` unrecorded, with
+            a warning logged. Nothing that was recorded before is lost.
+        metadata
+            What is written at the head of a new cassette, beside our own.
         """
         if record_mode == "none":
             return self.replay(cassette)
         network = self._require_network("record")
         redactor = self.redactor(redact)
 
-        def enter() -> _Mode:
+        def entered() -> Mode:
             opened = open_cassette(
                 cassette,
                 record_mode=record_mode,
                 redactor=redactor,
                 base_url=self.base_url,
+                on_write_error=on_write_error,
                 metadata=metadata,
-                clock=self._clock,
+                clock=self._stack.clock,
             )
-            stack = self._paced(
-                self._playing(opened, network),
-                opened.name,
-                # What the cassette answers costs nothing, so it is not held back.
-                is_replayed=lambda request: (
-                    request.method in SAFE_METHODS
-                    and opened.holds_answer(RecordedRequest(request.method, str(request.url)))
-                ),
-            )
-            return _Mode("record", stack, opened)
+            return Mode("record", self._stack.recording(network, opened), opened)
 
-        return self._change(enter)
+        return self._change(entered)
 
     def replay(
         self,
@@ -312,70 +253,36 @@ class Session:
         repeat: Literal["last", "strict"] = "last",
     ) -> ModeChange:
         """Answer from a cassette alone, with no key and no network; see `directmail_lab.replay`."""
-        slowness = _slowness(timing)
+        slowness = slowness_of(timing)
 
-        def enter() -> _Mode:
+        def entered() -> Mode:
             opened = open_cassette(
                 cassette, record_mode="none", repeat=repeat, redactor=self.redactor()
             )
-            playing = self._playing(opened, None, slowness=slowness)
-            return _Mode("replay", self._observing(playing, opened.name), opened)
+            return Mode("replay", self._stack.replaying(opened, slowness=slowness), opened)
 
-        return self._change(enter)
+        return self._change(entered)
 
-    def _change(self, enter: Callable[[], _Mode]) -> ModeChange:
+    def _change(self, entered: Callable[[], Mode]) -> ModeChange:
         with self._changing:
             before = self._mode
-            if before.cassette is not None:
-                # It may be the one that is opened next. A `with` that comes back resumes it.
-                before.cassette.close()
-            entered = enter()
-            self._enter(entered)
-        return ModeChange(self, before, entered)
+            # Its cassette may be the very one that is opened next.
+            before.leave()
+            try:
+                mode = entered()
+            except BaseException:
+                before.enter()
+                raise
+            self._enter(mode)
+        return ModeChange(self, mode, lambda: self._enter(before))
 
-    def _enter(self, mode: _Mode) -> None:
+    def _enter(self, mode: Mode) -> None:
         with self._changing:
             left, self._mode = self._mode, mode
+            if left.cassette is not mode.cassette:
+                left.leave()
+            mode.enter()
             self._switch.inner = mode.transport
-            if mode.name == "record" and mode.cassette is not None:
-                mode.cassette.resume()
-            if left.cassette is not None and left.cassette is not mode.cassette:
-                left.cassette.close()
-
-    # -- the stack, innermost last ------------------------------------------------------
-
-    def _paced(
-        self,
-        inner: Transport,
-        cassette: str | None,
-        *,
-        is_replayed: Callable[[httpx.Request], bool] | None = None,
-    ) -> Transport:
-        observed = self._observing(inner, cassette)
-        return PacingTransport(observed, is_replayed=is_replayed, **self._pacing)
-
-    def _observing(self, inner: Transport, cassette: str | None) -> Transport:
-        return ObservingTransport(
-            inner,
-            self._note,
-            prefix=base_path(self.base_url),
-            conceal=self._concealed,
-            cassette=cassette,
-            clock=self._clock,
-            timer=self._timer,
-        )
-
-    def _playing(
-        self, cassette: Cassette, inner: Transport | None, *, slowness: float = 0.0
-    ) -> Transport:
-        return CassetteTransport(
-            cassette,
-            inner,
-            base_url=self.base_url,
-            slowness=slowness,
-            clock=self._clock,
-            timer=self._timer,
-        )
 
     def _require_network(self, purpose: str) -> Transport:
         if self._network is None:
@@ -404,33 +311,15 @@ class Session:
                 # An observer's fault never costs the caller a good response.
                 _log.exception("An on_reading callback failed")
 
-    # -- answers ------------------------------------------------------------------------
-
     def _record_in(self, response: httpx.Response) -> pd.DataFrame:
-        if response.status_code >= 400:
-            raise self._service_error(response)
-        return frame(response)
-
-    def _service_error(self, response: httpx.Response) -> ServiceError:
-        status, request, redactor = response.status_code, response.request, self.redactor()
-        path = operation_of(path_below(str(request.url), base_path(self.base_url)))
-        operation = redactor.text(f"{request.method} {path}")
-        reason = redactor.text(response.reason_phrase)
-        kind = UnauthorizedError if status in (401, 403) else ServiceError
-        return kind(
-            f"{operation} answered {status} {reason}. {_advice(status)}",
-            status=status,
-            operation=operation,
-            excerpt=redactor.text(response.text[:_EXCERPT_CHARACTERS]),
-            reading=response.extensions.get(READING),
-        )
+        return record_in(response, base_url=self.base_url, redactor=self.redactor())
 
     # -- the end ------------------------------------------------------------------------
 
     def close(self) -> None:
         """End the recording if there is one, close all connections and forget the key."""
         with self._changing:
-            self._enter(_Mode("live", RefusingTransport("This session is closed.")))
+            self._enter(Mode("live", RefusingTransport("This session is closed.")))
             network, self._network = self._network, None
             if network is not None:
                 network.close()
@@ -462,28 +351,3 @@ class Session:
         raise DirectMailLabError(
             "A session is never pickled: it holds a key. Connect where it runs."
         )
-
-
-def _slowness(timing: Timing) -> float:
-    """Return how much of the recorded latencies a replay keeps up."""
-    if timing == "instant":
-        return 0.0
-    return 1.0 if timing == "recorded" else float(timing)
-
-
-def _advice(status: int) -> str:
-    """Return what to do about an error status."""
-    if status in (401, 403):
-        return "Check the API key and the base address: a key belongs to one region."
-    if status == 404:
-        return "Check the path and the base address."
-    if status == 429:
-        return "The allowance is used up: rate_limits() shows when it renews."
-    if status >= 500:
-        return "The trouble is at the service or a gateway before it: try again later."
-    return "The error's .excerpt shows what the service said of it."
-
-
-def _close_if_alive(session: weakref.ref[Session]) -> None:
-    if (alive := session()) is not None:
-        alive.close()

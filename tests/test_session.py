@@ -168,6 +168,17 @@ def test_a_failing_change_of_mode_changes_nothing(live: Session) -> None:
     assert len(live.me()) == 1
 
 
+def test_a_failing_change_of_mode_leaves_the_recording_going(live: Session) -> None:
+    """A recording goes on after a `replay` of something that is not there."""
+    with live.record("tour"):
+        live.me()
+        with pytest.raises(dm.NotRecordedError):
+            live.replay("no-such")
+        live.me()
+
+    assert text_of("tour").count("- recorded_at") == 2
+
+
 def test_readings_carry_on_across_modes(live: Session) -> None:
     """One log holds live, recorded and replayed readings, replayed ones with the recorded times."""
     live.me()
