@@ -40,7 +40,7 @@ _FIELD = re.compile(
     r"(\\*\"api[-_]?key\\*\"\s*:\s*\\*\")(?!<API_KEY>)(?:[^\"\\]|\\[^\"])+", re.IGNORECASE
 )
 _ANY_PARAMETER = re.compile(r"(^|[&;])([^=&;#]*)=([^&;#]*)")
-_USER_INFO = re.compile(r"(?<=://)[^/?#@\s\"'<>\\]+@")
+_USER_INFO = re.compile(r"(://)[^/?#@\s\"'<>\\]+@")
 
 
 def writable_headers(headers: Headers) -> Headers:
@@ -59,7 +59,7 @@ def writable_headers(headers: Headers) -> Headers:
 
 def may_name_a_key(text: str) -> bool:
     """Return whether a text is worth a closer look by the functions below."""
-    if "@" in text:
+    if "@" in text and _USER_INFO.search(text):
         return True
     low = text.lower()
     return "api_key" in low or "apikey" in low or "api-key" in low
@@ -72,7 +72,7 @@ def without_key_fields(text: str) -> str:
 
 def without_user_info(text: str) -> str:
     """Return a text whose addresses have no user name or password before the host."""
-    return _USER_INFO.sub(f"{PLACEHOLDER}@", text)
+    return _USER_INFO.sub(rf"\1{PLACEHOLDER}@", text)
 
 
 def without_key_parameters(uri: str) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
+import shlex
 from typing import TYPE_CHECKING, Final, final
 from urllib.parse import quote, unquote, unquote_plus
 
@@ -52,6 +53,8 @@ _PSEUDONYM = re.compile(
     r"person-[0-9a-f]{8}(?:@|%40)example\.invalid|(?:\+|%2[Bb])?999\d{9}(?:\.0)?|<[^<>]+-[0-9a-f]{8}>"
 )
 _RESERVED = re.compile(r"(?:.*\.)?(?:example(?:\.(?:com|net|org))?|invalid|test|localhost)", re.I)
+# Addresses of programs, or of code that is fetched by ssh.
+_NOBODY = re.compile(r"(?:git|no-?reply)@.*|.*@users\.noreply\.github\.com", re.I | re.S)
 _PAIR = re.compile(r"(^|[?&;\n])([^=&;#?\s{}\"]{1,200})=([^&;#\s\"]*)")
 _PART = re.compile(r"(;\s*name=\"([^\"\r\n]*)\"[^\r\n]*\r\n(?:[^\r\n]+\r\n)*\r\n)([^\r\n]*)", re.I)
 
@@ -185,8 +188,9 @@ def _is_phone(match: re.Match[str]) -> bool:
 def personal_in(text: str) -> Iterator[tuple[str, str, int]]:
     """Yield each ``("email" or "phone", value, place)`` in a text that may be someone's."""
     for match in _EMAIL.finditer(text):
-        if not _RESERVED.fullmatch(match[3]):
-            yield "email", unquote(match[0]).lower(), match.start()
+        address = unquote(match[0]).lower()
+        if not (_RESERVED.fullmatch(match[3]) or _NOBODY.fullmatch(address)):
+            yield "email", address, match.start()
     for match in _PHONE.finditer(text):
         if _is_phone(match) and not _PSEUDONYM.fullmatch(match[0]):
             yield "phone", "".join(filter(str.isdigit, unquote(match[0]))), match.start()
@@ -217,8 +221,10 @@ def _texts_of(interaction: Interaction) -> Iterator[str]:
         yield (body or b"").decode("utf-8", "replace")
 
 
-def personal_notice(counts: dict[str, int], cassette: str) -> str:
+def personal_notice(counts: dict[str, int], cassette: str, *, looked_at: int | None = None) -> str:
     """Return a line that says what personal data a recording holds and how to redact it; or none.
+
+    ``looked_at`` is how many of its interactions were searched, where that is not all of them.
 
     >>> personal_notice({"email": 2, "phone": 1}, "tour")
     "Cassette 'tour' holds 2 e-mail addresses and 1 telephone number. Before you share it: \
@@ -231,7 +237,10 @@ directmail-lab cassette redact tour, or record it with redact=['personal']."
     what = " and ".join(f"{n} {names[kind][n != 1]}" for kind, n in counts.items() if n)
     if not what:
         return ""
+    if looked_at is not None:
+        what += f" in the {looked_at:,} of its interactions that were looked at"
     return (
         f"Cassette {cassette!r} holds {what}. Before you share it: "
-        f"directmail-lab cassette redact {cassette}, or record it with redact=['personal']."
+        f"directmail-lab cassette redact {shlex.quote(cassette)}, "
+        "or record it with redact=['personal']."
     )

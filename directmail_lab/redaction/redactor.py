@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 __all__ = ["PLACEHOLDER", "Redactor"]
 
 _REMEMBERED: Final = 1024
+_LONGEST_REMEMBERED: Final = 65_536
+
+_Texts = tuple[str, str, str, bytes, bytes]
+"""An exchange but for its headers: address, method, reason, and the body of each side."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -66,7 +70,7 @@ class Redactor:
         The rules that apply; all of them but in the tests that show what each is for.
     """
 
-    __slots__ = ("__finder", "__pseudonyms", "__redact", "__rules", "__sound")
+    __slots__ = ("__finder", "__last", "__pseudonyms", "__redact", "__rules", "__sound")
 
     def __init__(
         self,
@@ -81,6 +85,7 @@ class Redactor:
         self.__pseudonyms = Pseudonyms(self.__redact)
         # Most headers come with every exchange: those seen and found sound are not searched again.
         self.__sound: set[tuple[str, str]] = set()
+        self.__last: _Texts | None = None
 
     @property
     def redact(self) -> tuple[str, ...]:
@@ -93,7 +98,8 @@ class Redactor:
         if not more:
             return self
         other = object.__new__(Redactor)
-        other.__finder, other.__rules, other.__sound = self.__finder, self.__rules, set()
+        other.__finder, other.__rules = self.__finder, self.__rules
+        other.__sound, other.__last = set(), None
         other.__redact = (*self.__redact, *more)
         other.__pseudonyms = Pseudonyms(other.__redact)
         return other
@@ -108,23 +114,36 @@ class Redactor:
     def interaction(self, interaction: Interaction) -> Interaction:
         """Return an exchange as it may be written."""
         asked, given = interaction.request, interaction.response
-        body = asked.body or b""
-        texts = [asked.uri, asked.method, given.reason]
-        texts += (body.decode("latin-1"), given.body.decode("latin-1"))
         new: list[tuple[str, str]] = []
         sent = self._known(asked.headers, new)
         got = self._known(given.headers, new)
-        for pair in new:
-            texts += pair
-        packed = _may_be_packed(body) or _may_be_packed(given.body)
-        if packed or self.__redact or not self._is_clean("\n".join(texts)):
+        texts = (asked.uri, asked.method, given.reason, asked.body or b"", given.body)
+        if self.__redact or not self._are_sound(texts, new):
             request, response = self.request(asked), self.response(given)
         else:
-            if len(self.__sound) < _REMEMBERED:
-                self.__sound.update(new)
             request = RecordedRequest(asked.method, asked.uri, sent, asked.body)
             response = RecordedResponse(given.status, given.reason, got, given.body)
         return Interaction(request, response, interaction.recorded_at, interaction.elapsed_s)
+
+    def _are_sound(self, texts: _Texts, new: list[tuple[str, str]]) -> bool:
+        """Return whether an exchange may be written as it is; what is sound is remembered.
+
+        A poll has the same texts over and over: those of the last exchange are not searched again.
+        """
+        searched = [part for pair in new for part in pair]
+        uri, method, reason, *bodies = texts
+        if texts != self.__last:
+            # What may be compressed, or an escaped name, is for the closer look.
+            if any(map(_may_be_packed, bodies)) or ("%" in uri and self._uri(uri) != uri):
+                return False
+            searched += (uri, method, reason, *(body.decode("latin-1") for body in bodies))
+        if searched and not self._is_clean("\n".join(searched)):
+            return False
+        if sum(map(len, bodies)) <= _LONGEST_REMEMBERED:
+            self.__last = texts
+        if len(self.__sound) < _REMEMBERED:
+            self.__sound.update(new)
+        return True
 
     def _known(self, headers: Headers, new: list[tuple[str, str]]) -> Headers:
         """Return the headers that may be written, noting in ``new`` those to be searched."""

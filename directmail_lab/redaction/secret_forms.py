@@ -51,6 +51,13 @@ _LONG: Final = re.compile(r"[A-Za-z0-9_-]{13,}={0,2}|[A-Za-z0-9+/]{13,}={0,2}")
 # Base64 and hex digits as "a", all else as a space: one fast pass shows whether a run is long.
 _DIGITS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_"
 _RUNS: Final = bytes(97 if code in _DIGITS else 32 for code in range(256))
+# The digits as they are, all else as a space: what is split there holds every run.
+_ALL_BUT_RUNS: Final = bytes(code if code in _DIGITS else 32 for code in range(256))
+
+# A request's name or a record's id comes with many exchanges: so many runs that were decoded, and
+# found to hold nothing, are remembered, none of them longer than this.
+_REMEMBERED_RUNS: Final = 512
+_LONGEST_REMEMBERED: Final = 2048
 
 
 class Span(NamedTuple):
@@ -126,15 +133,24 @@ def _probes(form: Form) -> list[tuple[str, int]]:
     return [(form.text[at : at + size], at) for at in (*range(0, last, step), last)]
 
 
+def _probes_of(forms: list[Form]) -> list[tuple[str, list[tuple[Form, int]]]]:
+    """Return each probe once, with the forms that it is a piece of and its places there."""
+    probes: dict[str, list[tuple[Form, int]]] = {}
+    for form in forms:
+        for probe, place in _probes(form):
+            probes.setdefault(probe, []).append((form, place))
+    return list(probes.items())
+
+
 @final
 class _Search:
     """What the finder's closures stand on. It shows nothing: it is ``self`` in every frame here."""
 
-    __slots__ = ("_alone", "_deep", "_forms", "_glances", "_heads", "_layers", "_run")
+    __slots__ = ("_alone", "_deep", "_glances", "_heads", "_layers", "_probes", "_run", "_sound")
 
     def __init__(self, secrets: Collection[str], rules: Collection[str]) -> None:
         long = [key for key in secrets if len(key) >= FRAGMENT]
-        self._forms = [form for key in long for form in _forms(key, rules)]
+        self._probes = _probes_of([form for key in long for form in _forms(key, rules)])
         self._heads = tuple(dict.fromkeys(text for key in long for text in _glances(key, rules)))
         raw = [Form(key.lower(), FRAGMENT) for key in long] if "raw" in rules else []
         pieces = [probe for form in raw for probe, _ in _probes(form)]
@@ -147,6 +163,7 @@ class _Search:
         fewest = max(_SHORTEST_RUN, (shortest + 2 * (shortest // FRAGMENT)) * 4 // 3)
         self._run = b"a" * fewest if "nested" in rules else None
         self._deep = "packed" in rules
+        self._sound: set[bytes] = set()
 
     def __repr__(self) -> str:
         return "<hidden>"
@@ -175,7 +192,7 @@ class _Search:
         return _joined(found)
 
     def _holds_outside(self, text: str, glances: tuple[str, ...]) -> bool:
-        return self._holds_plain(text, glances) or any(True for _ in self._packed_spans(text))
+        return self._holds_plain(text, glances) or self._holds_runs(text)
 
     def _spans_outside(self, text: str) -> list[Span]:
         return [*self._plain_spans(text), *self._packed_spans(text)]
@@ -190,17 +207,40 @@ class _Search:
 
     def _plain_spans(self, text: str) -> Iterator[Span]:
         low = _lower(text)
-        for form in self._forms:
-            yield from _pieces(low, form)
+        for probe, forms in self._probes:
+            at = low.find(probe)
+            while at >= 0:
+                for form, place in forms:
+                    yield from _piece_around(low, at, probe, form, place)
+                at = low.find(probe, at + 1)
         if self._alone:
             yield from (Span(*match.span("secret")) for match in self._alone.finditer(text))
 
+    def _has_long_run(self, data: bytes) -> bool:
+        return self._run is not None and self._run in data.translate(_RUNS)
+
     def _packed_spans(self, text: str) -> Iterator[Span]:
-        run = self._run
-        if run is not None and run in text.encode("utf-8", "replace").translate(_RUNS):
+        if self._has_long_run(text.encode("utf-8", "replace")):
             for match in _LONG.finditer(text):
                 if self._holds_packed(match[0]):
                     yield Span(*match.span())
+
+    def _holds_runs(self, text: str) -> bool:
+        """Return whether there are any `_packed_spans`, at less cost."""
+        data = text.encode("utf-8", "replace")
+        if not self._has_long_run(data):
+            return False
+        sound = self._sound
+        for run in data.translate(_ALL_BUT_RUNS).split():
+            if len(run) < _SHORTEST_RUN or run in sound:
+                continue
+            if any(self._holds_packed(match[0]) for match in _LONG.finditer(run.decode())):
+                return True
+            if len(run) <= _LONGEST_REMEMBERED:
+                if len(sound) >= _REMEMBERED_RUNS:
+                    sound.clear()
+                sound.add(run)
+        return False
 
     def _holds_packed(self, digits: str, depth: int = _MAX_DEPTH) -> bool:
         return depth > 0 and any(
@@ -234,23 +274,19 @@ def _lower(text: str) -> str:
     return low if len(low) == len(text) else "".join(c.lower() if c < "\x80" else c for c in text)
 
 
-def _pieces(low: str, form: Form) -> Iterator[Span]:
-    """Yield each run of ``low`` that is a piece of the form, long enough to give it away."""
+def _piece_around(low: str, at: int, probe: str, form: Form, place: int) -> Iterator[Span]:
+    """Yield the run of ``low`` that is a piece of the form, if long enough to give it away.
+
+    ``probe`` stands at ``at`` in ``low``, and at ``place`` in the form.
+    """
     text, piece = form
-    for probe, place in _probes(form):
-        at = low.find(probe)
-        while at >= 0:
-            left, right = 0, len(probe)
-            while left < min(at, place) and low[at - left - 1] == text[place - left - 1]:
-                left += 1
-            while (
-                place + right < len(text)
-                and low[at + right : at + right + 1] == text[place + right]
-            ):
-                right += 1
-            if left + right >= piece and not _is_public(low[at - left : at + right], text):
-                yield Span(at - left, at + right)
-            at = low.find(probe, at + 1)
+    left, right = 0, len(probe)
+    while left < min(at, place) and low[at - left - 1] == text[place - left - 1]:
+        left += 1
+    while place + right < len(text) and low[at + right : at + right + 1] == text[place + right]:
+        right += 1
+    if left + right >= piece and not _is_public(low[at - left : at + right], text):
+        yield Span(at - left, at + right)
 
 
 def _is_public(piece: str, form: str) -> bool:
