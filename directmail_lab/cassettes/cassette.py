@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal, Self
 from directmail_lab.errors import CassetteError
 from directmail_lab.interaction import Interaction, RecordedRequest, base_path
 
+from .closing import notice_of_personal_data
 from .player import Player
 from .reader import LoadedCassette, read_cassette
 from .recording import Recording, ReRecording
@@ -70,6 +71,8 @@ class Cassette:
         self._lock = RLock()
         self._known: dict[tuple[str, str, str | None], tuple[Key, ...]] = {}
         self._unwritten = 0
+        self._recorded = False
+        self._said = ""
         self._metadata = metadata
         self._recording = self._open_recording() if self.records else None
         loaded = self._recording.loaded if self._recording else read_cassette(path)
@@ -135,6 +138,7 @@ class Cassette:
                 return
             try:
                 self._recording.append(true)
+                self._recorded = True
             except OSError as error:
                 self._not_written(error)
 
@@ -158,6 +162,8 @@ class Cassette:
     def close(self) -> None:
         """Close a recording: its file gets its last line, and another may record the cassette.
 
+        What personal data it holds is said then, where there is any.
+
         Raises
         ------
         CassetteError
@@ -166,10 +172,23 @@ class Cassette:
         if self._recording is None:
             return
         with self._lock:
+            if self._recording.closed:
+                return
             try:
                 self._recording.close()
             except OSError as error:
                 self._not_written(error)
+                return
+            recorded, self._recorded = self._recorded, False
+        if recorded and self._recording.closed:  # not in a forked child
+            self._say_what_is_personal()
+
+    def _say_what_is_personal(self) -> None:
+        said = notice_of_personal_data(self.path, self.name)
+        if said != self._said:  # a recording that was resumed says so once
+            self._said = said
+            if said:
+                self._notice(said)
 
     def resume(self) -> None:
         """Go on recording after `close`, behind what the file holds; what was played stays played.

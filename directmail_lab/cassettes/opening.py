@@ -61,7 +61,8 @@ def open_cassette(
     metadata
         What a new cassette says of itself beside its writer, base address and time.
     notice
-        Is told, in a sentence, of a recording that was not closed, or could not go on.
+        Is told, in a sentence, of a recording that was not closed, or could not go on; and of
+        personal data in one, when it ends.
     clock
         Gives the seconds since the Unix epoch.
 

@@ -20,6 +20,7 @@ from directmail_lab.cassettes.conversion import convert as convert_file
 from directmail_lab.cassettes.conversion import redact as redact_file
 from directmail_lab.cassettes.conversion import repair as repair_file
 from directmail_lab.errors import CassetteError
+from directmail_lab.redaction.personal import PERSONAL
 
 from .output import AsCsv, AsJson, Exit, show
 
@@ -90,12 +91,17 @@ def audit(
 def redact(
     name: Name,
     rules: Annotated[
-        list[str],
-        typer.Option("--redact", "-r", help='A field, a dotted path, or "personal". Repeatable.'),
-    ],
+        list[str] | None,
+        typer.Option(
+            "--redact",
+            "-r",
+            help='A field, a dotted path, or "personal" (e-mail addresses and telephone numbers), '
+            "which is the default. Repeatable.",
+        ),
+    ] = None,
 ) -> None:
     """Replace personal data in a cassette by stable pseudonyms, in place."""
-    changed = redact_file(_path(name), rules)
+    changed = redact_file(_path(name), rules or [PERSONAL])
     typer.echo(f"Changed {changed} interaction{'s'[: changed != 1]} of {name}.")
 
 
