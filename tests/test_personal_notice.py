@@ -44,8 +44,10 @@ def test_the_end_of_a_recording_says_what_is_personal_and_what_to_do() -> None:
 
 
 def test_a_cassette_that_no_name_finds_is_told_by_its_path(tmp_path: Path) -> None:
-    """So that the command can be pasted as it stands."""
+    """So that the command can be pasted as it stands; the name may even find another."""
     said: list[str] = []
+    with opened([], name="my tour") as cassette:
+        cassette.record(NO_ONE)
     with opened(said, name=tmp_path / "my tour.yaml") as cassette:
         cassette.record(JOE)
 
