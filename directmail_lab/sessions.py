@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import warnings
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 import httpx
@@ -142,7 +143,18 @@ class Session:
         return self.client.request(method, path, **options)
 
     def rate_limits(self) -> pd.DataFrame:
-        """Return the readings of all responses so far, a row each (see `ReadingLog.frame`)."""
+        """Return the readings of all responses so far, a row each (see `ReadingLog.frame`).
+
+        Warns where they contradict the ``reset_unit`` that the session was told.
+        """
+        contradiction = self.readings.evidence().contradiction
+        if contradiction:
+            unit = self._stack.pacing["reset_unit"]
+            warnings.warn(
+                f"The readings contradict reset_unit={unit!r}: {contradiction}. "
+                "Leave it out, and the unit is inferred.",
+                stacklevel=2,
+            )
         return self.readings.frame()
 
     def interactions(self) -> pd.DataFrame:

@@ -250,6 +250,15 @@ def test_interactions_are_those_of_the_cassette_in_use(service: StandIn) -> None
     assert dm.interactions("tour").equals(running)
 
 
+def test_readings_that_contradict_the_stated_unit_are_told(service: StandIn) -> None:
+    """A session that was told a unit which the service does not use warns where it is looked at."""
+    dm.connect(service.base_url, service.api_key, reset_unit="epoch_s")
+    dm.me()
+
+    with pytest.warns(UserWarning, match="epoch_s"):
+        dm.rate_limits()
+
+
 def test_a_burst_gives_the_readings_it_made(service: StandIn) -> None:
     """n requests, n readings, and no others; less than one is refused and sends nothing."""
     dm.connect(service.base_url, service.api_key)

@@ -7,6 +7,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from directmail_lab.cli.app import app
@@ -54,6 +55,17 @@ def test_every_command_of_the_readme_is_there(line: str) -> None:
     assert shown.exit_code == 0
     for option in [word for word in words if word.startswith("--")]:
         assert option in shown.output
+
+
+def test_every_command_there_is_stands_in_the_readme() -> None:
+    """A command that is added is not forgotten here, nor one of the cassette's."""
+    root = get_command(app)
+    assert hasattr(root, "commands")
+    for name, command in root.commands.items():
+        assert f"directmail-lab {name}" in README
+        if hasattr(command, "commands"):
+            listed = next(line for line in README.splitlines() if f"directmail-lab {name}" in line)
+            assert all(each in listed for each in command.commands)
 
 
 def test_the_picture_is_there_and_light() -> None:
