@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -330,17 +331,22 @@ def test_a_second_process_is_refused_too(tour: Path) -> None:
     opened(tour).close()
 
 
-@pytest.fixture
-def full_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let each file grow to 4,000 bytes and no further, as a full disk does."""
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """Let each file grow to 4,000 bytes and no further, as a full disk does.
+
+    Not a fixture: pytest writes its own progress to a file, maybe, before a fixture ends.
+    """
     resource = pytest.importorskip("resource")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4000, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_full_disk_stops_the_session_with_a_clear_error(tmp_path: Path, full_disk: None) -> None:
+def test_a_full_disk_stops_the_session_with_a_clear_error(tmp_path: Path) -> None:
     """Nothing that was recorded before is lost, and the file stays one that can be read."""
     path, cassette = tmp_path / "tour.yaml", opened(tmp_path / "tour.yaml")
 
@@ -348,7 +354,7 @@ def test_a_full_disk_stops_the_session_with_a_clear_error(tmp_path: Path, full_d
         for index in range(100):
             cassette.record(answered(get(f"/{index}")))
 
-    with pytest.raises(CassetteError, match="'tour' could not be written"):
+    with full_disk(), pytest.raises(CassetteError, match="'tour' could not be written"):
         record_until_full()
 
     assert len(cassette) > 3
@@ -356,12 +362,12 @@ def test_a_full_disk_stops_the_session_with_a_clear_error(tmp_path: Path, full_d
     assert read_cassette(path).torn_bytes == 0
 
 
-def test_on_a_full_disk_the_session_can_go_on_unrecorded(tmp_path: Path, full_disk: None) -> None:
+def test_on_a_full_disk_the_session_can_go_on_unrecorded(tmp_path: Path) -> None:
     """It is told once; later interactions pass, and the earlier ones are safe."""
     notices: list[str] = []
     path = tmp_path / "tour.yaml"
 
-    with opened(path, on_write_error="continue", notice=notices.append) as cassette:
+    with opened(path, on_write_error="continue", notice=notices.append) as cassette, full_disk():
         for index in range(100):
             cassette.record(answered(get(f"/{index}")))
         kept = len(cassette)
