@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import threading
 import time
 import urllib.request
 import weakref
@@ -331,6 +332,7 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         self._allow_writes = allow_writes
         self._proxy = _proxy_for(base_url)
         self._sync: httpx.HTTPTransport | None = None
+        self._opening = threading.Lock()
         # A pool of connections belongs to the event loop that opened them.
         self._by_loop: weakref.WeakKeyDictionary[
             asyncio.AbstractEventLoop, httpx.AsyncHTTPTransport
@@ -339,7 +341,8 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         self._refuse_unsafe(request)
         if self._sync is None:
-            self._sync = httpx.HTTPTransport(proxy=self._proxy)
+            with self._opening:  # threads that come at once share one pool: no other is closed
+                self._sync = self._sync or httpx.HTTPTransport(proxy=self._proxy)
         try:
             return self._sync.handle_request(self._signed(request))
         except BaseException as error:
