@@ -199,24 +199,21 @@ def _headers_of(value: Mapping[str, Sequence[str] | str]) -> Headers:
     return tuple(pairs)
 
 
-def _grouped(headers: Headers) -> dict[str, list[str]]:
+def _headers_text(headers: Headers) -> str:
+    names = dict(headers)
+    long = max(map(len, names), default=0) > _LONGEST_KEY // _LONGEST_ESCAPE
+    if long or len(names) < len(headers):
+        return _grouped_text(headers, *(("? ", " :") if long else ("", ":")))
+    each = [f"{_quoted(name)}: [{_quoted(value)}]" for name, value in headers]
+    return f"{{{', '.join(each)}}}"
+
+
+def _grouped_text(headers: Headers, start: str, colon: str) -> str:
     grouped: dict[str, list[str]] = {}
     for name, value in headers:
-        if name in grouped:
-            grouped[name].append(value)
-        else:
-            grouped[name] = [value]
-    return grouped
-
-
-def _headers_text(headers: Headers) -> str:
-    grouped = _grouped(headers)
-    start, colon = "", ":"
-    if max(map(len, grouped), default=0) > _LONGEST_KEY // _LONGEST_ESCAPE:
-        start, colon = "? ", " :"
+        grouped.setdefault(name, []).append(_quoted(value))
     each = [
-        f"{start}{_quoted(name)}{colon} [{', '.join(map(_quoted, values))}]"
-        for name, values in grouped.items()
+        f"{start}{_quoted(name)}{colon} [{', '.join(values)}]" for name, values in grouped.items()
     ]
     return f"{{{', '.join(each)}}}"
 

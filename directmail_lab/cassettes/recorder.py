@@ -135,10 +135,10 @@ class LineWriter:
         return file
 
     def _write(self, file: int, data: bytes) -> None:
-        rest = memoryview(data)
         try:
-            while rest:
-                rest = rest[os.write(file, rest) :]
+            written = os.write(file, data)
+            while written < len(data):
+                written += os.write(file, memoryview(data)[written:])
         except OSError:
             os.ftruncate(file, self._sound_bytes)
             os.lseek(file, self._sound_bytes, os.SEEK_SET)

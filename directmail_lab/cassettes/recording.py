@@ -123,11 +123,13 @@ class Recording:
 
     def _text(self, interaction: Interaction) -> str:
         request, asked = self._last
-        if request != interaction.request:
+        if asked is None or request != interaction.request:
             request, asked = interaction.request, layout.request_text(interaction.request)
+            self._redactor.refuse_leak(asked)
             self._last = request, asked
         text = layout.interaction_text(interaction, asked=asked)
-        self._redactor.refuse_leak(text)
+        # All but the request, which was searched when its line was made.
+        self._redactor.refuse_leak(text.replace(asked, "", 1))
         return text
 
 

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from directmail_lab.interaction import RecordedResponse
+    from directmail_lab.interaction import Headers, RecordedResponse
 
 __all__ = ["with_true_headers"]
 
@@ -26,18 +26,21 @@ def with_true_headers(response: RecordedResponse, *, method: str = "GET") -> Rec
     if method == "HEAD" or response.status in _BODILESS:
         return response
     length = str(len(response.body))
-    headers: list[tuple[str, str]] = []
-    changed = False
-    for pair in response.headers:
-        name = pair[0].lower()
-        truth = _true_value(name, pair[1], length) if name in _OF_THE_BODY else pair[1]
-        changed = changed or truth != pair[1]
-        if truth is not None:
-            headers.append(pair if truth == pair[1] else (pair[0], truth))
-    return replace(response, headers=tuple(headers)) if changed else response
+    # Of most responses all headers are true already, and nothing is made anew.
+    for name, value in response.headers:
+        if name.lower() in _OF_THE_BODY and _true_value(name.lower(), value, length) != value:
+            return replace(response, headers=_true(response.headers, length))
+    return response
+
+
+def _true(headers: Headers, length: str) -> Headers:
+    told = [(name, _true_value(name.lower(), value, length)) for name, value in headers]
+    return tuple((name, value) for name, value in told if value is not None)
 
 
 def _true_value(name: str, value: str, length: str) -> str | None:
+    if name not in _OF_THE_BODY:
+        return value
     if name == "transfer-encoding":
         return None
     if name == "content-length":

@@ -120,6 +120,8 @@ class Redactor:
         texts = (asked.uri, asked.method, given.reason, asked.body or b"", given.body)
         if self.__redact or not self._are_sound(texts, new):
             request, response = self.request(asked), self.response(given)
+        elif sent is asked.headers and got is given.headers:
+            return interaction
         else:
             request = RecordedRequest(asked.method, asked.uri, sent, asked.body)
             response = RecordedResponse(given.status, given.reason, got, given.body)

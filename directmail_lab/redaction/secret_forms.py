@@ -230,10 +230,8 @@ class _Search:
         data = text.encode("utf-8", "replace")
         if not self._has_long_run(data):
             return False
-        sound = self._sound
-        for run in data.translate(_ALL_BUT_RUNS).split():
-            if len(run) < _SHORTEST_RUN or run in sound:
-                continue
+        sound, runs = self._sound, data.translate(_ALL_BUT_RUNS).split()
+        for run in [run for run in runs if len(run) >= _SHORTEST_RUN and run not in sound]:
             if any(self._holds_packed(match[0]) for match in _LONG.finditer(run.decode())):
                 return True
             if len(run) <= _LONGEST_REMEMBERED:
