@@ -278,9 +278,9 @@ class Session:
     def _change(self, entered: Callable[[], Mode]) -> ModeChange:
         with self._changing:
             before = self._mode
-            # Its cassette may be the very one that is opened next.
-            before.leave()
             try:
+                # Its cassette may be the very one that is opened next.
+                before.leave()
                 mode = entered()
             except BaseException:
                 before.enter()
@@ -291,10 +291,12 @@ class Session:
     def _enter(self, mode: Mode) -> None:
         with self._changing:
             left, self._mode = self._mode, mode
-            if left.cassette is not mode.cassette:
-                left.leave()
-            mode.enter()
-            self._switch.inner = mode.transport
+            try:
+                if left.cassette is not mode.cassette:
+                    left.leave()
+            finally:  # a full disk does not keep the session in a mode that it has left
+                mode.enter()
+                self._switch.inner = mode.transport
 
     def _require_network(self, purpose: str) -> Transport:
         if self._network is None:
@@ -331,12 +333,14 @@ class Session:
     def close(self) -> None:
         """End the recording if there is one, close all connections and forget the key."""
         with self._changing:
-            self._enter(Mode("live", RefusingTransport("This session is closed.")))
-            network, self._network = self._network, None
-            if network is not None:
-                network.close()
-            self._api_key = None
-            self._end_log_guard()
+            try:
+                self._enter(Mode("live", RefusingTransport("This session is closed.")))
+            finally:  # also where the recording could not be ended
+                network, self._network = self._network, None
+                if network is not None:
+                    network.close()
+                self._api_key = None
+                self._end_log_guard()
 
     async def aclose(self) -> None:
         """Close as `close` does, and wait for the connections of this event loop."""

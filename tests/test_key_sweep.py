@@ -6,10 +6,13 @@ key itself. That each rule of redaction is needed is shown by switching it off: 
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import errno
 import functools
 import io
 import logging
+import os
 import pickle
 import sys
 import traceback
@@ -21,7 +24,7 @@ import pytest
 from key_search import planted, traces
 
 from directmail_lab.credentials import ApiKey
-from directmail_lab.errors import CassetteError, DirectMailLabError
+from directmail_lab.errors import CassetteError, DirectMailLabError, WriteRefusedError
 from directmail_lab.redaction import Redactor
 from directmail_lab.redaction.secret_forms import ALL_RULES
 from directmail_lab.sessions import Session
@@ -106,6 +109,7 @@ def drive(service: StandIn, haul: Haul, stream: io.StringIO, *, failures: bool =
         paths(service, session, haul)
         if failures:
             no_answers(service, session, haul)
+            no_room(service, session, haul)
         forms(service, session, haul)
         objects(session, haul)
         places(service, session, haul)
@@ -124,18 +128,50 @@ def paths(service: StandIn, session: Session, haul: Haul) -> None:
         asked(session, haul, "me() answered 500, gzip", session.me)
     with service.fault(echo_key=True, encoding="deflate"):
         asked(session, haul, "deflate", lambda: session.request("GET", "/v1/users/me"))
+    for content_type in ("text/html", "application/json"):
+        with service.fault(body=f"<p>{KEY}", headers={"Content-Type": content_type}):
+            asked(session, haul, f"me() answered {content_type}", session.me)
     with service.fault(redirect_to=f"/v1/login?next=/{KEY}&k={KEY}#{KEY}"):
         asked(session, haul, "redirect", lambda: session.request("GET", "/v1/users/me"))
 
 
 def no_answers(service: StandIn, session: Session, haul: Haul) -> None:
-    with service.fault(drop="reset"):
-        asked(session, haul, "reset", lambda: session.request("GET", "/v1/users/me"))
-    with service.fault(cut_after=5, body=KEY):
-        asked(session, haul, "cut body", lambda: session.request("GET", "/v1/users/me"))
-    with service.fault(latency_s=1.0):
-        late = functools.partial(session.request, "GET", "/v1/users/me", timeout=0.05)
-        asked(session, haul, "timeout", late)
+    """In every mode, and from both clients."""
+    read = functools.partial(session.request, "GET", "/v1/users/me")
+    for mode in (session.live, functools.partial(session.record, "failing")):
+        with mode() as within:
+            with service.fault(drop="reset"):
+                asked(within, haul, f"{within.mode}, reset", read)
+            with service.fault(cut_after=5, body=KEY):
+                asked(within, haul, f"{within.mode}, cut body", read)
+            with service.fault(latency_s=1.0):
+                late = functools.partial(read, timeout=0.05)
+                asked(within, haul, f"{within.mode}, timeout", late)
+    with service.fault(drop="reset"), session.live():
+        asked(session, haul, "live, reset, async", lambda: asyncio.run(in_a_task(session)))
+
+
+async def in_a_task(session: Session) -> None:
+    """Ask as an async cell does, and leave no connection behind."""
+    session.async_client.headers["Connection"] = "close"
+    await session.me_async()
+
+
+def no_room(service: StandIn, session: Session, haul: Haul) -> None:
+    """The disk is full just when the answer echoes the key; from both clients."""
+
+    def full(name: str, call: Callable[[], object]) -> None:
+        with service.fault(echo_key=True), session.record(name), pytest.MonkeyPatch.context() as on:
+            on.setattr(os, "write", refuse_to_write)
+            call()
+
+    asked(session, haul, "disk full", functools.partial(full, "full", session.me))
+    in_task = functools.partial(full, "full-async", lambda: asyncio.run(in_a_task(session)))
+    asked(session, haul, "disk full, async", in_task)
+
+
+def refuse_to_write(*_: object) -> int:
+    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def forms(service: StandIn, session: Session, haul: Haul) -> None:
@@ -159,7 +195,11 @@ def places(service: StandIn, session: Session, haul: Haul) -> None:
     asked(session, haul, "JSON", lambda: send("/v1/keys", json={"key": KEY}))
     asked(session, haul, "form", lambda: send("/v1/keys", data={"key": KEY}))
     asked(session, haul, "file", lambda: send("/v1/keys", files={"f": (KEY, KEY.encode())}))
-    asked(session, haul, "write", lambda: session.request("POST", "/v1/letters"))
+    for mode in (session.live, functools.partial(session.record, "refusing")):
+        with mode(), pytest.raises(WriteRefusedError) as refused:
+            session.request("POST", f"/v1/letters/{KEY}")
+        # No locals: those of httpx, as the cell itself, hold the address that the caller wrote.
+        haul.add("refused write", f"{refused.value} {refused.value!r} {vars(refused.value)}")
     with service.fault(headers={"Set-Cookie": f"s={UNTOLD}"}):
         asked(session, haul, "cookie", session.me)
     with service.fault(headers={"Location": f"https://me:{UNTOLD}@elsewhere.test/"}):
@@ -199,6 +239,8 @@ def test_nothing_that_comes_out_has_the_key(
 
     assert haul.leaks(KEY, UNTOLD) == []
     assert len(haul.pieces) > 100
+    for reached in (b"the body is not JSON", b"ReadTimeout", b"could not be written"):
+        assert any(reached in piece for _, piece in haul.pieces), reached
     assert "x-echo" in Path("cassettes/sweep.yaml").read_text(encoding="utf-8")
 
 

@@ -1,0 +1,102 @@
+"""A full disk while a session records: a clear error, and the session goes on as was chosen."""
+
+from __future__ import annotations
+
+import errno
+import os
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from directmail_lab.cassettes import read_cassette
+from directmail_lab.credentials import ApiKey
+from directmail_lab.errors import CassetteError, NotConnectedError
+from directmail_lab.sessions import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from directmail_lab.standin import StandIn
+
+TOUR = Path("cassettes/tour.yaml")
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """Let nothing more be written to any file."""
+
+    def refuse(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "write", refuse)
+        yield
+
+
+def test_a_full_disk_stops_the_request_and_says_that_it_was_carried_out(live: Session) -> None:
+    """What to do is said, what was recorded before is safe, and with room again it goes on."""
+    with live.record("tour"):
+        live.me()
+        with full_disk(), pytest.raises(CassetteError, match="Make room in its folder") as caught:
+            live.me()
+        live.me()
+
+    assert "The service had answered 200 to the GET" in "".join(caught.value.__notes__)
+    assert len(read_cassette(TOUR).interactions) == 2
+    assert read_cassette(TOUR).problem is None
+
+
+def test_a_session_may_choose_to_go_on_unrecorded(
+    live: Session, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is told once; the answers come as ever."""
+    with live.record("tour", on_write_error="continue"):
+        live.me()
+        with full_disk():
+            frames = [live.me() for _ in range(3)]
+
+    assert [len(frame) for frame in frames] == [1, 1, 1]
+    assert [
+        record.message.split(". ")[-1] for record in caplog.records if "tour" in record.message
+    ] == ["The session goes on unrecorded."]
+    assert len(read_cassette(TOUR).interactions) == 1
+
+
+def test_a_recording_that_cannot_be_ended_does_not_hold_the_session_in_it(live: Session) -> None:
+    """The mode before is back, in what it says and in where its requests go."""
+    change = live.record("tour")
+    live.me()
+    with full_disk(), pytest.raises(CassetteError, match="could not be written"), change:
+        pass
+
+    assert live.mode == "live"
+    assert len(live.me()) == 1
+
+
+def test_a_mode_that_cannot_be_entered_leaves_the_recording_going(live: Session) -> None:
+    """Where the cassette in use cannot be closed for another, it stays the one in use."""
+    live.record("tour")
+    live.me()
+    with full_disk(), pytest.raises(CassetteError, match="'tour' could not be written"):
+        live.record("other")
+    live.me()
+    live.live()
+
+    assert len(read_cassette(TOUR).interactions) == 2
+
+
+def test_closing_a_session_on_a_full_disk_still_forgets_the_key(service: StandIn) -> None:
+    """The error comes after the connections are closed and the key is gone."""
+    session = Session(service.base_url, ApiKey(service.api_key))
+    session.record("tour")
+    session.me()
+    with full_disk(), pytest.raises(CassetteError, match="could not be written"):
+        session.close()
+
+    with pytest.raises(NotConnectedError, match="closed"):
+        session.me()
+    with pytest.raises(NotConnectedError, match="no key"):
+        session.live()
+    assert len(read_cassette(TOUR).interactions) == 1
