@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import settings
 
 from directmail_lab import current
 from directmail_lab.credentials import ApiKey
@@ -18,6 +20,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytest_plugins = ["pytester"]
+
+# A failing example is a finding; in CI, chance is no reason to differ from day to day.
+settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
+settings.register_profile("developer", deadline=None, print_blob=True)
+settings.load_profile("ci" if os.environ.get("CI") else "developer")
 
 
 @pytest.fixture(autouse=True)

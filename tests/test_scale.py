@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,6 +57,20 @@ def test_a_thousand_cassettes_on_a_local_cluster(
         path: count * there for path, there in each["path"].value_counts().items()
     }
     assert list(frames.columns) == list(each.columns)
+
+
+def test_the_how_to_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The Python of the tutorials' README, pasted beside a folder of cassettes."""
+    root = checkout()
+    assert root is not None
+    shutil.copytree(root / "cassettes", tmp_path / "cassettes")
+    text = (root / "notebooks" / "README.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    exec(compile(block, "README.md", "exec"), {})
+
+    printed = capsys.readouterr().out
+    assert re.search(r"/v1/users/me\s+300", printed)
+    assert re.search(r"/v1/lists\s+60", printed)
 
 
 def test_readings_in_parquet_are_read_by_dask(tmp_path: Path) -> None:
