@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from calendar import timegm
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from ..contract import HEADERS, LIMIT_HEADER, REMAINING_HEADER
 from ..interaction import operation_of
@@ -73,6 +73,10 @@ class Reading:
     served_at: float | None = None
 
 
+# A frozen dataclass sets each field by a call: made unfrozen, and frozen then, it takes a fifth.
+_Unfrozen: Any = make_dataclass("_Unfrozen", Reading.__slots__, slots=True)
+
+
 def read_headers(
     headers: Iterable[tuple[str, str]] | Iterable[tuple[bytes, bytes]],
     *,
@@ -104,7 +108,7 @@ def read_headers(
     if over or limit_fault or remaining_fault or reset_fault:
         problem = _problem((limit_fault, remaining_fault, reset_fault), over=over)
     served_at = None if date is None else _served_at(date)
-    return Reading(
+    reading = _Unfrozen(
         at,
         method,
         path,
@@ -121,6 +125,8 @@ def read_headers(
         _dated(_text(reset_value)) if reset_fault else None,
         served_at,
     )
+    reading.__class__ = Reading
+    return cast("Reading", reading)
 
 
 # A session asks few paths many times.

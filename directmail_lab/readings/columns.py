@@ -72,6 +72,8 @@ class ReadingColumns:
         self._dates: dict[int, float] = {}
         self._values: dict[str, NDArray[Any]] = {}
         self._masks: dict[str, NDArray[np.bool_]] = {}
+        # A frame of all rows, those to come included; made when one is asked for.
+        self._whole: pd.DataFrame | None = None
         self._allocate(_FIRST_CAPACITY)
 
     def __len__(self) -> int:
@@ -122,11 +124,13 @@ class ReadingColumns:
         self._values["reset_at"] = np.full(self._capacity, _NAT)
         rows = slice(0, self._length)
         self._values["reset_at"][rows] = self._reset_at(rows)
-        self._whole = self._assemble()
+        self._whole = None
 
     def frame(self) -> pd.DataFrame:
         """Return the rows so far."""
-        whole = self._whole if _VIEWS_ARE_SAFE else self._assemble().copy()
+        if self._whole is None or not _VIEWS_ARE_SAFE:
+            self._whole = self._assemble()
+        whole = self._whole if _VIEWS_ARE_SAFE else self._whole.copy()
         frame: pd.DataFrame = whole.iloc[: self._length]
         frame.attrs["reset_unit"] = self._unit
         return frame
@@ -168,7 +172,7 @@ class ReadingColumns:
             for new, old in ((self._values, before), (self._masks, masks)):
                 for name, values in new.items():
                     values[rows] = old[name][rows]
-        self._whole = self._assemble()
+        self._whole = None
 
     def _assemble(self) -> pd.DataFrame:
         """Return a frame of the arrays as they are, with the rows that are still to come."""
