@@ -15,6 +15,7 @@ from .cassettes import open_cassette
 from .contract import ME_PATH
 from .errors import CassetteError, DirectMailLabError, NotConnectedError
 from .modes import Mode, ModeChange, slowness_of
+from .pacing import PacingTransport
 from .readings import ReadingLog
 from .redaction import PLACEHOLDER, Redactor
 from .redaction.log_guard import guard_logs
@@ -87,16 +88,20 @@ class Session:
         self._api_key = api_key
         self._listeners: dict[object, Callable[[Reading], None]] = {}
         self._changing = threading.RLock()
+        self._reset_unit = reset_unit
+        nowhere = RefusingTransport("This session has no key.")
         self._stack = Stack(
             base_url=self.base_url,
             on_reading=self._note,
             conceal=self._concealed,
-            pacing={"pace": pace, "max_wait_s": max_wait_s, "reset_unit": reset_unit},
+            pacing=PacingTransport(
+                nowhere, pace=pace, max_wait_s=max_wait_s, reset_unit=reset_unit, clock=clock
+            ),
             clock=clock,
             timer=timer,
         )
         self._network: NetworkTransport | None = None
-        start: Transport = RefusingTransport("This session has no key.")
+        start: Transport = nowhere
         if api_key is not None:
             self._network = NetworkTransport(self.base_url, api_key, allow_writes=allow_writes)
             start = self._stack.live(self._network)
@@ -149,9 +154,8 @@ class Session:
         """
         contradiction = self.readings.evidence().contradiction
         if contradiction:
-            unit = self._stack.pacing["reset_unit"]
             warnings.warn(
-                f"The readings contradict reset_unit={unit!r}: {contradiction}. "
+                f"The readings contradict reset_unit={self._reset_unit!r}: {contradiction}. "
                 "Leave it out, and the unit is inferred.",
                 stacklevel=2,
             )

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .contract import SAFE_METHODS
 from .interaction import RecordedRequest, base_path
-from .pacing import PacingTransport
 from .transports import CassetteTransport, ObservingTransport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     import httpx
 
     from .cassettes import Cassette
+    from .pacing import PacingTransport
     from .quota import Reading
     from .transports import Transport
 
@@ -35,7 +35,7 @@ class Stack:
     conceal
         Gives a path without the key, where a caller put it there.
     pacing
-        The options of `PacingTransport`.
+        What is known of the allowance, whatever the mode: see `PacingTransport.over`.
     clock, timer
         What tells the time (seconds since the Unix epoch), and what latencies are measured with.
     """
@@ -43,14 +43,14 @@ class Stack:
     base_url: str
     on_reading: Callable[[Reading], None]
     conceal: Callable[[str], str]
-    pacing: Mapping[str, Any]
+    pacing: PacingTransport
     clock: Callable[[], float]
     timer: Callable[[], float]
 
     def live(self, network: Transport) -> Transport:
         """Send to the service: nothing is recorded."""
         observed = self._observing(network, None)
-        return PacingTransport(observed, clock=self.clock, **self.pacing)
+        return self.pacing.over(observed)
 
     def recording(self, network: Transport, cassette: Cassette) -> Transport:
         """Send to the service what the cassette does not answer, and record it."""
@@ -63,7 +63,7 @@ class Stack:
 
         recorded = self._playing(cassette, network)
         observed = self._observing(recorded, cassette.name)
-        return PacingTransport(observed, clock=self.clock, is_replayed=is_replayed, **self.pacing)
+        return self.pacing.over(observed, is_replayed=is_replayed)
 
     def replaying(self, cassette: Cassette, *, slowness: float) -> Transport:
         """Answer from the cassette: there is no network below it."""

@@ -194,6 +194,20 @@ def test_readings_carry_on_across_modes(live: Session) -> None:
     assert seen["remaining"].tolist() == [299, 298, 298]
 
 
+def test_what_is_known_of_the_allowance_outlives_a_mode() -> None:
+    """A session that ran its window empty waits in the next mode too, and is never refused."""
+    with (
+        stand_in(limit=3, window_s=1.0, reset_unit="milliseconds_left") as few,
+        Session(few.base_url, ApiKey(few.api_key), reset_unit="milliseconds_left") as session,
+    ):
+        for _ in range(3):
+            session.me()
+        with session.record("tour"):
+            session.me()
+
+        assert session.rate_limits()["status"].tolist() == [200] * 4
+
+
 def test_a_foreign_client_is_never_recorded(service: StandIn, live: Session) -> None:
     """Nothing of httpx is patched: another client in the process is left alone."""
     before = httpx.HTTPTransport.handle_request

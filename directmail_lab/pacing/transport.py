@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Generator
+from copy import copy
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Protocol
@@ -125,6 +126,15 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         self._backoff = backoff
         self._lock = threading.Lock()
         self._bell = Bell()
+
+    def over(
+        self, inner: _Inner, *, is_replayed: Callable[[httpx.Request], bool] | None = None
+    ) -> PacingTransport:
+        """Return the same pacing over another transport: what it knows is shared."""
+        other = copy(self)
+        other._inner = inner
+        other._is_replayed = is_replayed
+        return other
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         steps = self._steps(request)
