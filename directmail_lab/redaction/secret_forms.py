@@ -15,19 +15,16 @@ anywhere, ``a`` would leave no text readable.
 from __future__ import annotations
 
 import re
-from base64 import b64encode
 from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 from .escapes import layers_for, places_below, unescaped
+from .key_forms import FRAGMENT, Form, alone_of, forms_of, glances_of, probes_of
 from .packed import packed_texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
 __all__ = ["ALL_RULES", "FRAGMENT", "Finder", "make_finder"]
-
-FRAGMENT: Final = 8
-"""So many characters of the key in a row are removed as the key is."""
 
 ALL_RULES: Final = frozenset(
     (
@@ -42,9 +39,6 @@ ALL_RULES: Final = frozenset(
 _PUBLIC: Final = "stand-in"
 _MAX_DEPTH: Final = 3
 _MUCH: Final = 4096
-# Eight characters are 64 bits, of which up to 4 share a digit with what stands before.
-_BASE64_PIECE: Final = (FRAGMENT * 8 - 4) // 6
-
 _SHORTEST_RUN: Final = 13
 _LONG: Final = re.compile(r"[A-Za-z0-9_-]{13,}={0,2}|[A-Za-z0-9+/]{13,}={0,2}")
 
@@ -67,13 +61,6 @@ class Span(NamedTuple):
     end: int
 
 
-class Form(NamedTuple):
-    """One way a key is written, in lower case, and the shortest piece of it that gives it away."""
-
-    text: str
-    piece: int
-
-
 class Finder(NamedTuple):
     """Closures over the secrets; a named tuple of functions shows none of them.
 
@@ -86,62 +73,6 @@ class Finder(NamedTuple):
     spans: Callable[[str], list[Span]]
 
 
-def _base64_digits(key: str, tail: str = "") -> Iterator[str]:
-    """Yield what is sure to stand in the base64 of any text that has ``key + tail`` in it.
-
-    At each of the three alignments the first and the last digit may also hold a neighbour's bits.
-    """
-    secret = (key + tail).encode()
-    for before in range(3):
-        digits = b64encode(b"\0" * before + secret).decode().rstrip("=")
-        first, end = -(-before * 8 // 6), (before + len(secret)) * 8 // 6
-        yield digits[first:end]
-        yield digits[first:end].replace("+", "-").replace("/", "_")
-
-
-def _forms(key: str, rules: Collection[str]) -> list[Form]:
-    forms = [Form(key, FRAGMENT)] if "raw" in rules else []
-    if "hex" in rules:
-        forms.append(Form(key.encode().hex(), 2 * FRAGMENT))
-    if "base64" in rules:
-        written = [*_base64_digits(key), *_base64_digits(key, ":")]
-        for tail in ("", ":"):
-            whole = b64encode((key + tail).encode()).decode()
-            written += [whole, whole.replace("+", "-").replace("/", "_")]
-        forms += [Form(text, _BASE64_PIECE) for text in written]
-    return list(dict.fromkeys(Form(form.text.lower(), form.piece) for form in forms))
-
-
-def _glances(key: str, rules: Collection[str]) -> Iterator[str]:
-    """Yield texts one of which is in any text that has the key: of each form its head or tail."""
-    if "raw" in rules:
-        yield key[:FRAGMENT].lower()
-        yield key[-FRAGMENT:].lower()
-    for text in _base64_digits(key) if "base64" in rules else ():
-        yield text[:_BASE64_PIECE].lower()
-        yield text[-_BASE64_PIECE:].lower()
-    if "hex" in rules:
-        yield key.encode().hex()[: 2 * FRAGMENT]
-        yield key.encode().hex()[-2 * FRAGMENT :]
-
-
-def _probes(form: Form) -> list[tuple[str, int]]:
-    """Return pieces of a form, with their places, one of which is in any piece that counts."""
-    size = form.piece // 2
-    last = len(form.text) - size
-    step = form.piece - size + 1
-    return [(form.text[at : at + size], at) for at in (*range(0, last, step), last)]
-
-
-def _probes_of(forms: list[Form]) -> list[tuple[str, list[tuple[Form, int]]]]:
-    """Return each probe once, with the forms that it is a piece of and its places there."""
-    probes: dict[str, list[tuple[Form, int]]] = {}
-    for form in forms:
-        for probe, place in _probes(form):
-            probes.setdefault(probe, []).append((form, place))
-    return list(probes.items())
-
-
 @final
 class _Search:
     """What the finder's closures stand on. It shows nothing: it is ``self`` in every frame here."""
@@ -150,12 +81,12 @@ class _Search:
 
     def __init__(self, secrets: Collection[str], rules: Collection[str]) -> None:
         long = [key for key in secrets if len(key) >= FRAGMENT]
-        self._probes = _probes_of([form for key in long for form in _forms(key, rules)])
-        self._heads = tuple(dict.fromkeys(text for key in long for text in _glances(key, rules)))
+        self._probes = probes_of([form for key in long for form in forms_of(key, rules)])
+        self._heads = tuple(dict.fromkeys(text for key in long for text in glances_of(key, rules)))
         raw = [Form(key.lower(), FRAGMENT) for key in long] if "raw" in rules else []
-        pieces = [probe for form in raw for probe, _ in _probes(form)]
+        pieces = [probe for probe, _ in probes_of(raw)]
         self._glances = tuple(dict.fromkeys((*pieces, *self._heads)))
-        self._alone = _alone([key for key in secrets if len(key) < FRAGMENT], rules)
+        self._alone = alone_of([key for key in secrets if len(key) < FRAGMENT], rules)
         self._layers = layers_for("".join(secrets), rules)
         # A key is hidden from a search for its pieces by an escape in every eight characters; of
         # such a text base64 takes this many digits, and base64 of base64 more.
@@ -289,21 +220,6 @@ def _piece_around(low: str, at: int, probe: str, form: Form, place: int) -> Iter
 
 def _is_public(piece: str, form: str) -> bool:
     return piece != form and piece in (_PUBLIC, _PUBLIC + "-")
-
-
-def _alone(keys: list[str], rules: Collection[str]) -> re.Pattern[str] | None:
-    """Return the pattern of short keys, each whole and alone, raw, in hex or in base64."""
-    written: list[str] = []
-    for key in keys:
-        written += [re.escape(key)] if "raw" in rules else []
-        written += [f"(?i:{key.encode().hex()})"] if "hex" in rules else []
-        if "base64" in rules:
-            both = (b64encode(key.encode()), b64encode(f"{key}:".encode()))
-            written += [re.escape(text.decode().rstrip("=")) + "=*" for text in both]
-    if not written:
-        return None
-    either = "|".join(sorted(written, key=len, reverse=True))
-    return re.compile(f"(?<![A-Za-z0-9])(?P<secret>{either})(?![A-Za-z0-9])")
 
 
 def _joined(spans: list[Span]) -> list[Span]:
