@@ -32,8 +32,8 @@ def different() -> Callable[[httpx.Request], httpx.Response]:
 
     def answer(_: httpx.Request) -> httpx.Response:
         number = next(numbers)
-        headers["x-ratelimit-remaining"] = str(300 - number % 300)
-        headers["x-request-id"] = f"{number:08x}-ceea-467f-a9f4-3d1b2c4e5f60"
+        headers["X-RateLimit-Remaining"] = str(300 - number % 300)
+        headers["X-Request-Id"] = f"{number:08x}-ceea-467f-a9f4-3d1b2c4e5f60"
         body = BODY.replace(b'"n": 1', b'"n": %d' % number)
         return httpx.Response(200, headers=headers, stream=httpx.ByteStream(body))
 
