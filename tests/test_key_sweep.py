@@ -144,6 +144,9 @@ def no_answers(service: StandIn, session: Session, haul: Haul) -> None:
                 asked(within, haul, f"{within.mode}, reset", read)
             with service.fault(cut_after=5, body=KEY):
                 asked(within, haul, f"{within.mode}, cut body", read)
+            # Refused where the headers are written out, those with the key beside it.
+            illegal = functools.partial(read, headers={"X-Mine": "a\nb"})
+            asked(within, haul, f"{within.mode}, illegal header", illegal)
             with service.fault(latency_s=1.0):
                 late = functools.partial(read, timeout=0.05)
                 asked(within, haul, f"{within.mode}, timeout", late)
