@@ -319,3 +319,13 @@ def test_a_redactor_shows_and_hands_on_nothing() -> None:
             hand_on(redactor)  # type: ignore[operator]
     with pytest.raises(TypeError):
         vars(redactor)
+
+
+@pytest.mark.parametrize("name", ["api_key", "api%5Fkey", "API%2DKEY", "%61pi_key", "apikey"])
+def test_an_api_key_parameter_is_masked_however_its_name_is_written(name: str) -> None:
+    """Another account's key is none that we know: only its name tells it."""
+    request = RecordedRequest("GET", f"https://api.test/v1/users/me?{name}=another-accounts&n=1")
+    redacted = Redactor([KEY]).interaction(Interaction(request, RecordedResponse(200)))
+
+    assert "another-accounts" not in redacted.request.uri
+    assert redacted.request.uri.endswith("&n=1")
