@@ -15,13 +15,14 @@ from .cassettes import open_cassette
 from .contract import ME_PATH
 from .errors import CassetteError, DirectMailLabError, NotConnectedError
 from .modes import Mode, ModeChange, slowness_of
+from .network import NetworkTransport
 from .pacing import PacingTransport
 from .readings import ReadingLog
 from .redaction import PLACEHOLDER, Redactor
 from .redaction.log_guard import guard_logs
 from .settings import base_address
 from .stack import Stack
-from .transports import NetworkTransport, RefusingTransport, SwitchingTransport
+from .transports import RefusingTransport, SwitchingTransport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

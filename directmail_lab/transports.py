@@ -3,10 +3,10 @@
 Live and recording, outermost first::
 
     SwitchingTransport    the session's mode decides what is below
-    PacingTransport       waits for the allowance, retries reads          (pacing.py)
+    PacingTransport       waits for the allowance, retries reads             (pacing/)
     ObservingTransport    one reading for every response, errors included
     CassetteTransport     while recording: one durable line for every exchange
-    NetworkTransport      refuses what must not leave; adds the key; sends
+    NetworkTransport      refuses what must not leave; adds the key; sends   (network.py)
 
 Replaying there is no network to reach: ``Switching(Observing(Cassette))``. Each class answers
 ``handle_request`` and ``handle_async_request`` from one core, so one stack serves both clients.
@@ -16,37 +16,30 @@ from __future__ import annotations
 
 import asyncio
 import math
-import threading
 import time
-import urllib.request
-import weakref
-from base64 import b64encode
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Protocol
 
 import httpx
 
 from .cassettes.true_headers import with_true_headers
-from .contract import PASSWORD, SAFE_METHODS
-from .errors import CassetteError, InsecureAddressError, NotConnectedError, WriteRefusedError
+from .errors import CassetteError, InsecureAddressError, NotConnectedError
 from .interaction import Headers, Interaction, RecordedRequest, RecordedResponse, path_below
 from .quota import Reading, read_headers
-from .settings import is_loopback, origin
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from .cassettes import Cassette
-    from .credentials import ApiKey
 
 __all__ = [
     "READING",
     "CassetteTransport",
-    "NetworkTransport",
     "ObservingTransport",
     "RefusingTransport",
     "SwitchingTransport",
     "Transport",
+    "bare",
 ]
 
 READING: Final = "directmail_lab.reading"
@@ -254,7 +247,7 @@ class CassetteTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         try:
             self._cassette.record(interaction)
         except CassetteError as error:
-            failure = _bare(error)
+            failure = bare(error)
         else:
             if encoded:
                 # The caller has what a replay will give: the body decoded, headers true to that.
@@ -322,101 +315,7 @@ def _as_response(interaction: Interaction, source: str) -> httpx.Response:
     )
 
 
-def _bare(failure: BaseException) -> BaseException:
+def bare(failure: BaseException) -> BaseException:
     """Return it without the frames below: their locals hold what was sent, or what it echoes."""
     failure.__cause__ = failure.__context__ = None
     return failure.with_traceback(None)
-
-
-class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
-    """Sends. The last place before the wire, so what must not leave is refused here.
-
-    The key joins the request on a copy, and only toward the base address's origin: no request or
-    response that the caller ever holds, pickles or prints has it, and no redirect carries it off.
-    """
-
-    def __init__(self, base_url: str, api_key: ApiKey, *, allow_writes: bool = False) -> None:
-        self._origin = origin(base_url)
-        self._api_key = api_key
-        self._allow_writes = allow_writes
-        self._proxy = _proxy_for(base_url)
-        self._sync: httpx.HTTPTransport | None = None
-        self._opening = threading.Lock()
-        # A pool of connections belongs to the event loop that opened them.
-        self._by_loop: weakref.WeakKeyDictionary[
-            asyncio.AbstractEventLoop, httpx.AsyncHTTPTransport
-        ] = weakref.WeakKeyDictionary()
-
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        self._refuse_unsafe(request)
-        if self._sync is None:
-            with self._opening:  # threads that come at once share one pool: no other is closed
-                self._sync = self._sync or httpx.HTTPTransport(proxy=self._proxy)
-        try:
-            return self._sync.handle_request(self._signed(request))
-        except BaseException as error:
-            failure = _bare(error)
-        raise failure
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        self._refuse_unsafe(request)
-        loop = asyncio.get_running_loop()
-        pool = self._by_loop.get(loop)
-        if pool is None:
-            pool = self._by_loop[loop] = httpx.AsyncHTTPTransport(proxy=self._proxy)
-        try:
-            return await pool.handle_async_request(self._signed(request))
-        except BaseException as error:
-            failure = _bare(error)
-        raise failure
-
-    def _refuse_unsafe(self, request: httpx.Request) -> None:
-        if request.url.scheme != "https" and not is_loopback(request.url.host):
-            raise InsecureAddressError(
-                f"{request.url.scheme}://{request.url.host} is not encrypted, and nothing was "
-                "sent. Use https:// (plain http is for this machine alone)."
-            )
-        if request.method not in SAFE_METHODS and not self._allow_writes:
-            raise WriteRefusedError(
-                f"{request.method} would change something at the live service, and nothing was "
-                "sent. If you mean it, connect(…, allow_writes=True)."
-            )
-
-    def _signed(self, request: httpx.Request) -> httpx.Request:
-        headers = request.headers.copy()
-        if origin(str(request.url)) == self._origin and "Authorization" not in headers:
-            # service.md part 5: HTTP Basic, the key as user name and an empty password.
-            pair = f"{self._api_key.reveal()}:{PASSWORD}".encode("ascii")
-            headers["Authorization"] = "Basic " + b64encode(pair).decode("ascii")
-        return httpx.Request(
-            request.method,
-            request.url,
-            headers=headers,
-            stream=request.stream,
-            extensions=request.extensions,
-        )
-
-    def close(self) -> None:
-        """Close the connections; those of a running event loop are closed by that loop."""
-        if self._sync is not None:
-            self._sync.close()
-        for loop, pool in list(self._by_loop.items()):
-            if loop.is_running():
-                asyncio.run_coroutine_threadsafe(pool.aclose(), loop)
-        self._by_loop.clear()
-
-    async def aclose(self) -> None:
-        """Close the connections, this loop's own included, and wait for it."""
-        own = self._by_loop.pop(asyncio.get_running_loop(), None)
-        if own is not None:
-            await own.aclose()
-        self.close()
-
-
-def _proxy_for(base_url: str) -> str | None:
-    """Return the proxy that the environment names for an address; none for this machine."""
-    scheme, host, _ = origin(base_url)
-    if is_loopback(host) or urllib.request.proxy_bypass(host):
-        return None
-    proxies = urllib.request.getproxies()
-    return proxies.get(scheme) or proxies.get("all")
