@@ -17,7 +17,7 @@ from directmail_lab.errors import NotRecordedError
 from directmail_lab.interaction import Interaction, RecordedRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
 
@@ -386,3 +386,27 @@ def test_nothing_shows_an_address_or_a_header(path: Path) -> None:
     recorded(path, answered(get("/a?api_key=sesame")))
 
     assert repr(replayed(path)) == "<Cassette 'tour', none, 1 interaction>"
+
+
+def test_a_long_load_shows_how_far_it_is(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tens of thousands of interactions come with tqdm's bar, a few do not; the index is whole."""
+    shown: list[int] = []
+
+    def bar(each: Iterable[object], *_: object, total: int, **__: object) -> Iterable[object]:
+        shown.append(total)
+        return each
+
+    monkeypatch.setattr("tqdm.auto.tqdm", bar)
+    recorded(path, answered())
+    head, _, rest = path.read_text().partition("- recorded_at")
+    line = "- recorded_at" + rest.partition("# end")[0]
+    many = tmp_path / "many.yaml"
+    many.write_text(head + line * 20_000)
+    with replayed(path), replayed(many, notice=str) as cassette:
+        played = cassette.play(get())
+
+    assert shown == [20_000]
+    assert played is not None
+    assert len(cassette) == 20_000

@@ -13,7 +13,7 @@ from .layout import address_of
 from .lazy import LazyInteractions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from directmail_lab.interaction import Interaction
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Player"]
 
 _MOST_COMPARED: Final = 500
+_LONG_LOAD: Final = 20_000
 
 
 class Player:
@@ -58,7 +59,7 @@ class Player:
         self._played = bytearray(len(interactions))
         self._queues: dict[Key, array[int]] = {}
         self._next: dict[Key, int] = {}
-        for index, keys in enumerate(self._all_keys()):
+        for index, keys in enumerate(self._shown(self._all_keys())):
             for key in keys:
                 self._queues.setdefault(key, array("L")).append(index)
 
@@ -108,6 +109,19 @@ class Player:
             f"{', all for other requests' if count else ''}). {self._nearest(asked, prefix)}{how}",
             reason="no_match",
         )
+
+    def _shown(self, keys: Iterable[tuple[Key, ...]]) -> Iterable[tuple[Key, ...]]:
+        """Show how far a long load is, from a second on; a short one pays nothing for it."""
+        count = len(self._interactions)
+        if count < _LONG_LOAD:
+            return keys
+        from tqdm.auto import tqdm
+
+        loading = f"Cassette {self._name!r}"
+        bar: Iterable[tuple[Key, ...]] = tqdm(
+            keys, loading, total=count, unit="interaction", delay=1, leave=False
+        )
+        return bar
 
     def _all_keys(self) -> Iterator[tuple[Key, ...]]:
         """Yield the keys of each recorded request; equal lines are parsed once."""
