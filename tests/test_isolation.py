@@ -132,7 +132,9 @@ def test_sessions_in_threads_and_tasks_never_meet(services: list[StandIn]) -> No
             f"{service.base_url}/v1/users/me?n={n}" for n in ROUNDS
         ]
         assert {json.loads(each.response.body)["id"] for each in kept} == {worker}
-        assert [r.cassette for r in sessions[worker].readings.since(0)] == [f"of-{worker}"] * (2 * len(ROUNDS))
+        assert [r.cassette for r in sessions[worker].readings.since(0)] == [f"of-{worker}"] * (
+            2 * len(ROUNDS)
+        )
     assert set(foreigner.answers) == {len(WORKERS)}
     assert services[-1].requests.total() == len(foreigner.answers) > 0
     assert len(list(Path("cassettes").glob("*.yaml"))) == len(WORKERS)
