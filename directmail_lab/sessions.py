@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 import warnings
+import weakref
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 import httpx
@@ -116,6 +117,8 @@ class Session:
         self.client = httpx.Client(transport=self._switch, **common)
         self.async_client = httpx.AsyncClient(transport=self._switch, **common)
         self._end_log_guard = guard_logs(self.redactor())
+        # A session that is dropped without close() takes its filter along, which knows the key.
+        weakref.finalize(self, self._end_log_guard)
 
     # -- what is asked ------------------------------------------------------------------
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import logging
 import pickle
+import traceback
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +16,9 @@ import httpx
 import pytest
 
 import directmail_lab as dm
+from directmail_lab.cassettes.vcr_files import block_text
 from directmail_lab.credentials import ApiKey
+from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse
 from directmail_lab.sessions import Session
 from directmail_lab.standin import stand_in
 
@@ -459,3 +464,51 @@ def test_redaction_asked_for_later_reaches_what_was_recorded_before(live: Sessio
 
     assert "Stand-in Company" not in text_of("tour")
     assert text_of("tour").count("- recorded_at") == 2
+
+
+def test_what_another_program_recorded_loses_its_key_when_it_is_added_to(live: Session) -> None:
+    """vcrpy wrote a key, and a body that echoes it: neither is left after the first interaction."""
+    theirs = httpx.BasicAuth("their-own-key-9f8e7d6c", "")._auth_header
+    exchange = Interaction(
+        RecordedRequest("GET", f"{live.base_url}/v1/old", (("Authorization", theirs),), b""),
+        RecordedResponse(200, "OK", (), b'{"you sent": "their-own-key-9f8e7d6c"}'),
+    )
+    Path("cassettes").mkdir()
+    Path("cassettes/old.yaml").write_text(block_text([exchange], metadata={}))
+    with live.record("old"):
+        live.me()
+
+    assert "their-own-key" not in text_of("old")
+    assert theirs.split()[1] not in text_of("old")
+    assert text_of("old").count("  request: ") == 2
+
+
+def test_no_frame_below_the_key_is_left_in_a_traceback(
+    live: Session, service: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """httpcore and h11 have the sent headers in their locals: %xmode Verbose would print them."""
+
+    def broken(_: httpx.HTTPTransport, request: httpx.Request) -> httpx.Response:
+        event = [value.decode() for _, value in request.headers.raw]
+        raise httpx.WriteTimeout(f"after {len(event)} headers")
+
+    monkeypatch.setattr(httpx.HTTPTransport, "handle_request", broken)
+    with live.record("tour"), pytest.raises(httpx.WriteTimeout) as caught:
+        live.me()
+
+    told = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
+    shown = "".join(told.format())
+    assert httpx.BasicAuth(service.api_key, "")._auth_header.split()[1] not in shown
+    assert " headers" in shown
+
+
+def test_a_session_that_is_dropped_leaves_no_filter_on_the_loggers(service: StandIn) -> None:
+    """A filter holds the key: it goes with its session, closed or not."""
+    before = list(logging.getLogger("httpx").filters)
+    dropped = Session(service.base_url, ApiKey(service.api_key))
+    during = list(logging.getLogger("httpx").filters)
+    del dropped
+    gc.collect()
+
+    assert len(during) == len(before) + 1
+    assert logging.getLogger("httpx").filters == before

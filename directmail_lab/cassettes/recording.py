@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from directmail_lab.errors import CassetteError
 from directmail_lab.interaction import base_path
+from directmail_lab.redaction import Redactor
+from directmail_lab.redaction.named_secrets import secrets_in
 
 from . import layout
 from .reader import read_cassette
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from directmail_lab.interaction import Interaction, RecordedRequest
-    from directmail_lab.redaction import Redactor
 
     from .matching import Key, Matching
 
@@ -107,7 +108,9 @@ class Recording:
                 "recorded_with": self._metadata["recorded_with"],
                 "base_url": sound.base_url or self._metadata.get("base_url"),
             }
-            redacted = map(self._redactor.interaction, sound.interactions)
+            # Its credentials are none that we were told: they are known by where they stand.
+            learned = Redactor(secrets_in(sound.interactions))
+            redacted = map(self._redactor.interaction, map(learned.interaction, sound.interactions))
             replace_whole(self._path, self._header(metadata), map(self._text, redacted))
             sound = read_cassette(self._path)
         return LineWriter(self._path, header=self._header(self._metadata), sound=sound)
