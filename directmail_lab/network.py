@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 import urllib.request
-import weakref
 from base64 import b64encode
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,8 @@ from .settings import is_loopback, origin
 from .transports import bare
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
     from .credentials import ApiKey
 
 __all__ = ["NetworkTransport"]
@@ -36,10 +37,9 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         self._proxy = _proxy_for(base_url)
         self._sync: httpx.HTTPTransport | None = None
         self._opening = threading.Lock()
-        # A pool of connections belongs to the event loop that opened them.
-        self._by_loop: weakref.WeakKeyDictionary[
-            asyncio.AbstractEventLoop, httpx.AsyncHTTPTransport
-        ] = weakref.WeakKeyDictionary()
+        # A pool of connections belongs to the event loop that opened them, and ends with it.
+        self._by_loop: dict[asyncio.AbstractEventLoop, httpx.AsyncHTTPTransport] = {}
+        self._keepers: dict[asyncio.AbstractEventLoop, AsyncGenerator[None]] = {}
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         self._refuse_unsafe(request)
@@ -55,14 +55,22 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         self._refuse_unsafe(request)
         loop = asyncio.get_running_loop()
-        pool = self._by_loop.get(loop)
-        if pool is None:
-            pool = self._by_loop[loop] = httpx.AsyncHTTPTransport(proxy=self._proxy)
+        pool = self._by_loop.get(loop) or await self._open_pool(loop)
         try:
             return await pool.handle_async_request(self._signed(request))
         except BaseException as error:
             failure = bare(error)
         raise failure
+
+    async def _open_pool(self, loop: asyncio.AbstractEventLoop) -> httpx.AsyncHTTPTransport:
+        for ended in [each for each in list(self._by_loop) if each.is_closed()]:
+            self._by_loop.pop(ended, None)
+            self._keepers.pop(ended, None)
+        pool = self._by_loop[loop] = httpx.AsyncHTTPTransport(proxy=self._proxy)
+        # asyncio.run() closes the generators that are still open before it closes its loop.
+        keeper = self._keepers[loop] = _closing_at_the_end(pool)
+        await anext(keeper)
+        return pool
 
     def _refuse_unsafe(self, request: httpx.Request) -> None:
         if request.url.scheme != "https" and not is_loopback(request.url.host):
@@ -94,17 +102,26 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         """Close the connections; those of a running event loop are closed by that loop."""
         if self._sync is not None:
             self._sync.close()
-        for loop, pool in list(self._by_loop.items()):
+        for loop, keeper in list(self._keepers.items()):
             if loop.is_running():
-                asyncio.run_coroutine_threadsafe(pool.aclose(), loop)
+                asyncio.run_coroutine_threadsafe(keeper.aclose(), loop)
         self._by_loop.clear()
+        self._keepers.clear()
 
     async def aclose(self) -> None:
         """Close the connections, this loop's own included, and wait for it."""
-        own = self._by_loop.pop(asyncio.get_running_loop(), None)
-        if own is not None:
+        loop = asyncio.get_running_loop()
+        self._by_loop.pop(loop, None)
+        if (own := self._keepers.pop(loop, None)) is not None:
             await own.aclose()
         self.close()
+
+
+async def _closing_at_the_end(pool: httpx.AsyncHTTPTransport) -> AsyncGenerator[None]:
+    try:
+        yield
+    finally:
+        await pool.aclose()
 
 
 def _proxy_for(base_url: str) -> str | None:

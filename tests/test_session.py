@@ -8,6 +8,7 @@ import json
 import logging
 import pickle
 import traceback
+import warnings
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -49,6 +50,17 @@ def test_me_async_gives_the_same_row(live: Session) -> None:
             return (await session.me_async()).to_json()
 
     assert asyncio.run(ask()) == asyncio.run(ask()) == live.me().to_json()
+
+
+def test_a_loop_that_ends_takes_its_connections_along(live: Session) -> None:
+    """`asyncio.run(session.me_async())`, again and again, leaves no socket open behind it."""
+    for _ in range(3):
+        assert len(asyncio.run(live.me_async())) == 1
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            gc.collect()
+
+        assert [str(each.message) for each in told if each.category is ResourceWarning] == []
 
 
 @pytest.mark.parametrize(
