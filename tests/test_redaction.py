@@ -329,3 +329,13 @@ def test_an_api_key_parameter_is_masked_however_its_name_is_written(name: str) -
 
     assert "another-accounts" not in redacted.request.uri
     assert redacted.request.uri.endswith("&n=1")
+
+
+def test_base64_with_digits_of_one_alphabet_alone_is_one_run() -> None:
+    """A slash or a plus behind many common digits does not hide what stands before it."""
+    key = "0000?00000"
+    packed = base64.b64encode(b"\0" * 8 + b"00&#48;&#48;?00000").decode()
+    redacted = Redactor([key]).text(packed)
+
+    assert "/" in packed
+    assert traces(redacted.encode(), key) == []

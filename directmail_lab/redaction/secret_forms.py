@@ -40,7 +40,8 @@ _PUBLIC: Final = "stand-in"
 _MAX_DEPTH: Final = 3
 _MUCH: Final = 4096
 _SHORTEST_RUN: Final = 13
-_LONG: Final = re.compile(r"[A-Za-z0-9_-]{13,}={0,2}|[A-Za-z0-9+/]{13,}={0,2}")
+# The digits of both base64 alphabets: told apart, the first would end at the other's digit.
+_LONG: Final = re.compile(r"[A-Za-z0-9+/_-]{13,}={0,2}")
 
 # Base64 and hex digits as "a", all else as a space: one fast pass shows whether a run is long.
 _DIGITS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_"
