@@ -1,31 +1,55 @@
-"""What the benchmarks share: where they write down their ratios, shown when all are done."""
+"""What the benchmarks share: a narrow table, and below it what no column of it says."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from types import ModuleType
 
 # The tests' own samples stand one folder up.
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-_FINDINGS: list[str] = []
+_ON_TOP: Final[list[str]] = []
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Show the columns that are compared; in parallel, measure nothing, without a warning of it."""
+    config.option.benchmark_columns = config.option.benchmark_columns or [
+        *("min", "median", "rounds", "iterations")
+    ]
+    if config.getoption("dist", "no") != "no" or hasattr(config, "workerinput"):
+        config.option.benchmark_disable = True
 
 
 @pytest.fixture
-def report() -> Callable[[str], None]:
-    """Write a line that stands below the benchmarks' table."""
-    return _FINDINGS.append
+def cassetter() -> ModuleType:
+    """The peer that is no requirement of the tests."""
+    return pytest.importorskip("cassetter", reason="cassetter is in the extra bench")
 
 
+def pytest_benchmark_group_stats(benchmarks: list[dict[str, Any]]) -> None:
+    """Take down what a benchmark costs on top of the one of its group that it names."""
+    least_s = {(each["group"], each["name"].partition("[")[0]): each["min"] for each in benchmarks}
+    for each in benchmarks:
+        info = each["extra_info"]
+        peer_s = least_s.get((each["group"], info.get("on_top_of")))
+        if peer_s is not None:
+            extra_us = (each["min"] - peer_s) / info.get("requests", 1) * 1e6
+            bound = f" (at most {info['at_most_us']})" if "at_most_us" in info else ""
+            _ON_TOP.append(
+                f"{each['group']}: {extra_us:.1f} us a request on top of {info['on_top_of']}{bound}"
+            )
+
+
+@pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Show the ratios."""
-    if _FINDINGS:
-        terminalreporter.section("ratios")
-        for line in _FINDINGS:
+    """Show it below pytest-benchmark's table."""
+    if _ON_TOP:
+        terminalreporter.section("on top")
+        for line in _ON_TOP:
             terminalreporter.write_line(line)

@@ -1,6 +1,6 @@
 """What pacing costs while requests remain: nothing is waited for, so it is all overhead.
 
-Run with ``pytest tests/benchmarks/test_bench_pacing.py``.
+At most 20 us a request on top of the same transport without pacing.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 import httpx
+import pytest
 
 from directmail_lab.pacing import PacingTransport
 from directmail_lab.quota import Reading
@@ -17,9 +18,9 @@ from directmail_lab.quota import Reading
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pytest_benchmark.fixture import BenchmarkFixture
 
-N = 5_000
-REQUEST = httpx.Request("GET", "https://api.example.test/v1/users/me")
+    from directmail_lab.transports import Transport
 
 
 class Answering:
@@ -36,41 +37,42 @@ class Answering:
         return self.handle_request(request)
 
 
-def cost_us(run: Callable[[], object]) -> float:
-    """Return the fewest microseconds of processor time a request."""
-    times = []
-    for _ in range(9):
-        started = time.process_time()
-        run()
-        times.append(time.process_time() - started)
-    return min(times) / N * 1e6
+REQUEST = httpx.Request("GET", "https://api.example.test/v1/users/me")
+REQUESTS = 1000
 
 
-def test_pacing_costs_at_most_20_us_a_request(report: Callable[[str], None]) -> None:
-    """In a thread, beside the same transport without pacing."""
-    bare = Answering()
-    paced = PacingTransport(bare)
-
-    def send(transport: Answering | PacingTransport) -> None:
-        for _ in range(N):
-            transport.handle_request(REQUEST)
-
-    extra = cost_us(lambda: send(paced)) - cost_us(lambda: send(bare))
-    report(f"pacing: {extra:.1f} us a request (at most 20)")
-
-    assert extra <= 20.0
+def in_a_thread(transport: Transport) -> None:
+    for _ in range(REQUESTS):
+        transport.handle_request(REQUEST)
 
 
-def test_pacing_costs_at_most_20_us_a_request_in_a_task(report: Callable[[str], None]) -> None:
-    """In a task, beside the same transport without pacing."""
-    bare = Answering()
-    paced = PacingTransport(bare)
-
-    async def send(transport: Answering | PacingTransport) -> None:
-        for _ in range(N):
+def in_a_task(transport: Transport) -> None:
+    async def send() -> None:
+        for _ in range(REQUESTS):
             await transport.handle_async_request(REQUEST)
 
-    extra = cost_us(lambda: asyncio.run(send(paced))) - cost_us(lambda: asyncio.run(send(bare)))
-    report(f"pacing in a task: {extra:.1f} us a request (at most 20)")
+    asyncio.run(send())
 
-    assert extra <= 20.0
+
+pytestmark = [
+    pytest.mark.benchmark(timer=time.process_time),
+    pytest.mark.parametrize("send", [in_a_thread, in_a_task]),
+]
+
+
+def grouped(benchmark: BenchmarkFixture, send: Callable[[Transport], None]) -> None:
+    benchmark.group = f"pacing of {REQUESTS:,}, {send.__name__}"
+    benchmark.extra_info["requests"] = REQUESTS
+
+
+def test_unpaced(benchmark: BenchmarkFixture, send: Callable[[Transport], None]) -> None:
+    """The transport below alone."""
+    grouped(benchmark, send)
+    benchmark.pedantic(send, [Answering()], rounds=40)
+
+
+def test_paced(benchmark: BenchmarkFixture, send: Callable[[Transport], None]) -> None:
+    """The same below the pacing transport."""
+    grouped(benchmark, send)
+    benchmark.extra_info.update(on_top_of="test_unpaced", at_most_us=20)
+    benchmark.pedantic(send, [PacingTransport(Answering())], rounds=40)

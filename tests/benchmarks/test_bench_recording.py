@@ -1,14 +1,19 @@
-"""What a recorded request costs on top of a plain one, the durable append included."""
+"""What a recorded request costs, the durable append and the search for the key included.
+
+At most 60 us on top of plain httpx where the answers are alike; and the hundred-thousandth no more
+than the first.
+"""
 
 from __future__ import annotations
 
 import itertools
+import time
 import tracemalloc
 from typing import TYPE_CHECKING
 
 import httpx
 import pytest
-from measuring import BASE_URL, BODY, KEY, ME, NOISE, in_turns_us, polled
+from exchanges import BASE_URL, BODY, KEY, ME, polled
 
 from directmail_lab.cassettes import open_cassette, read_cassette
 from directmail_lab.redaction import Redactor
@@ -18,15 +23,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from pytest_benchmark.fixture import BenchmarkFixture
 
-def alike() -> Callable[[httpx.Request], httpx.Response]:
+    Answer = Callable[[httpx.Request], httpx.Response]
+
+pytestmark = pytest.mark.benchmark(timer=time.process_time)
+
+
+def alike() -> Answer:
     """Return what answers the same each time, as a poll has it."""
     headers = dict(polled().response.headers)
     # The body comes as a stream, as from the network, so that plain httpx has it to read too.
     return lambda _: httpx.Response(200, headers=headers, stream=httpx.ByteStream(BODY))
 
 
-def different() -> Callable[[httpx.Request], httpx.Response]:
+def different() -> Answer:
     """Return what answers with another body, id and remaining each time."""
     headers, numbers = dict(polled().response.headers), itertools.count()
 
@@ -40,56 +51,50 @@ def different() -> Callable[[httpx.Request], httpx.Response]:
     return answer
 
 
-@pytest.mark.parametrize("make", [alike, different])
-def test_recording(
-    tmp_path: Path,
-    report: Callable[[str], None],
-    make: Callable[[], Callable[[httpx.Request], httpx.Response]],
-) -> None:
-    """At most 60 us where the answers are alike, the search for the key included."""
-    network = httpx.MockTransport(make())
+ANSWERS = pytest.mark.parametrize("make", [alike, different])
+
+
+@ANSWERS
+def test_plain_httpx(benchmark: BenchmarkFixture, make: Callable[[], Answer]) -> None:
+    """Nothing is recorded."""
+    benchmark.group = f"recording, {make.__name__}"
+    with httpx.Client(transport=httpx.MockTransport(make())) as client:
+        benchmark.pedantic(client.get, [ME], rounds=15, iterations=500)
+
+
+@ANSWERS
+def test_ours(benchmark: BenchmarkFixture, tmp_path: Path, make: Callable[[], Answer]) -> None:
+    """Each exchange is in the file when the caller has the response."""
+    benchmark.group = f"recording, {make.__name__}"
+    benchmark.extra_info.update(
+        {"on_top_of": "test_plain_httpx"} | ({"at_most_us": 60} if make is alike else {})
+    )
     cassette = open_cassette(
         tmp_path / "tour.yaml", record_mode="all", redactor=Redactor([KEY]), base_url=BASE_URL
     )
-    transport = CassetteTransport(cassette, network, base_url=BASE_URL)
-
-    with (
-        cassette,
-        httpx.Client(transport=transport) as client,
-        httpx.Client(transport=network) as plain,
-    ):
-        ours, theirs = in_turns_us(lambda: client.get(ME), lambda: plain.get(ME), count=1000)
-    report(
-        f"recording one, {make.__name__}: {ours - theirs:.1f} us on top of plain httpx (60), "
-        f"{ours / theirs:.2f} of it"
-    )
-
-    assert make is different or ours - theirs <= 60 * NOISE
+    transport = CassetteTransport(cassette, httpx.MockTransport(make()), base_url=BASE_URL)
+    with cassette, httpx.Client(transport=transport) as client:
+        benchmark.pedantic(client.get, [ME], rounds=15, iterations=500)
 
 
-def test_recording_a_hundred_thousand(tmp_path: Path, report: Callable[[str], None]) -> None:
-    """The last thousand take no longer than the first, and memory does not grow."""
+@pytest.mark.parametrize("held", [0, 95_000])
+def test_recording_into_a_cassette_of(
+    benchmark: BenchmarkFixture, tmp_path: Path, held: int
+) -> None:
+    """Recording does not slow down, and what is recorded takes no memory."""
+    benchmark.group = "recording 5,000 more"
     path, one = tmp_path / "tour.yaml", polled()
-    cassette = open_cassette(path, record_mode="new_episodes", redactor=Redactor([KEY]))
+    with open_cassette(path, record_mode="all", redactor=Redactor([KEY])) as cassette:
+        for _ in range(held):
+            cassette.record(one)
+        benchmark.pedantic(cassette.record, [one], rounds=10, iterations=500)
+        tracemalloc.start()
+        for _ in range(1000):
+            cassette.record(one)
+        grown_bytes = tracemalloc.get_traced_memory()[0]
+        tracemalloc.stop()
+    recorded = len(read_cassette(path).interactions)
+    benchmark.extra_info.update(interactions=recorded, bytes_each=grown_bytes / 1000)
 
-    def five_thousand() -> float:
-        return in_turns_us(lambda: cassette.record(one), count=1000, rounds=5)[0]
-
-    first = five_thousand()
-    tracemalloc.start()
-    for _ in range(1000):
-        cassette.record(one)
-    grown_bytes = tracemalloc.get_traced_memory()[0]
-    tracemalloc.stop()
-    for _ in range(89_000):
-        cassette.record(one)
-    last = five_thousand()
-    cassette.close()
-    report(
-        f"recording 100,000: {first:.1f} us each at first, {last:.1f} us at last; "
-        f"{grown_bytes / 1000:.0f} bytes of memory each"
-    )
-
-    assert last <= first * NOISE
     assert grown_bytes < 100_000
-    assert len(read_cassette(path).interactions) == 100_000
+    assert recorded > held + 1000

@@ -1,13 +1,14 @@
-"""What a replayed request costs beside httpx's mock, vcrpy and (where installed) cassetter."""
+"""What a replayed request costs: at most 1.25 times one that a function answers, at every size."""
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 import vcr
-from measuring import BASE_URL, BODY, KEY, ME, NOISE, in_turns_us, network, polled, write
+from exchanges import BASE_URL, BODY, KEY, ME, alike, mocked, write
 
 from directmail_lab.cassettes import open_cassette
 from directmail_lab.cassettes.vcr_files import block_text
@@ -15,51 +16,65 @@ from directmail_lab.redaction import Redactor
 from directmail_lab.transports import CassetteTransport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
+    from types import ModuleType
+
+    from pytest_benchmark.fixture import BenchmarkFixture
+
+pytestmark = pytest.mark.benchmark(timer=time.process_time)
+
+ALL = pytest.mark.parametrize("size", [100, 1000, 10_000, 100_000])
+# vcrpy's time grows with the cassette.
+FEW = pytest.mark.parametrize("size", [100, 1000])
 
 
-def mocked() -> httpx.Client:
-    """Return a client whose requests a function answers."""
-    return httpx.Client(transport=network(content=BODY))
+def grouped(benchmark: BenchmarkFixture, size: int) -> None:
+    benchmark.group = f"replay, {size:,}"
+    benchmark.extra_info["interactions"] = size
 
 
-@pytest.mark.parametrize("size", [100, 10_000, 100_000])
-def test_replay(tmp_path: Path, report: Callable[[str], None], size: int) -> None:
-    """A replayed request costs at most 1.25 times one that a mock answers, at every size."""
-    path = write(tmp_path / "ours.yaml", [polled()] * size)
-    cassette = open_cassette(path, redactor=Redactor([KEY]))
-    transport = CassetteTransport(cassette, base_url=BASE_URL)
+@ALL
+def test_mock(benchmark: BenchmarkFixture, size: int) -> None:
+    """What httpx has for tests."""
+    grouped(benchmark, size)
+    with httpx.Client(transport=mocked()) as client:
+        response = benchmark.pedantic(client.get, [ME], rounds=15, iterations=500)
 
-    with httpx.Client(transport=transport) as client, mocked() as mock:
-        ours, theirs = in_turns_us(lambda: client.get(ME), lambda: mock.get(ME), count=1000)
-    report(f"replay at {size:>7,}: {ours:6.1f} us, {ours / theirs:5.2f} of httpx's mock (1.25)")
-
-    assert ours / theirs <= 1.25 * NOISE
+    assert response.content == BODY
 
 
-@pytest.mark.parametrize("size", [100, 1000])
-def test_replay_by_vcrpy(tmp_path: Path, report: Callable[[str], None], size: int) -> None:
-    """The same by vcrpy, whose time grows with the cassette."""
+@ALL
+def test_ours(benchmark: BenchmarkFixture, tmp_path: Path, size: int) -> None:
+    """The cassette plays the last exchange again when it has played all."""
+    grouped(benchmark, size)
+    cassette = open_cassette(write(tmp_path / "ours.yaml", alike(size)), redactor=Redactor([KEY]))
+    with httpx.Client(transport=CassetteTransport(cassette, base_url=BASE_URL)) as client:
+        response = benchmark.pedantic(client.get, [ME], rounds=15, iterations=500)
+
+    assert response.content == BODY
+
+
+@FEW
+def test_vcrpy(benchmark: BenchmarkFixture, tmp_path: Path, size: int) -> None:
+    """It plays each exchange once, and pytest-benchmark asks for one more than it times."""
+    grouped(benchmark, size)
     path = tmp_path / "theirs.yaml"
-    path.write_text(block_text([polled()] * size, metadata={}))
-
-    with mocked() as mock:
-        (least,) = in_turns_us(lambda: mock.get(ME), count=1000)
+    path.write_text(block_text(alike(size), metadata={}))
     with vcr.use_cassette(str(path), record_mode="none"), httpx.Client() as client:
-        (theirs,) = in_turns_us(lambda: client.get(ME), count=size, rounds=1)
-    report(f"replay at {size:>7,}: {theirs:6.1f} us, {theirs / least:5.2f} of it: vcrpy")
+        response = benchmark.pedantic(client.get, [ME], iterations=size - 1)
+
+    assert response.content == BODY
 
 
-@pytest.mark.parametrize("size", [100, 1000])
-def test_replay_by_cassetter(tmp_path: Path, report: Callable[[str], None], size: int) -> None:
-    """The same by cassetter."""
-    cassetter = pytest.importorskip("cassetter", reason="cassetter is in the extra bench")
+@FEW
+def test_cassetter(
+    cassetter: ModuleType, benchmark: BenchmarkFixture, tmp_path: Path, size: int
+) -> None:
+    """It too plays each exchange once."""
+    grouped(benchmark, size)
     path = tmp_path / "theirs.yaml"
-    path.write_text(block_text([polled()] * size, metadata={}))
-
-    with mocked() as mock:
-        (least,) = in_turns_us(lambda: mock.get(ME), count=1000)
+    path.write_text(block_text(alike(size), metadata={}))
     with cassetter.use_cassette(str(path), record_mode="none"), httpx.Client() as client:
-        (theirs,) = in_turns_us(lambda: client.get(ME), count=size, rounds=1)
-    report(f"replay at {size:>7,}: {theirs:6.1f} us, {theirs / least:5.2f} of it: cassetter")
+        response = benchmark.pedantic(client.get, [ME], iterations=size - 1)
+
+    assert response.content == BODY

@@ -1,9 +1,7 @@
-"""How the benchmarks measure, and the exchange that those of cassettes record and play."""
+"""The exchanges that the benchmarks record, load and play."""
 
 from __future__ import annotations
 
-import gc
-import time
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Final
@@ -14,7 +12,7 @@ from cassette_samples import BASE_URL, NoRedaction, answered, get
 from directmail_lab.cassettes import open_cassette
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
     from pathlib import Path
 
     from directmail_lab.interaction import Interaction
@@ -28,31 +26,17 @@ BODY: Final = (
 )
 """The record of the issue's 200 bytes: with the id and the address that slow a search down most."""
 
-NOISE: Final = 1.5
-"""A bound is passed only by so much more: what else a machine does is no fault of the code."""
-
-
-def in_turns_us(*actions: Callable[[], object], count: int, rounds: int = 7) -> list[float]:
-    """Return the fewest microseconds of processor time that one of ``count`` calls of each takes.
-
-    The rounds are in turns, so that the machine's other work hits all alike.
-    """
-    best = [float("inf")] * len(actions)
-    for _ in range(rounds):
-        for index, action in enumerate(actions):
-            gc.collect()
-            started = time.process_time()
-            for _ in range(count):
-                action()
-            best[index] = min(best[index], time.process_time() - started)
-    return [seconds / count * 1e6 for seconds in best]
-
 
 @cache
 def polled() -> Interaction:
     """Return what one poll of the record is."""
     headers = tuple(httpx.Client().build_request("GET", ME).headers.multi_items())
     return answered(replace(get(), headers=headers), BODY)
+
+
+def alike(size: int) -> list[Interaction]:
+    """Return one exchange over and over, as a poll makes it."""
+    return [polled()] * size
 
 
 def different(size: int) -> list[Interaction]:
@@ -76,7 +60,7 @@ def write(path: Path, interactions: Iterable[Interaction]) -> Path:
     return path
 
 
-def network(**body: object) -> httpx.MockTransport:
+def mocked() -> httpx.MockTransport:
     """Return what has a function answer: the least that an answer can cost."""
     headers = dict(polled().response.headers)
-    return httpx.MockTransport(lambda _: httpx.Response(200, headers=headers, **body))
+    return httpx.MockTransport(lambda _: httpx.Response(200, headers=headers, content=BODY))
