@@ -97,7 +97,7 @@ def test_every_cell_of_a_tutorial_runs(lab: Tab, name: str) -> None:
     charts = panel.locator(".jp-OutputArea-output img").count()
     asked = sum("dm.chart" in cell for cell in panel.locator(".jp-CodeCell").all_inner_texts())
     if PICTURES:
-        panel.locator("h2").nth(1).evaluate("heading => heading.scrollIntoView()")
+        panel.locator("h2").nth(2).evaluate("heading => heading.scrollIntoView()")
         page.wait_for_timeout(500)
         page.screenshot(path=f"{PICTURES}/{name[3:].removesuffix('.ipynb')}.png")
 
