@@ -36,6 +36,8 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return [str(path) for path in paths]
 
 
+# What a cluster's own processes warn of when they start and end is not ours.
+@pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize(
     ("read", "count"), [(dm.read_interactions, 50), (dm.read_readings, CASSETTES)]
 )
