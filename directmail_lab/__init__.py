@@ -52,7 +52,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# Where each public name lives: it is imported when it is first used, and what it needs with it.
+# Where each public name but the errors lives: it is imported when it is first used, and what it
+# needs with it.
 # No module may be called as a public function: importing it would put it in the function's place.
 _HOMES = {
     "account": (
@@ -70,22 +71,6 @@ _HOMES = {
     "bursts": ("burst",),
     "cassettes": ("read_interactions",),
     "current": ("connect", "live", "logout", "record", "replay", "session"),
-    "errors": (
-        "CassetteError",
-        "CassetteFormatError",
-        "CassetteInUseError",
-        "CredentialError",
-        "DirectMailLabError",
-        "InsecureAddressError",
-        "NotConnectedError",
-        "NotJSONError",
-        "NotRecordedError",
-        "OutcomeUnknownError",
-        "QuotaExhaustedError",
-        "ServiceError",
-        "UnauthorizedError",
-        "WriteRefusedError",
-    ),
     "exploring": ("explore", "findings"),
     "frames": ("frame",),
     "readings": ("read_readings",),
@@ -141,7 +126,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOME_OF.get(name)
+    home = "errors" if name in __all__ and name.endswith("Error") else _HOME_OF.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(f".{home}", __name__), name)
