@@ -15,6 +15,7 @@ from .leaks import forms_of, leaks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 # Distinct, so that a leak tells which step left it; with signs that encodings change.
 TYPED_ONLY = "ty+3/pqX8~only~never-sent"
@@ -91,6 +92,40 @@ def test_no_file_holds_a_key(
     assert "Traceback" in notebook
     assert list(server.notebooks.glob(f".ipynb_checkpoints/leaks-{automatically}*"))
     assert (server.home / "ipython/profile_default/history.sqlite").exists()
+
+
+def test_no_autosave_holds_a_key(new_page: Callable[..., Page], server: Server) -> None:
+    """JupyterLab's own timer saves while a key is typed, and after it was accepted."""
+    server.save_widget_state(automatically=True)
+    server.autosave_every(1)
+    page = new_page()
+    with stand_in(api_key=ACCEPTED) as service:
+        show = f"import directmail_lab as dm\nform = dm.login(base_url={service.base_url!r})\nform"
+        name = server.write("autosaved.ipynb", show, "dm.me()")
+        open_notebook(page, server, name)
+        run_cells(page, 0)
+        form = Form(page).ready()
+        form.key.click()
+        page.keyboard.type(TYPED_ONLY)
+        wait_for_text(page, server.notebooks / name, "application/vnd.jupyter.widget-state+json")
+        form.key.fill("")
+        form.sign_in(ACCEPTED)
+        expect(form.account).to_be_visible()
+        run_cells(page, 1)
+        wait_for_text(page, server.notebooks / name, "usr_stand_in_1")
+    server.autosave_every(120)
+    server.save_widget_state(automatically=False)
+
+    assert leaks([server.home], *KEYS) == []
+
+
+def wait_for_text(page: Page, path: Path, text: str) -> None:
+    """Wait until a file was saved with a text in it, for 20 seconds at most."""
+    for _ in range(100):
+        if text in path.read_text():
+            return
+        page.wait_for_timeout(200)
+    raise TimeoutError(f"{path.name} was not saved by itself.")
 
 
 def run_cells(page: Page, *numbers: int) -> None:
