@@ -10,6 +10,8 @@ from .interaction import base_path, operation_of, path_below
 from .transports import READING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import httpx
     import pandas as pd
 
@@ -20,8 +22,12 @@ __all__ = ["record_in"]
 _EXCERPT_CHARACTERS: Final = 200
 
 
-def record_in(response: httpx.Response, *, base_url: str, redactor: Redactor) -> pd.DataFrame:
+def record_in(
+    response: httpx.Response, *, base_url: str, redactor: Callable[[], Redactor]
+) -> pd.DataFrame:
     """Return the record that a response holds, as `frame` makes it.
+
+    ``redactor`` makes one, which only an error needs.
 
     Raises
     ------
@@ -33,7 +39,7 @@ def record_in(response: httpx.Response, *, base_url: str, redactor: Redactor) ->
         Its body is not JSON.
     """
     if response.status_code >= 400:
-        raise _service_error(response, base_url, redactor)
+        raise _service_error(response, base_url, redactor())
     return frame(response)
 
 

@@ -334,7 +334,7 @@ class Session:
                 _log.exception("An on_reading callback failed")
 
     def _record_in(self, response: httpx.Response) -> pd.DataFrame:
-        return record_in(response, base_url=self.base_url, redactor=self.redactor())
+        return record_in(response, base_url=self.base_url, redactor=self.redactor)
 
     # -- the end ------------------------------------------------------------------------
 

@@ -12,9 +12,10 @@ def main() -> None:
     from directmail_lab.errors import DirectMailLabError
 
     from .app import app
+    from .output import Exit
 
     try:
         app()
     except DirectMailLabError as error:
         sys.stderr.write(f"directmail-lab: {error}\n")
-        sys.exit(2)
+        sys.exit(Exit.FAILED)

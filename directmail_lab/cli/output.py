@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from enum import IntEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -41,9 +41,3 @@ def show(frame: pd.DataFrame, *, as_json: bool, as_csv: bool) -> None:
 def _flat(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the frame with lists and objects in its cells as JSON text."""
     return frame.map(lambda cell: json.dumps(cell) if isinstance(cell, list | dict) else cell)
-
-
-def fail(message: str) -> Any:
-    """End the command: it could not be done."""
-    typer.echo(f"directmail-lab: {message}", err=True)
-    raise typer.Exit(Exit.FAILED)
