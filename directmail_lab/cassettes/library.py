@@ -125,7 +125,8 @@ def _inside(folder: Path, name: str) -> Path:
 
 
 def _no_such(name: str, folders: list[Path]) -> NotRecordedError:
-    looked = " or ".join(str(folder) for folder in folders) or "any folder"
+    # In a checkout, the nearest folder may be the packaged one.
+    looked = " or ".join(dict.fromkeys(map(str, folders))) or "any folder"
     return NotRecordedError(
         f"There is no cassette {name!r} in {looked}. Record it with record({name!r}), "
         "or name one that list_cassettes() shows.",
