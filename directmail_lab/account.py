@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from pathlib import Path
 
-    import httpx
     import pandas as pd
 
     from .charts import Chart
+    from .http import httpx
 
 __all__ = [
     "chart_rate_limits",

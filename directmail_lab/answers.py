@@ -12,9 +12,9 @@ from .transports import READING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import httpx
     import pandas as pd
 
+    from .http import httpx
     from .redaction import Redactor
 
 __all__ = ["record_in"]

@@ -8,10 +8,9 @@ import urllib.request
 from base64 import b64encode
 from typing import TYPE_CHECKING
 
-import httpx
-
 from .contract import PASSWORD, SAFE_METHODS
 from .errors import InsecureAddressError, WriteRefusedError
+from .http import httpx
 from .settings import is_loopback, origin
 from .transports import bare
 

@@ -9,12 +9,11 @@ import warnings
 import weakref
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
-import httpx
-
 from .answers import record_in
 from .cassettes import open_cassette
 from .contract import ME_PATH
 from .errors import CassetteError, DirectMailLabError, NotConnectedError
+from .http import httpx
 from .modes import Mode, ModeChange, slowness_of
 from .network import NetworkTransport
 from .pacing import PacingTransport

@@ -12,9 +12,8 @@ from .transports import CassetteTransport, ObservingTransport
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import httpx
-
     from .cassettes import Cassette
+    from .http import httpx
     from .pacing import PacingTransport
     from .quota import Reading
     from .transports import Transport

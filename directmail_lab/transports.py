@@ -20,10 +20,9 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Protocol
 
-import httpx
-
 from .cassettes.true_headers import with_true_headers
 from .errors import CassetteError, InsecureAddressError, NotConnectedError
+from .http import httpx
 from .interaction import Headers, Interaction, RecordedRequest, RecordedResponse, path_below
 from .quota import Reading, read_headers
 

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    import httpx
-
+    from ..http import httpx
     from ..sessions import Session
 
 __all__ = ["OldCassetteWarning", "check_age", "drift", "drift_frame"]

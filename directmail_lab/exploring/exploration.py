@@ -15,8 +15,7 @@ from .open_parts import Answer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import httpx
-
+    from ..http import httpx
     from ..sessions import Session
     from .open_parts import Credentials
 
@@ -106,14 +105,14 @@ class Exploration:
         A cassette does not keep the credentials: the answer to a wrong key would be replayed to who
         asks with the right one.
         """
-        import httpx
+        from ..http import httpx
 
         return httpx.Client(base_url=base_url, timeout=self.session.client.timeout)
 
     def _send(
         self, method: str, path: str, client: httpx.Client, base_url: str, credentials: Credentials
     ) -> Answer | None:
-        import httpx
+        from ..http import httpx
 
         if self.answers:
             self.sleep(self.pause_s)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-import httpx
-
 from ..contract import SAFE_METHODS
 from ..errors import OutcomeUnknownError
+from ..http import httpx
 from ..interaction import operation_of
 
 if TYPE_CHECKING:

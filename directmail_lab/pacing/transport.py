@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Protocol
 
-import httpx
-
+from ..http import httpx
 from ..interaction import operation_of
 from .bell import Bell
 from .pacer import Go, Hold, Pace, Pacer

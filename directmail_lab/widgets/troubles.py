@@ -6,8 +6,6 @@ import ssl
 from dataclasses import dataclass
 from typing import Literal
 
-import httpx
-
 from directmail_lab.errors import (
     CassetteError,
     CredentialError,
@@ -18,6 +16,7 @@ from directmail_lab.errors import (
     ServiceError,
     UnauthorizedError,
 )
+from directmail_lab.http import httpx
 
 __all__ = ["Trouble", "explain"]
 
