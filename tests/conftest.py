@@ -7,10 +7,13 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from cassette_samples import BASE_URL, answered, get, post
 from hypothesis import settings
 
 from directmail_lab import current
+from directmail_lab.cassettes import open_cassette
 from directmail_lab.credentials import ApiKey
+from directmail_lab.redaction import Redactor
 from directmail_lab.sessions import Session
 from directmail_lab.settings import is_loopback
 from directmail_lab.standin import StandIn, stand_in
@@ -25,6 +28,21 @@ pytest_plugins = ["pytester"]
 settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
 settings.register_profile("developer", deadline=None, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "developer")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_above(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Let the folder of all tests be a project's root: no cassette is looked for above it."""
+    (tmp_path_factory.getbasetemp() / ".git").mkdir(exist_ok=True)
+
+
+@pytest.fixture
+def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """Run pytest in a folder that is its root, whatever settings and conftest stand above it."""
+    pytester.makeini("[pytest]")
+    # cassetter, which the benchmarks compare with, and pytest-recording have options of one name.
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:cassetter")
+    return pytester
 
 
 @pytest.fixture(autouse=True)
@@ -68,3 +86,32 @@ def live(service: StandIn) -> Iterator[Session]:
     """A live session with the stand-in."""
     with Session(service.base_url, ApiKey(service.api_key)) as opened:
         yield opened
+
+
+@pytest.fixture
+def connected(live: Session) -> Session:
+    """The live session, made the current one."""
+    current.make_current(live)
+    return live
+
+
+@pytest.fixture
+def account(monkeypatch: pytest.MonkeyPatch, service: StandIn) -> StandIn:
+    """A stand-in that the environment names, with its key."""
+    monkeypatch.setenv("DIRECTMAIL_BASE_URL", service.base_url)
+    monkeypatch.setenv("DIRECTMAIL_API_KEY", service.api_key)
+    return service
+
+
+@pytest.fixture
+def tour(tmp_path: Path) -> Path:
+    """A cassette of four: a read with personal data, the same again, bytes with a 404, a write."""
+    path = tmp_path / "cassettes" / "tour.yaml"
+    with open_cassette(
+        path, record_mode="any", redactor=Redactor(), base_url=BASE_URL, notice=lambda _: None
+    ) as cassette:
+        cassette.record(answered(body='{"name":\n "é\u2028", "email": "joe@corp.com"}'))
+        cassette.record(answered(body='{"name": "Jo"}'))
+        cassette.record(answered(get("/v1/lists/8f14e45f?page=2"), b"\xff\0\x85", status=404))
+        cassette.record(answered(post(b'{"a": 1}'), "x" * 500, status=201))
+    return path

@@ -10,14 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from cassette_samples import answered, get
 from typer.testing import CliRunner
 
-from directmail_lab.cassettes import open_cassette, read_cassette
+from directmail_lab.cassettes import read_cassette
 from directmail_lab.cli import main
 from directmail_lab.cli.app import app
 from directmail_lab.errors import CassetteError
-from directmail_lab.redaction import Redactor
 
 if TYPE_CHECKING:
     from click.testing import Result
@@ -35,17 +33,6 @@ def run(*words: object) -> Result:
     return CliRunner().invoke(app, ["cassette", *map(str, words)])
 
 
-@pytest.fixture
-def tour() -> Path:
-    """A cassette of two interactions, one with personal data."""
-    with open_cassette(
-        "tour", record_mode="any", redactor=Redactor(), notice=lambda _: None
-    ) as cassette:
-        cassette.record(answered(get("/v1/users/me"), '{"email": "joe@corp.com"}'))
-        cassette.record(answered(get("/v1/lists?page=2"), "[]", status=404))
-    return Path("cassettes/tour.yaml")
-
-
 def test_list_names_each_cassette_and_what_is_wrong_with_it(tour: Path) -> None:
     """As JSON; a file that is none is a line, not the end of the list."""
     (tour.parent / "broken.yaml").write_text("interactions: 7")
@@ -53,7 +40,7 @@ def test_list_names_each_cassette_and_what_is_wrong_with_it(tour: Path) -> None:
     rows = {row["name"]: row for row in json.loads(done.stdout)}
 
     assert done.exit_code == 0
-    assert (rows["tour"]["interactions"], rows["tour"]["layout"]) == (2, "lines")
+    assert (rows["tour"]["interactions"], rows["tour"]["layout"]) == (4, "lines")
     assert rows["tour"]["problem"] is None
     assert "broken" in rows["broken"]["problem"]
 
@@ -70,22 +57,26 @@ def test_show_prints_a_line_for_each_interaction(tour: Path) -> None:
     assert [done.exit_code for done in (table, as_json, as_csv)] == [0, 0, 0]
     assert [(row["number"], row["path"], row["status"]) for row in rows] == [
         (1, "/v1/users/me", 200),
-        (2, "/v1/lists", 404),
+        (2, "/v1/users/me", 200),
+        (3, "/v1/lists/8f14e45f", 404),
+        (4, "/v1/letters", 201),
     ]
     assert rows[0]["at"] == "2026-11-21T12:00:00.123456Z"
-    assert [row["query"] for row in csv.DictReader(io.StringIO(as_csv.stdout))] == ["", "page=2"]
+    assert [row["query"] for row in csv.DictReader(io.StringIO(as_csv.stdout))][2] == "page=2"
     assert "/v1/users/me" in table.stdout
 
 
 def test_show_of_one_number_prints_it_in_full(tour: Path) -> None:
     """The request, the answer, their headers and bodies; a number that is not there is refused."""
-    done = run("show", "tour", "--number", 2)
+    done = run("show", "tour", "--number", 3)
 
     assert done.exit_code == 0
-    assert done.stdout.startswith("GET https://api.example.test/v1/lists?page=2\nAccept: */*\n")
+    assert done.stdout.startswith(
+        "GET https://api.example.test/v1/lists/8f14e45f?page=2\nAccept: */*\n"
+    )
     assert "404 OK after 0.042 s" in done.stdout
     assert run("show", "tour", "-n", 1, "--json").exit_code == 2
-    assert isinstance(run("show", "tour", "-n", 3).exception, CassetteError)
+    assert isinstance(run("show", "tour", "-n", 5).exception, CassetteError)
 
 
 def test_audit_exits_with_1_where_it_finds_anything(tour: Path) -> None:
@@ -130,7 +121,7 @@ def test_repair_says_what_was_wrong(tour: Path) -> None:
 
     assert (sound.exit_code, sound.stdout) == (0, "tour is sound.\n")
     assert torn.exit_code == 0
-    assert "1 interaction recovered" in torn.stdout
+    assert "3 interactions recovered" in torn.stdout
     assert read_cassette(tour).problem is None
 
 
@@ -139,11 +130,11 @@ def test_convert_writes_another_layout_and_replaces_nothing_unasked(tour: Path) 
     target = Path("tour.har")
     done = run("convert", "tour", target)
 
-    assert (done.exit_code, done.stdout) == (0, "Wrote 2 interactions to tour.har.\n")
+    assert (done.exit_code, done.stdout) == (0, "Wrote 4 interactions to tour.har.\n")
     assert json.loads(target.read_text())["log"]["version"] == "1.2"
     assert isinstance(run("convert", "tour", target).exception, CassetteError)
-    assert run("convert", "tour", target, "--force", "--to", "json").exit_code == 0
-    assert "interactions" in json.loads(target.read_text())
+    assert run("convert", "tour", target, "--force", "--to", "vcrpy").exit_code == 0
+    assert target.read_text().startswith("interactions:")
     assert run("convert", "tour", "other.txt", "--to", "word").exit_code == 2
 
 

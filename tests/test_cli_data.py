@@ -23,14 +23,6 @@ if TYPE_CHECKING:
 RUN = CliRunner()
 
 
-@pytest.fixture
-def signed_in(monkeypatch: pytest.MonkeyPatch, service: StandIn) -> StandIn:
-    """A stand-in that the environment names, with its key."""
-    monkeypatch.setenv("DIRECTMAIL_BASE_URL", service.base_url)
-    monkeypatch.setenv("DIRECTMAIL_API_KEY", service.api_key)
-    return service
-
-
 @pytest.mark.parametrize("command", ["me", "rate-limits", "check", "findings"])
 def test_a_cassettes_data_is_printed_as_json_csv_and_a_table(command: str) -> None:
     """The three forms hold the same rows; JSON and CSV parse."""
@@ -60,14 +52,14 @@ def test_a_value_stays_as_it_came() -> None:
     assert row["permissions"] == ["read", "write"]
 
 
-def test_the_live_service_is_asked_where_no_cassette_is_named(signed_in: StandIn) -> None:
+def test_the_live_service_is_asked_where_no_cassette_is_named(account: StandIn) -> None:
     """The environment's address and key are used, one request each."""
     me = RUN.invoke(app, ["me", "--json"])
     limits = RUN.invoke(app, ["rate-limits", "--json"])
 
     assert json.loads(me.stdout)[0]["name"] == "Stand-in User"
     assert [row["remaining"] for row in json.loads(limits.stdout)][-1] == 298
-    assert signed_in.requests["GET /v1/users/me"] == 2
+    assert account.requests["GET /v1/users/me"] == 2
 
 
 def test_a_violated_rule_is_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> None:

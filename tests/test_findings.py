@@ -64,13 +64,6 @@ def by_part(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.set_index("part")
 
 
-@pytest.fixture
-def connected(live: Session) -> Session:
-    """The live session, made current."""
-    current.make_current(live)
-    return live
-
-
 def test_every_open_part_has_its_row_even_where_nothing_was_seen() -> None:
     """In the document's order, each with the call that would find out more."""
     rows = found()

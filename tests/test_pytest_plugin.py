@@ -28,14 +28,6 @@ RECORD = "--directmail-record-mode=once"
 PLAIN = ("-W", "error", "-p", "no:cacheprovider", "-p", "no:hypothesispytest")
 
 
-@pytest.fixture
-def account(monkeypatch: pytest.MonkeyPatch, service: StandIn) -> StandIn:
-    """A stand-in that the environment names, and the key for it."""
-    monkeypatch.setenv("DIRECTMAIL_BASE_URL", service.base_url)
-    monkeypatch.setenv("DIRECTMAIL_API_KEY", service.api_key)
-    return service
-
-
 def recorded(
     path: Path, service: StandIn, calls: int = 1, path_asked: str = "/v1/users/me"
 ) -> None:
