@@ -22,8 +22,8 @@ _WIDGET: Final = "application/vnd.jupyter.widget-view+json"
 _TIMEOUT_S: Final = 120
 
 # Cells that show a widget, and its picture beside the notebook.
-_PICTURED: Final = {"dm.login()": "images/sign-in-light.png"}
-_PICTURE_WIDTH: Final = 464
+_PICTURED: Final = {"dm.login()": "images/sign-in-picture.png"}
+_PICTURE_WIDTH: Final = 472
 
 
 def execute(path: Path) -> None:

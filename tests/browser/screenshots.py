@@ -21,6 +21,23 @@ IMAGES: Final = Path(__file__).parents[2] / "notebooks" / "images"
 LARGEST_BYTES: Final = 150_000
 MARGIN_PX: Final = 4
 
+# Around the form whose picture stands in a saved notebook, where no form can: without it, a reader
+# clicks on the picture and types a key, and JupyterLab takes each letter for a command.
+MARK_AS_PICTURE: Final = """form => {
+  const mark = document.createElement('div');
+  const caption = document.createElement('div');
+  caption.textContent = 'Only a picture: run this cell to get the form.';
+  caption.style.cssText = 'font: 600 14px system-ui, sans-serif; margin-bottom: 10px;' +
+    ' color: #212121';
+  mark.className = 'a-picture';
+  mark.style.cssText = 'background: #f3f3f3; border: 2px dashed #757575; border-radius: 8px;' +
+    ' box-sizing: border-box; padding: 12px 16px; width: 464px';
+  form.parentElement.style.maxWidth = 'none';
+  form.replaceWith(mark);
+  mark.append(caption, form);
+  form.style.cssText = 'filter: grayscale(1); opacity: 0.45';
+}"""
+
 SIGN_IN = "import directmail_lab as dm\ndm.login(base_url={0!r})"
 MONITOR = """import directmail_lab as dm, time
 from directmail_lab.standin import STAND_IN_KEY as key, stand_in
@@ -51,6 +68,8 @@ def main(folder: Path = IMAGES) -> None:
             server.set_theme(theme)
             take_sign_in(browser, server, folder, theme.lower())
             take_monitor(browser, server, folder, theme.lower())
+        server.set_theme("Light")
+        take_what_stands_in_a_notebook(browser, server, folder)
         browser.close()
 
 
@@ -71,6 +90,17 @@ def take_sign_in(browser: Browser, server: Server, folder: Path, theme: str) -> 
         expect(form.account).to_be_visible()
         take(page, ".dml-account", folder / f"signed-in-{theme}.png")
         page.context.close()
+
+
+def take_what_stands_in_a_notebook(browser: Browser, server: Server, folder: Path) -> None:
+    """Take the form, marked as a picture of a cell that is yet to be run."""
+    page = new_tab(browser, server, width=900, height=760, scale=2).page
+    open_notebook(page, server, server.write("picture.ipynb", SIGN_IN.format("")))
+    command(page, "notebook:run-all-cells")
+    Form(page).ready()
+    page.locator(".dml-form").evaluate(MARK_AS_PICTURE)
+    take(page, ".a-picture", folder / "sign-in-picture.png")
+    page.context.close()
 
 
 def take_monitor(browser: Browser, server: Server, folder: Path, theme: str) -> None:
