@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from .bodies import NOWHERE, origin_of, parsed
+from .display import readable
 from .errors import DirectMailLabError, NotJSONError
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def _framed(response_or_json: object, record_path: str | None) -> pd.DataFrame:
     table.attrs.update((origin or NOWHERE).attrs())
     if envelope is not None:
         table.attrs["envelope"] = envelope
-    return table
+    return readable(table)
 
 
 def _is_json(value: object) -> bool:

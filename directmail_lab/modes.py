@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from .display import plural
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -60,7 +62,7 @@ class ModeChange:
         cassette, what = self._entered.cassette, _IN_WORDS[self._entered.name]
         if cassette is None:
             return f"{what} at {self._session.base_url}"
-        count = f"{len(cassette)} interaction" + ("" if len(cassette) == 1 else "s")
+        count = plural(len(cassette), "interaction")
         return f"{what} cassette {cassette.name!r} ({count})"
 
 

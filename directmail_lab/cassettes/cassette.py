@@ -7,6 +7,7 @@ from contextlib import suppress
 from threading import RLock
 from typing import TYPE_CHECKING, Final, Literal, Self
 
+from directmail_lab.display import plural
 from directmail_lab.errors import CassetteError
 from directmail_lab.interaction import Interaction, RecordedRequest, base_path
 
@@ -213,7 +214,7 @@ class Cassette:
 
     def __repr__(self) -> str:
         count = len(self)
-        held = f"{count} interaction{'' if count == 1 else 's'}"
+        held = plural(count, "interaction")
         return f"<Cassette {self.name!r}, {self.record_mode}, {held}>"
 
     def _open_recording(self) -> Recording:

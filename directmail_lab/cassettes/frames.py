@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import pandas as pd
 
+from directmail_lab.display import readable
 from directmail_lab.errors import CassetteError
 from directmail_lab.interaction import base_path, header, operation_of, path_below
 from directmail_lab.redaction import Redactor
@@ -132,8 +133,10 @@ def frame_of_interactions(
     for each in interactions:
         for name, value in zip(_DTYPES, _row(each, prefix), strict=True):
             columns[name].append(value)
-    return pd.DataFrame(
-        {name: pd.Series(columns[name], dtype=dtype) for name, dtype in _DTYPES.items()}
+    return readable(
+        pd.DataFrame(
+            {name: pd.Series(columns[name], dtype=dtype) for name, dtype in _DTYPES.items()}
+        )
     )
 
 

@@ -6,6 +6,7 @@ from array import array
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from directmail_lab.display import plural
 from directmail_lab.errors import NotRecordedError
 from directmail_lab.interaction import RecordedRequest, path_below
 
@@ -103,7 +104,7 @@ class Player:
                 reason="nothing_left",
             )
         count = len(self._interactions)
-        held = f"{count} interaction{'' if count == 1 else 's'}"
+        held = plural(count, "interaction")
         return NotRecordedError(
             f"{what} is not in cassette {self._name!r} ({held}"
             f"{', all for other requests' if count else ''}). {self._nearest(asked, prefix)}{how}",

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import urlsplit
 
+from directmail_lab.display import plural
 from directmail_lab.errors import CassetteError, CassetteFormatError
 
 from . import layout
@@ -107,7 +108,7 @@ def parse_cassette(data: bytes, path: Path) -> LoadedCassette:
         if loaded is not None:
             return loaded
     elif layout.may_be_torn_header(data):
-        problem = f"0 interactions recovered, {_bytes(len(data))} of a torn one set aside"
+        problem = f"0 interactions recovered, {plural(len(data), 'byte')} of a torn one set aside"
         return LoadedCassette(path, "lines", {}, (), problem, 0, len(data), closed=False)
     return _through_vcrpy(data, path)
 
@@ -144,8 +145,8 @@ def _by_line(
         return None
     torn = len(data) - position
     problem = (
-        f"its recording was not closed: {_count(len(starts))} recovered, "
-        f"{_bytes(torn)} of a torn one set aside"
+        f"its recording was not closed: {plural(len(starts), 'interaction')} recovered, "
+        f"{plural(torn, 'byte')} of a torn one set aside"
     )
     return LoadedCassette(
         path, "lines", metadata, interactions, problem, position, torn, closed=False
@@ -199,11 +200,3 @@ def _through_vcrpy(data: bytes, path: Path) -> LoadedCassette:
         raise CassetteFormatError(f"{path} is not a cassette. {error}") from None
     kind: Literal["json", "vcrpy"] = "json" if text.lstrip().startswith("{") else "vcrpy"
     return LoadedCassette(path, kind, metadata, interactions, None, len(data))
-
-
-def _count(count: int) -> str:
-    return f"{count} interaction{'' if count == 1 else 's'}"
-
-
-def _bytes(count: int) -> str:
-    return f"{count} byte{'' if count == 1 else 's'}"

@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
+from ..display import plural
 from .figure import MUTED, TRACK, Chart, color_of, quiet, styled, tell_time, without_data
 from .thinning import by_operation
-from .wording import counted, seconds_in_words, span_in_words
+from .wording import seconds_in_words, span_in_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -68,7 +69,7 @@ def _drawn(seconds: NDArray[np.float64], operations: list[tuple[str, pd.DataFram
             xycoords=("axes fraction", "data"), textcoords="offset points", va="center",
         )  # fmt: skip
     shown = pd.concat([readings["at"] for _, readings in operations])
-    title = f"Latency: {counted(len(seconds), 'response')}"
+    title = f"Latency: {plural(len(seconds), 'response')}"
     chart.head(title)
     chart.foot(span_in_words([(shown.min(), shown.max())]))
     if len(operations) > 1:

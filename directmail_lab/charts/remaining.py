@@ -9,6 +9,7 @@ from matplotlib.dates import date2num
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from ..display import plural
 from .figure import (
     ABOVE_IN,
     ALARM,
@@ -24,7 +25,7 @@ from .figure import (
     without_data,
 )
 from .thinning import broken, by_operation, episodes, is_exhausted, thinned, windows
-from .wording import counted, remaining_in_words, span_in_words
+from .wording import remaining_in_words, span_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -177,7 +178,7 @@ def _set_span(axes: Axes, span: _Span) -> None:
 def _title(frame: pd.DataFrame, drawn: int) -> str:
     total = len(frame[["method", "operation"]].drop_duplicates())
     more = f", {drawn} of {total} operations" if total > drawn else ""
-    return f"Requests left in the window: {counted(len(frame), 'reading')}{more}"
+    return f"Requests left in the window: {plural(len(frame), 'reading')}{more}"
 
 
 def _explain_marks(chart: Chart, shown: pd.DataFrame) -> None:
@@ -207,6 +208,6 @@ def _in_words(frame: pd.DataFrame, operations: Sequence[tuple[str, pd.DataFrame]
     lines = "; ".join(f"{name}: {remaining_in_words(readings)}" for name, readings in operations)
     refused = int(is_exhausted(frame).sum())
     return (
-        f"Requests left over time, {counted(len(frame), 'reading')}. {lines}. "
+        f"Requests left over time, {plural(len(frame), 'reading')}. {lines}. "
         f"Refused for want of allowance: {refused:,}."
     )

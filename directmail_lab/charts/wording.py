@@ -9,12 +9,7 @@ import pandas as pd
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["counted", "remaining_in_words", "seconds_in_words", "span_in_words"]
-
-
-def counted(number: int, noun: str) -> str:
-    """Return ``"1 reading"`` or ``"10,000 readings"``."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+__all__ = ["remaining_in_words", "seconds_in_words", "span_in_words"]
 
 
 def remaining_in_words(readings: pd.DataFrame) -> str:

@@ -19,6 +19,7 @@ from directmail_lab.cassettes.conversion import Layout, layout_of
 from directmail_lab.cassettes.conversion import convert as convert_file
 from directmail_lab.cassettes.conversion import redact as redact_file
 from directmail_lab.cassettes.conversion import repair as repair_file
+from directmail_lab.display import plural
 from directmail_lab.errors import CassetteError
 from directmail_lab.redaction.personal import PERSONAL
 
@@ -82,7 +83,7 @@ def audit(
         found += [each for each in look(path) if not (secrets_only and each.kind == "personal")]
     for each in found:
         typer.echo(str(each))
-    typer.echo(f"{len(found)} found in {len(names)} file{'s'[: len(names) != 1]}.", err=True)
+    typer.echo(f"{len(found)} found in {plural(len(names), 'file')}.", err=True)
     if found:
         raise typer.Exit(Exit.FOUND)
 
@@ -102,7 +103,7 @@ def redact(
 ) -> None:
     """Replace personal data in a cassette by stable pseudonyms, in place."""
     changed = redact_file(_path(name), rules or [PERSONAL])
-    typer.echo(f"Changed {changed} interaction{'s'[: changed != 1]} of {name}.")
+    typer.echo(f"Changed {plural(changed, 'interaction')} of {name}.")
 
 
 @app.command()
@@ -128,7 +129,7 @@ def convert(
     if target.exists() and not force:
         raise CassetteError(f"{target} is there already. Give another name, or --force.")
     count = convert_file(_path(source), target, to or layout_of(target))
-    typer.echo(f"Wrote {count} interaction{'s'[: count != 1]} to {target}.")
+    typer.echo(f"Wrote {plural(count, 'interaction')} to {target}.")
 
 
 @app.command()

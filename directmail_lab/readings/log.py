@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+from ..display import readable
 from ..quota.reset_unit import ResetUnitInference
 from .columns import ReadingColumns
 
@@ -110,7 +111,7 @@ class ReadingLog:
         """
         with self._lock:
             self._catch_up()
-            return self._columns.frame()
+            return readable(self._columns.frame())
 
     def _catch_up(self) -> None:
         """Bring the columns up to the readings."""

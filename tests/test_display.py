@@ -1,0 +1,149 @@
+"""How frames show themselves, in a notebook and in a terminal, and that they stay plain frames."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pandas as pd
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+
+from directmail_lab.display import as_html, as_text, plural, readable
+
+WIDE = {f"field_{n}": f"a value of some length {n}" for n in range(12)}
+
+
+def shown(frame: pd.DataFrame) -> dict[str, Any]:
+    """What IPython makes of a frame that is a cell's value."""
+    data: dict[str, Any] = InteractiveShell.instance().display_formatter.format(frame)[0]
+    return data
+
+
+@pytest.mark.parametrize(("number", "said"), [(0, "0 rows"), (1, "1 row"), (10_000, "10,000 rows")])
+def test_counts_are_in_words(number: int, said: str) -> None:
+    """One of a thing, or many."""
+    assert plural(number, "row") == said
+
+
+def test_a_readable_frame_is_a_plain_frame() -> None:
+    """Of pandas' own type, equal to its copy, pickled and copied as any other."""
+    plain = pd.DataFrame({"a": [1, 2]})
+    frame = readable(plain.copy())
+
+    assert type(frame) is pd.DataFrame
+    pd.testing.assert_frame_equal(plain, frame)
+    pd.testing.assert_frame_equal(pickle.loads(pickle.dumps(frame)), plain)
+    assert not hasattr(frame.head(), "_repr_mimebundle_")
+    assert frame.attrs == {}
+
+
+def test_ipython_shows_html_and_text_alike() -> None:
+    """The same cells in both, text to the left and numbers to the right."""
+    data = shown(readable(pd.DataFrame({"name": ["Ada", "Bo"], "n": [1, 20]})))
+
+    assert set(data) == {"text/html", "text/plain"}
+    assert '<td style="text-align:left">Ada</td>' in data["text/html"]
+    assert '<td style="text-align:right">20</td>' in data["text/html"]
+    assert data["text/plain"] == "   name   n\n0  Ada    1\n1  Bo    20"
+
+
+def test_it_shows_what_the_frame_holds_now() -> None:
+    """A column that the user adds later is shown too."""
+    frame = readable(pd.DataFrame({"a": [1]}))
+    frame["later"] = "x"
+
+    assert "later" in shown(frame)["text/html"]
+
+
+def test_a_row_too_wide_for_the_page_has_a_line_for_each_field() -> None:
+    """The frame keeps its one row."""
+    frame = pd.DataFrame([WIDE])
+
+    assert as_text(frame, width=200).splitlines()[:2] == [
+        "field     value",
+        "field_0   a value of some length 0",
+    ]
+    assert as_html(frame).count("<tr>") == 13
+    assert frame.shape == (1, 12)
+
+
+def test_empty_columns_are_named_and_not_shown() -> None:
+    """No column of nothing: neither of missing values nor of empty text."""
+    text = as_text(pd.DataFrame({"a": [1, 2], "gone": [None, None], "blank": ["", pd.NA]}))
+
+    assert text == "   a\n0  1\n1  2\nWithout a value: gone, blank."
+
+
+def test_a_statement_is_shown_once_and_hidden_columns_not_at_all() -> None:
+    """The value of the row above is left out; a whole document in a cell is no table."""
+    frame = pd.DataFrame({"rule": ["x", "x", "y"], "schema": [{}, {}, {}], "n": [1, 2, 3]})
+
+    assert as_text(frame, once=["rule"], hidden=["schema"]).splitlines() == [
+        "   rule  n", "0  x     1", "1        2", "2  y     3",
+    ]  # fmt: skip
+
+
+def test_times_are_to_the_second_and_durations_to_the_millisecond() -> None:
+    """What the user's own numbers are is not rounded."""
+    frame = pd.DataFrame(
+        {
+            "at": pd.to_datetime(["2026-11-21T04:00:00.066803Z"]),
+            "elapsed_s": [0.0165481],
+            "balance": [0.0165481],
+        }
+    )
+
+    assert as_text(frame).splitlines()[1] == "2026-11-21 04:00:00Z      0.017  0.0165481"
+
+
+def test_long_text_is_whole_over_several_lines() -> None:
+    """Cut nowhere near 50 characters, in a page or in a terminal of any width."""
+    words = "word " * 40
+    frame = pd.DataFrame({"a": [words, "x"], "b": ["y", "z"]})
+
+    assert as_html(frame).count("word") == as_text(frame, width=60).count("word") == 40
+    assert max(map(len, as_text(frame, width=60).splitlines())) <= 60
+
+
+def test_what_does_not_fit_a_terminal_is_named() -> None:
+    """From the left as many columns as fit, and the names of the others."""
+    text = as_text(pd.DataFrame([WIDE, WIDE]), width=50)
+
+    assert max(map(len, text.splitlines())) <= 50
+    assert "Not shown here: field_3, field_4" in text
+
+
+@pytest.mark.parametrize("rows", [61, 100_000])
+def test_of_many_rows_both_ends_are_shown(rows: int) -> None:
+    """Ten at each end, and how many there are."""
+    frame = pd.DataFrame({"n": range(rows)})
+
+    assert as_html(frame).count("<tr>") == 22
+    assert as_text(frame).endswith(f"{rows:,} rows.")
+
+
+def test_a_frame_of_nothing_shows_its_columns() -> None:
+    """Without a row, and without a column."""
+    assert as_text(pd.DataFrame({"a": [], "b": []})) == "a  b\n0 rows."
+    assert as_text(pd.DataFrame(index=[0])) == ""
+
+
+def test_no_markup_and_no_control_character_gets_through() -> None:
+    """Names and values come from a service, or from a stranger's cassette."""
+    evil = "<script>alert(1)</script>\x1b[2J\r\n"
+    frame = pd.DataFrame({evil: [evil, evil], "b": [[evil], {evil: 1}]})
+    page, text = as_html(frame), as_text(frame, width=400)
+
+    assert "<script" not in page
+    assert "\x1b" not in page + text
+    assert "\r" not in page + text
+
+
+def test_a_cell_nested_too_deeply_is_said_to_be() -> None:
+    """A body may hold what Python cannot follow."""
+    deep: Any = []
+    for _ in range(100_000):
+        deep = [deep]
+
+    assert "nested" in as_text(pd.DataFrame({"a": [deep, 1]}))
