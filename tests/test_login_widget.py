@@ -16,6 +16,7 @@ import nbformat
 import pytest
 
 import directmail_lab as dm
+from directmail_lab.cassettes import find_cassette
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import CredentialError, NotConnectedError
 from directmail_lab.widgets.login import LoginWidget, login
@@ -207,6 +208,28 @@ def test_replaying_asks_for_nothing(shown: Callable[..., Page]) -> None:
     assert state["account"]["title"] == "Replaying first-look"
     assert dm.session().mode == "replay"
     assert len(dm.session().readings) == 0
+
+
+def test_every_cassette_that_is_offered_can_be_replayed(
+    shown: Callable[..., Page], tmp_path: Path
+) -> None:
+    """One in a folder of its own too; one that a link leads to from outside is neither."""
+    own = tmp_path / "cassettes"
+    (own / "deep").mkdir(parents=True)
+    written = find_cassette("first-look").read_bytes()
+    (own / "deep" / "tour.yaml").write_bytes(written)
+    (tmp_path / "outside.yaml").write_bytes(written)
+    (own / "linked.yaml").symlink_to(tmp_path / "outside.yaml")
+    page = shown()
+    offered = page.hello()["offer"]["cassettes"]
+    played = page.sign_in(mode="replay", cassette="deep/tour")
+    linked = page.sign_in(mode="replay", cassette="linked")
+
+    assert "deep/tour" in offered
+    assert played["account"]["title"] == "Replaying deep/tour"
+    assert "linked" not in offered
+    assert linked["account"] is None
+    assert "a link that leads out of" in linked["trouble"]["text"]
 
 
 def test_the_regions_are_offered(

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .cassette import Cassette
-from .library import find_cassette, list_cassettes, new_cassette_path
+from .library import cassettes_by_name, find_cassette, list_cassettes, new_cassette_path
 from .matching import DEFAULT_MATCH_ON
 from .opening import open_cassette
 from .reader import LoadedCassette, read_cassette
@@ -19,6 +19,7 @@ __all__ = [
     "Cassette",
     "InteractionView",
     "LoadedCassette",
+    "cassettes_by_name",
     "find_cassette",
     "interactions",
     "list_cassettes",

@@ -12,7 +12,13 @@ from directmail_lab.settings import CASSETTES_VARIABLE
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["cassette_name", "find_cassette", "list_cassettes", "new_cassette_path"]
+__all__ = [
+    "cassette_name",
+    "cassettes_by_name",
+    "find_cassette",
+    "list_cassettes",
+    "new_cassette_path",
+]
 
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 _FOLDER: Final = "cassettes"
@@ -60,15 +66,23 @@ def new_cassette_path(name: str | Path) -> Path:
     return _inside(next(_own_folders(), Path.cwd() / _FOLDER), name)
 
 
-def list_cassettes() -> list[Path]:
-    """Return every cassette that a name finds, the ones of your own first."""
+def cassettes_by_name() -> dict[str, Path]:
+    """Return every cassette by the name that finds it, the ones of your own first.
+
+    A link that leads out of its folder is left out: no name finds it.
+    """
     found: dict[str, Path] = {}
     for folder in _folders():
-        if folder.is_dir():
-            for path in sorted(folder.rglob("*")):
-                if path.suffix in _SUFFIXES and path.is_file():
-                    found.setdefault(path.relative_to(folder).as_posix(), path)
-    return list(found.values())
+        for path in sorted(folder.rglob("*")) if folder.is_dir() else ():
+            if path.suffix in _SUFFIXES and path.is_file() and _stays_in(folder, path):
+                name = path.relative_to(folder).as_posix().removesuffix(".yaml")
+                found.setdefault(name, path)
+    return found
+
+
+def list_cassettes() -> list[Path]:
+    """Return every cassette that a name finds, the ones of your own first."""
+    return list(cassettes_by_name().values())
 
 
 def cassette_name(name: str | Path) -> str:
@@ -116,12 +130,17 @@ def _inside(folder: Path, name: str) -> Path:
             "or a pathlib.Path for a file elsewhere."
         )
     path = _with_suffix(folder.joinpath(*parts))
-    if not path.resolve().is_relative_to(folder.resolve()):
+    if not _stays_in(folder, path):
         raise CassetteError(
             f"Cassette {name!r} is a link that leads out of {folder}. "
             "Give a pathlib.Path to read a file elsewhere."
         )
     return path
+
+
+def _stays_in(folder: Path, path: Path) -> bool:
+    """Return whether no link on the way to a file leads out of its folder."""
+    return path.resolve().is_relative_to(folder.resolve())
 
 
 def _no_such(name: str, folders: list[Path]) -> NotRecordedError:

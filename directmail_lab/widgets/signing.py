@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from directmail_lab.cassettes import list_cassettes, new_cassette_path, open_cassette
+from directmail_lab.cassettes import new_cassette_path, open_cassette
 from directmail_lab.credentials import find_api_key, overriding_variable, remember_api_key
 from directmail_lab.current import make_current
 from directmail_lab.environment import variable
@@ -16,14 +16,13 @@ from directmail_lab.settings import BASE_URL_VARIABLE, choose_address
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     import pandas as pd
 
     from directmail_lab.credentials import ApiKey
     from directmail_lab.quota import Reading
 
-__all__ = ["MODES", "Account", "Mode", "Wish", "cassettes_by_name", "sign_in"]
+__all__ = ["MODES", "Account", "Mode", "Wish", "sign_in"]
 
 Mode = Literal["live", "record", "replay"]
 MODES: Final[tuple[Mode, ...]] = ("live", "record", "replay")
@@ -88,20 +87,11 @@ def sign_in(wish: Wish) -> Account:
     return account
 
 
-def cassettes_by_name() -> dict[str, Path]:
-    """Return the cassettes that can be replayed, by the name to show."""
-    found: dict[str, Path] = {}
-    for path in list_cassettes():
-        found.setdefault(path.stem, path)
-    return found
-
-
 def _replay(wish: Wish) -> Account:
-    path = cassettes_by_name().get(wish.cassette)
-    with open_cassette(path or wish.cassette) as recorded:
+    with open_cassette(wish.cassette) as recorded:
         address, count = recorded.base_url or "https://recorded.invalid", len(recorded)
     session = Session(address, **wish.options)
-    session.replay(path or wish.cassette)
+    session.replay(wish.cassette)
     answers = "1 recorded answer" if count == 1 else f"{count} recorded answers"
     return Account(
         session=session,
