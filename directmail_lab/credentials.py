@@ -6,6 +6,7 @@ import contextlib
 import getpass
 import sys
 import warnings
+import weakref
 from typing import TYPE_CHECKING, Any, Final, NoReturn, final
 
 from .environment import variable
@@ -13,13 +14,14 @@ from .errors import CredentialError
 from .settings import API_KEY_VARIABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 __all__ = [
     "ApiKey",
     "as_api_key",
     "find_api_key",
     "forget_api_key",
+    "known_keys",
     "overriding_variable",
     "prompt_api_key",
     "remember_api_key",
@@ -45,13 +47,14 @@ class ApiKey:
         control character or line break, or anything but ASCII. The message never repeats it.
     """
 
-    __slots__ = ("__reveal",)
+    __slots__ = ("__reveal", "__weakref__")
 
     def __init__(self, text: str) -> None:
         key = text.strip()
         _refuse_what_basic_cannot_carry(key)
         # Held in a closure, so that inspecting the object's slots shows a function and no text.
         self.__reveal: Callable[[], str] = lambda: key
+        _holders[id(self)] = self
 
     def reveal(self) -> str:
         """Return the key itself. Call it only where it is sent or removed."""
@@ -68,6 +71,24 @@ class ApiKey:
 
     def __hash__(self) -> int:
         return hash(self.reveal())
+
+
+# By identity: equal keys of two sessions are two holders, and one may go before the other.
+_holders: Final[weakref.WeakValueDictionary[int, ApiKey]] = weakref.WeakValueDictionary()
+
+
+def known_keys(*, remembered_for: Iterable[str] = ()) -> frozenset[str]:
+    """Return every key that this process knows: of its sessions and forms, and the environment's.
+
+    Parameters
+    ----------
+    remembered_for
+        Addresses whose keys in the keyring count too, where something is about to be handed out.
+    """
+    holders = [holder for reference in _holders.valuerefs() if (holder := reference()) is not None]
+    holders += filter(None, map(remembered_api_key, remembered_for))
+    held = variable(API_KEY_VARIABLE)
+    return frozenset([*(each.reveal() for each in holders), *([held] if held else [])])
 
 
 def _refuse_what_basic_cannot_carry(key: str) -> None:

@@ -16,6 +16,7 @@ from directmail_lab.credentials import (
     as_api_key,
     find_api_key,
     forget_api_key,
+    known_keys,
     overriding_variable,
     prompt_api_key,
     remember_api_key,
@@ -285,3 +286,21 @@ def test_a_key_from_a_variable_of_the_notebook_is_fine(cell: Any) -> None:
     cell("dm.connect(api_key=service.api_key)")
 
     assert as_api_key(KEY) == ApiKey(KEY)
+
+
+def test_every_key_of_the_process_is_known_while_it_is_held(
+    monkeypatch: pytest.MonkeyPatch, keyring: Any
+) -> None:
+    """The sessions', the environment's, and on request the keyring's; a key forgotten is gone."""
+    keyring(MemoryKeyring())
+    remember_api_key(ApiKey("kept-for-the-address"), base_url=ADDRESS)
+    monkeypatch.setenv("DIRECTMAIL_API_KEY", "of-the-environment")
+    first, again = ApiKey("held-here-alone"), ApiKey("held-here-alone")
+    del first
+    held = known_keys()
+    with_keyring = known_keys(remembered_for=[ADDRESS])
+    del again
+
+    assert {"held-here-alone", "of-the-environment"} <= held
+    assert with_keyring - held == {"kept-for-the-address"}
+    assert "held-here-alone" not in known_keys()

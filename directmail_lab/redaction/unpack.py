@@ -1,0 +1,115 @@
+"""Opening what is compressed, within bounds. This is the one place where bodies are opened.
+
+893 bytes can stand for 8 GB, so nothing is opened to more than 64 MB, nor to more than 100 times
+its size (1 MB is always allowed), nor more than twice, as a gzip file sent with gzip is.
+"""
+
+from __future__ import annotations
+
+import importlib
+import zlib
+from typing import Any, Final
+
+__all__ = ["MAX_UNPACKED_BYTES", "unpack"]
+
+MAX_UNPACKED_BYTES: Final = 64 * 1024**2
+_MAX_TIMES: Final = 100
+_ALWAYS_BYTES: Final = 1024**2
+_MAX_NESTING: Final = 2
+_MAX_MEMBERS: Final = 100
+
+_MAGIC: Final = {"gzip": b"\x1f\x8b\x08", "zstd": b"\x28\xb5\x2f\xfd"}
+_ALIASES: Final = {"x-gzip": "gzip"}
+
+
+def unpack(body: bytes, coding: str = "") -> bytes:
+    """Return what a body holds, uncompressed; the body itself where it is not compressed.
+
+    A body that is cut off is read as far as it goes.
+
+    Parameters
+    ----------
+    coding
+        Its ``Content-Encoding``; without one, the first bytes tell a gzip or zstd file. httpx hands
+        bodies on decoded and leaves the header: text is taken for what it is, whatever that says.
+
+    Raises
+    ------
+    ValueError
+        Where it cannot be opened, or not within the bounds. The message says why, in a few words
+        that hold nothing of the body.
+    """
+    names = [_ALIASES.get(name, name) for name in coding.lower().replace(" ", "").split(",")]
+    names = [name for name in names if name not in ("", "identity")]
+    room = min(MAX_UNPACKED_BYTES, max(_ALWAYS_BYTES, _MAX_TIMES * len(body)))
+    for _ in range(_MAX_NESTING + 1):
+        name = names.pop() if names else _coding_of(body)
+        if name is None or not body.startswith(_MAGIC.get(name, b"")) or _is_text(body):
+            return body
+        body = _opened(body, name, room)
+    raise ValueError("compressed more than twice")
+
+
+def _coding_of(body: bytes) -> str | None:
+    return next((name for name, magic in _MAGIC.items() if body.startswith(magic)), None)
+
+
+def _is_text(body: bytes) -> bool:
+    try:
+        return "\0" not in body.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+
+
+def _opened(body: bytes, name: str, room: int) -> bytes:
+    if name == "gzip":
+        plain = _inflated(body, 31, room)
+    elif name == "deflate":
+        is_zlib = body[:1] == b"\x78" and int.from_bytes(body[:2], "big") % 31 == 0
+        plain = _inflated(body, 15 if is_zlib else -15, room)
+    elif name in _READERS:
+        plain = _by_library(body, name, room)
+    else:
+        raise ValueError("compressed in a way that is not known here")
+    if len(plain) > room:
+        raise ValueError("compressed to less than a hundredth, or from more than 64 MB")
+    return plain
+
+
+def _inflated(body: bytes, wbits: int, room: int) -> bytes:
+    """Return what each member of a gzip file holds, and what stands behind the last."""
+    parts: list[bytes] = []
+    for _ in range(_MAX_MEMBERS):
+        reader = zlib.decompressobj(wbits)
+        try:
+            parts.append(reader.decompress(body, room + 1))
+        except zlib.error:
+            raise ValueError("compressed, and damaged") from None
+        room -= len(parts[-1])
+        body = reader.unused_data
+        if room < 0 or not body.startswith(_MAGIC["gzip"]):
+            return b"".join((*parts, body))
+    raise ValueError("compressed in more than a hundred parts")
+
+
+def _by_library(body: bytes, name: str, room: int) -> bytes:
+    library, reader = _READERS[name]
+    try:
+        return reader(importlib.import_module(library), body, room + 1)
+    except ImportError:
+        raise ValueError(f"compressed with {name}, and {library} is not installed") from None
+    except Exception:
+        # Each library has errors of its own, and a brotli before 1.2 no limit: a TypeError.
+        raise ValueError(f"compressed with {name}, and {library} does not open it") from None
+
+
+def _zstd(zstd: Any, body: bytes, limit: int) -> bytes:
+    reader = zstd.ZstdDecompressor().stream_reader(body, read_across_frames=True)
+    return bytes(reader.read(limit))
+
+
+def _brotli(brotli: Any, body: bytes, limit: int) -> bytes:
+    return bytes(brotli.Decompressor().process(body, output_buffer_limit=limit))
+
+
+_READERS: Final = {"zstd": ("zstandard", _zstd), "br": ("brotli", _brotli)}

@@ -1,0 +1,105 @@
+"""Compressed bodies are opened within bounds, and never passed where they cannot be opened."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import sys
+import zlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from directmail_lab.redaction import unpack
+from directmail_lab.redaction.unpack import MAX_UNPACKED_BYTES
+
+TEXT = b'{"name": "Ada", "id": 12}\n' * 40
+RAW_DEFLATE = zlib.compressobj(wbits=-15)
+DEFLATED = RAW_DEFLATE.compress(TEXT) + RAW_DEFLATE.flush()
+
+
+@pytest.mark.parametrize(
+    ("body", "coding"),
+    [
+        (gzip.compress(TEXT), ""),
+        (gzip.compress(TEXT), "gzip"),
+        (gzip.compress(TEXT), " X-GZIP , identity"),
+        (zlib.compress(TEXT), "deflate"),
+        (DEFLATED, "deflate"),
+        (gzip.compress(gzip.compress(TEXT)), ""),
+        (zlib.compress(gzip.compress(TEXT)), "deflate"),
+        (gzip.compress(TEXT[:500]) + gzip.compress(TEXT[500:]), ""),
+        (TEXT, ""),
+        (TEXT, "gzip"),
+        (TEXT, "br"),
+        (TEXT, "something"),
+    ],
+)
+def test_what_is_compressed_is_opened_and_text_is_taken_as_it_is(body: bytes, coding: str) -> None:
+    """By the header, by the first bytes, or both: a file may be compressed and sent so."""
+    assert unpack(body, coding) == TEXT
+
+
+@pytest.mark.parametrize(("name", "library"), [("br", "brotli"), ("zstd", "zstandard")])
+def test_a_coding_of_a_library_is_opened_where_that_is_installed(name: str, library: str) -> None:
+    """Bounded as all are: a bomb is refused before it fills the memory."""
+    module = pytest.importorskip(library)
+
+    assert unpack(module.compress(TEXT), name) == TEXT
+    with pytest.raises(ValueError, match="to less than a hundredth"):
+        unpack(module.compress(bytes(90_000_000)), name)
+    with pytest.raises(ValueError, match="does not open it"):
+        unpack(b"\x28\xb5\x2f\xfd" + b"\xff" * 20, name)
+
+
+@pytest.mark.parametrize("torn", [1, 8, 30])
+def test_a_body_that_is_cut_off_is_read_as_far_as_it_goes(torn: int) -> None:
+    """Its end never came; what did come is looked at."""
+    opened = unpack(gzip.compress(bytes(range(256)) * 20)[:-torn])
+
+    assert len(opened) > 100
+    assert (bytes(range(256)) * 20).startswith(opened)
+
+
+def bomb(layers: int) -> bytes:
+    packed = bytes(80_000_000)
+    for _ in range(layers):
+        packed = gzip.compress(packed, 6)
+    return packed
+
+
+@pytest.mark.parametrize(
+    ("body", "coding", "why"),
+    [
+        (bomb(1), "", "to less than a hundredth"),
+        (bomb(2), "gzip", "to less than a hundredth"),
+        (bomb(3), "gzip", "to less than a hundredth|more than twice"),
+        (gzip.compress(gzip.compress(gzip.compress(TEXT))), "gzip, gzip, gzip", "more than twice"),
+        (b"\x1f\x8b\x08" + b"\xff" * 40, "", "damaged"),
+        (b"\xff\xfe\xfd" * 9, "deflate", "damaged"),
+        (b"\xff\xfe\xfd" * 9, "compress", "not known here"),
+        (gzip.compress(b"") * 5000, "", "more than a hundred parts"),
+    ],
+)
+def test_what_cannot_be_opened_within_bounds_is_refused(body: bytes, coding: str, why: str) -> None:
+    """Whoever asks is told why, with nothing of the body."""
+    with pytest.raises(ValueError, match=why):
+        unpack(body, coding)
+
+
+@pytest.mark.parametrize(("name", "library"), [("br", "brotli"), ("zstd", "zstandard")])
+def test_a_coding_whose_library_is_missing_is_refused(
+    name: str, library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may hide anything; the message names what to install."""
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(ValueError, match=f"{library} is not installed"):
+        unpack(b"\x28\xb5\x2f\xfd\x02\x80\xff\xfe\x03", name)
+
+
+@given(body=st.binary(max_size=300), coding=st.sampled_from(["", "gzip", "deflate", "br", "zstd"]))
+def test_any_bytes_give_bytes_or_one_kind_of_error(body: bytes, coding: str) -> None:
+    """Never more of them than the bounds allow."""
+    with contextlib.suppress(ValueError):
+        assert len(unpack(body, coding)) <= MAX_UNPACKED_BYTES
