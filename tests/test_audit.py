@@ -11,6 +11,7 @@ from key_search import traces
 
 from directmail_lab.errors import DirectMailLabError
 from directmail_lab.sharing.audit import Finding, audit_cassette, audit_notebook, audit_text
+from directmail_lab.standin import STAND_IN_KEY
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,9 +42,9 @@ SOUND = [
     "",
     "Authorization: Basic <API_KEY>",
     "Basic " + base64.b64encode(b"<API_KEY>:").decode(),
-    "Basic " + base64.b64encode(b"stand-in-key-0123456789:").decode(),
+    "Basic " + base64.b64encode(f"{STAND_IN_KEY}:".encode()).decode(),
     "basic authentication, basic understanding of it",
-    "connect(api_key='stand-in-key-0123456789')",
+    f"connect(api_key='{STAND_IN_KEY}')",
     'connect(api_key="your-api-key-1234567890")',
     'connect(api_key=os.environ["DIRECTMAIL_API_KEY"])',
     'api_key = "…"',

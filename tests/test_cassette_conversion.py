@@ -20,6 +20,7 @@ from directmail_lab.cassettes.conversion import LAYOUTS, convert, layout_of, red
 from directmail_lab.cassettes.vcr_files import block_text
 from directmail_lab.errors import CassetteError
 from directmail_lab.redaction import Redactor
+from directmail_lab.standin import STAND_IN_KEY
 
 if TYPE_CHECKING:
     from directmail_lab.cassettes.conversion import Layout
@@ -63,7 +64,7 @@ def test_a_conversion_there_and_back_loses_nothing(tour: Path, to: Layout, via: 
     assert [sorted_headers(e.response) for e in after] == [
         sorted_headers(e.response) for e in before
     ]
-    assert all(b"stand-in-key" not in path.read_bytes() for path in (tour, middle, end))
+    assert all(STAND_IN_KEY.encode() not in path.read_bytes() for path in (tour, middle, end))
 
 
 @pytest.mark.parametrize(

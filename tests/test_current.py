@@ -190,7 +190,7 @@ def test_logout_forgets_the_session(service: StandIn) -> None:
     dm.logout()
     dm.logout()
 
-    assert "stand-in-key" not in str(vars(opened))
+    assert service.api_key not in str(vars(opened))
     with pytest.raises(dm.NotConnectedError):
         dm.me()
 

@@ -17,8 +17,7 @@ import pytest
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.credentials import ApiKey
 from directmail_lab.sessions import Session
-from directmail_lab.standin import StandIn, stand_in
-from directmail_lab.standin.faults import Fault
+from directmail_lab.standin import Fault, StandIn, stand_in
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator

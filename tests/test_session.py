@@ -21,7 +21,7 @@ from directmail_lab.cassettes.vcr_files import block_text
 from directmail_lab.credentials import ApiKey
 from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse
 from directmail_lab.sessions import Session
-from directmail_lab.standin import stand_in
+from directmail_lab.standin import STAND_IN_KEY, stand_in
 
 if TYPE_CHECKING:
     from directmail_lab.quota import Reading
@@ -46,7 +46,7 @@ def test_me_async_gives_the_same_row(live: Session) -> None:
     """The asynchronous call has the same answer, in any number of event loops."""
 
     async def ask() -> str:
-        async with Session(live.base_url, ApiKey("stand-in-key-0123456789")) as session:
+        async with Session(live.base_url, ApiKey(STAND_IN_KEY)) as session:
             return (await session.me_async()).to_json()
 
     assert asyncio.run(ask()) == asyncio.run(ask()) == live.me().to_json()

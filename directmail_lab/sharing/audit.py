@@ -40,7 +40,7 @@ class Finding:
 
 
 _PLACEHOLDER = re.compile(
-    r".*(?:[<>{}…*$]|\.\.\.|your|example|placeholder|dummy|changeme|redacted).*|stand-in-key.*|(.)\1*",
+    r".*(?:[<>{}…*$]|\.\.\.|your|example|placeholder|dummy|changeme|redacted).*|DEMO_7Qm2Xr9LwT4bZk|(.)\1*",
     re.IGNORECASE | re.DOTALL,
 )
 

@@ -6,8 +6,7 @@ option (`StandInOptions`), and its answers say that they are a stand-in's.
 
 from __future__ import annotations
 
-from .faults import Fault
-from .options import STAND_IN_KEY, STAND_IN_RECORD, StandInOptions
+from .options import STAND_IN_KEY, STAND_IN_RECORD, Fault, StandInOptions
 from .server import StandIn, serve_forever, stand_in
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""How the stand-in service behaves: each part that service.md leaves open is a field here."""
+"""How the stand-in service behaves: what service.md leaves open, and the faults it can have."""
 
 from __future__ import annotations
 
@@ -6,21 +6,12 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal, get_args
+from typing import Final, Literal, get_args
 
-from directmail_lab.contract import TYPICAL_LIMIT, TYPICAL_WINDOW_S
-from directmail_lab.credentials import ApiKey
+from ..contract import TYPICAL_LIMIT, TYPICAL_WINDOW_S
+from ..credentials import ApiKey
 
-if TYPE_CHECKING:
-    from .faults import Fault
-
-__all__ = [
-    "STAND_IN_KEY",
-    "STAND_IN_RECORD",
-    "ResetUnit",
-    "StandInOptions",
-    "WindowKind",
-]
+__all__ = ["STAND_IN_KEY", "STAND_IN_RECORD", "Fault", "ResetUnit", "StandInOptions", "WindowKind"]
 
 ResetUnit = Literal[
     "seconds_left", "milliseconds_left", "epoch_s", "epoch_ms", "http_date", "iso", "zero"
@@ -29,7 +20,7 @@ WindowKind = Literal["fixed", "aligned", "sliding"]
 _RetryAfter = Literal["off", "seconds", "date"]
 
 # Public test data: it opens nothing but a stand-in on this machine.
-STAND_IN_KEY: Final = "stand-in-key-0123456789"
+STAND_IN_KEY: Final = "DEMO_7Qm2Xr9LwT4bZk"
 
 STAND_IN_RECORD: Final[Mapping[str, object]] = {
     "id": "usr_stand_in_1",
@@ -45,6 +36,7 @@ STAND_IN_RECORD: Final[Mapping[str, object]] = {
 }
 
 _LISTS_LIMIT: Final = 60
+_LAST_PORT: Final = 65_535
 _WHAT_RESET_HOLDS: Final[Mapping[str, str]] = {
     "seconds_left": "seconds until the allowance renews",
     "milliseconds_left": "milliseconds until the allowance renews",
@@ -59,6 +51,52 @@ _WHEN_WINDOWS_START: Final[Mapping[str, str]] = {
     "aligned": "windows start at whole multiples of their length since 1970",
     "sliding": "each request leaves the count one window after it was made",
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One way to misbehave, for the requests it applies to.
+
+    Attributes
+    ----------
+    path
+        Only requests whose path below the base address starts with this; None for all.
+    times
+        Only this many requests, then it is over; None until it is cleared.
+    latency_s
+        Seconds to wait before anything is sent.
+    drop
+        Send no answer: ``"reset"`` the connection (TCP RST) or ``"close"`` it.
+    cut_after
+        Close the connection after this many bytes of the body, whose length was announced whole.
+    status
+        Answer with this status, and a body to suit it.
+    html
+        Answer with a gateway's HTML page; the status is 502 unless ``status`` says another.
+    body
+        Send exactly this body.
+    headers
+        Headers to add or replace; None leaves one out, a list of texts sends it repeatedly.
+    encoding
+        Compress the body.
+    redirect_to
+        Answer with a redirect (302 unless ``status`` says another) to this address.
+    echo_key
+        Repeat the key that the request carried in the body and in a header.
+    """
+
+    path: str | None = None
+    times: int | None = None
+    latency_s: float = 0.0
+    drop: Literal["reset", "close"] | None = None
+    cut_after: int | None = None
+    status: int | None = None
+    html: bool = False
+    body: bytes | str | None = None
+    headers: Mapping[str, str | Sequence[str] | None] = field(default_factory=dict)
+    encoding: Literal["gzip", "deflate"] | None = None
+    redirect_to: str | None = None
+    echo_key: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,9 +165,13 @@ class StandInOptions:
         """
         ApiKey(self.api_key)
         json.dumps(self.record)
-        _one_of("reset_unit", self.reset_unit, get_args(ResetUnit))
-        _one_of("window", self.window, get_args(WindowKind))
-        _one_of("retry_after", self.retry_after, get_args(_RetryAfter))
+        for name, choices in (
+            ("reset_unit", ResetUnit), ("window", WindowKind), ("retry_after", _RetryAfter)
+        ):  # fmt: skip
+            if getattr(self, name) not in get_args(choices):
+                raise ValueError(f"{name} is one of {', '.join(get_args(choices))}.")
+        if not 0 <= self.port <= _LAST_PORT:
+            raise ValueError(f"port is a number from 0 to {_LAST_PORT}; 0 takes a free one.")
         if self.window_s <= 0:
             raise ValueError("window_s must be more than 0 seconds.")
         if min((self.limit, *self.limits.values())) < 0:
@@ -144,36 +186,26 @@ class StandInOptions:
 
     def assumptions(self) -> list[str]:
         """Return one line for each part that service.md leaves open, and what is assumed of it."""
+        others = ", ".join(f"{operation} {limit}" for operation, limit in self.limits.items())
+        retry_after = (
+            "no Retry-After" if self.retry_after == "off" else f"Retry-After: {self.retry_after}"
+        )
+        envelope = f"wrapped in {self.envelope!r}" if self.envelope else "bare"
         return [
             f"X-RateLimit-Reset: {_WHAT_RESET_HOLDS[self.reset_unit]} (reset_unit)",
             f"window: {self.window_s:g} s; {_WHEN_WINDOWS_START[self.window]} (window_s, window)",
             f"allowance: {self.limit} requests a window for each operation (limit)",
-            f"other allowances: {_counted(self.limits)} (limits)",
-            f"nothing left: status {self.exhausted_status}, {self._retry_after_line()} "
+            f"other allowances: {others or 'none'} (limits)",
+            f"nothing left: status {self.exhausted_status}, {retry_after} "
             "(exhausted_status, retry_after)",
             f"no key, a wrong one, or a password: status {self.unauthorized_status}, counted "
             "against an allowance of their own (unauthorized_status)",
-            f"the record: {_shape(self.record)}, {self._envelope_line()} (record, envelope)",
+            f"the record: {_shape(self.record)}, {envelope} (record, envelope)",
             'errors: {"error": {"status", "message"}} as JSON',
             "operations of its own: GET /v1/lists, GET /v1/lists/{id}, POST /v1/letters",
             f"regional base addresses: one, {self.prefix or '/'} (prefix)",
             "versions: /v1 alone; any other answers 404",
         ]
-
-    def _retry_after_line(self) -> str:
-        return "no Retry-After" if self.retry_after == "off" else f"Retry-After: {self.retry_after}"
-
-    def _envelope_line(self) -> str:
-        return f"wrapped in {self.envelope!r}" if self.envelope else "bare"
-
-
-def _one_of(name: str, value: str, allowed: Sequence[str]) -> None:
-    if value not in allowed:
-        raise ValueError(f"{name} is none of {', '.join(allowed)}.")
-
-
-def _counted(limits: Mapping[str, int]) -> str:
-    return ", ".join(f"{operation} {limit}" for operation, limit in limits.items()) or "none"
 
 
 def _shape(record: object) -> str:

@@ -1,30 +1,30 @@
-"""What the stand-in answers: a request in, a response out, no socket (`wire` has those)."""
+"""What the stand-in answers: a request in, a response out, no socket (`server` has those)."""
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hmac
+import json
+import math
 import threading
-from collections import Counter
-from dataclasses import replace
+import zlib
+from collections import Counter, deque
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
-from directmail_lab.contract import ME_PATH
-from directmail_lab.interaction import operation_of, path_below
-
-from .answers import basic_credentials, error_answer, json_answer, with_headers
-from .faults import Faults, spoiled
-from .windows import Allowances, limit_headers, retry_after_text
+from ..contract import LIMIT_HEADER, ME_PATH, REMAINING_HEADER, RESET_HEADER
+from ..interaction import RecordedResponse, header, operation_of, path_below
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from directmail_lab.interaction import Headers, RecordedRequest, RecordedResponse
-
-    from .faults import Fault
-    from .options import StandInOptions
-    from .windows import Allowance
+    from ..interaction import Headers, RecordedRequest
+    from .options import Fault, ResetUnit, StandInOptions
 
 __all__ = ["StandInService"]
 
@@ -41,6 +41,19 @@ _LISTS: Final = tuple(
     {"id": f"lst_stand_in_{n}", "name": name, "addresses": addresses, "service": "stand-in"}
     for n, (name, addresses) in enumerate([("Spring", 120), ("Café owners", 48), ("Empty", 0)], 1)
 )
+_GATEWAY_PAGE: Final = (
+    "<!doctype html><html><head><title>{status} {reason}</title></head>"
+    "<body><h1>{status} {reason}</h1><hr>stand-in gateway</body></html>"
+)
+_WINDOW_BITS: Final[Mapping[str, int]] = {"gzip": 31, "deflate": 15}
+
+
+@dataclass(slots=True)
+class _ActiveFault:
+    """A fault, and how many requests it still applies to (None: all)."""
+
+    fault: Fault
+    left: int | None
 
 
 class StandInService:
@@ -48,8 +61,8 @@ class StandInService:
 
     def __init__(self, options: StandInOptions) -> None:
         self.options = options
-        self._allowances = Allowances(options)
-        self._faults = Faults(options.faults)
+        self._windows: dict[tuple[bool, str, str], _Window] = {}
+        self._faults = [_ActiveFault(fault, fault.times) for fault in options.faults]
         self._requests: Counter[str] = Counter()
         self._lock = threading.Lock()
 
@@ -62,12 +75,16 @@ class StandInService:
     def add_fault(self, fault: Fault) -> None:
         """Misbehave so, before any fault that was added earlier."""
         with self._lock:
-            self._faults.add(fault)
+            self._faults.insert(0, _ActiveFault(fault, fault.times))
 
-    def remove_fault(self, fault: Fault) -> None:
-        """Behave again, as far as one fault goes."""
-        with self._lock:
-            self._faults.remove(fault)
+    @contextmanager
+    def until_exit(self, fault: Fault) -> Iterator[Fault]:
+        """End one fault when the block ends."""
+        try:
+            yield fault
+        finally:
+            with self._lock:
+                self._faults = [each for each in self._faults if each.fault is not fault]
 
     def clear_faults(self) -> None:
         """Behave again."""
@@ -82,76 +99,94 @@ class StandInService:
         path = _path_within(request.uri, self.options.prefix)
         with self._lock:
             self._requests[f"{request.method} {path}"] += 1
-            fault = self._faults.next_for(path)
-            response = self._sound_answer(request, path)
-        return (spoiled(response, fault, request) if fault else response), fault
+            fault = self._next_fault(path)
+            response = self._faultless_answer(request, path)
+        return (_with_fault(response, fault, request) if fault else response), fault
 
     def malformed_headers(self) -> Headers:
         """Return the headers of the 400 that answers what is no HTTP request."""
         now = self.options.clock()
         with self._lock:
-            allowance = self._allowances.take("", "", "", now)
-        return self._common_headers(allowance, now)
+            return self._common_headers(self._count(now, "", "", known=False), now)
 
-    def _sound_answer(self, request: RecordedRequest, path: str) -> RecordedResponse:
+    def _next_fault(self, path: str) -> Fault | None:
+        """Return the fault that applies to a request, and count that it did."""
+        for active in self._faults:
+            if path.startswith(active.fault.path or "") and active.left != 0:
+                active.left = active.left and active.left - 1
+                return active.fault
+        return None
+
+    def _faultless_answer(self, request: RecordedRequest, path: str) -> RecordedResponse:
         now = self.options.clock()
-        known = _is_authorized(request, self.options.api_key)
+        expected = f"{self.options.api_key}:".encode()
+        known = hmac.compare_digest(_basic_credentials(request).encode(), expected)
         operation = operation_of(path)
-        allowance = self._allowances.take(
-            "account" if known else "", request.method, operation, now
-        )
+        quota = self._count(now, request.method, operation, known=known)
         if not known:
             response = self._refusal()
-        elif allowance.exceeded:
-            response = self._exhausted(allowance, now)
+        elif quota.exceeded:
+            response = self._exhausted(quota, now)
         else:
             response = self._routed(request, path, operation)
-        return replace(response, headers=response.headers + self._common_headers(allowance, now))
+        return replace(response, headers=response.headers + self._common_headers(quota, now))
 
-    def _common_headers(self, allowance: Allowance, now: float) -> Headers:
+    def _count(self, now: float, method: str, operation: str, *, known: bool) -> _Quota:
+        """Count one request, and return what it leaves. HEAD counts as the GET it stands for."""
+        counted_as = "GET" if method == "HEAD" else method
+        key = (known, counted_as, operation)
+        if key not in self._windows:
+            self._windows[key] = _Window(self.options, self.options.limit_of(*key[1:]))
+        return self._windows[key].count(now)
+
+    def _common_headers(self, quota: _Quota, now: float) -> Headers:
         return (
-            *limit_headers(allowance, self.options.reset_unit, now),
+            (LIMIT_HEADER, str(quota.limit)),
+            (REMAINING_HEADER, str(quota.remaining)),
+            (RESET_HEADER, _reset_text(quota.renews_at, self.options.reset_unit, now)),
             ("Date", formatdate(now, usegmt=True)),
             ("Server", "directmail-lab-stand-in"),
         )
 
     def _refusal(self) -> RecordedResponse:
         status = self.options.unauthorized_status
-        response = error_answer(
+        response = _error(
             status, "This stand-in does not know that key, or a password came with it."
         )
         challenge = 'Basic realm="stand-in"' if status == HTTPStatus.UNAUTHORIZED else None
-        return with_headers(response, {"WWW-Authenticate": challenge})
+        return _with_headers(response, {"WWW-Authenticate": challenge})
 
-    def _exhausted(self, allowance: Allowance, now: float) -> RecordedResponse:
-        response = error_answer(self.options.exhausted_status, "The allowance is used up.")
-        text = retry_after_text(allowance.renews_at, self.options.retry_after, now)
-        return with_headers(response, {"Retry-After": text})
+    def _exhausted(self, quota: _Quota, now: float) -> RecordedResponse:
+        units: Mapping[str, ResetUnit] = {"seconds": "seconds_left", "date": "http_date"}
+        unit = units.get(self.options.retry_after)
+        text = unit and _reset_text(quota.renews_at, unit, now)
+        response = _error(self.options.exhausted_status, "The allowance is used up.")
+        return _with_headers(response, {"Retry-After": text})
 
     def _routed(self, request: RecordedRequest, path: str, operation: str) -> RecordedResponse:
         methods = _METHODS.get(operation)
         if methods is None:
-            return error_answer(404, "There is nothing at this path.")
+            return _error(404, "There is nothing at this path.")
         if request.method not in methods:
-            response = error_answer(405, "This path does not take that method.")
-            return with_headers(response, {"Allow": ", ".join(methods)})
+            response = _error(405, "This path does not take that method.")
+            return _with_headers(response, {"Allow": ", ".join(methods)})
         if operation == _LETTERS_PATH:
-            return self._letter()
+            number = self._requests[f"POST {_LETTERS_PATH}"]
+            letter = {"id": f"ltr_stand_in_{number}", "state": "accepted", "service": "stand-in"}
+            return self._found(letter, status=201)
         if operation == ME_PATH:
             return self._found(self.options.record)
         if operation == _LISTS_PATH:
             return self._found(list(_LISTS))
         found = next((each for each in _LISTS if path.endswith(f"/{each['id']}")), None)
-        return self._found(found) if found else error_answer(404, "There is no such list.")
-
-    def _letter(self) -> RecordedResponse:
-        number = self._requests[f"POST {_LETTERS_PATH}"]
-        letter = {"id": f"ltr_stand_in_{number}", "state": "accepted", "service": "stand-in"}
-        return self._found(letter, status=201)
+        return self._found(found) if found else _error(404, "There is no such list.")
 
     def _found(self, value: object, status: int = 200) -> RecordedResponse:
         envelope = self.options.envelope
-        return json_answer(status, {envelope: value, "service": "stand-in"} if envelope else value)
+        return _json(status, {envelope: value, "service": "stand-in"} if envelope else value)
+
+
+# -- requests ----------------------------------------------------------------------------------
 
 
 def _path_within(uri: str, prefix: str) -> str:
@@ -161,6 +196,150 @@ def _path_within(uri: str, prefix: str) -> str:
     return f"{path} (outside {prefix})" if outside else path
 
 
-def _is_authorized(request: RecordedRequest, api_key: str) -> bool:
-    """Return whether the request has the key as user name and an empty password (part 5)."""
-    return hmac.compare_digest(basic_credentials(request).encode(), f"{api_key}:".encode())
+def _basic_credentials(request: RecordedRequest) -> str:
+    """Return ``user:password`` of HTTP Basic, or ``""`` where there is none to read."""
+    scheme, _, token = (header(request.headers, "Authorization") or "").partition(" ")
+    try:
+        text = base64.b64decode(token.strip(), validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return ""
+    return text if scheme.lower() == "basic" else ""
+
+
+# -- what is left ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Quota:
+    """What one caller may still ask of one operation.
+
+    ``renews_at`` is in seconds since the Unix epoch. ``exceeded`` says that this request was one
+    too many.
+    """
+
+    limit: int
+    remaining: int
+    renews_at: float
+    exceeded: bool
+
+
+class _Window:
+    """The requests that count now, each by the time when it counts no longer."""
+
+    def __init__(self, options: StandInOptions, limit: int) -> None:
+        self._kind = options.window
+        self._length_s = options.window_s
+        self._limit = limit
+        self._ends: deque[float] = deque()
+
+    def count(self, now: float) -> _Quota:
+        """Count one request, and return what it leaves; one that is refused does not count."""
+        while self._ends and self._ends[0] <= now:
+            self._ends.popleft()
+        end = self._end_of_new(now)
+        exceeded = len(self._ends) >= self._limit
+        if not exceeded:
+            self._ends.append(end)
+        renews_at = self._ends[0] if self._ends else end
+        return _Quota(self._limit, self._limit - len(self._ends), renews_at, exceeded)
+
+    def _end_of_new(self, now: float) -> float:
+        """Return when a request of now counts no longer."""
+        if self._kind == "aligned":
+            return (math.floor(now / self._length_s) + 1) * self._length_s
+        if self._kind == "fixed" and self._ends:
+            return self._ends[0]
+        return now + self._length_s
+
+
+def _reset_text(renews_at: float, unit: ResetUnit, now: float) -> str:
+    """Return ``X-RateLimit-Reset``, rounded up: who waits that long is not too early."""
+    match unit:
+        case "seconds_left":
+            return str(_up(renews_at - now))
+        case "milliseconds_left":
+            return str(_up((renews_at - now) * 1000))
+        case "epoch_s":
+            return str(_up(renews_at))
+        case "epoch_ms":
+            return str(_up(renews_at * 1000))
+        case "http_date":
+            return formatdate(_up(renews_at), usegmt=True)
+        case "iso":
+            return datetime.fromtimestamp(_up(renews_at), UTC).isoformat().replace("+00:00", "Z")
+        case "zero":
+            return "0"
+
+
+def _up(value: float) -> int:
+    # Binary fractions: 60.000000001 s left, of a window of 60 s, are 60.
+    return math.ceil(round(value, 3))
+
+
+# -- responses ---------------------------------------------------------------------------------
+
+
+def _response(status: int, body: bytes, content_type: str) -> RecordedResponse:
+    return RecordedResponse(status, _reason(status), (("Content-Type", content_type),), body)
+
+
+def _json(status: int, value: object) -> RecordedResponse:
+    body = json.dumps(value, ensure_ascii=False).encode()
+    return _response(status, body, "application/json; charset=utf-8")
+
+
+def _error(status: int, message: str) -> RecordedResponse:
+    """Return an error as the stand-in words it: its shape is an assumption, and says so."""
+    error = {"status": status, "message": message, "service": "stand-in"}
+    return _json(status, {"error": error})
+
+
+def _reason(status: int) -> str:
+    return HTTPStatus(status).phrase if status in set(HTTPStatus) else "Unknown"
+
+
+def _with_headers(
+    response: RecordedResponse, changes: Mapping[str, str | Sequence[str] | None]
+) -> RecordedResponse:
+    """Return the response with headers replaced, added, left out (None) or repeated (a list)."""
+    changed = {name.lower() for name in changes}
+    kept = [pair for pair in response.headers if pair[0].lower() not in changed]
+    for name, value in changes.items():
+        values = [value] if isinstance(value, str) else value or ()
+        kept.extend((name, each) for each in values)
+    return replace(response, headers=tuple(kept))
+
+
+def _with_fault(
+    response: RecordedResponse, fault: Fault, request: RecordedRequest
+) -> RecordedResponse:
+    """Return the response with the fault's status, body, headers and encoding."""
+    response = _with_other_body(response, fault)
+    if fault.redirect_to is not None:
+        response = _with_headers(response, {"Location": fault.redirect_to})
+    if fault.echo_key:
+        sent = header(request.headers, "Authorization") or ""
+        key = _basic_credentials(request).removesuffix(":")
+        echoed = _json(response.status, {"you_sent": {"key": key, "authorization": sent}})
+        response = replace(_with_headers(response, {"X-Echo": key}), body=echoed.body)
+    if fault.encoding is not None:
+        packer = zlib.compressobj(wbits=_WINDOW_BITS[fault.encoding])
+        body = packer.compress(response.body) + packer.flush()
+        response = replace(_with_headers(response, {"Content-Encoding": fault.encoding}), body=body)
+    return _with_headers(response, fault.headers)
+
+
+def _with_other_body(response: RecordedResponse, fault: Fault) -> RecordedResponse:
+    default = 502 if fault.html else 302 if fault.redirect_to is not None else response.status
+    status = fault.status or default
+    if fault.body is not None:
+        body = fault.body.encode() if isinstance(fault.body, str) else fault.body
+        return replace(response, status=status, reason=_reason(status), body=body)
+    if fault.html:
+        page = _GATEWAY_PAGE.format(status=status, reason=_reason(status))
+        other = _response(status, page.encode(), "text/html; charset=utf-8")
+    elif status != response.status:
+        other = _error(status, "The stand-in was told to answer so.")
+    else:
+        return response
+    return _with_headers(replace(other, headers=response.headers), dict(other.headers))
