@@ -88,9 +88,9 @@ def check_contract(cassette: str | Path | None = None) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        See `directmail_lab.checks.check_contract`.
+        See `directmail_lab.contract_check.check_contract`.
     """
-    from .checks import check_contract as check
+    from .contract_check import check_contract as check
 
     if cassette is None:
         log = session().readings

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import pandas as pd
 
 from .contract import HEADERS, TYPICAL_LIMIT, TYPICAL_WINDOW_S
+from .quota.reading import REMAINING_OVER_LIMIT
 from .readings.windows import allowances
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ _LOOKS: Final[dict[str, tuple[str, str]]] = {
     "not observed": ("–", "#57606a"),
 }
 _ROWS_SHOWN: Final = 8
+# A notebook aligns cells to the right, where sentences read badly, and cuts none of them.
+_CELL: Final = "text-align:left;white-space:normal;vertical-align:top"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +60,11 @@ class Verdicts(pd.DataFrame):
         return pd.DataFrame
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{name}</th>" for name in self.columns)
-        body = "".join(f"<tr>{_cells(row)}</tr>" for row in self.to_dict("records"))
+        shown = self.astype(object).where(self.notna(), "")
+        # A rule is stated once, above what was seen of it.
+        shown.loc[self.duplicated("rule"), ["rule", "statement"]] = ""
+        head = "".join(f'<th style="{_CELL}">{name}</th>' for name in self.columns)
+        body = "".join(f"<tr>{_cells(row)}</tr>" for row in shown.to_dict("records"))
         notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.attrs.get("notes", ()))
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}"
 
@@ -108,8 +114,11 @@ def _headers_present(operation: str | None, group: list[tuple[int, Reading]]) ->
         for row, reading in group
         if reading.limit is None or reading.remaining is None or reading.reset is None
     ]
-    problems = {reading.problem for _, reading in group if reading.problem} if wrong else set()
-    detail = "; ".join(sorted(problems)) or f"{len(group)} responses with all three"
+    told = {each for _, reading in group for each in (reading.problem or "").split("; ")}
+    # That more remain than are allowed is rule 2's.
+    problems = sorted(told - {"", REMAINING_OVER_LIMIT})
+    have = f"{len(group) - len(wrong)} of {len(group)} responses have all three"
+    detail = "; ".join([have, *problems])
     return _finding(1, operation, len(group), wrong, detail)
 
 
@@ -171,9 +180,11 @@ def _frame(findings: Sequence[_Finding]) -> pd.DataFrame:
 def _notes(readings: Sequence[Reading], found: Iterable[OperationAllowance]) -> list[str]:
     """Return what looks as if clocks were set, or accounts mixed."""
     notes = []
+    # A replay answers in any order, with the times of its recording: that says nothing of clocks.
+    timed = [(row, each) for row, each in enumerate(readings) if each.source != "replayed"]
     back = [
         row
-        for row, (before, after) in enumerate(pairwise(readings), 1)
+        for (_, before), (row, after) in pairwise(timed)
         if after.source == before.source and after.at < before.at - 1.0 - (after.elapsed_s or 0.0)
     ]
     if back:
@@ -191,15 +202,15 @@ def _notes(readings: Sequence[Reading], found: Iterable[OperationAllowance]) -> 
 
 
 def _cells(row: dict[Any, Any]) -> str:
-    return "".join(f"<td>{_cell(name, value)}</td>" for name, value in row.items())
+    return "".join(f'<td style="{_CELL}">{_cell(name, value)}</td>' for name, value in row.items())
 
 
 def _cell(name: str, value: object) -> str:
-    if name == "verdict" and value in _LOOKS:
+    if name == "verdict":
         sign, background = _LOOKS[str(value)]
         style = f"background:{background};color:#fff;padding:1px 8px;border-radius:8px"
         return f'<span style="{style};white-space:nowrap">{sign} {value}</span>'
     if isinstance(value, tuple):
         shown = ", ".join(map(str, value[:_ROWS_SHOWN]))
         return shown + (", …" if len(value) > _ROWS_SHOWN else "")
-    return "" if value is pd.NA else html.escape(str(value))
+    return html.escape(str(value))

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import pandas as pd
 import pytest
 
-from directmail_lab.checks import check_contract
+from directmail_lab.contract_check import check_contract
 from directmail_lab.quota import Reading
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def reading(operation: str = "/v1/users/me", n: int = 0, **changes: object) -> Reading:
@@ -57,6 +63,16 @@ def test_more_remaining_than_allowed_violates_rule_2() -> None:
         ("/a", "holds"),
         ("/b", "violated"),
     ]
+
+
+def test_more_remaining_than_allowed_is_not_said_of_the_headers_that_are_all_there() -> None:
+    """Rule 1 asks whether they are there; what they say is rule 2's."""
+    over = "X-RateLimit-Remaining is larger than X-RateLimit-Limit"
+    missing = reading(reset=None, remaining=301, problem=f"X-RateLimit-Reset is missing; {over}")
+
+    first = check_contract([reading(), missing]).iloc[0]
+
+    assert first["detail"] == "1 of 2 responses have all three; X-RateLimit-Reset is missing"
 
 
 def test_a_rule_that_no_response_speaks_of_was_not_observed() -> None:
@@ -116,6 +132,25 @@ def test_the_display_says_each_verdict_in_words_beside_its_colour() -> None:
     assert "<b>" not in shown
 
 
+def test_the_display_states_each_rule_once() -> None:
+    """However many operations were seen, to the left as texts are read."""
+    shown = check_contract([reading("/a"), reading("/b"), reading("/c")])._repr_html_()
+
+    assert shown.count("is not larger than") == 1
+    assert shown.count("✓ holds") == 7
+    assert "<td>" not in shown
+
+
+def test_verdicts_are_kept_in_parquet(tmp_path: Path) -> None:
+    """A frame that is shown can be saved."""
+    frame = check_contract([reading("/a"), reading("/b", limit=None)])
+    frame.to_parquet(tmp_path / "verdicts.parquet")
+
+    kept = pd.read_parquet(tmp_path / "verdicts.parquet")
+
+    assert kept["verdict"].tolist() == frame["verdict"].tolist()
+
+
 def test_a_part_of_the_frame_is_an_ordinary_frame() -> None:
     """Filtering it shows a plain table, not verdicts without their columns."""
     part = check_contract([reading()])[["operation"]]
@@ -128,6 +163,13 @@ def test_a_clock_that_was_set_back_is_noted() -> None:
     notes = check_contract([reading(n=100), reading(n=0)]).attrs["notes"]
 
     assert any("row 1" in note for note in notes)
+
+
+def test_a_replay_that_goes_back_to_its_first_answer_sets_no_clock() -> None:
+    """Cells are run in any order, and each answer comes with the time of its recording."""
+    played = [reading(n=n, source="replayed") for n in (100, 0, 100)]
+
+    assert check_contract([reading(n=200), *played, reading(n=201)]).attrs["notes"] == []
 
 
 def test_two_limits_of_one_operation_are_noted() -> None:
