@@ -9,9 +9,8 @@ import warnings
 import weakref
 from typing import TYPE_CHECKING, Any, Final, NoReturn, final
 
-from .environment import variable
 from .errors import CredentialError
-from .settings import API_KEY_VARIABLE
+from .settings import API_KEY_VARIABLE, variable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

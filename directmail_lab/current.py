@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from .cassettes import open_cassette
 from .credentials import as_api_key, find_api_key, forget_api_key
-from .environment import variable
 from .errors import NotConnectedError
-from .regions import configured_regions
 from .sessions import Session
-from .settings import API_KEY_VARIABLE, BASE_URL_VARIABLE, choose_address
+from .settings import (
+    API_KEY_VARIABLE,
+    BASE_URL_VARIABLE,
+    choose_address,
+    variable,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -91,7 +94,7 @@ def connect(
     if cassette is not None and mode == "none":
         opened = _keyless(cassette, base_url, **options)
     else:
-        address = choose_address(base_url, configured_regions(), variable(BASE_URL_VARIABLE))
+        address = choose_address(base_url)
         opened = Session(address, find_api_key(hidden, base_url=address), **options)
     if cassette is not None:
         opened.record(cassette, record_mode=mode)

@@ -208,12 +208,10 @@ def _replaying(path: Path, settings: _Settings, node: Any) -> Session:
 def _recording(path: Path, mode: str, settings: _Settings) -> Session:
     """Return a session with the environment's key, that records."""
     from .credentials import find_api_key
-    from .environment import variable
-    from .regions import configured_regions
     from .sessions import Session
-    from .settings import BASE_URL_VARIABLE, choose_address
+    from .settings import choose_address
 
-    address = choose_address(None, configured_regions(), variable(BASE_URL_VARIABLE))
+    address = choose_address()
     session = Session(address, find_api_key(None, base_url=address))
     # The event loop of an async test is gone when the fixture ends: no connection may outlive it.
     session.async_client.headers["Connection"] = "close"

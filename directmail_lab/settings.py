@@ -1,8 +1,10 @@
-"""What a session is told from outside: addresses, regions, environment variables."""
+"""What a session is told from outside: environment variables, base addresses, regions."""
 
 from __future__ import annotations
 
 import ipaddress
+import os
+import re
 import tomllib
 from typing import TYPE_CHECKING, Final
 from urllib.parse import SplitResult, urlsplit
@@ -10,7 +12,7 @@ from urllib.parse import SplitResult, urlsplit
 from .errors import InsecureAddressError, NotConnectedError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from pathlib import Path
 
 __all__ = [
     "API_KEY_VARIABLE",
@@ -19,9 +21,11 @@ __all__ = [
     "REGIONS_VARIABLE",
     "base_address",
     "choose_address",
+    "configured_regions",
     "is_loopback",
     "origin",
-    "parse_regions",
+    "regions_file",
+    "variable",
 ]
 
 API_KEY_VARIABLE: Final = "DIRECTMAIL_API_KEY"
@@ -29,19 +33,43 @@ BASE_URL_VARIABLE: Final = "DIRECTMAIL_BASE_URL"
 REGIONS_VARIABLE: Final = "DIRECTMAIL_REGIONS"
 CASSETTES_VARIABLE: Final = "DIRECTMAIL_CASSETTES"
 
-_DEFAULT_PORTS = {"http": 80, "https": 443}
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+
+# What may be an address though it has no scheme: `api.example.com/eu`, `localhost:8080`, `[::1]`.
+# An API key that was given in the address's place is none, and is never repeated in a message.
+_BARE_ADDRESS = re.compile(
+    r"(?:localhost|[\d.]+|\[[\da-f:.]+\]|(?:[a-z\d-]+\.)+[a-z]{2,})(?::\d+)?(?:/.*)?", re.IGNORECASE
+)
+# service.md part 9: every path begins with the version, so a base address ends before it.
+_WITH_PATH = re.compile(r"(.*?)/v1(?:/users/me)?/*", re.IGNORECASE)
 
 
-def base_address(text: str) -> str:
+def variable(name: str) -> str | None:
+    """Return an environment variable without the space around it; None where unset or empty.
+
+    IPython's ``%xmode Verbose`` prints the values of what stands on a line that raises, and
+    ``os.environ`` there would print the API key. So it is named here alone, where nothing raises.
+    """
+    value = os.environ.get(name)
+    return value.strip() or None if value else None
+
+
+def base_address(text: str, *, only_replays: bool = False) -> str:
     """Return a base address in its one form: no last slash, no query; a path prefix is kept.
+
+    Without a scheme it means https. With ``only_replays`` nothing is ever sent there, so that any
+    http address will do.
 
     Raises
     ------
     InsecureAddressError
-        Where ``text`` has no scheme or host, has user info (httpx would print it), or is plain http
-        to anything but loopback. The message never repeats user info, which may be the key.
+        Where ``text`` is no address, has user info (httpx would print it), ends with the version
+        or a path of the service, or is plain http to anything but loopback. The message never
+        repeats user info, which may be the key.
     """
     address = text.strip()
+    if _BARE_ADDRESS.fullmatch(address):
+        address = f"https://{address}"
     parts = _split(address)
     if parts.username is not None or parts.password is not None:
         raise InsecureAddressError(
@@ -50,15 +78,23 @@ def base_address(text: str) -> str:
         )
     if parts.scheme not in _DEFAULT_PORTS or not parts.hostname:
         raise InsecureAddressError(
-            f"{_shown(address)} is not a base address. Write it whole, with https:// in front, "
-            "such as https://api.example.com."
+            f"{_shown(address)} is not a base address, nor the name of a configured region. "
+            "Write an address such as https://api.example.com."
+        )
+    base = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
+    if only_replays:
+        return base
+    if longer := _WITH_PATH.fullmatch(base):
+        raise InsecureAddressError(
+            f"{base} is more than the base address: paths such as /v1/users/me are added to it. "
+            f"Write {longer[1]}."
         )
     if parts.scheme == "http" and not is_loopback(parts.hostname):
         raise InsecureAddressError(
             f"http://{parts.hostname} would send the key unencrypted. Use https:// "
             "(plain http is accepted for this machine alone)."
         )
-    return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
+    return base
 
 
 def _split(address: str) -> SplitResult:
@@ -76,7 +112,7 @@ def _shown(address: str) -> str:
     """Return a typed address for a message, short, and nothing of what might be a key in it."""
     if not address:
         return "An empty text"
-    return "A text without a scheme" if "://" not in address else f"{address[:60]!r}"
+    return "The text given" if "://" not in address else f"{address[:60]!r}"
 
 
 def origin(url: str) -> tuple[str, str, int]:
@@ -93,34 +129,45 @@ def is_loopback(host: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
-def parse_regions(toml: str, variable: str = "") -> dict[str, str]:
-    """Return the configured regions, name to base address.
+def regions_file() -> Path:
+    """Return where the user's regions are kept; the file need not exist."""
+    # Imported here: only a lookup without an address given needs it.
+    from platformdirs import user_config_path
 
-    Parameters
-    ----------
-    toml
-        The user's ``regions.toml``: lines of ``name = "https://…"``, below ``[regions]`` or bare.
-    variable
-        The value of ``DIRECTMAIL_REGIONS``: ``name=https://…`` separated by commas. It wins.
+    return user_config_path("directmail-lab", appauthor=False) / "regions.toml"
+
+
+def configured_regions() -> dict[str, str]:
+    """Return the configured regions, name to base address; empty where none is.
+
+    They are lines of ``name = "https://…"`` in the user's ``regions.toml``, below ``[regions]`` or
+    bare, and ``name=https://…`` separated by commas in ``DIRECTMAIL_REGIONS``, which wins.
 
     Raises
     ------
+    NotConnectedError
+        The file cannot be read, or is not TOML.
     InsecureAddressError
-        Where an entry is not a safe base address.
+        An entry is not a safe base address.
     """
+    path = regions_file()
     try:
-        table = tomllib.loads(toml)
-    except tomllib.TOMLDecodeError as error:
-        raise NotConnectedError(f"regions.toml is not TOML ({error}). Mend or remove it.") from None
-    named = table.get("regions", table)
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        table = {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        why = error if isinstance(error, tomllib.TOMLDecodeError) else type(error).__name__
+        raise NotConnectedError(f"{path} cannot be read ({why}). Fix or remove it.") from None
+    named = table.get("regions")
+    named = named if isinstance(named, dict) else table
     pairs = [(name, address) for name, address in named.items() if isinstance(address, str)]
-    for entry in filter(None, (part.strip() for part in variable.split(","))):
+    for entry in filter(None, (variable(REGIONS_VARIABLE) or "").split(",")):
         name, _, address = entry.partition("=")
         pairs.append((name.strip(), address))
     return {name: base_address(address) for name, address in pairs}
 
 
-def choose_address(given: str | None, regions: Mapping[str, str], variable: str | None) -> str:
+def choose_address(given: str | None = None) -> str:
     """Return the base address: the one given, then the environment's, then the only region's.
 
     A region's name stands for its address.
@@ -129,9 +176,12 @@ def choose_address(given: str | None, regions: Mapping[str, str], variable: str 
     ------
     NotConnectedError
         Where none of the three says one.
+    InsecureAddressError
+        It is not a safe base address.
     """
-    if given is not None or variable:
-        named = given if given is not None else variable or ""
+    regions = configured_regions()
+    named = given if given is not None else variable(BASE_URL_VARIABLE)
+    if named is not None:
         return regions.get(named) or base_address(named)
     if len(regions) == 1:
         return next(iter(regions.values()))

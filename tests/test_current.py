@@ -80,8 +80,11 @@ def test_the_one_region_is_taken(monkeypatch: pytest.MonkeyPatch, service: Stand
 @pytest.mark.parametrize(
     ("address", "said"),
     [
-        ("api.example.com", "https://"),
         ("", "https://"),
+        ("k3y-4f5e6d7c8b9a", "not a base address"),
+        ("SG.k3y.4f5e6d", "not a base address"),
+        ("https://api.example.com/v1", r"Write https://api\.example\.com\."),
+        ("api.example.com/eu/v1/users/me/", r"Write https://api\.example\.com/eu\."),
         ("http://api.example.com", "unencrypted"),
         ("https://k3y@api.example.com", "user name"),
         ("https://:k3y@api.example.com", "user name"),
@@ -99,6 +102,14 @@ def test_an_address_that_will_not_do_is_refused(address: str, said: str) -> None
     assert "k3y" not in str(caught.value)
     with pytest.raises(dm.NotConnectedError):
         dm.session()
+
+
+@pytest.mark.parametrize("address", ["api.example.com", "API.example.com:8443/eu/", "localhost:1"])
+def test_an_address_without_a_scheme_means_https(address: str) -> None:
+    """As a browser takes it, but never unencrypted."""
+    opened = dm.connect(address, "some-key-0123456789")
+
+    assert opened.base_url == f"https://{address.rstrip('/')}"
 
 
 @pytest.mark.parametrize("key", ["", "  ", "a\nb", "a:b", "schlüssel", "a b", "a\x00b", "a\tb"])

@@ -89,7 +89,7 @@ def test_when_it_renews_is_told_where_the_unit_is_known(
         ({"key": "wrong"}, "key", r"did not accept this key \(status 401\)"),
         ({"key": "a:b"}, "key", "holds a colon"),
         ({"key": "schlüssel"}, "key", "not plain ASCII"),
-        ({"address": "api.example.com"}, "address", "without a scheme"),
+        ({"address": "nowhere"}, "address", "not a base address"),
         ({"address": "http://api.example.com"}, "address", "would send the key unencrypted"),
         ({"address": "https://k-7Qf2-not-to-be-seen@h"}, "address", "user name or password"),
         ({"address": "http://127.0.0.1:1"}, "address", "Nothing answers at this address"),

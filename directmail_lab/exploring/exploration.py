@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..contract import ME_PATH
 from ..interaction import Interaction, RecordedRequest, RecordedResponse
-from ..regions import configured_regions
+from ..settings import configured_regions
 from .open_parts import Answer
 
 if TYPE_CHECKING:

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from ..cassettes import find_cassette
-from ..environment import variable
 from ..errors import CassetteError, DirectMailLabError, NotRecordedError
-from ..settings import CASSETTES_VARIABLE
+from ..settings import CASSETTES_VARIABLE, variable
 from .references import cassette_uses, code_cells, imported_packages
 
 if TYPE_CHECKING:

@@ -8,9 +8,8 @@ import zipfile
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
-from ..environment import variable
 from ..errors import DirectMailLabError
-from ..settings import API_KEY_VARIABLE
+from ..settings import API_KEY_VARIABLE, variable
 from .audit import audit_cassette, audit_notebook
 from .bundle import PICTURE_SUFFIXES, Bundle, UnresolvedCassetteWarning
 

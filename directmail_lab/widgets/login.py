@@ -15,10 +15,13 @@ import anywidget
 from directmail_lab.cassettes import cassettes_by_name
 from directmail_lab.credentials import ApiKey, remembered_api_key
 from directmail_lab.current import current_session, logout, on_current_change
-from directmail_lab.environment import variable
 from directmail_lab.errors import DirectMailLabError
-from directmail_lab.regions import configured_regions
-from directmail_lab.settings import API_KEY_VARIABLE, BASE_URL_VARIABLE
+from directmail_lab.settings import (
+    API_KEY_VARIABLE,
+    BASE_URL_VARIABLE,
+    configured_regions,
+    variable,
+)
 
 from .signing import MODES, Mode, Wish, sign_in
 from .terminal import login_at_terminal

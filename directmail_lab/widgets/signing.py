@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from directmail_lab.cassettes import new_cassette_path, open_cassette
 from directmail_lab.credentials import find_api_key, overriding_variable, remember_api_key
 from directmail_lab.current import make_current
-from directmail_lab.environment import variable
 from directmail_lab.errors import CredentialError
-from directmail_lab.regions import configured_regions
 from directmail_lab.sessions import Session
-from directmail_lab.settings import BASE_URL_VARIABLE, choose_address
+from directmail_lab.settings import choose_address
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -101,9 +99,7 @@ def _replay(wish: Wish) -> Account:
 
 
 def _ask_who(wish: Wish) -> Account:
-    address = choose_address(
-        wish.address or None, configured_regions(), variable(BASE_URL_VARIABLE)
-    )
+    address = choose_address(wish.address or None)
     if wish.mode == "record":
         new_cassette_path(wish.cassette)  # an impossible name is told before anything is sent
     key = find_api_key(wish.key, base_url=address)

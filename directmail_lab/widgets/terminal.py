@@ -7,10 +7,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from directmail_lab.credentials import prompt_api_key, remembered_api_key
-from directmail_lab.environment import variable
 from directmail_lab.errors import NotConnectedError
-from directmail_lab.regions import configured_regions
-from directmail_lab.settings import API_KEY_VARIABLE, BASE_URL_VARIABLE, choose_address
+from directmail_lab.settings import (
+    API_KEY_VARIABLE,
+    BASE_URL_VARIABLE,
+    choose_address,
+    configured_regions,
+    variable,
+)
 
 from .signing import sign_in
 
@@ -64,7 +68,7 @@ def _completed(
             "login() needs JupyterLab or a terminal to ask at. Use connect(base_url=…, api_key=…), "
             f"set {BASE_URL_VARIABLE} and {API_KEY_VARIABLE}, or replay(…) a cassette."
         )
-    address = choose_address(known or ask("Service address: "), regions, None)
+    address = choose_address(known or ask("Service address: "))
     found = wish.key or variable(API_KEY_VARIABLE) or remembered_api_key(address)
     return replace(wish, address=address, key=wish.key if found else ask_key())
 
