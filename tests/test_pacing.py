@@ -7,8 +7,11 @@ import math
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 import httpx
+import nbclient
+import nbformat
 import pytest
 from paced_service import START, Clock, Service, client, paced
 
@@ -19,6 +22,9 @@ from directmail_lab.quota import Reading
 from directmail_lab.readings import ReadingLog
 from directmail_lab.standin import stand_in
 from directmail_lab.transports import ObservingTransport
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
 
 UNITS = ["seconds_left", "milliseconds_left", "epoch_s", "epoch_ms"]
 ME = "/v1/users/me"
@@ -178,6 +184,25 @@ def test_an_interrupted_wait_ends_at_once_and_leaves_the_session_usable() -> Non
     assert service.statuses == [200, 200]
 
 
+@pytest.mark.parametrize("seen_s", [0.4, 1.874])
+def test_in_a_notebook_the_bar_of_a_wait_is_full_and_then_gone(seen_s: float) -> None:
+    """tqdm leaves a red bar where one is closed a little early; of ours nothing stays."""
+    cell = nbformat.v4.new_code_cell(
+        "from directmail_lab.pacing.waits import WaitingBar\n"
+        "bar = WaitingBar(2.0, 'until the allowance renews')\n"
+        f"bar.update({seen_s})\n"
+        "bar.close()"
+    )
+    notebook = nbformat.v4.new_notebook(cells=[cell])
+    nbclient.NotebookClient(notebook, timeout=60).execute()
+    widgets = notebook.metadata["widgets"]["application/vnd.jupyter.widget-state+json"]["state"]
+    states = [widget["state"] for widget in widgets.values()]
+
+    assert [output.get("data") for output in cell.outputs] == [{}]
+    assert [one["bar_style"] for one in states if "bar_style" in one] == [""]
+    assert [one["value"] for one in states if "max" in one] == [2.0]
+
+
 def test_retry_after_wins_over_reset() -> None:
     """A refusal that says when to come back is obeyed to the second."""
     service = Service(Clock(), limit=5, window_s=60.0)
@@ -222,7 +247,7 @@ def test_a_zero_that_never_changes_is_waited_for_as_the_document_says() -> None:
 @pytest.mark.parametrize(
     "failure",
     [
-        httpx.ConnectError("no route"),
+        httpx.ConnectError("refused"),
         httpx.ReadError("reset"),
         httpx.RemoteProtocolError("cut off"),
         httpx.Response(502),
@@ -258,15 +283,28 @@ def test_repeating_a_read_ends_after_four_attempts_and_each_is_a_reading() -> No
     assert [reading.status for reading in log.since(0)] == [503] * 4
 
 
-def test_a_read_that_keeps_failing_raises_what_httpx_raised() -> None:
-    """After the last attempt the connection error is the caller's."""
+@pytest.mark.parametrize(
+    ("failure", "attempts"),
+    [
+        (httpx.ReadError("reset"), 4),
+        (httpx.ConnectError("refused"), 2),
+        (httpx.ConnectTimeout("silent"), 1),
+        (httpx.ReadTimeout("slow"), 1),
+    ],
+    ids=repr,
+)
+def test_a_read_that_keeps_failing_raises_what_httpx_raised(
+    failure: httpx.TransportError, attempts: int
+) -> None:
+    """Where no connection is made there is mostly no service: its user is told soon."""
     service = Service(Clock())
-    service.instead = [httpx.ConnectError("no route") for _ in range(9)]
+    service.instead = [failure] * 9
 
-    with client(service) as paced_client, pytest.raises(httpx.ConnectError):
+    with client(service) as paced_client, pytest.raises(type(failure)):
         paced_client.get(ME)
 
-    assert len(service.sent_at) == 4
+    assert len(service.sent_at) == attempts
+    assert service.sent_at[-1] - service.sent_at[0] < (1.0 if attempts < 4 else 8.0)
 
 
 @pytest.mark.parametrize("status", [404, 500, 401])
@@ -292,6 +330,43 @@ def test_a_write_without_an_answer_is_never_repeated(method: str, error: Excepti
         paced_client.request(method, "/v1/letters", json={"to": "someone"})
 
     assert len(service.sent_at) == 1
+
+
+class Breaking(httpx.SyncByteStream, httpx.AsyncByteStream):
+    """A body that breaks off after its first part."""
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield b"{"
+        raise httpx.RemoteProtocolError("cut off")
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for part in self:
+            yield part
+
+
+@pytest.mark.parametrize(
+    ("method", "expected"),
+    [("POST", OutcomeUnknownError), ("DELETE", OutcomeUnknownError), ("GET", httpx.TransportError)],
+)
+def test_an_answer_to_a_write_that_breaks_off_leaves_its_outcome_open(
+    method: str, expected: type[Exception]
+) -> None:
+    """Its status came and its body did not: with threads and with tasks alike."""
+    service = Service(Clock())
+    service.instead = [httpx.Response(201, stream=Breaking()) for _ in range(2)]
+
+    async def send() -> None:
+        transport = paced(service)
+        base_url = "https://api.example.test"
+        async with httpx.AsyncClient(transport=transport, base_url=base_url) as paced_client:
+            await paced_client.request(method, "/v1/letters")
+
+    with client(service) as paced_client, pytest.raises(expected):
+        paced_client.request(method, "/v1/letters")
+    with pytest.raises(expected):
+        asyncio.run(send())
+
+    assert len(service.sent_at) == 2
 
 
 def test_a_write_that_was_never_sent_raises_what_httpx_raised() -> None:

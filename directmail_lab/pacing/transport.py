@@ -11,11 +11,21 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Protocol
 
+from ..contract import SAFE_METHODS
 from ..http import httpx
 from ..interaction import operation_of
 from .bell import Bell
 from .pacer import Go, Hold, Pace, Pacer
-from .retries import ATTEMPTS, RETRIED_ERRORS, RETRIED_STATUSES, backoff_s, lost_answer, may_retry
+from .retries import (
+    ATTEMPTS,
+    CONNECT_ATTEMPTS,
+    RETRIED_ERRORS,
+    RETRIED_STATUSES,
+    WatchedBody,
+    backoff_s,
+    lost_answer,
+    may_retry,
+)
 from .waits import WaitingBar, asleep_for, sleep_for
 
 if TYPE_CHECKING:
@@ -208,6 +218,8 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             lost = lost_answer(request, failure)
             raise failure if lost is None else lost from failure
         assert response is not None
+        if request.method not in SAFE_METHODS:
+            response.stream = WatchedBody(request, response)
         return response
 
     def _admit(self, operation: str) -> Generator[_Step, httpx.Response | None, Go]:
@@ -241,7 +253,8 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         failure: Exception | None,
         attempt: int,
     ) -> bool:
-        if not self._waits or attempt >= ATTEMPTS or not may_retry(request):
+        most = CONNECT_ATTEMPTS if isinstance(failure, httpx.ConnectError) else ATTEMPTS
+        if not self._waits or attempt >= most or not may_retry(request):
             return False
         if response is None:
             return isinstance(failure, RETRIED_ERRORS)

@@ -28,21 +28,32 @@ Progress = Callable[[float, str], _Shown]
 
 
 class WaitingBar:
-    """A tqdm bar of a wait; of several waits at once, the first is shown."""
+    """A tqdm bar of a wait, gone when the wait is over; of several waits, the first is shown."""
 
     _one = threading.Lock()
 
     def __init__(self, seconds: float, reason: str) -> None:
         self._bar: Any = None
+        self._output: Any = None
         if self._one.acquire(blocking=False):
-            from tqdm.auto import tqdm
-
-            self._bar = tqdm(
+            self._show(
                 total=round(seconds, 1),
                 desc=reason,
                 leave=False,
                 bar_format="{desc}: {bar} {n:.0f} of {total:.0f} s",
             )
+
+    def _show(self, **options: Any) -> None:
+        from tqdm.auto import tqdm
+        from tqdm.notebook import tqdm_notebook
+
+        if not issubclass(tqdm, tqdm_notebook):
+            self._bar = tqdm(**options)
+            return
+        from IPython.display import display
+
+        self._bar = tqdm(display=False, **options)
+        self._output = display(self._bar.container, display_id=True)  # type: ignore[no-untyped-call]
 
     def update(self, seconds: float) -> None:
         """Move on."""
@@ -52,10 +63,16 @@ class WaitingBar:
 
     def close(self) -> None:
         """Take the bar away."""
-        if self._bar is not None:
-            self._bar.close()
-            self._bar = None
-            self._one.release()
+        if self._bar is None:
+            return
+        # In a notebook tqdm turns a bar red, and leaves it, where it is not full at the end.
+        self._bar.n = self._bar.total
+        self._bar.close()
+        if self._output is not None:
+            # The file too: tqdm leaves its text there.
+            self._output.update({}, raw=True)
+        self._bar = self._output = None
+        self._one.release()
 
 
 def sleep_for(
