@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from .bodies import text_in
 from .errors import ServiceError, UnauthorizedError
 from .frames import frame
 from .interaction import base_path, operation_of, path_below
@@ -53,7 +54,9 @@ def _service_error(response: httpx.Response, base_url: str, redactor: Redactor) 
         f"{operation} answered {status} {reason}. {_advice(status)}",
         status=status,
         operation=operation,
-        excerpt=redactor.text(response.text[:_EXCERPT_CHARACTERS]),
+        excerpt=redactor.text(
+            text_in(response.content, response.charset_encoding)[:_EXCERPT_CHARACTERS]
+        ),
         reading=response.extensions.get(READING),
     )
 

@@ -1,119 +1,20 @@
-"""Reading the body of a response as JSON, strictly, and saying what is wrong where it is not.
-
-A response is anything with ``status_code``, ``headers`` and ``content``: this module knows no HTTP
-library.
-"""
+"""What a body says: read as JSON, strictly, and the shape of it, which holds none of its values."""
 
 from __future__ import annotations
 
 import json
-import math
 import re
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections import Counter
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
-
-from .errors import NotJSONError
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Iterable, Iterator
 
-__all__ = ["NOWHERE", "Origin", "origin_of", "parsed", "read_json"]
+__all__ = ["Shape", "read_json", "text_in", "type_of"]
 
-# Where the stack of a session leaves what it read from the headers (see `transports`).
-_READING: Final = "directmail_lab.reading"
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """What a response says of itself besides its body; None where it does not say."""
-
-    status: int | None = None
-    method: str = "GET"
-    path: str | None = None
-    source: str | None = None
-    at: float | None = None
-    content_type: str | None = None
-    charset: str | None = None
-
-    def attrs(self) -> dict[Hashable, Any]:
-        """Return what `frame` leaves in ``attrs``: JSON values, so that Parquet keeps them."""
-        return {
-            "status": self.status,
-            "path": self.path,
-            "source": self.source,
-            "time": _iso(self.at),
-        }
-
-
-NOWHERE = Origin()
-
-
-def _iso(epoch_s: float | None) -> str | None:
-    # Not a number where a recording by vcrpy is replayed: it keeps no times.
-    if epoch_s is None or math.isnan(epoch_s):
-        return None
-    return datetime.fromtimestamp(epoch_s, UTC).isoformat()
-
-
-def origin_of(response: Any) -> Origin | None:
-    """Return what a response says of itself, or None for what is no response."""
-    if not (hasattr(response, "status_code") and hasattr(response, "content")):
-        return None
-    declared = str(_attribute(response, "headers", {}).get("content-type") or "")
-    media_type = re.match(r"\s*([\w.+-]{1,60}/[\w.+-]{1,60})", declared)
-    charset = re.search(r"charset=\"?([\w.:-]{1,40})", declared, re.IGNORECASE)
-    reading = _attribute(response, "extensions", {}).get(_READING)
-    url = _attribute(response, "url", None)
-    return Origin(
-        status=int(response.status_code),
-        method=str(_attribute(_attribute(response, "request", None), "method", "GET")),
-        path=getattr(reading, "path", None) or (urlsplit(str(url)).path if url else None),
-        source=getattr(reading, "source", None),
-        at=getattr(reading, "at", None),
-        content_type=media_type[1] if media_type else None,
-        charset=charset[1] if charset else None,
-    )
-
-
-def _attribute(thing: Any, name: str, default: Any) -> Any:
-    """Return an attribute; httpx raises RuntimeError for those of a response without a request."""
-    try:
-        return getattr(thing, name, default)
-    except RuntimeError:
-        return default
-
-
-def parsed(content: bytes, origin: Origin | None) -> object:
-    """Return the JSON of a body.
-
-    Raises
-    ------
-    NotJSONError
-        With what ``origin`` says of the response, and nothing of the body.
-    """
-    body, problem = read_json(content, origin.charset if origin else None)
-    if problem is None:
-        return body
-    raise NotJSONError(
-        _not_json(problem, origin or NOWHERE),
-        status=origin.status if origin else None,
-        content_type=origin.content_type if origin else None,
-    )
-
-
-def _not_json(problem: str, origin: Origin) -> str:
-    if origin.status is None:
-        return f"The body {problem}. Give frame() the bytes of a whole JSON body."
-    kind = f"content type {origin.content_type}" if origin.content_type else "no content type"
-    path = origin.path or "…"
-    call = f'get("{path}")' if origin.method == "GET" else f'request("{origin.method}", "{path}")'
-    return (
-        f"{origin.method} {path} answered with status {origin.status} ({kind}), and the body "
-        f"{problem}. To look at the raw response: response = {call}, then response.text."
-    )
+# -- reading -----------------------------------------------------------------------------------
 
 
 def read_json(content: bytes, charset: str | None = None) -> tuple[object, str | None]:
@@ -138,12 +39,20 @@ def read_json(content: bytes, charset: str | None = None) -> tuple[object, str |
         return None, "is nested deeper than can be read"
 
 
+def text_in(content: bytes, charset: str | None = None) -> str:
+    """Return a body as text, what is no text in it as U+FFFD; it raises nothing."""
+    text = _decoded(content, charset)
+    return content.decode("utf-8", "replace") if text is None else text
+
+
 def _decoded(content: bytes, charset: str | None) -> str | None:
     """Return a body as text: in UTF-8 (or UTF-16 or -32, which show), else as it declares."""
     for encoding in (json.detect_encoding(content), charset):
         try:
             return content.decode(encoding) if encoding else None
-        except (UnicodeDecodeError, LookupError):
+        # A service may declare any codec of Python's: "undefined" and "idna" raise a UnicodeError
+        # that is no UnicodeDecodeError, "base64" a LookupError.
+        except (UnicodeError, LookupError):
             continue
     return None
 
@@ -168,3 +77,152 @@ def _loads(text: str) -> object:
 
 def _integer(digits: str) -> int | Decimal:
     return int(digits) if len(digits) < 4000 else Decimal(digits)
+
+
+# -- shapes ------------------------------------------------------------------------------------
+
+_MOST_MEMBERS: Final = 2_000
+_DEEPEST: Final = 30
+_MOST_FIELDS_IN_WORDS: Final = 30
+_STATE_FIELDS: Final = frozenset({"state", "status"})
+_MOST_STATES: Final = 20
+
+
+def type_of(value: object) -> str:
+    """Return JSON Schema's name for a value's type."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, dict):
+        return "object"
+    if isinstance(value, list):
+        return "array"
+    return "integer" if isinstance(value, int) else "number"
+
+
+@dataclass(slots=True)
+class Shape:
+    """What JSON values had in common: their types and fields, and how often each was there.
+
+    Of the values themselves it keeps nothing, but for single words in fields that are named
+    ``state`` or ``status``. Two shapes merge into that of all their values, in any order.
+
+    Attributes
+    ----------
+    types
+        How often each of JSON Schema's types was seen.
+    members
+        The shapes of an object's fields; that of an array's elements under None.
+    states
+        Up to twenty words that a field named ``state`` or ``status`` held.
+    is_whole
+        False where there were more fields, or deeper ones, than are kept.
+    """
+
+    types: Counter[str] = field(default_factory=Counter)
+    members: dict[str | None, Shape] = field(default_factory=dict)
+    states: set[str] = field(default_factory=set)
+    is_whole: bool = True
+    _size: int = 0
+
+    @classmethod
+    def of(cls, values: Iterable[object]) -> Shape:
+        """Return the shape of all these values."""
+        shape = cls()
+        for value in values:
+            shape.add(value)
+        return shape
+
+    def add(self, value: object) -> None:
+        """Take one more value; no recursion, however deep it is."""
+        waiting: list[tuple[Shape, object, int]] = [(self, value, 0)]
+        while waiting:
+            shape, value, depth = waiting.pop()
+            shape.types[type_of(value)] += 1
+            for name, inner in _members(value):
+                member = self._member(shape, name) if depth < _DEEPEST else None
+                if member is None:
+                    self.is_whole = False
+                    continue
+                if name in _STATE_FIELDS and _is_word(inner) and len(member.states) < _MOST_STATES:
+                    member.states.add(str(inner))
+                waiting.append((member, inner, depth + 1))
+
+    def merge(self, other: Shape) -> None:
+        """Take all that another shape was made of."""
+        self.is_whole &= other.is_whole
+        waiting = [(self, other)]
+        while waiting:
+            mine, theirs = waiting.pop()
+            mine.types.update(theirs.types)
+            mine.states.update(sorted(theirs.states)[: _MOST_STATES - len(mine.states)])
+            for name, their_member in theirs.members.items():
+                member = self._member(mine, name)
+                if member is None:
+                    self.is_whole = False
+                else:
+                    waiting.append((member, their_member))
+
+    def _member(self, shape: Shape, name: str | None) -> Shape | None:
+        """Return a member of ``shape``, a part of this one; None where there are too many."""
+        member = shape.members.get(name)
+        if member is None and self._size < _MOST_MEMBERS:
+            self._size += 1
+            member = shape.members[name] = Shape()
+        return member
+
+    def is_optional(self, name: str) -> bool:
+        """Return whether an object was seen without this field."""
+        return self.members[name].types.total() < self.types["object"]
+
+    def schema(self) -> dict[str, Any]:
+        """Return a JSON Schema that all the values meet."""
+        kinds = self._kinds()
+        schema: dict[str, Any] = {"type": kinds[0] if len(kinds) == 1 else kinds} if kinds else {}
+        fields = {name: shape for name, shape in self.members.items() if name is not None}
+        if fields:
+            schema["properties"] = {name: shape.schema() for name, shape in fields.items()}
+            required = sorted(name for name in fields if not self.is_optional(name))
+            schema |= {"required": required} if required else {}
+        if None in self.members:
+            schema["items"] = self.members[None].schema()
+        return schema
+
+    def in_words(self) -> str:
+        """Return fields and types on a line: ``id string, company.city? string or null``."""
+        fields = [f"{name} {kind}".strip() for name, kind in self._fields("")]
+        more = len(fields) - _MOST_FIELDS_IN_WORDS
+        shown = ", ".join(fields[:_MOST_FIELDS_IN_WORDS])
+        return f"{shown}, and {more} more" if more > 0 else shown
+
+    def all_states(self) -> set[str]:
+        """Return the words of all fields named state or status, at any depth."""
+        return self.states.union(*(member.all_states() for member in self.members.values()))
+
+    def _kinds(self) -> list[str]:
+        # An integer is a number too; null last: `string or null`.
+        kinds = {kind for kind in self.types if kind != "integer" or "number" not in self.types}
+        return sorted(kinds, key=lambda kind: (kind == "null", kind))
+
+    def _fields(self, name: str) -> Iterator[tuple[str, str]]:
+        if not self.members:
+            yield name, " or ".join(self._kinds()) or "anything"
+        for key, member in self.members.items():
+            if key is None:
+                yield from member._fields(f"{name}[]")
+            else:
+                optional = "?" if self.is_optional(key) else ""
+                yield from member._fields(f"{name}.{key}{optional}" if name else key + optional)
+
+
+def _members(value: object) -> Iterable[tuple[str | None, object]]:
+    if isinstance(value, dict):
+        return ((str(name), inner) for name, inner in value.items())
+    return ((None, inner) for inner in value) if isinstance(value, list) else ()
+
+
+def _is_word(value: object) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"[^\W\d]{1,40}", value) is not None

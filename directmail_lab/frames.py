@@ -1,32 +1,39 @@
-"""JSON to a DataFrame: any body gives a sane frame, and its values stay as they came.
-
-Pure but for pandas; `bodies` reads what a response carries.
-"""
+"""JSON to a DataFrame: any body gives a sane frame, and its values stay as they came."""
 
 from __future__ import annotations
 
+import math
 import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, Literal
+from urllib.parse import urlsplit
 
 import numpy as np
 import pandas as pd
 
-from .bodies import NOWHERE, origin_of, parsed
+from .bodies import read_json
 from .display import readable
 from .errors import DirectMailLabError, NotJSONError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
-__all__ = ["MAX_DEPTH", "VALUE_COLUMN", "frame"]
+__all__ = ["MAX_DEPTH", "MOST_CELLS", "MOST_COLUMNS", "VALUE_COLUMN", "frame"]
 
 MAX_DEPTH: Final = 50
 """How many levels of nested objects become dotted columns; a deeper object stays in its cell."""
 
+MOST_COLUMNS: Final = 10_000
+MOST_CELLS: Final = 5_000_000
+"""Records that would make more columns, or more cells, stay whole in their row."""
+
 VALUE_COLUMN: Final = "value"
 """The column of what is no object: a scalar body, or such an element of an array."""
 
+# Where the stack of a session leaves what it read from the headers (see `transports`).
+_READING: Final = "directmail_lab.reading"
 _LARGEST_EXACT = 2**53 - 1  # of the integers that a float holds exactly
 _LARGEST_INT64 = 2**63 - 1
 _MISSING: Final = object()
@@ -41,11 +48,16 @@ def frame(
     ``value``), a scalar one row and one column; an empty object has one row and no columns, an
     empty array no rows. Nested objects become dotted columns (``company.address.city``); arrays,
     and objects that are empty or more than `MAX_DEPTH` levels down, stay whole in their cell.
+    Records with more than `MOST_COLUMNS` fields among them, or that would make more than
+    `MOST_CELLS` cells, stay whole in the column ``value``.
 
     Values are kept as they came: ``"01234"`` stays text, ``1.0`` a float and ``1`` an integer. The
     dtypes are those of ``convert_dtypes()`` (``Int64``, ``Float64``, ``boolean``, ``string``), but
     chosen by what JSON says, so that ``1.0`` does not become an integer; ``object`` holds mixed
     values, arrays, and integers beyond 64 bits. ``null`` and a missing field are both ``<NA>``.
+
+    Parquet holds one type a column, so it refuses a column of mixed values. Before ``to_parquet``
+    turn such a column into text: ``df["size"] = df["size"].astype("string")``.
 
     Parameters
     ----------
@@ -81,26 +93,97 @@ def frame(
 
 
 def _framed(response_or_json: object, record_path: str | None) -> pd.DataFrame:
-    origin = origin_of(response_or_json)
-    content = getattr(response_or_json, "content", response_or_json) if origin else response_or_json
-    body = parsed(bytes(content), origin) if isinstance(content, bytes | bytearray) else content
-    if not _is_json(body):
+    response = ResponseInfo.of(response_or_json)
+    body = getattr(response_or_json, "content", None) if response else response_or_json
+    if isinstance(body, bytes | bytearray):
+        body = _read(bytes(body), response or ResponseInfo())
+    if not isinstance(body, dict | list | tuple | str | bool | int | float | Decimal | None):
         raise NotJSONError(
             f"frame() was given a {type(body).__name__}, which is neither a response nor JSON. "
             "Give it a response, the bytes of a body, or what .json() returns."
         )
     records, envelope = _unwrapped(body, record_path)
     table = _table(records)
-    table.attrs.update((origin or NOWHERE).attrs())
+    table.attrs.update((response or ResponseInfo()).attrs())
     if envelope is not None:
         table.attrs["envelope"] = envelope
     return readable(table)
 
 
-def _is_json(value: object) -> bool:
-    return value is None or isinstance(
-        value, dict | list | tuple | str | bool | int | float | Decimal
+def _read(content: bytes, response: ResponseInfo) -> object:
+    body, problem = read_json(content, response.charset)
+    if problem is None:
+        return body
+    raise NotJSONError(
+        response.not_json(problem), status=response.status, content_type=response.content_type
     )
+
+
+# -- what a response says of itself ------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseInfo:
+    """What a response says of itself besides its body; None where it does not say."""
+
+    status: int | None = None
+    method: str = "GET"
+    path: str | None = None
+    source: str | None = None
+    at: float | None = None
+    content_type: str | None = None
+    charset: str | None = None
+
+    @classmethod
+    def of(cls, response: Any) -> ResponseInfo | None:
+        """Return what a response of any HTTP library says, or None for what is no response."""
+        if not (hasattr(response, "status_code") and hasattr(response, "content")):
+            return None
+        declared = str(_attribute(response, "headers", {}).get("content-type") or "")
+        media_type = re.match(r"\s*([\w.+-]{1,60}/[\w.+-]{1,60})", declared)
+        charset = re.search(r"charset=\"?([\w.:-]{1,40})", declared, re.IGNORECASE)
+        reading = _attribute(response, "extensions", {}).get(_READING)
+        url = _attribute(response, "url", None)
+        return cls(
+            status=int(response.status_code),
+            method=str(_attribute(_attribute(response, "request", None), "method", "GET")),
+            path=getattr(reading, "path", None) or (urlsplit(str(url)).path if url else None),
+            source=getattr(reading, "source", None),
+            at=getattr(reading, "at", None),
+            content_type=media_type[1] if media_type else None,
+            charset=charset[1] if charset else None,
+        )
+
+    def attrs(self) -> dict[Hashable, Any]:
+        """Return what `frame` leaves in ``attrs``: JSON values, so that Parquet keeps them."""
+        # A recording by vcrpy keeps no times: its replay has "not a number".
+        known = self.at is not None and not math.isnan(self.at)
+        return {
+            "status": self.status,
+            "path": self.path,
+            "source": self.source,
+            "time": datetime.fromtimestamp(self.at or 0, UTC).isoformat() if known else None,
+        }
+
+    def not_json(self, problem: str) -> str:
+        """Return what to say of a body that is no JSON: nothing of the body itself."""
+        if self.status is None:
+            return f"The body {problem}. Give frame() the bytes of a whole JSON body."
+        kind = f"content type {self.content_type}" if self.content_type else "no content type"
+        path = self.path or "…"
+        call = f'get("{path}")' if self.method == "GET" else f'request("{self.method}", "{path}")'
+        return (
+            f"{self.method} {path} answered with status {self.status} ({kind}), and the body "
+            f"{problem}. To look at the raw response: response = {call}, then response.text."
+        )
+
+
+def _attribute(thing: Any, name: str, default: Any) -> Any:
+    """Return an attribute; httpx raises RuntimeError for those of a response without a request."""
+    try:
+        return getattr(thing, name, default)
+    except RuntimeError:
+        return default
 
 
 # -- finding the records -----------------------------------------------------------------------
@@ -189,27 +272,36 @@ class _Field:
 
 def _table(records: object) -> pd.DataFrame:
     rows = records if isinstance(records, list | tuple) else [records]
-    root = _Field()
-    for number, row in enumerate(rows):
-        if isinstance(row, dict):
-            _spread(root, row, number)
-        else:
-            root.put(number, row)
-    if root.below and set(map(type, root.values)) <= {type(None), type(_MISSING)}:
-        root.values.clear()  # a null between records is a row without values, and needs no column
-    fields = list(_with_values(root))
+    fields = _fields(rows)
     names = _names([path for path, _ in fields])
     index = pd.RangeIndex(len(rows))
-    columns = {number: _column(field.values, index) for number, (_, field) in enumerate(fields)}
+    columns = {number: _column(values, index) for number, (_, values) in enumerate(fields)}
     table = pd.DataFrame(columns, index=index, copy=False)
     table.columns = _labels(names)
     return table
 
 
-def _spread(root: _Field, record: Mapping[str, object], row: int) -> None:
-    """Put the values of one record into their fields; no recursion, however deep it is."""
+def _fields(rows: Sequence[object]) -> list[tuple[tuple[str, ...], list[object]]]:
+    """Return the fields of the records, each with its keys and the values of all rows."""
+    root = _Field()
+    most = min(MOST_COLUMNS, max(MOST_CELLS // max(len(rows), 1), 1))
+    for number, row in enumerate(rows):
+        if isinstance(row, dict):
+            most -= _spread(root, row, number)
+        else:
+            root.put(number, row)
+        if most < 0:
+            return [((), list(rows))]
+    if root.below and set(map(type, root.values)) <= {type(None), type(_MISSING)}:
+        root.values.clear()  # a null between records is a row without values, and needs no column
+    return [(path, field.values) for path, field in _with_values(root)]
+
+
+def _spread(root: _Field, record: Mapping[str, object], row: int) -> int:
+    """Put the values of one record into their fields; return how many new columns that makes."""
+    added = 0
     waiting: list[tuple[_Field, Mapping[str, object], int]] = [(root, record, 1)]
-    while waiting:
+    while waiting:  # no recursion, however deep it is
         field, members, depth = waiting.pop()
         for key, value in members.items():
             below = field.below.get(key)
@@ -218,7 +310,9 @@ def _spread(root: _Field, record: Mapping[str, object], row: int) -> None:
             if value and depth < MAX_DEPTH and isinstance(value, dict):
                 waiting.append((below, value, depth + 1))
             else:
+                added += not below.values
                 below.put(row, value)
+    return added
 
 
 def _with_values(root: _Field) -> Iterator[tuple[tuple[str, ...], _Field]]:

@@ -16,8 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from directmail_lab.errors import DirectMailLabError, NotJSONError
-from directmail_lab.frames import MAX_DEPTH, frame
+from directmail_lab.answers import record_in
+from directmail_lab.errors import DirectMailLabError, NotJSONError, ServiceError
+from directmail_lab.frames import MAX_DEPTH, MOST_COLUMNS, frame
+from directmail_lab.redaction import Redactor
 
 NUMBERS = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
 SCALARS = st.none() | st.booleans() | NUMBERS | st.text(st.characters(exclude_categories=()))
@@ -247,6 +249,46 @@ def test_a_frame_goes_to_parquet_and_back() -> None:
     assert back.attrs == table.attrs
 
 
+def test_mixed_values_go_to_parquet_as_text() -> None:
+    """What the docstring says to do where Parquet refuses a column."""
+    pytest.importorskip("pyarrow")
+    table = frame([{"size": 1}, {"size": "L"}, {"size": None}])
+    with pytest.raises((TypeError, ValueError)):
+        table.to_parquet("frame.parquet")
+    table["size"] = table["size"].astype("string")
+    table.to_parquet("frame.parquet")
+
+    assert pd.read_parquet("frame.parquet")["size"].tolist() == ["1", "L", pd.NA]
+
+
+# -- bounds ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "rows"),
+    [
+        ([{f"k{n}": 1} for n in range(20_000)], 20_000),
+        ({f"k{n}": 1 for n in range(MOST_COLUMNS + 1)}, 1),
+        ([{"a": 1}, *({f"k{n % 600}": 1} for n in range(9_000))], 9_001),
+    ],
+)
+def test_records_of_too_many_columns_stay_whole(body: Any, rows: int) -> None:
+    """A small body with another key in each record cannot make millions of cells."""
+    table = frame(json.dumps(body).encode())
+
+    assert table.shape == (rows, 1)
+    assert table["value"].iloc[0] == (body[0] if isinstance(body, list) else body)
+
+
+def test_columns_up_to_the_bounds_are_spread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten thousand fields of one record; one column of more rows than there may be cells."""
+    monkeypatch.setattr("directmail_lab.frames.MOST_CELLS", 20_000)
+
+    assert frame({f"k{n}": 1 for n in range(MOST_COLUMNS)}).shape == (1, MOST_COLUMNS)
+    assert frame([{"a": True}] * 20_001).columns.tolist() == ["a"]
+    assert frame([{"a": 1, "b": 2}] * 10_001).columns.tolist() == ["value"]
+
+
 # -- record_path -------------------------------------------------------------------------------
 
 
@@ -396,6 +438,21 @@ def test_a_body_that_is_not_json_is_refused(content: bytes, says: str) -> None:
     assert "secret-body" not in message
     assert "hidden" not in message
     assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize(
+    "charset", ["base64", "idna", "undefined", "rot13", "hex", "zlib", "punycode", "nonsense"]
+)
+def test_any_declared_charset_gives_an_error_of_ours(charset: str) -> None:
+    """A service may name any codec of Python's, or none: both kinds of answer stay catchable."""
+    declared = f"application/json; charset={charset}"
+    broken = "{'é'}".encode("latin-1")
+    with pytest.raises(NotJSONError):
+        record_in(response(broken, 200, declared), base_url="", redactor=Redactor)
+    with pytest.raises(ServiceError) as caught:
+        record_in(response(broken, 500, declared), base_url="", redactor=Redactor)
+
+    assert caught.value.excerpt == "{'\ufffd'}"
 
 
 def test_a_204_is_refused_as_empty() -> None:
