@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import html
 from collections import defaultdict
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import pandas as pd
 
 from .contract import HEADERS, TYPICAL_LIMIT, TYPICAL_WINDOW_S
+from .display import plural, readable
 from .quota.reading import REMAINING_OVER_LIMIT
 from .readings.windows import allowances
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .quota.reset_unit import ResetUnit
     from .readings.windows import OperationAllowance
 
-__all__ = ["Verdict", "Verdicts", "check_contract"]
+__all__ = ["Verdict", "check_contract"]
 
 Verdict = Literal["holds", "violated", "not observed"]
 
@@ -30,16 +30,6 @@ _STATEMENTS: Final = {
     2: f"{HEADERS[1]} is not larger than {HEADERS[0]}",
     3: f"A majority of operations allow at most {TYPICAL_LIMIT} requests a minute",
 }
-
-# Sign, background: colour is never the only difference. White on each has a contrast over 4.5.
-_LOOKS: Final[dict[str, tuple[str, str]]] = {
-    "holds": ("✓", "#1a7f37"),
-    "violated": ("✗", "#b42318"),
-    "not observed": ("–", "#57606a"),
-}
-_ROWS_SHOWN: Final = 8
-# A notebook aligns cells to the right, where sentences read badly, and cuts none of them.
-_CELL: Final = "text-align:left;white-space:normal;vertical-align:top"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,23 +40,6 @@ class _Finding:
     responses: int
     rows: tuple[int, ...]
     detail: str
-
-
-class Verdicts(pd.DataFrame):
-    """The frame of `check_contract`, which shows its verdicts in colour and in words."""
-
-    @property
-    def _constructor(self) -> type[pd.DataFrame]:
-        return pd.DataFrame
-
-    def _repr_html_(self) -> str:
-        shown = self.astype(object).where(self.notna(), "")
-        # A rule is stated once, above what was seen of it.
-        shown.loc[self.duplicated("rule"), ["rule", "statement"]] = ""
-        head = "".join(f'<th style="{_CELL}">{name}</th>' for name in self.columns)
-        body = "".join(f"<tr>{_cells(row)}</tr>" for row in shown.to_dict("records"))
-        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.attrs.get("notes", ()))
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}"
 
 
 def check_contract(
@@ -163,7 +136,7 @@ def _finding(
 
 def _frame(findings: Sequence[_Finding]) -> pd.DataFrame:
     violations = [len(found.rows) for found in findings]
-    return Verdicts(
+    frame = pd.DataFrame(
         {
             "rule": pd.array([found.rule for found in findings], dtype="int64"),
             "statement": pd.array([_STATEMENTS[f.rule] for f in findings], dtype="string"),
@@ -175,6 +148,7 @@ def _frame(findings: Sequence[_Finding]) -> pd.DataFrame:
             "detail": pd.array([found.detail for found in findings], dtype="string"),
         }
     )
+    return readable(frame, once=("rule", "statement"))
 
 
 def _notes(readings: Sequence[Reading], found: Iterable[OperationAllowance]) -> list[str]:
@@ -189,7 +163,8 @@ def _notes(readings: Sequence[Reading], found: Iterable[OperationAllowance]) -> 
     ]
     if back:
         notes.append(
-            f"{len(back)} readings are older than the one before them (first: row {back[0]}): "
+            f"{plural(len(back), 'time')} a reading is older than the one before it (first: row "
+            f"{back[0]}): "
             "was a clock set back, or are these several sessions in one?"
         )
     notes.extend(
@@ -199,18 +174,3 @@ def _notes(readings: Sequence[Reading], found: Iterable[OperationAllowance]) -> 
         if len(allowance.limits) > 1
     )
     return notes
-
-
-def _cells(row: dict[Any, Any]) -> str:
-    return "".join(f'<td style="{_CELL}">{_cell(name, value)}</td>' for name, value in row.items())
-
-
-def _cell(name: str, value: object) -> str:
-    if name == "verdict":
-        sign, background = _LOOKS[str(value)]
-        style = f"background:{background};color:#fff;padding:1px 8px;border-radius:8px"
-        return f'<span style="{style};white-space:nowrap">{sign} {value}</span>'
-    if isinstance(value, tuple):
-        shown = ", ".join(map(str, value[:_ROWS_SHOWN]))
-        return shown + (", …" if len(value) > _ROWS_SHOWN else "")
-    return html.escape(str(value))

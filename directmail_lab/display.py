@@ -49,6 +49,8 @@ def readable(
 ) -> pd.DataFrame:
     """Return the frame itself, which from now on reads well as the value of a notebook cell.
 
+    The sentences in its ``attrs["notes"]``, where it has them, stand below it.
+
     Parameters
     ----------
     once
@@ -121,6 +123,7 @@ def _grid(
         notes.append(f"Without a value: {', '.join(empty)}.")
     if len(frame.columns) > most:
         notes.append(f"And {len(frame.columns) - most:,} more of {len(frame.columns):,} columns.")
+    notes.extend(frame.attrs.get("notes", ()))
     if rows == 1 and sum(column.width + len(_GAP) for column in columns) > page:
         names, values = zip(*((column.name, column.cells[0]) for column in columns), strict=True)
         columns = [_Column("field", list(names)), _Column("value", list(values))]
