@@ -105,24 +105,6 @@ def test_lab_asks_no_server_outside(tmp_path: Path) -> None:
     assert "--LabApp.extension_manager=readonly" in given
 
 
-def test_an_installed_wheel_gives_a_copy_and_keeps_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The packaged tutorials are copied once; a reader's change is never overwritten."""
-    installed = tmp_path / "site-packages" / "directmail_lab" / "tutorials"
-    for kind, name in (("notebooks", tutorials.FIRST), ("cassettes", "first-look.yaml")):
-        (installed / kind).mkdir(parents=True)
-        (installed / kind / name).write_text("packaged")
-    monkeypatch.setattr(tutorials, "_PACKAGE", installed)
-    folder = tutorials.workplace(tmp_path)
-    (folder / "notebooks" / tutorials.FIRST).write_text("changed")
-    (folder / "cassettes" / "first-look.yaml").unlink()
-
-    assert tutorials.workplace(tmp_path) == folder == tmp_path / "directmail-lab-tutorials"
-    assert (folder / "notebooks" / tutorials.FIRST).read_text() == "changed"
-    assert (folder / "cassettes" / "first-look.yaml").read_text() == "packaged"
-
-
 def test_the_lab_starts_on_the_first_tutorial(tmp_path: Path) -> None:
     """The command starts a real JupyterLab whose page opens the notebook, and Ctrl-C ends it."""
     process = subprocess.Popen(

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import re
 import shlex
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
 from directmail_lab.cli.app import app
-from directmail_lab.tutorials import checkout
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-ROOT = checkout()
-assert ROOT is not None
+ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\S+)([^\n]*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 
@@ -70,14 +65,12 @@ def test_every_command_there_is_stands_in_the_readme() -> None:
 
 def test_the_picture_is_there_and_light() -> None:
     """Each image of the README is in the repository, under 300 kB."""
-    assert ROOT is not None
     for path in re.findall(r"!\[[^]]*\]\(([^)]+)\)", README):
         assert 0 < (ROOT / path).stat().st_size < 300_000
 
 
 def test_the_links_lead_somewhere() -> None:
     """Every relative link names a file of the repository."""
-    assert ROOT is not None
     for path in re.findall(r"(?<!!)\[[^]]*\]\(([^)]+)\)", README):
         assert (ROOT / path).exists(), path
 

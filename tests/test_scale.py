@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 import directmail_lab as dm
-from directmail_lab.tutorials import checkout
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,15 +19,14 @@ if TYPE_CHECKING:
 dd = pytest.importorskip("dask.dataframe", reason="Dask is not installed (the extra `scale`)")
 distributed = pytest.importorskip("distributed", reason="Dask is not installed (the extra `scale`)")
 
+ROOT = Path(__file__).parent.parent
 CASSETTES = 1_000
 
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """A thousand cassettes, each a file of its own."""
-    root = checkout()
-    assert root is not None
-    lines = (root / "cassettes" / "record-and-replay.yaml").read_bytes()
+    lines = (ROOT / "cassettes" / "record-and-replay.yaml").read_bytes()
     folder = tmp_path_factory.mktemp("many")
     paths = [folder / f"tour-{number:04}.yaml" for number in range(CASSETTES)]
     for path in paths:
@@ -63,10 +61,8 @@ def test_a_thousand_cassettes_on_a_local_cluster(
 
 def test_the_how_to_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The Python of the tutorials' README, pasted beside a folder of cassettes."""
-    root = checkout()
-    assert root is not None
-    shutil.copytree(root / "cassettes", tmp_path / "cassettes")
-    text = (root / "notebooks" / "README.md").read_text(encoding="utf-8")
+    shutil.copytree(ROOT / "cassettes", tmp_path / "cassettes")
+    text = (ROOT / "notebooks" / "README.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     exec(compile(block, "README.md", "exec"), {})
 

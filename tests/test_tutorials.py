@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import base64
 import io
-import shutil
+import os
+import sys
 from typing import TYPE_CHECKING, Any
 
+import nbformat
 import numpy as np
 import pytest
 from matplotlib.image import imread
 from nbformat.v4 import new_code_cell, new_notebook
+from tutorials import RECORDINGS, ROOT, execute, read, record, run
 
+from directmail_lab import tutorials as packaged
 from directmail_lab.sharing.audit import audit_cassette, audit_notebook
-from directmail_lab.tutorials import checkout
-from directmail_lab.tutorials.execute import execute, read, run
-from directmail_lab.tutorials.recordings import RECORDINGS, record
+from directmail_lab.tutorials import FIRST, copy_tutorials, workplace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-ROOT = checkout()
-assert ROOT is not None
 NOTEBOOKS = sorted(path.name for path in (ROOT / "notebooks").glob("*.ipynb"))
 
 # Read by the kernel when it starts: from then on it reaches this machine alone.
@@ -40,9 +40,7 @@ socket.socket.connect = connect_here
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """A copy of the tutorials, as an unpacked wheel leaves it."""
-    assert ROOT is not None
-    for kind in ("notebooks", "cassettes"):
-        shutil.copytree(ROOT / kind, tmp_path / kind)
+    copy_tutorials(ROOT, tmp_path)
     for own in (tmp_path / "cassettes").glob("my-*"):
         own.unlink()
     return tmp_path
@@ -54,7 +52,8 @@ def offline(tmp_path: Path) -> dict[str, str]:
     folder = tmp_path / "site"
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(LOOPBACK_ALONE)
-    return {"PYTHONPATH": str(folder), "PYTHONWARNINGS": "error::UserWarning,error::FutureWarning"}
+    path = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
+    return {"PYTHONPATH": path, "PYTHONWARNINGS": "error::UserWarning,error::FutureWarning"}
 
 
 def in_order(path: Path, cells: Iterable[Any]) -> Any:
@@ -83,6 +82,36 @@ def shown(path: Path) -> tuple[list[Any], list[str]]:
 
 def pixels(picture: str) -> np.ndarray:
     return imread(io.BytesIO(base64.b64decode(picture)))
+
+
+def test_an_installed_wheel_gives_a_copy_and_keeps_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The packaged tutorials are copied once; a reader's change is never overwritten."""
+    copy_tutorials(ROOT, tmp_path / "site-packages" / "directmail_lab" / "packaged")
+    monkeypatch.setattr(packaged, "_PACKAGE", tmp_path / "site-packages" / "directmail_lab")
+    folder = workplace(tmp_path)
+    (folder / "notebooks" / FIRST).write_text("changed")
+    (folder / "cassettes" / "first-look.yaml").unlink()
+
+    assert workplace(tmp_path) == folder == tmp_path / "directmail-lab-tutorials"
+    assert (folder / "notebooks" / FIRST).read_text() == "changed"
+    assert (folder / "cassettes" / "first-look.yaml").is_file()
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_a_copy_names_the_python_that_runs_it(name: str, tmp_path: Path) -> None:
+    """JupyterLab would write that on opening, and then ask whether to save the change."""
+    (tmp_path / "old").mkdir()
+    old = read(ROOT / "notebooks" / name)
+    old.metadata.language_info.version = "3.0.0"
+    (tmp_path / "old" / "notebooks").mkdir()
+    (tmp_path / "old" / "notebooks" / name).write_text(nbformat.writes(old))
+    copy_tutorials(tmp_path / "old", tmp_path / "new")
+
+    new = read(tmp_path / "new" / "notebooks" / name)
+    assert new.metadata.pop("language_info")["version"] == sys.version.split()[0]
+    assert new.cells == old.cells
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
@@ -138,7 +167,6 @@ def test_the_kernel_of_these_tests_reaches_no_other_machine(
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_every_chart_is_a_picture(name: str) -> None:
     """Without a kernel, and where scripts are dropped, the charts are there as PNG."""
-    assert ROOT is not None
     for cell in read(ROOT / "notebooks" / name).cells:
         if cell.cell_type == "code" and cell.source.startswith("dm.chart"):
             assert any("image/png" in output.get("data", {}) for output in cell.outputs)
@@ -146,7 +174,6 @@ def test_every_chart_is_a_picture(name: str) -> None:
 
 def test_every_cassette_and_notebook_is_fit_to_be_shared() -> None:
     """Our own audit finds neither a secret nor personal data in what is committed."""
-    assert ROOT is not None
     found = [
         *(each for path in (ROOT / "cassettes").glob("*.yaml") for each in audit_cassette(path)),
         *(each for name in NOTEBOOKS for each in audit_notebook(ROOT / "notebooks" / name)),
@@ -158,7 +185,6 @@ def test_every_cassette_and_notebook_is_fit_to_be_shared() -> None:
 @pytest.mark.parametrize("name", sorted(RECORDINGS))
 def test_recording_a_cassette_anew_leaves_no_difference(name: str, tmp_path: Path) -> None:
     """The committed cassette is what the stand-in answers over real HTTP, and says so."""
-    assert ROOT is not None
     record(name, tmp_path / f"{name}.yaml")
 
     committed = (ROOT / "cassettes" / f"{name}.yaml").read_bytes()

@@ -1,0 +1,210 @@
+"""Record the tutorials' cassettes anew, and run the notebooks: ``python tests/tutorials.py``.
+
+The cassettes are recorded over real HTTP from the stand-in service, on a clock of their own: a
+second run leaves no difference.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+from base64 import b64encode
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import nbformat
+from nbclient import NotebookClient
+from nbformat.v4 import new_output
+
+from directmail_lab.credentials import ApiKey
+from directmail_lab.sessions import Session
+from directmail_lab.settings import API_KEY_VARIABLE, BASE_URL_VARIABLE
+from directmail_lab.standin import StandIn, stand_in
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+
+# -- the cassettes -----------------------------------------------------------------------------
+
+# A cassette names the address that it was recorded at: the same port each time, the same file.
+_PORT: Final = 8431
+_START: Final = 1_795_233_600.0  # 2026-11-21 04:00:00 UTC
+_PassTime = Callable[[float], None]
+_SAID: Final = "the stand-in service of directmail_lab: no real account, no real service"
+
+
+class _Clock:
+    """A clock that only goes on when it is told to, or when a latency is measured with it."""
+
+    def __init__(self) -> None:
+        self._now = _START
+        self._latencies = random.Random(8)
+
+    def now(self) -> float:
+        return self._now
+
+    def timer(self) -> float:
+        self.pass_s(self._latencies.uniform(0.012, 0.048))
+        return self._now
+
+    def pass_s(self, seconds: float) -> None:
+        self._now = round(self._now + seconds, 6)
+
+
+def record(name: str, path: Path) -> None:
+    """Record one tutorial's cassette anew, to ``path``."""
+    clock = _Clock()
+    path.unlink(missing_ok=True)
+    with (
+        stand_in(port=_PORT, clock=clock.now) as service,
+        Session(
+            service.base_url,
+            ApiKey(service.api_key),
+            pace="off",
+            clock=clock.now,
+            timer=clock.timer,
+        ) as session,
+        session.record(path, record_mode="all", metadata={"service": _SAID}),
+    ):
+        RECORDINGS[name](session, service, clock.pass_s)
+
+
+def _first_look(session: Session, _: StandIn, pass_s: _PassTime) -> None:
+    session.me()
+    _burst(session, 40, pass_s)
+    pass_s(20.0)
+    _exhaust(session, pass_s)
+
+
+def _rate_limits(session: Session, _: StandIn, pass_s: _PassTime) -> None:
+    session.me()
+    _burst(session, 40, pass_s)
+    _exhaust(session, pass_s)
+    pass_s(50.0)
+    for _again in range(5):
+        session.client.get("/v1/lists")
+        pass_s(2.0)
+    _burst(session, 5, pass_s)
+
+
+def _record_and_replay(session: Session, _: StandIn, pass_s: _PassTime) -> None:
+    session.me()
+    pass_s(1.3)
+    session.client.get("/v1/lists")
+
+
+def _explore(session: Session, service: StandIn, pass_s: _PassTime) -> None:
+    for _ in range(3):
+        session.me()
+        pass_s(4.0)
+    for path in ("/v1/lists", "/v1/lists/lst_stand_in_1", "/v1/lists/lst_404", "/v1/nowhere"):
+        session.client.get(path)
+        pass_s(2.5)
+    with service.fault(path="/v1/campaigns", html=True):
+        session.client.get("/v1/campaigns")
+    pass_s(3.0)
+    session.client.get("/v2/users/me")
+    _exhaust(session, pass_s)
+
+
+def _test_with_recordings(session: Session, _: StandIn, __: _PassTime) -> None:
+    session.me()
+    session.client.get("/v1/lists")
+
+
+def _burst(session: Session, n: int, pass_s: _PassTime) -> None:
+    for _ in range(n):
+        session.client.get("/v1/users/me")
+        pass_s(0.7)
+
+
+def _exhaust(session: Session, pass_s: _PassTime) -> None:
+    while session.client.get("/v1/lists").status_code == 200:
+        pass_s(0.2)
+
+
+RECORDINGS: Final[dict[str, Callable[[Session, StandIn, _PassTime], None]]] = {
+    "first-look": _first_look,
+    "rate-limits": _rate_limits,
+    "record-and-replay": _record_and_replay,
+    "explore-an-unknown-api": _explore,
+    "test-with-recordings": _test_with_recordings,
+}
+
+
+# -- the notebooks -----------------------------------------------------------------------------
+
+_WIDGET: Final = "application/vnd.jupyter.widget-view+json"
+_TIMEOUT_S: Final = 120
+
+# Cells that show a widget, and its picture beside the notebook.
+_PICTURED: Final = {"dm.login()": "images/sign-in-picture.png"}
+_PICTURE_WIDTH: Final = 472
+
+
+def execute(path: Path) -> None:
+    """Run the notebook at ``path`` in a fresh kernel, with no key, and save its outputs in it."""
+    notebook = read(path)
+    run(notebook, path.parent)
+    _keep_what_lasts(notebook, path.parent)
+    nbformat.write(notebook, path)  # type: ignore[no-untyped-call]
+
+
+def read(path: Path) -> Any:
+    """Return a notebook, in nbformat's current version."""
+    return nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+
+
+def run(notebook: Any, folder: Path, *, environ: Mapping[str, str] | None = None) -> None:
+    """Run a notebook in a fresh kernel in ``folder``, with no key; its outputs are set in place.
+
+    ``environ`` is added to the kernel's environment.
+    """
+    keyless = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in (API_KEY_VARIABLE, BASE_URL_VARIABLE)
+    }
+    client = NotebookClient(
+        notebook,
+        timeout=_TIMEOUT_S,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(folder)}},
+    )
+    client.execute(env={**keyless, **(environ or {})})
+
+
+def _keep_what_lasts(notebook: Any, folder: Path) -> None:
+    """Drop what no viewer without this kernel can show, and what differs from run to run."""
+    notebook.metadata.pop("widgets", None)
+    for cell in notebook.cells:
+        cell.metadata.pop("execution", None)
+        if cell.cell_type == "code":
+            cell.outputs = [each for each in cell.outputs if _WIDGET not in each.get("data", {})]
+            if cell.source in _PICTURED:
+                cell.outputs.append(_picture(folder / _PICTURED[cell.source]))
+
+
+def _picture(path: Path) -> Any:
+    """Return a picture as a cell's output: what a widget looks like where none can be shown."""
+    data = {"image/png": b64encode(path.read_bytes()).decode("ascii")}
+    # Drawn at twice the size that it is shown at.
+    size = {"image/png": {"width": _PICTURE_WIDTH}}
+    return new_output("display_data", data, metadata=size)  # type: ignore[no-untyped-call]
+
+
+def main() -> None:
+    for name in RECORDINGS:
+        record(name, ROOT / "cassettes" / f"{name}.yaml")
+        sys.stdout.write(f"recorded {name}\n")
+    for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        execute(notebook)
+        sys.stdout.write(f"ran {notebook.name}\n")
+
+
+if __name__ == "__main__":
+    main()
