@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator
 
     from .cassettes import Cassette
-    from .interaction import Interaction, RecordedRequest
+    from .interaction import RecordedRequest
     from .sessions import Session
 
 __all__ = ["directmail"]
@@ -71,14 +71,15 @@ def directmail(request: pytest.FixtureRequest) -> Iterator[Session]:
     settings = _settings(request.node)
     path = _cassette_path(request.node, settings.cassette)
     mode = request.config.getoption(_OPTION) or settings.record_mode or "none"
+    records = mode != "none" and not (mode == "once" and path.exists() and path.stat().st_size > 0)
+    _refuse_beside_vcr(request.node, may_collide=records or settings.cassette is None)
     session = (
-        _recording(path, mode, settings)
-        if _records(path, mode)
-        else _replaying(path, settings, request.node)
+        _recording(path, mode, settings) if records else _replaying(path, settings, request.node)
     )
     cassette = session.open_cassette
     assert cassette is not None, "the session was put on one just now"
-    request.node.stash[_USE] = _Use(cassette, settings, _shown(path, request.config))
+    request.node.stash[_USE] = use = _Use(cassette, settings, _shown(path, request.config))
+    cassette.on_unmatched = use.unmatched.append
     with session, _as_current(session):
         yield session
 
@@ -89,7 +90,11 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     result = yield
     use = item.stash.get(_USE, None)
     if use is not None and use.strict and use.cassette.unplayed():
-        pytest.fail("The test passed without all that its cassette holds.", pytrace=False)
+        pytest.fail(
+            "The test passed, but did not ask for every answer in its cassette. Record it again, "
+            'or allow it: @pytest.mark.directmail(unplayed="allow").',
+            pytrace=False,
+        )
     return result
 
 
@@ -97,7 +102,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Say in a failure what was left unplayed, and what was asked for in vain."""
+    """Say in a failure what was left unplayed, and what was asked for and not recorded."""
     report = yield
     use = item.stash.get(_USE, None)
     if use is not None and report.failed:
@@ -183,8 +188,16 @@ def _shown(path: Path, config: pytest.Config) -> str:
 # -- the session -------------------------------------------------------------------------------
 
 
-def _records(path: Path, mode: str) -> bool:
-    return mode != "none" and not (mode == "once" and path.exists() and path.stat().st_size > 0)
+def _refuse_beside_vcr(node: Any, *, may_collide: bool) -> None:
+    """Refuse a test that vcrpy's plugins record too: with the key, and into the same file."""
+    disabled = node.config.getoption("disable_recording", default=False)
+    if may_collide and not disabled and node.get_closest_marker("vcr"):
+        pytest.fail(
+            f"{node.nodeid} is marked vcr, so vcrpy would record what directmail sends as well: "
+            "with the key in it, and into the same file. Take the mark off this test, "
+            "or run it with --disable-recording.",
+            pytrace=False,
+        )
 
 
 def _replaying(path: Path, settings: _Settings, node: Any) -> Session:
@@ -242,22 +255,7 @@ class _Use:
     cassette: Cassette
     settings: _Settings
     shown_path: str
-    in_vain: list[RecordedRequest] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        """Note each request that the cassette refuses, even one whose error the test catches."""
-        from .errors import NotRecordedError
-
-        play = self.cassette.play
-
-        def noting(request: RecordedRequest, **options: Any) -> Interaction | None:
-            try:
-                return play(request, **options)
-            except NotRecordedError:
-                self.in_vain.append(request)
-                raise
-
-        self.cassette.play = noting  # type: ignore[method-assign]
+    unmatched: list[RecordedRequest] = field(default_factory=list)
 
     @property
     def strict(self) -> bool:
@@ -268,10 +266,10 @@ class _Use:
         return (self.settings.unplayed or default) == "fail"
 
     def told(self, nodeid: str) -> str:
-        """Return what was left unplayed and what was asked for in vain: methods and paths alone."""
+        """Return what was left unplayed and what was not recorded, by methods and paths."""
         lines = [f"{self.shown_path}, record mode {self.cassette.record_mode}"]
         left = [] if self.cassette.records else self.cassette.unplayed()
-        for title, requests in (("left unplayed", left), ("asked for in vain", self.in_vain)):
+        for title, requests in (("left unplayed", left), ("not recorded", self.unmatched)):
             lines.append(f"{title}: {'nothing' if not requests else ''}".rstrip())
             lines.extend(f"    {line}" for line in _counted(requests, self.cassette.base_url))
         lines.append(f"to record it again: pytest '{nodeid}' {_OPTION}=all")

@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from key_search import traces
 
 # Imported here, since a pytest in pytest forgets what it was first to import, and vcrpy's YAML
 # reader does not bear being imported twice in one process.
@@ -143,11 +144,11 @@ def test_an_answer_is_played_once(pytester: pytest.Pytester, service: StandIn) -
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         ["*NotRecordedError*", "*- directmail cassette -*", "left unplayed: nothing",
-         "asked for in vain:", "    GET /v1/users/me"]
+         "not recorded:", "    GET /v1/users/me"]
     )  # fmt: skip
 
 
-def test_a_failure_tells_what_was_left_and_what_was_asked_in_vain(
+def test_a_failure_tells_what_was_left_and_what_was_not_recorded(
     pytester: pytest.Pytester, service: StandIn
 ) -> None:
     """Both lists are in the report, with the command that records again, and no query."""
@@ -170,7 +171,7 @@ def test_a_failure_tells_what_was_left_and_what_was_asked_in_vain(
             "cassettes/test_account/test_lists.yaml, record mode none",
             "left unplayed:",
             "    GET /v1/users/me (3 times)",
-            "asked for in vain:",
+            "not recorded:",
             "    GET /v1/lists",
             "to record it again: pytest 'test_account.py::test_lists' --directmail-record-mode=all",
         ]
@@ -200,7 +201,9 @@ def test_answers_left_unplayed_fail_a_test_whose_own_they_are(
 
     result.assert_outcomes(failed=failed, passed=1 - failed)
     if failed:
-        result.stdout.fnmatch_lines(["*without all that its cassette holds*", "*GET /v1/users/me"])
+        result.stdout.fnmatch_lines(
+            ["*did not ask for every answer in its cassette*", "*GET /v1/users/me"]
+        )
 
 
 def test_a_test_that_is_skipped_on_its_way_is_not_failed(
@@ -388,6 +391,44 @@ def test_beside_pytest_recording(pytester: pytest.Pytester, account: StandIn) ->
 
     pytester.runpytest_subprocess(*plain).assert_outcomes(passed=3)
     assert len(list((pytester.path / "cassettes/test_account").iterdir())) == 2
+
+
+@pytest.mark.parametrize(
+    ("args", "cassette", "failed"),
+    [
+        ((RECORD, "--record-mode=once"), "", 1),
+        ((RECORD, "--record-mode=once"), "@pytest.mark.directmail(cassette='new')", 1),
+        ((RECORD, "--disable-recording"), "", 0),
+        (("--record-mode=rewrite",), "", 1),
+        ((), "@pytest.mark.directmail(cassette='tour')", 0),
+    ],
+)
+def test_a_test_that_vcrpy_records_too_is_refused(
+    pytester: pytest.Pytester,
+    account: StandIn,
+    args: tuple[str, ...],
+    cassette: str,
+    failed: int,
+) -> None:
+    """vcrpy would write the key, and one of the two would replace the other's file."""
+    pytest.importorskip("pytest_recording")
+    recorded(pytester.path / "cassettes/tour.yaml", account)
+    pytester.makepyfile(
+        test_account=f"""
+        import pytest
+
+        @pytest.mark.vcr
+        {cassette}
+        def test_both(directmail):
+            directmail.me()
+        """
+    )
+    result = pytester.runpytest_subprocess(*PLAIN, "-p", "no:asyncio", *args)
+
+    result.assert_outcomes(passed=1 - failed, errors=failed)
+    assert ("Take the mark off this test" in str(result.stdout)) == bool(failed)
+    for path in (pytester.path / "cassettes").rglob("*"):
+        assert path.is_dir() or traces(path.read_bytes(), account.api_key) == []
 
 
 def test_beside_xdist(pytester: pytest.Pytester, account: StandIn) -> None:

@@ -43,6 +43,8 @@ class Cassette:
         The base address of the recording: its metadata's, else the first interaction's origin.
     foreign
         Whether another program wrote what it held when it was opened: credentials may be in it.
+    on_unmatched
+        Called with each request that `play` refuses, redacted.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class Cassette:
         self.name = name
         self.path = path
         self.record_mode = record_mode
+        self.on_unmatched: Callable[[RecordedRequest], object] = lambda _: None
         self.records = record_mode != "none" and not (record_mode == "once" and _holds(path))
         self._redactor = redactor
         self._matching = matching
@@ -276,6 +279,7 @@ class Cassette:
         index = self._player.last(keys, asked)
         if index is not None and self._repeats:
             return index
+        self.on_unmatched(asked)
         how = f'Record it with record({self.name!r}, record_mode="new_episodes").'
         if index is not None:
             how = 'Replay with repeat="last" to have the last one again, or r' + how[1:]
