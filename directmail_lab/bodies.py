@@ -1,18 +1,36 @@
-"""What a body says: read as JSON, strictly, and the shape of it, which holds none of its values."""
+"""What answers hold: bodies read as JSON, strictly, and their shapes, which keep no values."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from .interaction import header
+from .redaction.unpack import unpack
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["Shape", "read_json", "text_in", "type_of"]
+    from .interaction import Headers
+    from .quota import Reading
+
+__all__ = [
+    "AnswerShape",
+    "AnswerShapes",
+    "Credentials",
+    "Shape",
+    "Sighting",
+    "charset_in",
+    "json_in",
+    "read_json",
+    "text_in",
+    "type_of",
+]
 
 # -- reading -----------------------------------------------------------------------------------
 
@@ -37,6 +55,21 @@ def read_json(content: bytes, charset: str | None = None) -> tuple[object, str |
         return None, "is not JSON (it holds NaN or Infinity, which JSON does not have)"
     except RecursionError:
         return None, "is nested deeper than can be read"
+
+
+def json_in(headers: Headers, body: bytes) -> tuple[object, str | None]:
+    """Return what `read_json` does of an answer's body, which may be compressed as it says."""
+    try:
+        content = unpack(body, header(headers, "Content-Encoding") or "")
+    except ValueError as error:
+        return None, f"is {error}"
+    return read_json(content, charset_in(header(headers, "Content-Type") or ""))
+
+
+def charset_in(content_type: str) -> str | None:
+    """Return the character set that a content type declares, or None."""
+    found = re.search(r"charset=\"?([\w.:-]{1,40})", content_type, re.IGNORECASE)
+    return found[1] if found else None
 
 
 def text_in(content: bytes, charset: str | None = None) -> str:
@@ -226,3 +259,136 @@ def _members(value: object) -> Iterable[tuple[str | None, object]]:
 
 def _is_word(value: object) -> bool:
     return isinstance(value, str) and re.fullmatch(r"[^\W\d]{1,40}", value) is not None
+
+
+# -- the shapes of answers -----------------------------------------------------------------------
+
+_MOST_ANSWERS: Final = 1_000
+_MOST_HEADERS: Final = 200
+_LARGEST_LIVE_BYTES: Final = 1024**2
+_MOST_LIVE_BODIES: Final = 200
+
+Credentials = Literal["key", "none", "wrong", "unknown"]
+"""What a request was sent with; "unknown" where it was recorded, since no cassette says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """One answer: its reading, and where it is found.
+
+    ``source`` and ``number`` are a cassette's name, ``"rate_limits()"`` or ``"explore"``, and the
+    row there, from 0; ``base_url`` is the base address that was asked, None where it is not known.
+    """
+
+    reading: Reading
+    source: str = ""
+    number: int = 0
+    base_url: str | None = None
+    credentials: Credentials = "unknown"
+
+    @classmethod
+    def of_session(cls, reading: Reading, row: int = 0, base_url: str | None = None) -> Sighting:
+        """Return a row of a session's `rate_limits`; what a replay's was sent with is not known."""
+        credentials: Credentials = "unknown" if reading.source == "replayed" else "key"
+        return cls(reading, "rate_limits()", row, base_url, credentials)
+
+    @property
+    def operation(self) -> str:
+        """Method and path, id-like segments as ``{id}``."""
+        return f"{self.reading.method} {self.reading.operation}"
+
+    @property
+    def is_the_accounts(self) -> bool:
+        """Whether the session's key was sent, so that allowances are this account's."""
+        return self.credentials in ("key", "unknown")
+
+    @property
+    def key(self) -> tuple[str, int, Credentials]:
+        """Where its shape is found in `AnswerShapes`."""
+        return self.operation, self.reading.status, self.credentials
+
+
+@dataclass(slots=True)
+class AnswerShape:
+    """What answers had in common; two merge into one.
+
+    ``kinds`` counts ``"JSON"``, ``"no body"`` and the media types of other bodies; ``headers`` are
+    the names of all headers, in lower case; ``body`` is the shape of the bodies that are JSON.
+    """
+
+    kinds: Counter[str] = field(default_factory=Counter)
+    headers: set[str] = field(default_factory=set)
+    body: Shape = field(default_factory=Shape)
+
+    def add(self, headers: Headers, body: bytes) -> None:
+        """Take one more answer."""
+        self._add_names(name.lower() for name, _ in headers)
+        value, problem = json_in(headers, body)
+        if problem is None:
+            self.body.add(value)
+        media_type = (header(headers, "Content-Type") or "no content type").partition(";")[0]
+        kind = media_type.strip()[:100] if body else "no body"
+        self.kinds["JSON" if problem is None else kind] += 1
+
+    def merge(self, other: AnswerShape) -> None:
+        """Take all that another one was made of."""
+        self.kinds.update(other.kinds)
+        self._add_names(other.headers)
+        self.body.merge(other.body)
+
+    def _add_names(self, names: Iterable[str]) -> None:
+        if len(self.headers) < _MOST_HEADERS:
+            self.headers.update(names)
+
+
+class AnswerShapes:
+    """The shapes of a session's or a cassette's answers, by operation, status and credentials.
+
+    Attributes
+    ----------
+    apart
+        Answers to what `explore` asked past the session, without its key.
+    """
+
+    def __init__(self) -> None:
+        self.apart: list[Sighting] = []
+        self._by_key: dict[tuple[str, int, Credentials], AnswerShape] = {}
+        self._lock = Lock()
+
+    def add(self, sighting: Sighting, headers: Headers, body: bytes) -> None:
+        """Take one more answer; of very many operations, only the first thousand."""
+        with self._lock:
+            known = self._by_key.get(sighting.key)
+            if known is None and len(self._by_key) < _MOST_ANSWERS:
+                known = self._by_key[sighting.key] = AnswerShape()
+            if known is not None:
+                known.add(headers, body)
+
+    def add_live(self, reading: Reading, headers: Headers, body: bytes) -> None:
+        """Take a session's answer: the first two hundred of a kind, and none of over 1 MB."""
+        sighting = Sighting.of_session(reading)
+        known = self._by_key.get(sighting.key)
+        if len(body) <= _LARGEST_LIVE_BYTES and (
+            known is None or known.kinds.total() < _MOST_LIVE_BODIES
+        ):
+            self.add(sighting, headers, body)
+
+    def add_apart(self, sighting: Sighting, headers: Headers, body: bytes) -> None:
+        """Take an answer to what `explore` asked past the session."""
+        self.apart.append(replace(sighting, source="explore", number=len(self.apart)))
+        self.add(sighting, headers, body)
+
+    def of(self, sightings: Iterable[Sighting]) -> AnswerShape:
+        """Return what these answers had in common."""
+        merged = AnswerShape()
+        with self._lock:
+            for key in dict.fromkeys(each.key for each in sightings):
+                if key in self._by_key:
+                    merged.merge(self._by_key[key])
+        return merged
+
+    def merge(self, other: AnswerShapes) -> None:
+        """Take all that another one was made of."""
+        with other._lock:
+            for key, shape in other._by_key.items():
+                self._by_key.setdefault(key, AnswerShape()).merge(shape)

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import pandas as pd
 
-from .bodies import read_json
+from .bodies import charset_in, read_json
 from .display import readable
 from .errors import DirectMailLabError, NotJSONError
 
@@ -141,7 +141,6 @@ class ResponseInfo:
             return None
         declared = str(_attribute(response, "headers", {}).get("content-type") or "")
         media_type = re.match(r"\s*([\w.+-]{1,60}/[\w.+-]{1,60})", declared)
-        charset = re.search(r"charset=\"?([\w.:-]{1,40})", declared, re.IGNORECASE)
         reading = _attribute(response, "extensions", {}).get(_READING)
         url = _attribute(response, "url", None)
         return cls(
@@ -151,7 +150,7 @@ class ResponseInfo:
             source=getattr(reading, "source", None),
             at=getattr(reading, "at", None),
             content_type=media_type[1] if media_type else None,
-            charset=charset[1] if charset else None,
+            charset=charset_in(declared),
         )
 
     def attrs(self) -> dict[Hashable, Any]:

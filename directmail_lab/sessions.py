@@ -10,6 +10,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 from .answers import record_in
+from .bodies import AnswerShapes
 from .cassettes import open_cassette
 from .contract import ME_PATH
 from .errors import CassetteError, DirectMailLabError, NotConnectedError
@@ -22,7 +23,7 @@ from .redaction import PLACEHOLDER, Redactor
 from .redaction.log_guard import guard_logs
 from .settings import base_address
 from .stack import Stack
-from .transports import RefusingTransport, SwitchingTransport
+from .transports import READING, RefusingTransport, SwitchingTransport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -41,6 +42,44 @@ if TYPE_CHECKING:
 __all__ = ["Session"]
 
 _log = logging.getLogger(__name__)
+
+
+class _Client(httpx.Client):
+    """httpx's client, which notes the shapes of answers: bodies are at hand once they are read."""
+
+    def __init__(self, answers: AnswerShapes, **options: Any) -> None:
+        super().__init__(**options)
+        self._answers = answers
+
+    def send(
+        self, request: httpx.Request, *, stream: bool = False, **options: Any
+    ) -> httpx.Response:
+        response = super().send(request, stream=stream, **options)
+        if not stream:
+            _note_shape(self._answers, response)
+        return response
+
+
+class _AsyncClient(httpx.AsyncClient):
+    """The same, without blocking the event loop."""
+
+    def __init__(self, answers: AnswerShapes, **options: Any) -> None:
+        super().__init__(**options)
+        self._answers = answers
+
+    async def send(
+        self, request: httpx.Request, *, stream: bool = False, **options: Any
+    ) -> httpx.Response:
+        response = await super().send(request, stream=stream, **options)
+        if not stream:
+            _note_shape(self._answers, response)
+        return response
+
+
+def _note_shape(answers: AnswerShapes, response: httpx.Response) -> None:
+    reading = response.extensions.get(READING)
+    if reading is not None:
+        answers.add_live(reading, tuple(response.headers.multi_items()), response.content)
 
 
 class Session:
@@ -86,6 +125,7 @@ class Session:
     ) -> None:
         self.base_url = base_address(base_url) if api_key is not None else base_url
         self.readings = ReadingLog(reset_unit=reset_unit)
+        self.answers = AnswerShapes()
         self._api_key = api_key
         self._listeners: dict[object, Callable[[Reading], None]] = {}
         self._changing = threading.RLock()
@@ -113,8 +153,10 @@ class Session:
             "timeout": timeout_s,
             "headers": {"User-Agent": f"directmail-lab python-httpx/{httpx.__version__}"},
         }
-        self.client = httpx.Client(transport=self._switch, **common)
-        self.async_client = httpx.AsyncClient(transport=self._switch, **common)
+        self.client: httpx.Client = _Client(self.answers, transport=self._switch, **common)
+        self.async_client: httpx.AsyncClient = _AsyncClient(
+            self.answers, transport=self._switch, **common
+        )
         self._end_log_guard = guard_logs(self.redactor())
         # A session that is dropped without close() takes its filter along, which knows the key.
         weakref.finalize(self, self._end_log_guard)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,18 +11,20 @@ import pandas as pd
 import pytest
 
 from directmail_lab import current
+from directmail_lab.bodies import AnswerShapes, Sighting
 from directmail_lab.contract import ME_PATH
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import NotConnectedError
 from directmail_lab.exploring import explore, findings
-from directmail_lab.exploring.open_parts import Answer, Seen, findings_of, frame_of_findings
-from directmail_lab.exploring.shapes import fields_in_words, schema_of
-from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse
+from directmail_lab.exploring.open_parts import Seen, findings_of, frame_of_findings
+from directmail_lab.quota import read_headers
+from directmail_lab.quota.reset_unit import infer_reset_unit
 from directmail_lab.sessions import Session
 from directmail_lab.standin import Fault, stand_in
 
 if TYPE_CHECKING:
-    from directmail_lab.exploring.open_parts import Credentials
+    from directmail_lab.bodies import Credentials
+    from directmail_lab.interaction import Headers
     from directmail_lab.standin import StandIn
 
 ME = "the user's record"
@@ -33,7 +35,7 @@ NO_KEY = "answer to a missing key"
 WRONG_KEY = "answer to an invalid key"
 ERRORS = "errors: statuses and body shapes"
 VERSIONS = "versions: new ones, deprecation"
-NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+NOON = 1_795_262_400.0
 
 
 def answer(
@@ -44,20 +46,23 @@ def answer(
     number: int = 0,
     credentials: Credentials = "unknown",
     headers: tuple[tuple[str, str], ...] = (),
-) -> Answer:
+) -> tuple[Sighting, Headers, bytes]:
     """An answer with this body, a text as it is and anything else as JSON."""
     content = body.encode() if isinstance(body, str) else json.dumps(body).encode()
-    interaction = Interaction(
-        RecordedRequest("GET", f"https://api.example.com{path}"),
-        RecordedResponse(status, "", headers, content),
-        NOON + timedelta(seconds=number),
-    )
-    return Answer(interaction, path, "https://api.example.com", "tour", number, credentials)
+    at = NOON + number
+    reading = read_headers(headers, at=at, method="GET", path=path, status=status)
+    sighting = Sighting(reading, "tour", number, "https://api.example.com", credentials)
+    return sighting, headers, content
 
 
-def found(*answers: Answer) -> pd.DataFrame:
+def found(*answers: tuple[Sighting, Headers, bytes]) -> pd.DataFrame:
     """The findings of these answers alone, by part."""
-    return by_part(frame_of_findings(findings_of(Seen(answers, (), "undetermined", ""))))
+    shapes = AnswerShapes()
+    for each in answers:
+        shapes.add(*each)
+    evidence = infer_reset_unit(())
+    seen = Seen([sighting for sighting, *_ in answers], shapes, evidence)
+    return by_part(frame_of_findings(findings_of(seen)))
 
 
 def by_part(frame: pd.DataFrame) -> pd.DataFrame:
@@ -102,28 +107,6 @@ def test_the_records_schema_tells_types_nulls_and_what_is_always_there() -> None
         "seen repeatedly",
         "tour 0-1",
     )
-
-
-@pytest.mark.parametrize(
-    ("values", "words"),
-    [
-        ([{}], "object"),
-        ([None], "null"),
-        ([[1, "a"]], "[] integer or string"),
-        ([[{"a": 1}]], "[].a integer"),
-        ([{"a": {}}, {"a": None}], "a object or null"),
-        ([{"a": 1}, {"a": 1.5}], "a number"),
-        ([{f"f{n}": 1 for n in range(33)}], "and 3 more"),
-    ],
-)
-def test_shapes_in_words(values: list[object], words: str) -> None:
-    """Whatever JSON a body holds."""
-    assert fields_in_words(schema_of(values) or {}).strip().endswith(words)
-
-
-def test_no_values_have_no_schema() -> None:
-    """None, not the schema that everything meets."""
-    assert schema_of([]) is None
 
 
 def test_errors_are_told_by_status_with_their_shape() -> None:
@@ -199,17 +182,41 @@ def test_a_replays_findings_are_those_of_its_whole_cassette(connected: Session) 
     assert rows.loc[UNIT, "interactions"] == "tour 0-1; rate_limits() 0"
 
 
-def test_exhaustion_is_told_from_readings_where_no_body_was_kept() -> None:
-    """A live session keeps readings alone; a cassette would tell the body too."""
+def test_a_live_session_tells_what_it_saw() -> None:
+    """Not recorded, and all the same the record, a refusal and its shape; no value is kept."""
+    with stand_in(limit=60, exhausted_status=420) as server:
+        with Session(server.base_url, ApiKey(server.api_key), pace="off") as opened:
+            current.make_current(opened)
+            for _ in range(62):
+                opened.client.get(ME_PATH)
+            asyncio.run(opened.async_client.get(ME_PATH))  # type: ignore[arg-type]
+            with opened.client.stream("GET", ME_PATH):
+                pass
+            rows = by_part(findings())
+        current.make_current(None)
+
+    assert rows.loc[ME, "seen"].startswith("id string, name string, email string")
+    assert (rows.loc[ME, "how_sure"], rows.loc[ME, "interactions"]) == (
+        "seen repeatedly", "rate_limits() 0-59",
+    )  # fmt: skip
+    assert rows.loc[EXHAUSTED, "seen"].startswith("420: JSON error.status integer")
+    assert rows.loc[EXHAUSTED, "seen"].endswith("no Retry-After")
+    assert rows.loc[EXHAUSTED, "interactions"] == "rate_limits() 60-63"
+    assert "Stand-in User" not in repr(vars(opened.answers)) + rows.to_string()
+
+
+def test_exhaustion_is_told_by_its_status_where_no_body_was_read() -> None:
+    """A stream that nobody read is a reading and no shape."""
     with stand_in(limit=1, exhausted_status=420) as server:
         with Session(server.base_url, ApiKey(server.api_key), pace="off") as opened:
             current.make_current(opened)
             for _ in range(3):
-                opened.request("GET", ME_PATH)
+                with opened.client.stream("GET", ME_PATH):
+                    pass
             rows = by_part(findings())
         current.make_current(None)
 
-    assert rows.loc[EXHAUSTED, "seen"] == "420"
+    assert rows.loc[EXHAUSTED, "seen"] == "420, no Retry-After"
     assert rows.loc[EXHAUSTED, "interactions"] == "rate_limits() 1-2"
     assert rows.loc[OTHER_LIMITS, "seen"] == "GET /v1/users/me 1"
 
@@ -309,6 +316,20 @@ def test_a_unit_that_shows_at_once_ends_the_reading() -> None:
 
     assert (rows.loc[UNIT, "how_sure"], reads) == ("certain", 3)
     assert rows.loc[UNIT, "seen"].startswith("epoch_ms")
+
+
+def test_no_reads_are_sent_for_a_unit_where_there_is_no_reset() -> None:
+    """One read, and not twelve more, tells that no answer will ever show it."""
+    lines: list[str] = []
+    with stand_in(faults=[Fault(headers={"X-RateLimit-Reset": None})]) as server:
+        with Session(server.base_url, ApiKey(server.api_key)) as opened:
+            current.make_current(opened)
+            explore(pause_s=0, announce=lines.append)
+            current.make_current(None)
+        reads = server.requests[f"GET {ME_PATH}"]
+
+    assert reads == 3  # with the key, without one, with a wrong one
+    assert "no X-RateLimit-Reset" in lines[-1]
 
 
 def test_a_recording_holds_no_answer_to_another_key(connected: Session, tmp_path: Path) -> None:

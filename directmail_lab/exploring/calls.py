@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import sys
 import time
-from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
+from base64 import b64encode
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
+from ..bodies import AnswerShapes, Sighting
 from ..cassettes import find_cassette, read_cassette
+from ..contract import ME_PATH
 from ..current import session as current
 from ..errors import CassetteError, NotConnectedError, QuotaExhaustedError
-from ..interaction import base_path, path_below
-from ..quota import Reading, read_headers
+from ..http import httpx
+from ..interaction import base_path
+from ..quota import read_headers
 from ..quota.reset_unit import infer_reset_unit
-from .exploration import Exploration
-from .open_parts import Answer, Seen, Told, findings_of, frame_of_findings
+from ..readings import readings_of
+from ..settings import configured_regions
+from ..transports import READING
+from .open_parts import Seen, findings_of, frame_of_findings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,13 +29,23 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from ..bodies import Credentials
+    from ..quota import Reading
     from ..quota.reset_unit import Evidence
     from ..sessions import Session
 
 __all__ = ["explore", "findings"]
 
-# What `explore` got for each session, for `findings` to use later.
-_explored: WeakKeyDictionary[Session, list[Answer]] = WeakKeyDictionary()
+# Paths that nothing is known to be at, and that nobody would mind being asked for.
+_NOWHERE: Final = "/v1/directmail-lab-nowhere"
+_NEXT_VERSION: Final = ME_PATH.replace("/v1/", "/v2/")
+_NO_KEY: Final = "directmail-lab-no-key"
+_REFUSED: Final = (401, 403)
+# Reads enough to see a time left count down, if it does.
+_MOST_READS_FOR_UNIT: Final = 12
+
+# Where a wrong key was sent to, in the life of this process: an account may be locked for it.
+_wrong_key_sent: set[str] = set()
 
 
 def findings(cassette: str | Path | None = None) -> pd.DataFrame:
@@ -42,17 +57,13 @@ def findings(cassette: str | Path | None = None) -> pd.DataFrame:
     ----------
     cassette
         A cassette's name, or the `Path` of one; by default what the current session has seen: its
-        readings, all of the cassette that it records or replays, and what `explore` got.
+        answers, all of the cassette that it records or replays, and what `explore` got. Of answers
+        that were not recorded only the shape is kept: fields and types, no values.
 
     Returns
     -------
     DataFrame
-        A row for each open part, in the document's order. ``part`` and ``section`` of the document;
-        ``seen`` of it, in words, empty where nothing was; ``how_sure`` (``"not seen"``,
-        ``"undecided"``, ``"seen once"``, ``"seen repeatedly"``, or ``"certain"`` where every other
-        possibility is ruled out); ``interactions``, which ones, by source and number from 0;
-        ``find_out``, the one call that would find out more; ``schema``, a JSON Schema (a dict) of
-        the bodies, or None.
+        A row for each open part, in the document's order: see `frame_of_findings`.
 
     Raises
     ------
@@ -61,10 +72,10 @@ def findings(cassette: str | Path | None = None) -> pd.DataFrame:
     CassetteError
         There is no such cassette, or it cannot be read.
     """
-    if cassette is not None:
-        answers, readings = _recorded(find_cassette(cassette))
-        return _findings_frame(answers, readings, _evidence(readings))
-    return _session_findings(current())
+    if cassette is None:
+        return _findings_of_session(current())
+    answers, shapes = _recorded(find_cassette(cassette))
+    return _findings_of(answers, shapes)
 
 
 def explore(
@@ -100,78 +111,159 @@ def explore(
             "The session replays a recording, which cannot be asked for more. See findings(), or "
             "sign in with login() and explore() the live service."
         )
-    earlier = len(_explored.get(opened, ()))
-    exploration = Exploration(opened, pause_s, announce or _print, sleep, earlier)
+    exploration = _Exploration(opened, pause_s, announce or _print, sleep)
     try:
         exploration.run()
     except QuotaExhaustedError as error:
         exploration.announce(f"Stopped: {error}")
-    finally:
-        _explored.setdefault(opened, []).extend(exploration.answers)
-    return _session_findings(opened)
+    return _findings_of_session(opened)
 
 
 def _print(line: str) -> None:
     sys.stdout.write(f"{line}\n")
 
 
-def _session_findings(opened: Session) -> pd.DataFrame:
-    answers: list[Answer] = []
-    readings: list[Told] = []
+# -- what was seen -----------------------------------------------------------------------------
+
+
+def _findings_of_session(opened: Session) -> pd.DataFrame:
+    answers: list[Sighting] = []
+    shapes = AnswerShapes()
     if opened.open_cassette is not None:
         # One that was opened by its path is not found by its name: the readings tell what it told.
         with contextlib.suppress(CassetteError):
-            answers, readings = _recorded(opened.open_cassette.path)
-    known = {_gist(each) for each in answers}
-    answers += [each for each in _explored.get(opened, ()) if _gist(each) not in known]
-    readings += [
-        Told(each, "rate_limits()", row)
+            answers, shapes = _recorded(opened.open_cassette.path)
+    is_read = bool(answers)
+    answers += opened.answers.apart
+    answers += [
+        Sighting.of_session(each, row, opened.base_url)
         for row, each in enumerate(opened.readings.since(0))
-        if not (readings and each.cassette == opened.cassette)
+        if not (is_read and each.cassette == opened.cassette)
     ]
-    evidence = opened.readings.evidence()
-    if evidence.unit == "undetermined":
-        evidence = _evidence(readings)
-    return _findings_frame(answers, readings, evidence)
+    shapes.merge(opened.answers)
+    return _findings_of(answers, shapes, opened.readings.evidence())
 
 
-def _evidence(readings: list[Told]) -> Evidence:
-    return infer_reset_unit(each.reading for each in readings)
-
-
-def _gist(answer: Answer) -> tuple[object, ...]:
-    """Return what is equal of an answer and its recording; one to no or a wrong key has none."""
-    sent_with_key = answer.credentials in ("key", "unknown")
-    return (answer.operation, answer.status, answer.interaction.response.body, sent_with_key)
-
-
-def _findings_frame(
-    answers: list[Answer], readings: list[Told], evidence: Evidence
+def _findings_of(
+    answers: list[Sighting], shapes: AnswerShapes, evidence: Evidence | None = None
 ) -> pd.DataFrame:
-    return frame_of_findings(findings_of(Seen(answers, readings, evidence.unit, evidence.why)))
+    if evidence is None or evidence.unit == "undetermined":
+        evidence = infer_reset_unit(each.reading for each in answers if each.is_the_accounts)
+    return frame_of_findings(findings_of(Seen(answers, shapes, evidence)))
 
 
-def _recorded(path: Path) -> tuple[list[Answer], list[Told]]:
-    """Return what a cassette holds, as answers and as the readings of them."""
-    loaded = read_cassette(path)
-    prefix = base_path(loaded.base_url or "")
-    answers = [
-        Answer(each, path_below(each.request.uri, prefix), loaded.base_url, path.stem, number)
-        for number, each in enumerate(loaded.interactions)
-    ]
-    return answers, [Told(_reading_of(each), each.source, each.number) for each in answers]
-
-
-def _reading_of(answer: Answer) -> Reading:
-    interaction = answer.interaction
-    at = interaction.recorded_at
-    return read_headers(
-        interaction.response.headers,
-        at=at.timestamp() if at is not None else math.nan,
-        method=interaction.request.method,
-        path=answer.path,
-        status=answer.status,
-        elapsed_s=interaction.elapsed_s,
-        source="recorded",
-        cassette=answer.source,
+def _recorded(path: Path) -> tuple[list[Sighting], AnswerShapes]:
+    """Return the answers that a cassette holds, and their shapes."""
+    loaded, shapes = read_cassette(path), AnswerShapes()
+    interactions = list(loaded.interactions)
+    readings = readings_of(
+        interactions, prefix=base_path(loaded.base_url or ""), cassette=path.stem
     )
+    answers = [
+        Sighting(reading, path.stem, number, loaded.base_url)
+        for number, reading in enumerate(readings)
+    ]
+    for answer, interaction in zip(answers, interactions, strict=True):
+        shapes.add(answer, interaction.response.headers, interaction.response.body)
+    return answers, shapes
+
+
+# -- asking for the rest -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Exploration:
+    """One run of `explore`: whom it asks, how long it pauses (seconds), and whom it tells."""
+
+    session: Session
+    pause_s: float
+    announce: Callable[[str], object]
+    sleep: Callable[[float], object]
+
+    def run(self) -> None:
+        """Ask everything, until the key turns out to be refused.
+
+        Raises
+        ------
+        QuotaExhaustedError
+            The allowance is used up for longer than the session waits.
+        """
+        base_url = self.session.base_url
+        self.announce(f"Exploring {base_url} with reads, which change nothing there.")
+        first = self._ask("GET", ME_PATH, pause=False)
+        if first is not None and first.status in _REFUSED:
+            # To go on would be to send a wrong key again and again.
+            _wrong_key_sent.add(base_url)
+            self.announce("The key was refused, so nothing more is sent.")
+            return
+        for method, path in (("OPTIONS", ME_PATH), ("GET", _NOWHERE), ("GET", _NEXT_VERSION)):
+            self._ask(method, path)
+        self._ask_apart(base_url, "none")
+        self._ask_with_wrong_key()
+        for address in dict.fromkeys(configured_regions().values()):
+            if address != base_url:
+                # Without the key: it is this region's, and may not be that one's.
+                self._ask_apart(address, "none")
+        self._read_until_unit_is_known(first)
+
+    def _ask_with_wrong_key(self) -> None:
+        base_url = self.session.base_url
+        if base_url in _wrong_key_sent:
+            self.announce(f"A wrong key was sent to {base_url} before, and is not sent again.")
+            return
+        _wrong_key_sent.add(base_url)
+        self._ask_apart(base_url, "wrong")
+
+    def _read_until_unit_is_known(self, last: Reading | None) -> None:
+        for _ in range(_MOST_READS_FOR_UNIT):
+            if self.session.readings.evidence().unit != "undetermined":
+                return
+            if last is not None and last.reset is None and last.reset_text is None:
+                self.announce("The answers have no X-RateLimit-Reset whose unit could be found.")
+                return
+            last = self._ask("GET", ME_PATH)
+
+    def _ask(self, method: str, path: str, *, pause: bool = True) -> Reading | None:
+        response = self._send(self.session.client, method, path, "", pause=pause)
+        return response.extensions[READING] if response is not None else None
+
+    def _ask_apart(self, base_url: str, credentials: Credentials) -> None:
+        """Ask with no key, or with a wrong one, past the session.
+
+        A cassette does not keep the credentials: the answer to a wrong key would be replayed to who
+        asks with the right one.
+        """
+        wrong = {"Authorization": f"Basic {b64encode(f'{_NO_KEY}:'.encode()).decode()}"}
+        headers = wrong if credentials == "wrong" else {}
+        words = " with a wrong key" if credentials == "wrong" else " without a key"
+        timeout = self.session.client.timeout
+        with httpx.Client(base_url=base_url, timeout=timeout, headers=headers) as client:
+            response = self._send(client, "GET", ME_PATH, words)
+        if response is None:
+            return
+        reading = read_headers(
+            response.headers.raw,
+            at=time.time(),
+            method="GET",
+            path=ME_PATH,
+            status=response.status_code,
+            elapsed_s=response.elapsed.total_seconds(),
+        )
+        self.session.answers.add_apart(
+            Sighting(reading, base_url=base_url, credentials=credentials),
+            tuple(response.headers.multi_items()),
+            response.content,
+        )
+
+    def _send(
+        self, client: httpx.Client, method: str, path: str, words: str, *, pause: bool = True
+    ) -> httpx.Response | None:
+        if pause:
+            self.sleep(self.pause_s)
+        try:
+            response = client.request(method, path)
+        except httpx.HTTPError as error:
+            self.announce(f"{method} {path}{words}: no answer ({type(error).__name__})")
+            return None
+        self.announce(f"{method} {path}{words}: {response.status_code}")
+        return response
