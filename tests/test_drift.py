@@ -8,7 +8,7 @@ import sys
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -16,11 +16,15 @@ from hypothesis import strategies as st
 
 from directmail_lab import Session
 from directmail_lab.credentials import ApiKey
+from directmail_lab.display import as_html
 from directmail_lab.drifting import OldCassetteWarning, drift
-from directmail_lab.drifting.differences import ABSENT, Difference, compare
+from directmail_lab.drifting.comparison import ABSENT, Difference, compare
 from directmail_lab.errors import CassetteError, NotConnectedError
 from directmail_lab.interaction import Headers, Interaction, RecordedRequest, RecordedResponse
 from directmail_lab.standin import STAND_IN_RECORD, StandIn, stand_in
+
+if TYPE_CHECKING:
+    import httpx
 
 RECORD: dict[str, Any] = json.loads(json.dumps(STAND_IN_RECORD))
 HEADERS: Headers = (
@@ -90,7 +94,7 @@ def mutated(path: str, change: str) -> tuple[dict[str, Any], str]:
     elif change == "added":
         place[f"{key}_2"] = "new"
         return record, f"{path}_2"
-    elif change == "renamed-like":
+    elif change == "possibly renamed":
         place["zzz"] = place.pop(key)
     elif change == "null-turned":
         place[key] = None
@@ -102,7 +106,9 @@ def mutated(path: str, change: str) -> tuple[dict[str, Any], str]:
 # -- one mutation at a time --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("change", ["removed", "added", "renamed-like", "null-turned", "retyped"])
+@pytest.mark.parametrize(
+    "change", ["removed", "added", "possibly renamed", "null-turned", "retyped"]
+)
 @pytest.mark.parametrize("path", FIELDS)
 def test_each_mutation_of_each_field_is_named_by_its_path(path: str, change: str) -> None:
     """One field removed, added, renamed, turned null or retyped is one difference, at its path."""
@@ -166,8 +172,8 @@ def test_two_bodies_differ_exactly_where_they_are_not_equal(was: Any, is_now: An
 @pytest.mark.parametrize(
     ("was", "is_now", "expected"),
     [
-        ({"postcode": "1"}, {"postal_code": "2"}, [("postcode", "renamed-like")]),
-        ({"a": None}, {"zzz": None}, [("a", "renamed-like")]),
+        ({"postcode": "1"}, {"postal_code": "2"}, [("postcode", "possibly renamed")]),
+        ({"a": None}, {"zzz": None}, [("a", "possibly renamed")]),
         (
             {"a": None, "b": True},
             {"y": None, "z": True},
@@ -176,12 +182,12 @@ def test_two_bodies_differ_exactly_where_they_are_not_equal(was: Any, is_now: An
         (
             {"a": "telling", "b": "other"},
             {"y": "other", "z": "telling"},
-            [("a", "renamed-like"), ("b", "renamed-like")],
+            [("a", "possibly renamed"), ("b", "possibly renamed")],
         ),
         (
             {"a": "telling", "b": "telling"},
             {"z": "telling"},
-            [("a", "renamed-like"), ("b", "removed")],
+            [("a", "possibly renamed"), ("b", "removed")],
         ),
         ({"name": "x"}, {"email": "y"}, [("name", "removed"), ("email", "added")]),
         ({"name": "5"}, {"names": 5}, [("name", "removed"), ("names", "added")]),
@@ -198,7 +204,7 @@ def test_a_renamed_field_says_its_new_path() -> None:
     """Both paths are told, and both values."""
     found = compare(answer({"a": {"zip": "01234"}}), answer({"a": {"code": "01234"}}))
 
-    assert found == [Difference("body", "a.zip", "renamed-like", "01234", "01234", "a.code")]
+    assert found == [Difference("body", "a.zip", "possibly renamed", "01234", "01234", "a.code")]
 
 
 # -- arrays and whole bodies -------------------------------------------------------------------
@@ -408,11 +414,14 @@ def test_an_unchanged_service_gives_an_empty_frame(service: StandIn) -> None:
 
     assert table.empty
     assert table.dtypes.astype(str).to_dict() == COLUMNS
-    assert table.attrs == {"sent": 4, "not_sent": []}
+    assert table.attrs == {"sent": 4, "not_sent": [], "notes": ["4 requests sent."]}
+    assert "4 requests sent." in as_html(table)
     assert sum(asked.values()) == 4
 
 
-@pytest.mark.parametrize("change", ["removed", "added", "renamed-like", "null-turned", "retyped"])
+@pytest.mark.parametrize(
+    "change", ["removed", "added", "possibly renamed", "null-turned", "retyped"]
+)
 def test_each_mutation_of_the_record_is_found_over_http(service: StandIn, change: str) -> None:
     """Every field of the stand-in's record, one at a time, by its path and nothing else."""
     path = record_tour(service)
@@ -473,6 +482,39 @@ def test_only_reads_that_are_whole_are_sent(service: StandIn) -> None:
     assert table.attrs["not_sent"] == ["POST /v1/letters", "GET /v1/users/me"]
     assert table.attrs["sent"] == 1
     assert (service.requests - before) == {"GET /v1/users/me": 1}
+
+
+@pytest.mark.parametrize(
+    ("headers", "query"),
+    [
+        ({"X-HTTP-Method-Override": "DELETE", "X-Forwarded-Host": "evil.test"}, "page=1"),
+        ({"X-Original-URL": "/v1/letters/1", "Content-Type": "text/plain"}, ""),
+        ({"Accept": "text/csv", "Accept-Language": "de", "Cookie": "a=b"}, ""),
+        ({}, "_method=POST"),
+        ({}, "page=1&%5Fmethod=DELETE"),
+        ({}, "X-HTTP-Method-Override=PUT"),
+    ],
+)
+def test_a_strangers_cassette_asks_for_nothing_but_reads(
+    service: StandIn, headers: dict[str, str], query: str
+) -> None:
+    """Of its headers only what chooses among answers goes out; an address never overrides GET."""
+    path = Path("stranger.yaml").resolve()
+    with Session(service.base_url, ApiKey(service.api_key), allow_writes=True) as session:
+        with session.record(path):
+            session.request("GET", "/v1/users/me")
+        told = path.read_text(encoding="utf-8").replace("/v1/users/me", f"/v1/users/me?{query}")
+        accept = json.dumps(headers | {"accept": ["*/*"]})[1:-1]
+        path.write_text(told.replace('"accept": ["*/*"]', accept), encoding="utf-8")
+        sent: list[httpx.Request] = []
+        session.client.event_hooks = {"request": [sent.append]}
+        drift(session, path)
+
+    names = {name for request in sent for name in request.headers}
+    assert len(sent) == (0 if "ethod" in query else 1)
+    assert not [name for name in names if "method" in name]
+    assert names.isdisjoint({"x-forwarded-host", "x-original-url", "content-type", "cookie"})
+    assert ("accept-language" in names) == ("Accept-Language" in headers)
 
 
 def test_drift_needs_a_key_and_leaves_the_session_as_it_was(service: StandIn) -> None:

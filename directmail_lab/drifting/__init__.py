@@ -1,5 +1,5 @@
 """Drift: a recording held against what the service answers now, field by field."""
 
-from .drift import OldCassetteWarning, drift
+from .asking import OldCassetteWarning, drift
 
 __all__ = ["OldCassetteWarning", "drift"]

@@ -6,12 +6,13 @@ import re
 import time
 import warnings
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import unquote, urlsplit
+from typing import TYPE_CHECKING, Any, Final, Literal
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 import pandas as pd
 
 from ..cassettes import find_cassette, read_cassette
+from ..display import plural, readable
 from ..errors import CassetteError
 from ..interaction import (
     Interaction,
@@ -22,31 +23,28 @@ from ..interaction import (
     path_below,
 )
 from ..redaction import PLACEHOLDER
-from .differences import ABSENT, Difference, compare
+from .comparison import ABSENT, Difference, compare
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-    from ..http import httpx
     from ..sessions import Session
 
-__all__ = ["OldCassetteWarning", "check_age", "drift", "drift_frame"]
+__all__ = ["OldCassetteWarning", "drift", "drift_frame"]
 
-# What the client sets by itself, and what must not come from a file: the rest is sent as recorded.
-_NOT_RESENT = frozenset(
-    {
-        *("host", "connection", "user-agent", "accept-encoding", "content-length"),
-        *("transfer-encoding", "authorization", "proxy-authorization", "cookie"),
-    }
-)
+# Of a recorded request: what chooses among answers, and asks for nothing else. A cassette may be a
+# stranger's, and what it says goes out with this account's key.
+_RESENT: Final = frozenset({"accept", "accept-language", "accept-charset", "prefer"})
+# How frameworks let a GET stand for another method.
+_OVERRIDE: Final = re.compile(r"_method|x-http-method(-override)?|x-method-override", re.IGNORECASE)
 
 # What redaction leaves in an address: the placeholder, or a pseudonym (see `personal`).
-_REPLACED = re.compile(
+_REPLACED: Final = re.compile(
     rf"{re.escape(PLACEHOLDER)}|person-[0-9a-f]{{8}}@example\.invalid|<[^<>]+-[0-9a-f]{{8}}>"
 )
 
-_DTYPES: dict[str, Any] = {
+_DTYPES: Final[dict[str, Any]] = {
     "interaction": "Int64",
     "operation": "string",
     "part": "string",
@@ -74,8 +72,9 @@ def drift(
     """Send a cassette's reads again, live, and return what is answered differently now.
 
     Only GET and HEAD are sent, each distinct one once and paced, and compared with its last
-    recorded answer that was no error (or its last answer). Nothing is recorded. The session is
-    live for that time, and then in the mode it was in.
+    recorded answer that was no error (or its last answer). Of a recorded request's headers only
+    those that choose among answers are sent, such as ``Accept``. Nothing is recorded. The session
+    is live for that time, and then in the mode it was in.
 
     Parameters
     ----------
@@ -85,7 +84,7 @@ def drift(
         A name or a path, as for `replay`.
     ignore
         Paths to leave out, ``*`` standing for any text: ``"company.*"``, ``"header.x-powered-by"``.
-        Values that differ from call to call are left out already: see `volatile` for the list.
+        Values that differ from call to call are left out already: see `comparison` for the list.
     max_age
         The oldest that a recording may be: a `timedelta` or a text such as ``"30 days"``.
     on_old
@@ -97,7 +96,8 @@ def drift(
     -------
     DataFrame
         See `drift_frame`. ``attrs``: ``"sent"``, how many requests were; ``"not_sent"``, the
-        operations that were left out because they write or because redaction took part of them.
+        operations that were left out because they write or because redaction took part of them;
+        ``"notes"``, the same in a sentence, which is shown below the table.
 
     Raises
     ------
@@ -107,22 +107,25 @@ def drift(
         The cassette cannot be found or read, or is older than ``max_age`` and ``on_old="raise"``.
     """
     loaded = read_cassette(find_cassette(cassette))
-    check_age(
-        str(cassette), loaded.interactions, max_age, now=_utc(clock()), raising=on_old == "raise"
-    )
-    prefix = base_path(_base_url(loaded.metadata))
+    _check_age(str(cassette), loaded.interactions, max_age, now=_utc(clock()), on_old=on_old)
+    prefix = base_path(loaded.base_url or "")
     reads, left_out = _reads(loaded.interactions, prefix)
     redactor = session.redactor(loaded.redact)
     rows: list[tuple[int, str, Difference]] = []
     with session.live():
         for number, recorded in reads:
-            now = redactor.interaction(_resent(session, recorded, prefix, clock))
+            now = redactor.interaction(_asked_again(session, recorded, prefix, clock))
             operation = _operation(recorded.request, prefix)
             found = compare(recorded, now, ignore=ignore)
             rows.extend((number, operation, difference) for difference in found)
     table = drift_frame(rows)
-    table.attrs.update(sent=len(reads), not_sent=left_out)
+    table.attrs.update(sent=len(reads), not_sent=left_out, notes=[_note(len(reads), left_out)])
     return table
+
+
+def _note(sent: int, left_out: Sequence[str]) -> str:
+    note = f"{plural(sent, 'request')} sent."
+    return f"{note} Not sent: {', '.join(left_out)}." if left_out else note
 
 
 def drift_frame(rows: Sequence[tuple[int, str, Difference]]) -> pd.DataFrame:
@@ -131,22 +134,23 @@ def drift_frame(rows: Sequence[tuple[int, str, Difference]]) -> pd.DataFrame:
     Columns: ``interaction`` (Int64, the recorded one's number in the cassette, from 0),
     ``operation`` (string, ``GET /v1/users/me``), ``part`` (``status``, ``header`` or ``body``),
     ``path`` (string, see `Difference`), ``change`` (``added``, ``removed``, ``retyped``,
-    ``renamed-like``, ``null-turned``, ``null-filled`` or ``changed``), ``recorded`` and ``now``
+    ``possibly renamed``, ``null-turned``, ``null-filled`` or ``changed``), ``recorded`` and ``now``
     (object: the two values, ``<NA>`` for null and for what is not there), ``new_path`` (string,
-    where a field looks renamed). No rows where nothing is different.
+    where a field was possibly renamed). No rows where nothing is different.
     """
-    columns = {
-        "interaction": [number for number, _, _ in rows],
-        "operation": [operation for _, operation, _ in rows],
-        "part": [difference.part for *_, difference in rows],
-        "path": [difference.path for *_, difference in rows],
-        "change": [difference.change for *_, difference in rows],
-        "recorded": [_cell(difference.recorded) for *_, difference in rows],
-        "now": [_cell(difference.now) for *_, difference in rows],
-        "new_path": [difference.new_path for *_, difference in rows],
-    }
-    return pd.DataFrame(
-        {name: pd.Series(values, dtype=_DTYPES[name]) for name, values in columns.items()}
+    told = [
+        (number, operation, each.part, each.path, each.change, _cell(each.recorded),
+         _cell(each.now), each.new_path)
+        for number, operation, each in rows
+    ]  # fmt: skip
+    columns = zip(*told, strict=True) if told else ((),) * len(_DTYPES)
+    return readable(
+        pd.DataFrame(
+            {
+                name: pd.Series(list(values), dtype=dtype)
+                for (name, dtype), values in zip(_DTYPES.items(), columns, strict=True)
+            }
+        )
     )
 
 
@@ -157,13 +161,13 @@ def _cell(value: object) -> object:
 # -- age ---------------------------------------------------------------------------------------
 
 
-def check_age(
+def _check_age(
     name: str,
     interactions: Iterable[Interaction],
     max_age: timedelta | str | None,
     *,
     now: datetime,
-    raising: bool = False,
+    on_old: Literal["warn", "raise"],
 ) -> None:
     """Warn, or raise `CassetteError`, where a recording is older than ``max_age``."""
     if max_age is None:
@@ -177,7 +181,7 @@ def check_age(
         f"Cassette {name!r} {age}, and max_age is {allowed}. "
         f'Look at drift("{name}"), then record it again with record("{name}", record_mode="all").'
     )
-    if raising:
+    if on_old == "raise":
         raise CassetteError(message)
     warnings.warn(message, OldCassetteWarning, stacklevel=3)
 
@@ -197,7 +201,7 @@ def _reads(
     left_out: dict[str, None] = {}
     for number, recorded in enumerate(interactions):
         request = recorded.request
-        if request.method not in ("GET", "HEAD") or _redacted(request):
+        if request.method not in ("GET", "HEAD") or not _can_be_asked(request.uri):
             left_out[_operation(request, prefix)] = None
             continue
         key = request.method, _target(request, prefix)
@@ -207,9 +211,11 @@ def _reads(
     return list(reads.values()), list(left_out)
 
 
-def _redacted(request: RecordedRequest) -> bool:
-    """Return whether a part of the address was replaced when it was recorded."""
-    return _REPLACED.search(unquote(request.uri)) is not None
+def _can_be_asked(uri: str) -> bool:
+    """Return whether an address is whole, and asks for no other method than its own."""
+    names = (name for name, _ in parse_qsl(urlsplit(uri).query, keep_blank_values=True))
+    overrides = any(_OVERRIDE.fullmatch(name.strip()) for name in names)
+    return not overrides and _REPLACED.search(unquote(uri)) is None
 
 
 def _operation(request: RecordedRequest, prefix: str) -> str:
@@ -221,24 +227,21 @@ def _target(request: RecordedRequest, prefix: str) -> str:
     return path_below(request.uri, prefix) + (f"?{query}" if query else "")
 
 
-def _resent(
+def _asked_again(
     session: Session, recorded: Interaction, prefix: str, clock: Callable[[], float]
 ) -> Interaction:
     request = recorded.request
     headers = [
         (name, value)
         for name, value in request.headers
-        if name.lower() not in _NOT_RESENT and PLACEHOLDER not in value
+        if name.lower() in _RESENT and PLACEHOLDER not in value
     ]
     address = session.base_url + "/" + _target(request, prefix).lstrip("/")
     response = session.request(request.method, address, headers=headers)
-    return Interaction(request, _as_recorded(response), recorded_at=_utc(clock()))
-
-
-def _as_recorded(response: httpx.Response) -> RecordedResponse:
-    headers = tuple(response.headers.multi_items())
-    return RecordedResponse(response.status_code, response.reason_phrase, headers, response.content)
-
-
-def _base_url(metadata: Mapping[str, object]) -> str:
-    return str(metadata.get("base_url") or "")
+    answered = RecordedResponse(
+        response.status_code,
+        response.reason_phrase,
+        tuple(response.headers.multi_items()),
+        response.content,
+    )
+    return Interaction(request, answered, recorded_at=_utc(clock()))

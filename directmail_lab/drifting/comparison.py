@@ -1,0 +1,339 @@
+"""Two answers to one request, compared field by field: pure, values in and differences out.
+
+Values that differ from call to call without anything having changed are no difference: see
+`VOLATILE_HEADERS`, `PASSING_HEADERS`, `VOLATILE_FIELDS` and `moved_with_the_clock`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from ..bodies import json_in, type_of
+from ..contract import REMAINING_HEADER, RESET_HEADER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from ..interaction import Headers, Interaction
+
+__all__ = [
+    "ABSENT",
+    "PASSING_HEADERS",
+    "ROOT",
+    "VOLATILE_FIELDS",
+    "VOLATILE_HEADERS",
+    "Change",
+    "Difference",
+    "Part",
+    "compare",
+    "moved_with_the_clock",
+]
+
+Part = Literal["status", "header", "body"]
+Change = Literal[
+    "added", "removed", "retyped", "possibly renamed", "null-turned", "null-filled", "changed"
+]
+
+ROOT: Final = "$"
+"""The path of a body as a whole."""
+
+VOLATILE_HEADERS: Final = frozenset(
+    {
+        *(REMAINING_HEADER.lower(), RESET_HEADER.lower(), "date", "etag", "expires"),
+        *("last-modified", "content-security-policy"),  # the latter may hold a nonce
+    }
+)
+"""Headers whose value differs from call to call; that they are there is compared.
+
+``X-RateLimit-Limit`` is not among them: another allowance is what one wants to hear of.
+"""
+
+PASSING_HEADERS: Final = frozenset(
+    {
+        # Set by caches, gateways and servers on the way, on one answer and not on the next.
+        *("age", "via", "x-cache", "x-cache-hits", "x-served-by", "x-timer", "cf-cache-status"),
+        *("cf-ray", "alt-svc", "nel", "report-to", "server-timing", "x-runtime"),
+        *("x-response-time", "x-envoy-upstream-service-time", "retry-after", "set-cookie"),
+        # Names of one request.
+        *("x-request-id", "request-id", "x-correlation-id", "x-trace-id", "traceparent"),
+        *("tracestate", "x-amzn-requestid", "x-amzn-trace-id", "x-amz-cf-id", "x-b3-traceid"),
+        # Of the connection and of how the body was sent, not of what it says (a recording keeps
+        # bodies decoded).
+        *("connection", "keep-alive", "transfer-encoding", "content-encoding", "content-length"),
+        *("vary", "accept-ranges", "trailer", "upgrade", "proxy-connection"),
+    }
+)
+"""Headers that come and go: neither their value nor their presence is compared."""
+
+VOLATILE_FIELDS: Final = frozenset(
+    {
+        *("requestid", "traceid", "correlationid", "nonce", "etag", "csrftoken"),
+        *("servertime", "currenttime", "timestamp", "now", "generatedat", "respondedat"),
+        *("updatedat", "lastseen", "lastseenat", "lastlogin", "lastloginat", "lastactiveat"),
+        *("lastusedat", "lastrequestat", "expiresat", "expiresin", "elapsed", "elapsedms"),
+        *("durationms", "tookms", "remaining", "requestcount", "requestsremaining"),
+    }
+)
+"""Fields of a body, at any depth, whose value differs from call to call.
+
+In small letters and digits alone: ``updatedat`` stands for ``updated_at`` and ``updatedAt``.
+"""
+
+# How far a server's clock, and the time that an answer travels, may put a time stamp off.
+_NEAR_S: Final = 300.0
+# How alike two names must be to be taken for one that was renamed, from 0 to 1 (difflib's ratio):
+# `postcode` and `postal_code` are (0.89), `name` and `email` are not (0.22).
+_ALIKE: Final = 0.7
+
+
+@dataclass(frozen=True, slots=True)
+class _Absent:
+    """What stands for a value that is not there; None stands for JSON's null."""
+
+
+ABSENT: Final = _Absent()
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One difference between two answers.
+
+    ``path`` is the header's name in lower case, the field's dotted path as in `frame`'s columns
+    (``company.address.city``, ``tags[0]``, ``lists[id=7].name``), ``$`` for a body as a whole, or
+    ``status``. ``recorded`` and ``now`` are its values, `ABSENT` where there is none. ``new_path``
+    is set where a field was possibly renamed.
+    """
+
+    part: Part
+    path: str
+    change: Change
+    recorded: object = ABSENT
+    now: object = ABSENT
+    new_path: str | None = None
+
+
+def compare(
+    recorded: Interaction, now: Interaction, *, ignore: Iterable[str] = ()
+) -> list[Difference]:
+    """Return what is different in ``now``, in the order status, headers, body.
+
+    Of values that differ from call to call it is compared that they are there, and of what type.
+    Arrays are compared by position, or by ``id`` where each element is an object with one of its
+    own. Where one of the two answers is an error and the other is not, the status tells it all and
+    the rest is not compared.
+
+    Parameters
+    ----------
+    ignore
+        Paths to leave out, ``*`` standing for any text: ``"company.*"``, ``"header.x-powered-by"``.
+    """
+    old, new = recorded.response, now.response
+    found: list[Difference] = []
+    if old.status != new.status:
+        found.append(Difference("status", "status", "changed", old.status, new.status))
+    if old.status == new.status or max(old.status, new.status) < 400:
+        found.extend(_headers(old.headers, new.headers))
+        if recorded.request.method != "HEAD":
+            found.extend(_bodies(recorded, now))
+    patterns = list(ignore)
+    return [each for each in found if not any(_matches(each, pattern) for pattern in patterns)]
+
+
+def _matches(difference: Difference, pattern: str) -> bool:
+    part = f"{difference.part}."
+    name = part + difference.path if pattern.startswith(part) else difference.path
+    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL) is not None
+
+
+# -- headers -----------------------------------------------------------------------------------
+
+
+def _headers(old: Headers, new: Headers) -> Iterator[Difference]:
+    recorded, now = _joined(old), _joined(new)
+    for name in recorded | now:
+        was, is_now = recorded.get(name), now.get(name)
+        if name in PASSING_HEADERS:
+            continue
+        if was is None or is_now is None:
+            change: Change = "added" if was is None else "removed"
+            yield Difference("header", name, change, _or_absent(was), _or_absent(is_now))
+        elif _is_integer(was) != _is_integer(is_now):
+            yield Difference("header", name, "retyped", was, is_now)
+        elif was != is_now and name not in VOLATILE_HEADERS:
+            yield Difference("header", name, "changed", was, is_now)
+
+
+def _joined(headers: Headers) -> dict[str, str]:
+    """Return each header once; those sent more than once as one, as RFC 9110 section 5.2 has it."""
+    joined: dict[str, str] = {}
+    for name, value in headers:
+        key = name.lower()
+        joined[key] = f"{joined[key]}, {value}" if key in joined else value
+    return joined
+
+
+def _or_absent(value: str | None) -> object:
+    return ABSENT if value is None else value
+
+
+def _is_integer(value: str) -> bool:
+    return re.fullmatch(r"\s*[+-]?\d+\s*", value, re.ASCII) is not None
+
+
+# -- bodies ------------------------------------------------------------------------------------
+
+
+def _bodies(recorded: Interaction, now: Interaction) -> Iterator[Difference]:
+    old, new = recorded.response, now.response
+    was, was_problem = json_in(old.headers, old.body)
+    is_now, is_problem = json_in(new.headers, new.body)
+    if was_problem or is_problem:
+        if bool(was_problem) != bool(is_problem) or old.body != new.body:
+            kind: Change = "changed" if was_problem and is_problem else "retyped"
+            names = [_kind_of_body(was_problem), _kind_of_body(is_problem)]
+            yield Difference("body", ROOT, kind, *names)
+        return
+    # Without recursion: a body may be nested as deep as its reader can follow.
+    waiting = [("", "", was, is_now)]
+    while waiting:
+        path, name, was, is_now = waiting.pop()
+        before, after = _type(was), _type(is_now)
+        if before != after:
+            yield Difference("body", path or ROOT, _change_of_type(before, after), was, is_now)
+        elif before in ("object", "array"):
+            old_members, new_members = _members(path, was, is_now)
+            yield from _added_and_removed(old_members, new_members)
+            common = [key for key in old_members if key in new_members]
+            waiting += [(key, *old_members[key], new_members[key][1]) for key in reversed(common)]
+        elif was != is_now and not (
+            re.sub(r"[^a-z0-9]", "", name.lower()) in VOLATILE_FIELDS
+            or moved_with_the_clock(was, is_now, recorded.recorded_at, now.recorded_at)
+        ):
+            yield Difference("body", path or ROOT, "changed", was, is_now)
+
+
+def _kind_of_body(problem: str | None) -> str:
+    return "JSON" if problem is None else "no body" if problem == "is empty" else "not JSON"
+
+
+def _type(value: object) -> str:
+    """Return a value's JSON type; 1 and 1.0 are both numbers."""
+    return "number" if (kind := type_of(value)) == "integer" else kind
+
+
+def _change_of_type(before: str, after: str) -> Change:
+    return "null-turned" if after == "null" else "null-filled" if before == "null" else "retyped"
+
+
+_Members = dict[str, tuple[str, Any]]
+"""By path the name (none in an array) and the value of each member of an object or array."""
+
+
+def _members(path: str, was: Any, is_now: Any) -> tuple[_Members, _Members]:
+    """Return the members of two objects by name, or of two arrays by ``id`` or position."""
+    if isinstance(was, dict):
+        dot = f"{path}." if path else ""
+        old, new = (
+            {dot + key: (key, value) for key, value in each.items()} for each in (was, is_now)
+        )
+        return old, new
+    labels = _ids(was), _ids(is_now)
+    if None in labels:
+        labels = [*map(str, range(len(was)))], [*map(str, range(len(is_now)))]
+    old, new = (
+        {f"{path}[{label}]": ("", value) for label, value in zip(told or (), values, strict=True)}
+        for told, values in zip(labels, (was, is_now), strict=True)
+    )
+    return old, new
+
+
+def _ids(elements: Sequence[object]) -> list[str] | None:
+    """Return the ``id`` of each element, or None where they are not all told apart by one."""
+    found = [each.get("id") if isinstance(each, dict) else None for each in elements]
+    if not all(isinstance(each, str | int) and not isinstance(each, bool) for each in found):
+        return None
+    labels = [f"id={each}" for each in found]
+    return labels if len(set(labels)) == len(labels) else None
+
+
+def _added_and_removed(old: _Members, new: _Members) -> Iterator[Difference]:
+    removed = {path: member for path, member in old.items() if path not in new}
+    added = {path: member for path, member in new.items() if path not in old}
+    for old_path, new_path in _renamed(removed, added):
+        (_, was), (_, is_now) = removed.pop(old_path), added.pop(new_path)
+        yield Difference("body", old_path, "possibly renamed", was, is_now, new_path)
+    for path, (_, value) in removed.items():
+        yield Difference("body", path, "removed", value)
+    for path, (_, value) in added.items():
+        yield Difference("body", path, "added", ABSENT, value)
+
+
+def _renamed(removed: _Members, added: _Members) -> list[tuple[str, str]]:
+    """Return the paths of members that were possibly renamed.
+
+    The same value under another name is one, where the value tells something or no other field is
+    in question; so is a like name with a value of the same type.
+    """
+    lone = len(removed) == len(added) == 1
+    pairs: dict[str, str] = {}
+    for is_alike in (lambda old, new: _same_value(old[1], new[1], lone=lone), _like_names):
+        for path, old in removed.items():
+            free = (each for each in added if path not in pairs and each not in pairs.values())
+            match = next(
+                (
+                    each for each in free
+                    if old[0] and _type(old[1]) == _type(added[each][1])
+                    and is_alike(old, added[each])
+                ),
+                None,
+            )  # fmt: skip
+            if match is not None:
+                pairs[path] = match
+    return list(pairs.items())
+
+
+def _same_value(was: object, is_now: object, *, lone: bool) -> bool:
+    """Return whether two values are equal, and this is more than chance."""
+    try:
+        return (lone or was not in ("", 0, 1, None, [], {})) and was == is_now
+    except RecursionError:  # nested too deep to be compared at once
+        return False
+
+
+def _like_names(old: tuple[str, object], new: tuple[str, object]) -> bool:
+    before, after = (re.sub(r"[\W_]", "", name).lower() for name, _ in (old, new))
+    return difflib.SequenceMatcher(None, before, after).ratio() >= _ALIKE
+
+
+def moved_with_the_clock(
+    was: object, is_now: object, recorded_at: datetime | None, now_at: datetime | None
+) -> bool:
+    """Return whether both values are the time of their own answer, whatever the field's name.
+
+    ISO 8601 texts and numbers of seconds or milliseconds since 1970 count, within five minutes.
+    """
+    if recorded_at is None or now_at is None:
+        return False
+    return _is_about(was, recorded_at) and _is_about(is_now, now_at)
+
+
+def _is_about(value: object, time: datetime) -> bool:
+    at = _seconds(value)
+    epoch_s = time.timestamp()
+    return at is not None and any(abs(at / unit - epoch_s) <= _NEAR_S for unit in (1, 1000))
+
+
+def _seconds(value: object) -> float | None:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value) if abs(value) < 1e15 else None
+    if not isinstance(value, str) or not re.match(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d", value):
+        return None
+    try:
+        time = datetime.fromisoformat(value)
+    except ValueError:
+        return None
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
