@@ -149,7 +149,7 @@ def session() -> Session:
     return connect()
 
 
-def live() -> ModeChange:
+def live() -> ModeChange[Session]:
     """Let the current session send every request to the service; also a context manager.
 
     Raises
@@ -162,7 +162,7 @@ def live() -> ModeChange:
 
 def record(
     cassette: str | Path, *, record_mode: str = "new_episodes", redact: Iterable[str] = ()
-) -> ModeChange:
+) -> ModeChange[Session]:
     """Record the current session to a cassette; also a context manager, which ends the recording.
 
     Parameters
@@ -194,7 +194,7 @@ def replay(
     *,
     timing: Timing = "instant",
     repeat: Literal["last", "strict"] = "last",
-) -> ModeChange:
+) -> ModeChange[Session]:
     """Answer from a cassette, with no key and no network; also a context manager.
 
     Without a current session one is opened that can only replay.

@@ -15,16 +15,22 @@
         ├── CassetteFormatError a file that is not a cassette
         └── CassetteInUseError  another recording holds the cassette
 
-Timeouts and connection errors stay httpx's own. Each message says what happened, then what to do,
-and holds no key, query, header value or unredacted body.
+Timeouts and connection errors stay httpx's own (see `directmail_lab.http`). Each message says what
+happened, then what to do, and holds no key, query, header value or unredacted body.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+import sys
+import traceback
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from .quota import Reading
+
+_E = TypeVar("_E", bound=BaseException)
 
 __all__ = [
     "CassetteError",
@@ -41,11 +47,48 @@ __all__ = [
     "ServiceError",
     "UnauthorizedError",
     "WriteRefusedError",
+    "brief_traceback",
+    "without_traceback",
 ]
+
+
+def without_traceback(error: _E) -> _E:
+    """Return an error without the frames below: their locals hold a key, or a body that echoes it.
+
+    Raise it outside the ``except`` that caught it, so that it does not come back as its context.
+    """
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)
+
+
+def brief_traceback(error: BaseException) -> list[str]:
+    """Return what IPython shows of an error: the caller's own lines, then the message.
+
+    IPython asks an exception for it by the name ``_render_traceback_``. No values are shown, in no
+    ``%xmode``; ``%debug`` has all frames.
+    """
+    notes: list[str] = getattr(error, "__notes__", [])
+    return [*_callers_lines(error), f"{type(error).__name__}: {error}", *notes]
+
+
+def _callers_lines(error: BaseException) -> Iterator[str]:
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    for frame, number in traceback.walk_tb(error.__traceback__):
+        library = str(frame.f_globals.get("__name__")).partition(".")[0]
+        if library in ("IPython", "ipykernel"):
+            continue
+        if library == __name__.partition(".")[0] or library.startswith("httpx"):
+            return  # from here on it is our own code
+        place = traceback.FrameSummary(frame.f_code.co_filename, number, "")
+        cell = shell and shell.compile.format_code_name(place.filename)
+        yield f"{' '.join(cell) if cell else place.filename}, line {number}: {place.line}"
 
 
 class DirectMailLabError(Exception):
     """The base of every error that directmail_lab raises on purpose."""
+
+    def _render_traceback_(self) -> list[str]:
+        return brief_traceback(self)
 
 
 class NotConnectedError(DirectMailLabError):

@@ -16,6 +16,7 @@ import pandas as pd
 from .bodies import charset_in, read_json
 from .display import readable
 from .errors import DirectMailLabError, NotJSONError
+from .interaction import READING
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -32,8 +33,6 @@ MOST_CELLS: Final = 5_000_000
 VALUE_COLUMN: Final = "value"
 """The column of what is no object: a scalar body, or such an element of an array."""
 
-# Where the stack of a session leaves what it read from the headers (see `transports`).
-_READING: Final = "directmail_lab.reading"
 _LARGEST_EXACT = 2**53 - 1  # of the integers that a float holds exactly
 _LARGEST_INT64 = 2**63 - 1
 _MISSING: Final = object()
@@ -141,7 +140,7 @@ class ResponseInfo:
             return None
         declared = str(_attribute(response, "headers", {}).get("content-type") or "")
         media_type = re.match(r"\s*([\w.+-]{1,60}/[\w.+-]{1,60})", declared)
-        reading = _attribute(response, "extensions", {}).get(_READING)
+        reading = _attribute(response, "extensions", {}).get(READING)
         url = _attribute(response, "url", None)
         return cls(
             status=int(response.status_code),

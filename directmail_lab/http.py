@@ -1,10 +1,269 @@
-"""The HTTP client that everything here uses: no other module imports it.
+"""httpx, and what we add to its clients: errors in words, and writes that are known as such.
 
-A fork that is maintained on (httpx2) takes its place by a change of this one line.
+No other module imports httpx. A fork that is maintained on (httpx2) takes its place by a change of
+that one line.
+
+A session's clients are httpx's own but for one thing: what `send` raises says what happened, at
+which address, and what to do. It stays httpx's exception, to be caught as such, but has no frames
+below: their locals hold the key, or a body that may echo it.
 """
 
 from __future__ import annotations
 
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
+
 import httpx
 
-__all__ = ["httpx"]
+from .bodies import text_in
+from .contract import SAFE_METHODS
+from .errors import (
+    DirectMailLabError,
+    OutcomeUnknownError,
+    ServiceError,
+    UnauthorizedError,
+    brief_traceback,
+    without_traceback,
+)
+from .interaction import READING, base_path, operation_of, path_below
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+__all__ = [
+    "SENT",
+    "WANTS_KEY",
+    "AsyncClient",
+    "Client",
+    "ClientOptions",
+    "KeyedAuth",
+    "httpx",
+    "is_write",
+    "lost_answer",
+    "service_error",
+]
+
+WANTS_KEY: Final = "directmail_lab.wants_key"
+"""Set in a request's extensions where the network transport is to add the key."""
+
+SENT: Final = "directmail_lab.sent"
+"""Set in a request's extensions once it was handed to the network."""
+
+_HEADERS: Final = {
+    "User-Agent": f"directmail-lab python-httpx/{httpx.__version__}",
+    # httpx would also ask for what happens to be installed, brotli and zstd.
+    "Accept-Encoding": "gzip, deflate",
+}
+
+# What makes many frameworks take a request for one of another method.
+_OVERRIDE_HEADERS: Final = (b"x-http-method-override", b"x-http-method", b"x-method-override")
+_OVERRIDE_PARAMETER: Final = "_method"
+
+# Nothing of the request reached the service.
+_NOT_SENT: Final = (
+    httpx.ConnectError,
+    httpx.ConnectTimeout,
+    httpx.PoolTimeout,
+    httpx.ProxyError,
+    httpx.UnsupportedProtocol,
+    httpx.LocalProtocolError,
+)
+
+_EXCERPT: Final = 200
+_SEARCHED_BYTES: Final = 4096
+
+
+def is_write(request: httpx.Request) -> bool:
+    """Return whether a request may change something: by its method, or one that overrides it."""
+    methods = [request.method]
+    if request.url.query:
+        methods += request.url.params.get_list(_OVERRIDE_PARAMETER)
+    for name, value in request.headers.raw:
+        if name.lower() in _OVERRIDE_HEADERS:
+            methods.append(value.decode("latin-1"))
+    return any(method.strip().upper() not in SAFE_METHODS for method in methods)
+
+
+class KeyedAuth(httpx.Auth):
+    """What a session's clients do by default: ask for the key. With ``auth=None`` none is sent.
+
+    The key itself joins the request in the innermost transport (see `directmail_lab.network`).
+    """
+
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response]:
+        request.extensions[WANTS_KEY] = True
+        yield request
+
+
+class ClientOptions(TypedDict):
+    """What both clients are made from, besides their transport.
+
+    ``redacted`` takes the key out of a text; ``on_answer`` gets each response whose body was read.
+    """
+
+    base_url: str
+    timeout_s: float
+    redacted: Callable[[str], str]
+    on_answer: Callable[[httpx.Response], object]
+
+
+class Client(httpx.Client):
+    """`httpx.Client` whose errors are in words."""
+
+    def __init__(
+        self,
+        transport: httpx.BaseTransport,
+        **options: Unpack[ClientOptions],
+    ) -> None:
+        super().__init__(
+            transport=transport,
+            base_url=options["base_url"],
+            timeout=options["timeout_s"],
+            auth=KeyedAuth(),
+            headers=_HEADERS,
+        )
+        self._redacted, self._on_answer = options["redacted"], options["on_answer"]
+
+    def send(
+        self, request: httpx.Request, *, stream: bool = False, **options: Any
+    ) -> httpx.Response:
+        try:
+            response = super().send(request, stream=stream, **options)
+        except BaseException as error:
+            failure = _in_words(error, request, self._redacted)
+        else:
+            if not stream:
+                self._on_answer(response)
+            return response
+        raise failure
+
+
+class AsyncClient(httpx.AsyncClient):
+    """The same for `httpx.AsyncClient`."""
+
+    def __init__(
+        self,
+        transport: httpx.AsyncBaseTransport,
+        **options: Unpack[ClientOptions],
+    ) -> None:
+        super().__init__(
+            transport=transport,
+            base_url=options["base_url"],
+            timeout=options["timeout_s"],
+            auth=KeyedAuth(),
+            headers=_HEADERS,
+        )
+        self._redacted, self._on_answer = options["redacted"], options["on_answer"]
+
+    async def send(
+        self, request: httpx.Request, *, stream: bool = False, **options: Any
+    ) -> httpx.Response:
+        try:
+            response = await super().send(request, stream=stream, **options)
+        except BaseException as error:
+            failure = _in_words(error, request, self._redacted)
+        else:
+            if not stream:
+                self._on_answer(response)
+            return response
+        raise failure
+
+
+def _in_words(
+    error: BaseException, request: httpx.Request, redacted: Callable[[str], str]
+) -> BaseException:
+    """Return an error as the caller of a client sees it."""
+    if isinstance(error, DirectMailLabError):
+        return without_traceback(error)
+    if isinstance(error, KeyboardInterrupt):
+        asked = redacted(f"{request.method} {operation_of(request.url.path)}")
+        text = f"{asked} was interrupted. The session stays open, and so do its readings."
+    elif isinstance(error, httpx.RequestError):
+        if SENT in request.extensions and (lost := lost_answer(request, error)):
+            return lost
+        text = redacted(f"{_what_happened(error, request)} ({type(error).__name__}: {error})")
+    else:
+        return error
+    error.args = (text,)
+    error.__dict__["_render_traceback_"] = partial(brief_traceback, error)
+    return without_traceback(error)
+
+
+def _what_happened(error: httpx.RequestError, request: httpx.Request) -> str:
+    """Return what happened and what to do, as the sign-in form says it too."""
+    address = f"{request.url.scheme}://{request.url.netloc.decode('ascii')}"
+    if isinstance(error, httpx.TimeoutException):
+        return (
+            f"{address} did not answer in time. Check the address and the network, or give it more "
+            "time: connect(…, timeout_s=…)."
+        )
+    if isinstance(error, httpx.ConnectError) and "CERTIFICATE_VERIFY" in str(error):
+        return (
+            f"The certificate of {address} is not trusted, so the key was not sent. Check the "
+            "address. Behind a company's proxy, SSL_CERT_FILE may have to name its certificate."
+        )
+    if isinstance(error, httpx.ConnectError) and "SSL" in str(error):
+        return (
+            f"{address} answers, but not with https: its port may be one of plain http. Check the "
+            "port. (Plain http:// is accepted for this machine alone.)"
+        )
+    if isinstance(error, httpx.ConnectError | httpx.UnsupportedProtocol | httpx.ProxyError):
+        return (
+            f"Nothing answers at {address}. Check its spelling and the network. With no network, "
+            "replay(…) a cassette."
+        )
+    if isinstance(error, httpx.DecodingError):
+        return f"The answer of {address} is not compressed as its headers say. Try again."
+    if isinstance(error, httpx.TooManyRedirects):
+        return f"{address} redirects in a circle. Check the address and the path."
+    return f"The connection to {address} broke before the answer was complete. Try again."
+
+
+class _LostInTimeError(OutcomeUnknownError, httpx.TimeoutException):
+    """A write that timed out: who catches httpx's own error for it has it too."""
+
+
+def lost_answer(request: httpx.Request, error: Exception) -> OutcomeUnknownError | None:
+    """Return the error for a write that was sent and not answered; None where nothing is open."""
+    if isinstance(error, _NOT_SENT) or not isinstance(error, httpx.RequestError):
+        return None
+    if not is_write(request):
+        return None
+    timed_out = isinstance(error, httpx.TimeoutException)
+    return (_LostInTimeError if timed_out else OutcomeUnknownError)(
+        f"{request.method} {operation_of(request.url.path)} was sent and no whole answer came "
+        f"({type(error).__name__}). It may have been carried out, and was not sent again. "
+        "Look whether it was before you repeat it."
+    )
+
+
+def service_error(
+    response: httpx.Response, *, base_url: str, redacted: Callable[[str], str]
+) -> ServiceError:
+    """Return the error that an answer with an error status means."""
+    status, request = response.status_code, response.request
+    path = operation_of(path_below(str(request.url), base_path(base_url)))
+    operation = redacted(f"{request.method} {path}")
+    # More is searched than is shown: a key that the cut would halve is found whole.
+    searched = response.content[:_SEARCHED_BYTES]
+    kind = UnauthorizedError if status in (401, 403) else ServiceError
+    return kind(
+        f"{operation} answered {status} {redacted(response.reason_phrase)}. {_advice(status)}",
+        status=status,
+        operation=operation,
+        excerpt=redacted(text_in(searched, response.charset_encoding))[:_EXCERPT],
+        reading=response.extensions.get(READING),
+    )
+
+
+def _advice(status: int) -> str:
+    """Return what to do about an error status."""
+    if status in (401, 403):
+        return "Check the API key and the base address: the key may be another region's."
+    if status == 404:
+        return "Check the path and the base address."
+    if status == 429:
+        return "The allowance is used up: rate_limits() shows when it renews."
+    if status >= 500:
+        return "The trouble is at the service or a gateway before it: try again later."
+    return "The error's .excerpt shows what the service said of it."

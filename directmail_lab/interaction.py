@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
 if TYPE_CHECKING:
     from datetime import datetime
 
 __all__ = [
+    "READING",
     "Headers",
     "Interaction",
     "RecordedRequest",
@@ -20,6 +21,9 @@ __all__ = [
     "operation_of",
     "path_below",
 ]
+
+READING: Final = "directmail_lab.reading"
+"""Where a response of a session carries its `Reading`: ``response.extensions[READING]``."""
 
 Headers = tuple[tuple[str, str], ...]
 """Header names and values, in the order they were sent, a repeated one more than once."""

@@ -1,4 +1,4 @@
-"""The session: two httpx clients on one stack of transports, in one of three modes."""
+"""The session: two httpx clients on one way to the service, in one of three modes."""
 
 from __future__ import annotations
 
@@ -7,79 +7,52 @@ import threading
 import time
 import warnings
 import weakref
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TypedDict
 
-from .answers import record_in
 from .bodies import AnswerShapes
-from .cassettes import open_cassette
+from .cassettes import DEFAULT_MATCH_ON, open_cassette
 from .contract import ME_PATH
-from .errors import CassetteError, DirectMailLabError, NotConnectedError
-from .http import httpx
-from .modes import Mode, ModeChange, slowness_of
+from .credentials import as_api_key
+from .errors import CassetteError, DirectMailLabError
+from .http import AsyncClient, Client, service_error
+from .interaction import READING
+from .modes import Mode, ModeChange, Modes, decorates, latency_factor
 from .network import NetworkTransport
 from .pacing import PacingTransport
 from .readings import ReadingLog
-from .redaction import PLACEHOLDER, Redactor
+from .redaction import Redactor
 from .redaction.log_guard import guard_logs
 from .settings import base_address
-from .stack import Stack
-from .transports import READING, RefusingTransport, SwitchingTransport
+from .transports import RefusingTransport, SwitchingTransport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     import pandas as pd
 
     from .cassettes import Cassette
+    from .cassettes.matching import Matcher
     from .credentials import ApiKey
+    from .http import ClientOptions, httpx
     from .modes import ModeName, Timing
     from .pacing import Pace
     from .quota import Reading
     from .quota.reset_unit import ResetUnit
-    from .transports import Transport
 
-__all__ = ["Session"]
+__all__ = ["Session", "SessionOptions"]
 
 _log = logging.getLogger(__name__)
 
 
-class _Client(httpx.Client):
-    """httpx's client, which notes the shapes of answers: bodies are at hand once they are read."""
+class SessionOptions(TypedDict, total=False):
+    """What a session may be told besides its address and key: see `Session`."""
 
-    def __init__(self, answers: AnswerShapes, **options: Any) -> None:
-        super().__init__(**options)
-        self._answers = answers
-
-    def send(
-        self, request: httpx.Request, *, stream: bool = False, **options: Any
-    ) -> httpx.Response:
-        response = super().send(request, stream=stream, **options)
-        if not stream:
-            _note_shape(self._answers, response)
-        return response
-
-
-class _AsyncClient(httpx.AsyncClient):
-    """The same, without blocking the event loop."""
-
-    def __init__(self, answers: AnswerShapes, **options: Any) -> None:
-        super().__init__(**options)
-        self._answers = answers
-
-    async def send(
-        self, request: httpx.Request, *, stream: bool = False, **options: Any
-    ) -> httpx.Response:
-        response = await super().send(request, stream=stream, **options)
-        if not stream:
-            _note_shape(self._answers, response)
-        return response
-
-
-def _note_shape(answers: AnswerShapes, response: httpx.Response) -> None:
-    reading = response.extensions.get(READING)
-    if reading is not None:
-        answers.add_live(reading, tuple(response.headers.multi_items()), response.content)
+    timeout_s: float
+    pace: Pace
+    max_wait_s: float
+    reset_unit: ResetUnit | None
+    allow_writes: bool
 
 
 class Session:
@@ -108,12 +81,18 @@ class Session:
         Whether methods other than GET, HEAD and OPTIONS may be sent to the live service.
     clock, timer
         What tells the time (seconds since the Unix epoch) and what latencies are measured with.
+
+    Attributes
+    ----------
+    client, async_client
+        httpx's own, for everything that it can do: each passes what the session's mode says. The
+        second runs under asyncio. With ``auth=None`` no key is sent.
     """
 
     def __init__(
         self,
         base_url: str,
-        api_key: ApiKey | None = None,
+        api_key: ApiKey | str | None = None,
         *,
         timeout_s: float = 30.0,
         pace: Pace = "burst",
@@ -123,41 +102,45 @@ class Session:
         clock: Callable[[], float] = time.time,
         timer: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self.base_url = base_address(base_url) if api_key is not None else base_url
+        try:
+            self._api_key = as_api_key(api_key)
+        finally:
+            api_key = None  # %xmode Verbose prints a frame's arguments into the cell's saved output
+        self.base_url = base_address(base_url, only_replays=self._api_key is None)
         self.readings = ReadingLog(reset_unit=reset_unit)
         self.answers = AnswerShapes()
-        self._api_key = api_key
+        self._reset_unit = reset_unit
         self._listeners: dict[object, Callable[[Reading], None]] = {}
         self._changing = threading.RLock()
-        self._reset_unit = reset_unit
+        self._redactor = self.redactor()
         nowhere = RefusingTransport("This session has no key.")
-        self._stack = Stack(
+        self._network: NetworkTransport | None = None
+        if self._api_key is not None:
+            self._network = NetworkTransport(
+                self.base_url, self._api_key, allow_writes=allow_writes
+            )
+        self._modes = Modes(
             base_url=self.base_url,
-            on_reading=self._note,
-            conceal=self._concealed,
+            network=self._network,
             pacing=PacingTransport(
                 nowhere, pace=pace, max_wait_s=max_wait_s, reset_unit=reset_unit, clock=clock
             ),
+            on_reading=self._note,
+            redacted=self._redactor.text,
             clock=clock,
             timer=timer,
         )
-        self._network: NetworkTransport | None = None
-        start: Transport = nowhere
-        if api_key is not None:
-            self._network = NetworkTransport(self.base_url, api_key, allow_writes=allow_writes)
-            start = self._stack.live(self._network)
-        self._mode = Mode("live", start)
-        self._switch = SwitchingTransport(start)
-        common: dict[str, Any] = {
+        self._mode = self._modes.live() if self._network is not None else Mode("live", nowhere)
+        self._switch = SwitchingTransport(self._mode.transport)
+        common: ClientOptions = {
             "base_url": self.base_url,
-            "timeout": timeout_s,
-            "headers": {"User-Agent": f"directmail-lab python-httpx/{httpx.__version__}"},
+            "timeout_s": timeout_s,
+            "redacted": self._redactor.text,
+            "on_answer": self._note_shape,
         }
-        self.client: httpx.Client = _Client(self.answers, transport=self._switch, **common)
-        self.async_client: httpx.AsyncClient = _AsyncClient(
-            self.answers, transport=self._switch, **common
-        )
-        self._end_log_guard = guard_logs(self.redactor())
+        self.client: httpx.Client = Client(self._switch, **common)
+        self.async_client: httpx.AsyncClient = AsyncClient(self._switch, **common)
+        self._end_log_guard = guard_logs(self._redactor)
         # A session that is dropped without close() takes its filter along, which knows the key.
         weakref.finalize(self, self._end_log_guard)
 
@@ -240,6 +223,8 @@ class Session:
 
     # -- modes --------------------------------------------------------------------------
 
+    # -- modes --------------------------------------------------------------------------
+
     @property
     def mode(self) -> ModeName:
         """``"live"``, ``"record"`` or ``"replay"``."""
@@ -260,26 +245,27 @@ class Session:
         """The key in its holder, which shows it nowhere; None in a session that only replays."""
         return self._api_key
 
-    def live(self) -> ModeChange:
+    @decorates
+    def live(self) -> ModeChange[Session]:
         """Send every request to the service, and record none."""
-        return self._change(
-            lambda: Mode("live", self._stack.live(self._require_network("go live")))
-        )
+        return self._change(self._modes.live)
 
+    @decorates
     def record(
         self,
         cassette: str | Path,
         *,
         record_mode: str = "new_episodes",
         redact: Iterable[str] = (),
+        match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON,
         on_write_error: Literal["raise", "continue"] = "raise",
         metadata: Mapping[str, object] | None = None,
-    ) -> ModeChange:
+    ) -> ModeChange[Session]:
         """Record to a cassette, by one of vcrpy's record modes; see `directmail_lab.record`.
 
         Parameters
         ----------
-        cassette, record_mode, redact
+        cassette, record_mode, redact, match_on
             As there.
         on_write_error
             What a full disk does: ``"raise"`` a `CassetteError`, or ``"continue"`` unrecorded, with
@@ -288,82 +274,80 @@ class Session:
             What is written at the head of a new cassette, beside our own.
         """
         if record_mode == "none":
-            return self.replay(cassette)
-        network = self._require_network("record")
-        redactor = self.redactor(redact)
+            return self._replay(cassette, redact=redact, match_on=match_on)
 
-        def entered() -> Mode:
-            opened = open_cassette(
+        def opened() -> Cassette:
+            return open_cassette(
                 cassette,
                 record_mode=record_mode,
-                redactor=redactor,
+                redactor=self.redactor(redact),
                 base_url=self.base_url,
+                match_on=match_on,
                 on_write_error=on_write_error,
                 metadata=metadata,
-                clock=self._stack.clock,
+                clock=self._modes.clock,
             )
-            return Mode("record", self._stack.recording(network, opened), opened)
 
-        return self._change(entered)
+        return self._change(lambda: self._modes.record(opened))
 
+    @decorates
     def replay(
         self,
         cassette: str | Path,
         *,
         timing: Timing = "instant",
         repeat: Literal["last", "strict"] = "last",
-    ) -> ModeChange:
+        match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON,
+    ) -> ModeChange[Session]:
         """Answer from a cassette alone, with no key and no network; see `directmail_lab.replay`."""
-        slowness = slowness_of(timing)
+        return self._replay(
+            cassette, factor=latency_factor(timing), repeat=repeat, match_on=match_on
+        )
 
+    def _replay(
+        self,
+        cassette: str | Path,
+        *,
+        factor: float = 0.0,
+        repeat: Literal["last", "strict"] = "last",
+        redact: Iterable[str] = (),
+        match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON,
+    ) -> ModeChange[Session]:
         def entered() -> Mode:
             opened = open_cassette(
-                cassette, record_mode="none", repeat=repeat, redactor=self.redactor()
+                cassette, redactor=self.redactor(redact), repeat=repeat, match_on=match_on
             )
-            return Mode("replay", self._stack.replaying(opened, slowness=slowness), opened)
+            return self._modes.replay(opened, latency_factor=factor)
 
         return self._change(entered)
 
-    def _change(self, entered: Callable[[], Mode]) -> ModeChange:
+    def _change(self, open_mode: Callable[[], Mode]) -> ModeChange[Session]:
         with self._changing:
             before = self._mode
             try:
                 # Its cassette may be the very one that is opened next.
-                before.leave()
-                mode = entered()
+                before.pause()
+                mode = open_mode()
             except BaseException:
-                before.enter()
+                before.resume()
                 raise
             self._enter(mode)
-        return ModeChange(self, mode, lambda: self._enter(before))
+        return ModeChange(self, mode, self.base_url, lambda: self._enter(before))
 
     def _enter(self, mode: Mode) -> None:
         with self._changing:
             left, self._mode = self._mode, mode
             try:
                 if left.cassette is not mode.cassette:
-                    left.leave()
+                    left.pause()
             finally:  # a full disk does not keep the session in a mode that it has left
-                mode.enter()
+                mode.resume()
                 self._switch.inner = mode.transport
 
-    def _require_network(self, purpose: str) -> Transport:
-        if self._network is None:
-            raise NotConnectedError(
-                f"This session has no key, so it cannot {purpose}. "
-                "Sign in with login(), or connect(base_url=…, api_key=…)."
-            )
-        return self._network
-
     def redactor(self, redact: Iterable[str] = ()) -> Redactor:
-        """Return what removes this session's key, and the personal data named, from exchanges."""
+        """Return what removes this session's key, and the personal data named."""
         secrets = [self._api_key.reveal()] if self._api_key is not None else []
         return Redactor(secrets, redact=redact)
-
-    def _concealed(self, path: str) -> str:
-        """Return a path without the key, where a caller put it there."""
-        key = self._api_key.reveal() if self._api_key is not None else None
-        return path.replace(key, PLACEHOLDER) if key and key in path else path
 
     def _note(self, reading: Reading) -> None:
         self.readings.append(reading)
@@ -374,8 +358,18 @@ class Session:
                 # An observer's fault never costs the caller a good response.
                 _log.exception("An on_reading callback failed")
 
+    def _note_shape(self, response: httpx.Response) -> None:
+        reading = response.extensions.get(READING)
+        if reading is not None:
+            self.answers.add_live(reading, tuple(response.headers.multi_items()), response.content)
+
     def _record_in(self, response: httpx.Response) -> pd.DataFrame:
-        return record_in(response, base_url=self.base_url, redactor=self.redactor)
+        """Return the record that a response holds, or raise what its error status means."""
+        from .frames import frame
+
+        if response.status_code >= 400:
+            raise service_error(response, base_url=self.base_url, redacted=self._redactor.text)
+        return frame(response)
 
     # -- the end ------------------------------------------------------------------------
 
@@ -386,6 +380,7 @@ class Session:
                 self._enter(Mode("live", RefusingTransport("This session is closed.")))
             finally:  # also where the recording could not be ended
                 network, self._network = self._network, None
+                self._modes.network = None
                 if network is not None:
                     network.close()
                 self._api_key = None

@@ -5,11 +5,12 @@ Live and recording, outermost first::
     SwitchingTransport    the session's mode decides what is below
     PacingTransport       waits for the allowance, retries reads             (pacing/)
     ObservingTransport    one reading for every response, errors included
-    CassetteTransport     while recording: one durable line for every exchange
+    CassetteTransport     while recording: one durable line for every interaction
     NetworkTransport      refuses what must not leave; adds the key; sends   (network.py)
 
 Replaying there is no network to reach: ``Switching(Observing(Cassette))``. Each class answers
 ``handle_request`` and ``handle_async_request`` from one core, so one stack serves both clients.
+`Session` builds it: see `Session._transport`.
 """
 
 from __future__ import annotations
@@ -21,9 +22,21 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Protocol
 
 from .cassettes.true_headers import with_true_headers
-from .errors import CassetteError, InsecureAddressError, NotConnectedError
+from .errors import (
+    CassetteError,
+    InsecureAddressError,
+    NotConnectedError,
+    without_traceback,
+)
 from .http import httpx
-from .interaction import Headers, Interaction, RecordedRequest, RecordedResponse, path_below
+from .interaction import (
+    READING,
+    Headers,
+    Interaction,
+    RecordedRequest,
+    RecordedResponse,
+    path_below,
+)
 from .quota import Reading, read_headers
 
 if TYPE_CHECKING:
@@ -32,20 +45,20 @@ if TYPE_CHECKING:
     from .cassettes import Cassette
 
 __all__ = [
-    "READING",
     "CassetteTransport",
     "ObservingTransport",
     "RefusingTransport",
     "SwitchingTransport",
     "Transport",
-    "bare",
+    "recorded_request",
+    "recorded_response",
 ]
-
-READING: Final = "directmail_lab.reading"
-"""Where a response carries its `Reading`: ``response.extensions[READING]``."""
 
 _INTERACTION: Final = "directmail_lab.interaction"
 _SOURCE: Final = "directmail_lab.source"
+
+_LONGEST_PAUSE_S: Final = 30.0
+"""A replay in recorded time waits no longer for one answer, whatever its cassette says."""
 
 
 class Transport(Protocol):
@@ -98,7 +111,7 @@ class RefusingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     """Hands a `Reading` of every response to ``on_reading``, and leaves it on the response.
 
-    ``prefix`` is the base address's path prefix: readings tell the path below it, as ``conceal``
+    ``prefix`` is the base address's path prefix: readings tell the path below it, as ``redacted``
     gives it back. ``clock`` gives seconds since the Unix epoch, and of ``timer``'s seconds only
     differences are used.
     """
@@ -109,7 +122,7 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         on_reading: Callable[[Reading], None],
         *,
         prefix: str = "",
-        conceal: Callable[[str], str] = str,
+        redacted: Callable[[str], str] = str,
         cassette: str | None = None,
         clock: Callable[[], float] = time.time,
         timer: Callable[[], float] = time.perf_counter,
@@ -117,7 +130,7 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         self._inner = inner
         self._on_reading = on_reading
         self._prefix = prefix
-        self._conceal = conceal
+        self._redacted = redacted
         self._cassette = cassette
         self._clock = clock
         self._timer = timer
@@ -144,7 +157,7 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             response.headers.raw,
             at=at,
             method=request.method,
-            path=self._conceal(path_below(request.url.path, self._prefix)),
+            path=self._redacted(path_below(request.url.path, self._prefix)),
             status=response.status_code,
             elapsed_s=elapsed_s,
             source=response.extensions.get(_SOURCE, "live"),
@@ -164,8 +177,8 @@ class CassetteTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         What is below; None in a replay, where nothing is ever sent.
     base_url
         The session's base address: paths are compared below it.
-    slowness
-        How long the recorded latencies are kept up: 0 not at all, 1 as recorded, 2 twice as long.
+    latency_factor
+        How much of the recorded latencies a replay waits: 0 none, 1 as recorded, 2 twice as long.
     """
 
     def __init__(
@@ -174,7 +187,7 @@ class CassetteTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         inner: Transport | None = None,
         *,
         base_url: str,
-        slowness: float = 0.0,
+        latency_factor: float = 0.0,
         clock: Callable[[], float] = time.time,
         timer: Callable[[], float] = time.perf_counter,
         sleep: Callable[[float], None] = time.sleep,
@@ -183,14 +196,14 @@ class CassetteTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         self._cassette = cassette
         self._inner = inner
         self._base_url = base_url
-        self._slowness = slowness
+        self._latency_factor = latency_factor
         self._clock = clock
         self._timer = timer
         self._sleep = sleep
         self._sleep_async = sleep_async
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        asked = _as_recorded(request, request.read())
+        asked = recorded_request(request, request.read())
         played = self._cassette.play(asked, base_url=self._base_url)
         if played is not None:
             if pause_s := self._pause_s(played):
@@ -208,7 +221,7 @@ class CassetteTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         return self._record(asked, response, sent)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        asked = _as_recorded(request, await request.aread())
+        asked = recorded_request(request, await request.aread())
         played = self._cassette.play(asked, base_url=self._base_url)
         if played is not None:
             if pause_s := self._pause_s(played):
@@ -230,23 +243,23 @@ class CassetteTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         return self._inner
 
     def _pause_s(self, played: Interaction) -> float:
-        return self._slowness * (played.elapsed_s or 0.0)
+        return min(self._latency_factor * (played.elapsed_s or 0.0), _LONGEST_PAUSE_S)
 
     def _record(
         self, asked: RecordedRequest, response: httpx.Response, sent: float
     ) -> httpx.Response:
-        """Write the exchange down before the caller has it: what was seen is never lost."""
+        """Write the interaction down before the caller has it: what was seen is never lost."""
         encoded = "content-encoding" in response.headers
         interaction = Interaction(
             request=asked,
-            response=_as_answered(response, asked.method, encoded=encoded),
+            response=_decoded_response(response, asked.method, encoded=encoded),
             recorded_at=datetime.fromtimestamp(self._clock(), UTC),
             elapsed_s=round(self._timer() - sent, 6),
         )
         try:
             self._cassette.record(interaction)
         except CassetteError as error:
-            failure = bare(error)
+            failure = without_traceback(error)
         else:
             if encoded:
                 # The caller has what a replay will give: the body decoded, headers true to that.
@@ -260,32 +273,28 @@ class CassetteTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         raise failure
 
 
-def _as_answered(response: httpx.Response, method: str, *, encoded: bool) -> RecordedResponse:
+def _decoded_response(response: httpx.Response, method: str, *, encoded: bool) -> RecordedResponse:
     """Return a response as a cassette keeps it: its body decoded, its headers true to that."""
-    answered = RecordedResponse(
+    assert isinstance(response.stream, httpx.ByteStream)
+    if not encoded:
+        return recorded_response(response, b"".join(response.stream))
+    # A copy is read, so that the stream of the response itself stays as it is.
+    unread = httpx.Response(response.status_code, headers=response.headers, stream=response.stream)
+    return with_true_headers(recorded_response(response, unread.read()), method=method)
+
+
+def recorded_request(request: httpx.Request, body: bytes = b"") -> RecordedRequest:
+    """Return a request as a value; no body is an empty one, as vcrpy records httpx."""
+    return RecordedRequest(request.method, str(request.url), _as_texts(request.headers), body)
+
+
+def recorded_response(response: httpx.Response, body: bytes | None = None) -> RecordedResponse:
+    """Return a response as a value, by default with the body that was read."""
+    return RecordedResponse(
         status=response.status_code,
         reason=response.reason_phrase,
         headers=_as_texts(response.headers),
-        body=_decoded(response, encoded=encoded),
-    )
-    return with_true_headers(answered, method=method) if encoded else answered
-
-
-def _decoded(response: httpx.Response, *, encoded: bool) -> bytes:
-    """Return the body of a response whose stream is at hand, which is left as it is."""
-    assert isinstance(response.stream, httpx.ByteStream)
-    if not encoded:
-        return b"".join(response.stream)
-    unread = httpx.Response(response.status_code, headers=response.headers, stream=response.stream)
-    return unread.read()
-
-
-def _as_recorded(request: httpx.Request, body: bytes) -> RecordedRequest:
-    return RecordedRequest(
-        method=request.method,
-        uri=str(request.url),
-        headers=_as_texts(request.headers),
-        body=body,  # none sent is an empty one, as vcrpy records httpx
+        body=response.content if body is None else body,
     )
 
 
@@ -312,9 +321,3 @@ def _as_response(interaction: Interaction, source: str) -> httpx.Response:
             _INTERACTION: interaction,
         },
     )
-
-
-def bare(failure: BaseException) -> BaseException:
-    """Return it without the frames below: their locals hold what was sent, or what it echoes."""
-    failure.__cause__ = failure.__context__ = None
-    return failure.with_traceback(None)

@@ -13,10 +13,10 @@ import httpx
 import numpy as np
 import pandas as pd
 import pytest
+from directmail_lab.answers import record_in
 from hypothesis import given
 from hypothesis import strategies as st
 
-from directmail_lab.answers import record_in
 from directmail_lab.errors import DirectMailLabError, NotJSONError, ServiceError
 from directmail_lab.frames import MAX_DEPTH, MOST_COLUMNS, frame
 from directmail_lab.redaction import Redactor

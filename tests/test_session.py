@@ -320,7 +320,7 @@ def test_timing_recorded_waits_as_long_as_the_service_took(live: Session) -> Non
     with open_cassette("tour") as cassette:
         elapsed_s = next(iter(cassette.interactions())).elapsed_s
         playing = CassetteTransport(
-            cassette, base_url=live.base_url, slowness=2.0, sleep=slept.append
+            cassette, base_url=live.base_url, latency_factor=2.0, sleep=slept.append
         )
         playing.handle_request(httpx.Request("GET", f"{live.base_url}/v1/users/me"))
 

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .cassette import Cassette
-from .library import cassettes_by_name, find_cassette, list_cassettes, new_cassette_path
+from .library import cassettes_by_name, find_cassette, list_cassettes, new_cassette_path, shown_path
 from .matching import DEFAULT_MATCH_ON
 from .opening import open_cassette
 from .reader import LoadedCassette, read_cassette
@@ -28,6 +28,7 @@ __all__ = [
     "read_cassette",
     "read_interactions",
     "show_interaction",
+    "shown_path",
 ]
 
 

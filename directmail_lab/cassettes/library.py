@@ -18,6 +18,7 @@ __all__ = [
     "find_cassette",
     "list_cassettes",
     "new_cassette_path",
+    "shown_path",
 ]
 
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
@@ -88,6 +89,16 @@ def list_cassettes() -> list[Path]:
 def cassette_name(name: str | Path) -> str:
     """Return what a cassette is called in messages: its name without folder and suffix."""
     return name.stem if isinstance(name, Path) else name.removesuffix(".yaml")
+
+
+def shown_path(path: Path) -> str:
+    """Return where a cassette's file is, as a notebook may show it; nothing for a packaged one."""
+    if any(path.is_relative_to(folder) for folder in _packaged_folders()):
+        return ""
+    for start, shown_as in ((Path.cwd(), ""), (Path.cwd().parent, "../"), (Path.home(), "~/")):
+        if path.is_relative_to(start):
+            return f"{shown_as}{path.relative_to(start).as_posix()}"
+    return str(path)
 
 
 def _folders() -> Iterator[Path]:

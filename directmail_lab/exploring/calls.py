@@ -15,12 +15,11 @@ from ..contract import ME_PATH
 from ..current import session as current
 from ..errors import CassetteError, NotConnectedError, QuotaExhaustedError
 from ..http import httpx
-from ..interaction import base_path
+from ..interaction import READING, base_path
 from ..quota import read_headers
 from ..quota.reset_unit import infer_reset_unit
 from ..readings import readings_of
 from ..settings import configured_regions
-from ..transports import READING
 from .open_parts import Seen, findings_of, frame_of_findings
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from ..contract import SAFE_METHODS
 from ..http import httpx
-from ..interaction import operation_of
+from ..interaction import READING, operation_of
 from .bell import Bell
 from .pacer import Go, Hold, Pace, Pacer
 from .retries import (
@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     from .waits import Progress
 
 __all__ = ["Pace", "PacingTransport"]
-
-# Where a response carries its `Reading` (see `directmail_lab.transports.READING`).
-_READING: Final = "directmail_lab.reading"
 
 # A held request asks again this often even if it missed the answer it waits for.
 _HOLD_AT_MOST_S: Final = 5.0
@@ -89,7 +86,7 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     """Sends while the service says that requests remain, waits where none do, repeats failed reads.
 
     Any number of threads, tasks and event loops may use one. What is below it leaves the `Reading`
-    of each response in ``response.extensions["directmail_lab.reading"]``.
+    of each response in ``response.extensions[READING]``.
 
     Parameters
     ----------
@@ -241,7 +238,7 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         """Tell the pacer what came of a request, and wake those that wait for it."""
         if ticket is None:
             return
-        reading: Reading | None = None if response is None else response.extensions.get(_READING)
+        reading: Reading | None = None if response is None else response.extensions.get(READING)
         with self._lock:
             self._pacer.answered(ticket, reading, self._clock())
         self._bell.ring(ticket.operation)
@@ -258,7 +255,7 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             return False
         if response is None:
             return isinstance(failure, RETRIED_ERRORS)
-        reading: Reading | None = response.extensions.get(_READING)
+        reading: Reading | None = response.extensions.get(READING)
         if reading is not None and reading.source == "replayed":
             return False
         return response.status_code in RETRIED_STATUSES
@@ -267,7 +264,7 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         """Return the pause before another attempt: as asked for, else a library's backoff."""
         reading: Reading | None = None
         if response is not None:
-            reading = response.extensions.get(_READING)
+            reading = response.extensions.get(READING)
             if response.status_code == 429 and reading is not None:
                 # The allowance is empty now: asking for the next go waits until it renews.
                 return 0.0
