@@ -36,12 +36,21 @@ def connect_here(self, address):
 socket.socket.connect = connect_here
 """
 
+WITHOUT_PYTEST = """
+import sys
+class Missing:
+    def find_spec(name, *_):
+        if name == "pytest":
+            raise ModuleNotFoundError("No module named pytest")
+sys.meta_path.insert(0, Missing)
+"""
+
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """A copy of the tutorials, as an unpacked wheel leaves it."""
     copy_tutorials(ROOT, tmp_path)
-    for own in (tmp_path / "cassettes").glob("my-*"):
+    for own in (*tmp_path.glob("cassettes/my-*"), *tmp_path.glob("notebooks/test_my_*.py")):
         own.unlink()
     return tmp_path
 
@@ -52,8 +61,14 @@ def offline(tmp_path: Path) -> dict[str, str]:
     folder = tmp_path / "site"
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(LOOPBACK_ALONE)
-    path = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
-    return {"PYTHONPATH": path, "PYTHONWARNINGS": "error::UserWarning,error::FutureWarning"}
+    strict = {"PYTHONWARNINGS": "error::UserWarning,error::FutureWarning"}
+    return {**first_on_path(folder), **strict}
+
+
+def first_on_path(folder: Path) -> dict[str, str]:
+    """The environment of a kernel that imports from a folder first."""
+    path = [str(folder), os.environ.get("PYTHONPATH")]
+    return {"PYTHONPATH": os.pathsep.join(filter(None, path))}
 
 
 def in_order(path: Path, cells: Iterable[Any]) -> Any:
@@ -162,6 +177,20 @@ def test_the_kernel_of_these_tests_reaches_no_other_machine(
     notebook = new_notebook(cells=[new_code_cell(source)])  # type: ignore[no-untyped-call]
     with pytest.raises(Exception, match="reached outside"):
         run(notebook, tmp_path, environ=offline)
+
+
+def test_a_reader_without_pytest_is_told_what_to_install(copy: Path) -> None:
+    """The README's first command installs none, and the tutorial shows its tests all the same."""
+    site = copy / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text(WITHOUT_PYTEST)
+    path = copy / "notebooks" / "05-test-with-recordings.ipynb"
+    notebook = read(path)
+    run(notebook, path.parent, environ=first_on_path(site))
+    (shown,) = [cell for cell in notebook.cells if '"pytest"' in cell.source]
+
+    assert "%pip install pytest" in shown.outputs[0].text
+    assert "def test_" in (path.parent / "test_my_account.py").read_text()
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
