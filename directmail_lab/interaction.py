@@ -1,25 +1,39 @@
-"""One HTTP exchange as a value: what was sent, what came back, when, and how long it took."""
+"""A request and its response as a value: what was sent, what came back, when, how long it took.
+
+What is read from a file passes `check_request`, `check_response` and `check_times` once, there:
+everything else relies on the types and ranges that these allow.
+"""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
+
+from .errors import CassetteFormatError
 
 if TYPE_CHECKING:
     from datetime import datetime
 
 __all__ = [
+    "ODD",
     "READING",
     "Headers",
     "Interaction",
     "RecordedRequest",
     "RecordedResponse",
     "base_path",
+    "check_request",
+    "check_response",
+    "check_times",
     "header",
+    "normalize_headers",
     "operation_of",
     "path_below",
+    "unreadable",
 ]
 
 READING: Final = "directmail_lab.reading"
@@ -77,6 +91,81 @@ class Interaction:
     elapsed_s: float | None = None
 
 
+ODD: Final = (
+    *(AttributeError, CassetteFormatError, IndexError, KeyError, OverflowError, RecursionError),
+    *(TypeError, ValueError),
+)
+"""What reading an interaction may raise where its values are not of the expected form."""
+
+_METHOD: Final = re.compile("[!-~]+")
+_LONGEST_S: Final = 1e9
+_YEARS: Final = range(1900, 2200)
+"""What a DataFrame's times can hold, whatever their unit, and a year to spare for any zone."""
+
+
+def unreadable(which: str, error: Exception) -> CassetteFormatError:
+    """Return the error that says which interaction cannot be read, and why; it holds no value."""
+    why = str(error).rstrip(".") if isinstance(error, CassetteFormatError) else ""
+    why = why or "a part of it is missing, or of another type"
+    return CassetteFormatError(f"{which} cannot be read: {why}. Correct it, or record it again.")
+
+
+def check_request(request: RecordedRequest) -> RecordedRequest:
+    """Return a request that was read from a file.
+
+    Raises
+    ------
+    CassetteFormatError
+        Where a value is of another type, or its address is none. The message holds no value.
+    """
+    _check_message(request.headers, request.body, "request")
+    if not isinstance(request.method, str) or not _METHOD.fullmatch(request.method):
+        raise CassetteFormatError("its method is not a word")
+    try:
+        _check_texts(request.uri)
+        parts = urlsplit(request.uri)
+        _ = parts.hostname, parts.port
+    except (TypeError, ValueError):
+        raise CassetteFormatError("its address is not a URL") from None
+    return request
+
+
+def check_response(response: RecordedResponse) -> RecordedResponse:
+    """Return a response that was read from a file; raises as `check_request` does."""
+    _check_message(response.headers, response.body, "response")
+    if type(response.status) is not int or not 0 <= response.status <= 999:
+        raise CassetteFormatError("its status is not a number of three digits")
+    if response.body is None:
+        raise CassetteFormatError("its response has no body")
+    try:
+        _check_texts(response.reason)
+    except (TypeError, ValueError):
+        raise CassetteFormatError("its reason phrase is not text") from None
+    return response
+
+
+def check_times(recorded_at: datetime | None, elapsed_s: float | None) -> None:
+    """Raise `CassetteFormatError` for a year or a number of seconds that no recording has."""
+    if recorded_at is not None and recorded_at.year not in _YEARS:
+        raise CassetteFormatError(f"its year is not from {_YEARS[0]} to {_YEARS[-1]}")
+    if elapsed_s is not None and not 0 <= elapsed_s <= _LONGEST_S:
+        raise CassetteFormatError("its seconds are negative, or not a number")
+
+
+def _check_message(headers: Headers, body: bytes | None, name: str) -> None:
+    try:
+        _check_texts(*(text for pair in headers for text in pair))
+    except (TypeError, ValueError):
+        raise CassetteFormatError(f"the headers of its {name} are not text") from None
+    if not isinstance(body, bytes | None):
+        raise CassetteFormatError(f"the body of its {name} is neither text nor bytes")
+
+
+def _check_texts(*texts: str) -> None:
+    """Raise TypeError for another type, UnicodeError for half a character (a lone surrogate)."""
+    "".join(texts).encode()
+
+
 def header(headers: Headers, name: str) -> str | None:
     """Return the first value of a header by its name in any case, or None."""
     wanted = name.lower()
@@ -108,3 +197,47 @@ def operation_of(path: str) -> str:
     return "/".join(
         "{id}" if _ID_LIKE.fullmatch(unquote(segment)) else segment for segment in path.split("/")
     )
+
+
+# RFC 9110: these have no body, and their headers describe the one that GET would have.
+_BODILESS: Final = frozenset({204, 304})
+_OF_THE_BODY: Final = frozenset({"content-encoding", "transfer-encoding", "content-length"})
+
+
+def normalize_headers(response: RecordedResponse, *, method: str = "GET") -> RecordedResponse:
+    """Return a response, whose body httpx has decoded, with headers that say what it now is.
+
+    ``Content-Encoding`` loses the codings that httpx undoes, ``Transfer-Encoding`` goes, and
+    ``Content-Length`` is the length of the body. The answer to a HEAD request stays as it is.
+    """
+    if method == "HEAD" or response.status in _BODILESS:
+        return response
+    if not any(name.lower() in _OF_THE_BODY for name, _ in response.headers):
+        return response
+    length = str(len(response.body))
+    told = [(name, _normalized(name.lower(), value, length)) for name, value in response.headers]
+    return replace(
+        response, headers=tuple((name, value) for name, value in told if value is not None)
+    )
+
+
+def _normalized(name: str, value: str, length: str) -> str | None:
+    if name not in _OF_THE_BODY:
+        return value
+    if name == "transfer-encoding":
+        return None
+    if name == "content-length":
+        return length
+    undone = _undone_codings()
+    return ", ".join(c for c in value.split(",") if c.strip().lower() not in undone).strip() or None
+
+
+@cache
+def _undone_codings() -> frozenset[str]:
+    """Return the codings that httpx decodes here: two of them need a package beside it."""
+    codings = {"gzip", "deflate", "identity"}
+    if find_spec("brotli") or find_spec("brotlicffi"):
+        codings.add("br")
+    if find_spec("zstandard"):
+        codings.add("zstd")
+    return frozenset(codings)

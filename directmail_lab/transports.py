@@ -21,7 +21,6 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Protocol
 
-from .cassettes.true_headers import with_true_headers
 from .errors import (
     CassetteError,
     InsecureAddressError,
@@ -35,6 +34,7 @@ from .interaction import (
     Interaction,
     RecordedRequest,
     RecordedResponse,
+    normalize_headers,
     path_below,
 )
 from .quota import Reading, read_headers
@@ -280,7 +280,7 @@ def _decoded_response(response: httpx.Response, method: str, *, encoded: bool) -
         return recorded_response(response, b"".join(response.stream))
     # A copy is read, so that the stream of the response itself stays as it is.
     unread = httpx.Response(response.status_code, headers=response.headers, stream=response.stream)
-    return with_true_headers(recorded_response(response, unread.read()), method=method)
+    return normalize_headers(recorded_response(response, unread.read()), method=method)
 
 
 def recorded_request(request: httpx.Request, body: bytes = b"") -> RecordedRequest:

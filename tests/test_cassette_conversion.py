@@ -16,14 +16,14 @@ from vcr.serializers import jsonserializer, yamlserializer
 
 import directmail_lab as dm
 from directmail_lab.cassettes import read_cassette
-from directmail_lab.cassettes.conversion import LAYOUTS, convert, layout_of, redact, repair
+from directmail_lab.cassettes.convert import LAYOUTS, convert, layout_of, redact, repair
 from directmail_lab.cassettes.vcr_files import block_text
 from directmail_lab.errors import CassetteError
 from directmail_lab.redaction import Redactor
 from directmail_lab.standin import STAND_IN_KEY
 
 if TYPE_CHECKING:
-    from directmail_lab.cassettes.conversion import Layout
+    from directmail_lab.cassettes.convert import Layout
     from directmail_lab.interaction import RecordedResponse
     from directmail_lab.sessions import Session
 
@@ -151,15 +151,15 @@ def test_redacting_again_changes_values_and_replays(tour: Path) -> None:
 def test_mending_keeps_every_whole_interaction(tour: Path) -> None:
     """A recording that broke off is closed; a sound one is left byte for byte."""
     whole = tour.read_bytes()
-    sound = repair(tour)
+    clean = repair(tour)
     untouched = tour.read_bytes()
     end = whole.rindex(b"# end")
     tour.write_bytes(whole[: end - 40])
     said = repair(tour)
 
-    assert sound is None
+    assert clean == []
     assert untouched == whole
-    assert said is not None
+    assert ["2 interactions recovered" in each for each in said] == [True]
     assert len(read_cassette(tour).interactions) == 2
     assert read_cassette(tour).problem is None
 

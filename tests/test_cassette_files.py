@@ -37,8 +37,9 @@ def test_a_bare_name_is_found_in_the_nearest_folder_upward(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From the working directory up; a folder that is a Python package is passed over."""
+    (tmp_path / "pyproject.toml").touch()
     outer = write(tmp_path / "cassettes" / "tour.yaml")
-    deep = tmp_path / "package" / "notebooks"
+    deep = tmp_path / "package" / "deep"
     (tmp_path / "package" / "cassettes").mkdir(parents=True)
     (tmp_path / "package" / "cassettes" / "__init__.py").touch()
     deep.mkdir()
@@ -48,6 +49,58 @@ def test_a_bare_name_is_found_in_the_nearest_folder_upward(
     assert find_cassette("tour.yaml") == outer
     inner = write(deep / "cassettes" / "tour.yaml")
     assert find_cassette("tour") == inner
+
+
+@pytest.mark.parametrize("mark", ["pyproject.toml", ".git", "notebooks"])
+def test_no_cassette_is_looked_for_above_the_projects_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mark: str
+) -> None:
+    """Neither to read nor to write; without any root, the working directory is all."""
+    write(tmp_path / "cassettes" / "tour.yaml")
+    here = tmp_path / "project" / "src"
+    here.mkdir(parents=True)
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    monkeypatch.chdir(here)
+
+    for _ in range(2):
+        with pytest.raises(NotRecordedError):
+            find_cassette("tour")
+        assert new_cassette_path("tour") == here / "cassettes" / "tour.yaml"
+        (tmp_path / "project" / mark).mkdir(exist_ok=True)
+    inner = write(tmp_path / "project" / "cassettes" / "tour.yaml")
+    assert find_cassette("tour") == inner
+
+
+def test_no_cassette_is_looked_for_above_home_or_in_another_users_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A root above the home folder is none of this user's; a stranger's folder is passed over."""
+    (tmp_path / ".git").mkdir()
+    write(tmp_path / "cassettes" / "tour.yaml")
+    here = tmp_path / "home" / "src"
+    here.mkdir(parents=True)
+    monkeypatch.chdir(here)
+    assert find_cassette("tour") == tmp_path / "cassettes" / "tour.yaml"
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "home", lambda: tmp_path / "home")
+        with pytest.raises(NotRecordedError):
+            find_cassette("tour")
+    monkeypatch.setattr(os, "getuid", lambda: -1)
+    with pytest.raises(NotRecordedError):
+        find_cassette("tour")
+    (here / "cassettes").mkdir()
+    with pytest.raises(CassetteError, match="another user"):
+        new_cassette_path("tour")
+
+
+@pytest.mark.parametrize("name", ["x" * 300, Path("x" * 300), Path("a/" * 3000 + "b"), Path()])
+def test_a_name_that_no_file_can_have_is_a_clear_error(name: str | Path) -> None:
+    """Too long for a file's name or for a path, or none at all."""
+    with pytest.raises(CassetteError, match=r"too long|looked for|Give the file"):
+        find_cassette(name)
+    with pytest.raises(CassetteError):
+        open_cassette(name, record_mode="all")
 
 
 def test_the_environments_folder_comes_first(

@@ -16,6 +16,7 @@ from vcr.serialize import deserialize
 from vcr.serializers import yamlserializer
 
 from directmail_lab.cassettes import Cassette, open_cassette, read_cassette
+from directmail_lab.cassettes.convert import repair
 from directmail_lab.cassettes.vcr_files import block_text
 from directmail_lab.errors import CassetteError, CassetteInUseError
 from directmail_lab.interaction import RecordedResponse, header
@@ -102,7 +103,7 @@ def test_a_kill_at_any_moment_loses_nothing_that_the_caller_saw(tmp_path: Path) 
         notices: list[str] = []
         with opened(path, notice=notices.append) as again:
             again.record(answered(get("/after")))
-        assert f"{loaded.torn_bytes} byte" in notices[0]
+        assert f"{loaded.torn_bytes:,} byte" in notices[0]
         assert paths_in(path) == [*found, "/after"]
         assert read_cassette(path).problem is None
         if path.stat().st_size < 500_000:
@@ -275,24 +276,49 @@ def test_recording_everything_anew_drops_the_old(tour: Path) -> None:
 
 
 def test_killing_a_recording_anew_keeps_the_old_cassette(tour: Path) -> None:
-    """What was recorded so far stands beside; the next recording anew takes its place."""
+    """What was recorded so far stands beside, is named and readable, and repair adopts it."""
     before = tour.read_bytes()
     code = (
         "import os, sys; sys.path.insert(0, sys.argv[2])\n"
         "from pathlib import Path\n"
         "from test_cassette_recording import opened, answered\n"
-        "cassette = opened(Path(sys.argv[1]), 'all'); cassette.record(answered()); os._exit(9)"
+        "from cassette_samples import get\n"
+        "cassette = opened(Path(sys.argv[1]), 'all')\n"
+        "cassette.record(answered(get('/1'), '[1]')); os._exit(9)"
     )
     here = str(Path(__file__).parent)
     subprocess.run([sys.executable, "-c", code, str(tour), here], check=False, timeout=60)
 
     notices: list[str] = []
+    unfinished = tour.with_name("tour.unfinished.yaml")
     assert tour.read_bytes() == before
+    assert paths_in(unfinished) == ["/1"]
     with opened(tour, "all", notice=notices.append) as cassette:
         cassette.record(answered(get("/0")))
-    assert "broken off" in notices[0]
+    assert str(unfinished) in notices[0]
+    assert f"directmail-lab cassette repair {tour}" in notices[0]
     assert paths_in(tour) == ["/1", "/2", "/0"]
+    assert paths_in(unfinished) == ["/1"]
+
+    said = repair(tour)
+
+    assert said == ["Put 1 interaction of tour.unfinished.yaml into it."]
+    assert paths_in(tour) == ["/2", "/0", "/1"]
+    assert read_cassette(tour).interactions[2].response.body == b"[1]"
     assert list(tour.parent.iterdir()) == [tour]
+    assert repair(tour) == []
+
+
+def test_a_new_cassette_is_recorded_in_its_place_whatever_the_mode(tmp_path: Path) -> None:
+    """Recording all anew where nothing is leaves nothing to be lost in another file."""
+    path = tmp_path / "tour.yaml"
+    path.write_text("")
+
+    with opened(path, "all") as cassette:
+        cassette.record(answered(get("/0")))
+
+        assert paths_in(path) == ["/0"]
+        assert sorted(each.name for each in tmp_path.iterdir()) == ["tour.yaml", "tour.yaml.lock"]
 
 
 def test_a_second_writer_is_refused_until_the_first_has_closed(tour: Path) -> None:

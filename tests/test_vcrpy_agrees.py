@@ -18,7 +18,7 @@ from vcr.serializers import jsonserializer, yamlserializer
 from vcr.stubs.httpx_stubs import _deserialize_response
 from vcr.util import read_body
 
-from directmail_lab.cassettes import matching, open_cassette, read_cassette
+from directmail_lab.cassettes import open_cassette, player, read_cassette
 from directmail_lab.cassettes.reader import parse_cassette
 from directmail_lab.cassettes.vcr_files import block_text
 from directmail_lab.errors import NotRecordedError
@@ -275,7 +275,7 @@ def test_our_keys_agree_with_vcrpys_matchers(
     name: str, one: RecordedRequest, other: RecordedRequest
 ) -> None:
     """Two requests have a key in common exactly where vcrpy's matcher of that name accepts them."""
-    rule = matching.Matching([name])
+    rule = player.Matching([name])
 
     ours = bool(set(rule.keys(one, "")) & set(rule.keys(other, "")))
 

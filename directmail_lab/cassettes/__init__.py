@@ -5,14 +5,13 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .cassette import Cassette
+from .cassette import Cassette, open_cassette
 from .library import cassettes_by_name, find_cassette, list_cassettes, new_cassette_path, shown_path
-from .matching import DEFAULT_MATCH_ON
-from .opening import open_cassette
+from .player import DEFAULT_MATCH_ON
 from .reader import LoadedCassette, read_cassette
 
 if TYPE_CHECKING:
-    from .frames import InteractionView, interactions, read_interactions, show_interaction
+    from .view import InteractionView, interactions, read_interactions, show_interaction
 
 __all__ = [
     "DEFAULT_MATCH_ON",
@@ -35,5 +34,5 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     # Only what shows interactions needs pandas, so it is imported when it is first used.
     if name in __all__:
-        return getattr(import_module(".frames", __name__), name)
+        return getattr(import_module(".view", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,41 +2,76 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import time
 import weakref
 from contextlib import suppress
+from dataclasses import replace
 from threading import RLock
 from typing import TYPE_CHECKING, Final, Literal, Self
 
-from directmail_lab.display import plural
-from directmail_lab.errors import CassetteError
-from directmail_lab.interaction import Interaction, RecordedRequest, base_path
-
-from .closing import notice_of_personal_data
-from .player import Player
+from ..display import plural
+from ..errors import CassetteError
+from ..interaction import Interaction, RecordedRequest, base_path, normalize_headers
+from ..redaction import Redactor
+from .convert import notice_of_personal_data
+from .library import cassette_name, command_name, find_cassette, new_cassette_path
+from .player import DEFAULT_MATCH_ON, Matching, Player
 from .reader import LoadedCassette, read_cassette
-from .recording import Recording, ReRecording
-from .true_headers import with_true_headers
+from .recorder import Recording, about_recording, unfinished_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from directmail_lab.redaction import Redactor
+    from .player import Key, Matcher
 
-    from .matching import Key, Matching
+__all__ = ["RECORD_MODES", "Cassette", "open_cassette"]
 
-__all__ = ["Cassette"]
+RECORD_MODES: Final = ("none", "once", "new_episodes", "any", "all")
 
 _MOST_KNOWN: Final = 4096
+_log = logging.getLogger("directmail_lab")
 
 
 class Cassette:
-    """Recorded answers by request, and a recording of what had none. Made by `open_cassette`.
+    """Recorded answers by request, and a recording of what had none.
 
-    Any number of threads and tasks may use one cassette at once.
+    Any number of threads and tasks may use one cassette at once. A forked child plays what it
+    inherits, and records nothing.
+
+    Parameters
+    ----------
+    name
+        A bare name, or the `Path` of a file.
+    record_mode
+        vcrpy's: ``"none"`` replays; ``"once"`` records a new cassette and replays an old one;
+        ``"new_episodes"`` and ``"any"`` add what is not there; ``"all"`` records anew, and an old
+        file stands until `close`.
+    redactor
+        What removes secrets before anything is written or compared.
+    base_url
+        The base address of the session: paths are compared below it.
+    match_on
+        vcrpy's matchers by name, and functions of two of its requests.
+    repeat
+        What a replay does when all answers to a request were played: ``"last"`` gives the last one
+        again, ``"strict"`` refuses.
+    on_write_error
+        Whether a full disk stops the session or lets it go on unrecorded.
+    metadata
+        What a new cassette says of itself beside its writer, base address and time.
+    notice
+        Is told, in a sentence, of a recording that was not closed, or could not go on; and of
+        personal data in one, when it ends.
+    clock
+        Gives the seconds since the Unix epoch.
 
     Attributes
     ----------
+    path
+        Its file.
     records
         Whether a request without an answer may be sent, and its outcome recorded.
     base_url
@@ -45,48 +80,56 @@ class Cassette:
         Whether another program wrote what it held when it was opened: credentials may be in it.
     on_unmatched
         Called with each request that `play` refuses, redacted.
+
+    Raises
+    ------
+    NotRecordedError
+        Where a cassette to replay does not exist.
+    CassetteFormatError, CassetteInUseError, CassetteError
+        Where it cannot be read, is being recorded by another, or its name leads out of the folder.
     """
 
     def __init__(
         self,
-        path: Path,
+        name: str | Path,
         *,
-        name: str,
-        record_mode: str,
-        redactor: Redactor,
-        matching: Matching,
-        base_url: str | None,
-        repeat: Literal["last", "strict"],
-        on_write_error: Literal["raise", "continue"],
-        metadata: Mapping[str, object],
-        notice: Callable[[str], None],
+        record_mode: str = "none",
+        redactor: Redactor | None = None,
+        base_url: str | None = None,
+        match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON,
+        repeat: Literal["last", "strict"] = "last",
+        on_write_error: Literal["raise", "continue"] = "raise",
+        metadata: Mapping[str, object] | None = None,
+        notice: Callable[[str], None] = _log.warning,
+        clock: Callable[[], float] = time.time,
     ) -> None:
-        self.name = name
-        self.path = path
+        if record_mode not in RECORD_MODES:
+            raise ValueError(f"{record_mode!r} is no record mode. Use {', '.join(RECORD_MODES)}.")
+        self.name = cassette_name(name)
         self.record_mode = record_mode
         self.on_unmatched: Callable[[RecordedRequest], object] = lambda _: None
-        self.records = record_mode != "none" and not (record_mode == "once" and _holds(path))
-        self._redactor = redactor
-        self._matching = matching
+        self._redactor = redactor or Redactor()
+        self._matching = Matching(match_on)
         self._given_base = base_url
         self._repeats = repeat == "last"
         self._goes_on = on_write_error == "continue"
         self._notice = notice
-        self._lock = RLock()
+        self._lock, self._process = RLock(), os.getpid()
         self._known: dict[tuple[str, str, str | None], tuple[Key, ...]] = {}
-        self._unwritten = 0
-        self._recorded = False
+        self._is_full = self._recorded = False
         self._said = ""
-        self._metadata = metadata
-        self._recording = self._open_recording() if self.records else None
-        loaded = self._recording.loaded if self._recording else read_cassette(path)
-        self._redactor = redactor.also(loaded.redact if loaded else ())
+        self._metadata = about_recording(base_url, metadata, self._redactor, clock)
+        self.path = find_cassette(name) if record_mode == "none" else new_cassette_path(name)
+        self.records = record_mode != "none" and not (record_mode == "once" and _holds(self.path))
+        self._recording = self._open_recording(anew=record_mode == "all") if self.records else None
+        loaded = self._recording.loaded if self._recording else read_cassette(self.path)
+        self._redactor = self._redactor.also(loaded.redact if loaded else ())
         self._interactions: Sequence[Interaction] = loaded.interactions if loaded else ()
         self.base_url = (loaded.base_url if loaded else None) or base_url
         self.foreign = loaded is not None and loaded.foreign
         self._player = self._make_player(loaded)
         if loaded is not None and loaded.problem:
-            notice(f"Cassette {name!r}: {loaded.problem}.")
+            notice(f"Cassette {self.name!r}: {loaded.problem}.")
 
     def play(self, request: RecordedRequest, *, base_url: str | None = None) -> Interaction | None:
         """Return the recorded answer to a request; None says: send it, and `record` the outcome.
@@ -103,7 +146,7 @@ class Cassette:
             return None
         base = base_url or self._given_base or self.base_url
         asked, keys = self._keys(request, base)
-        with self._lock:
+        with self._own_lock():
             index = self._player.take(keys, asked)
         if index is None:
             if self.records:
@@ -116,7 +159,7 @@ class Cassette:
         if self._player is None:
             return False
         asked, keys = self._keys(request, base_url or self._given_base or self.base_url)
-        with self._lock:
+        with self._own_lock():
             return self._player.next(keys, asked) is not None
 
     def record(self, interaction: Interaction) -> None:
@@ -135,10 +178,9 @@ class Cassette:
                 f"Cassette {self.name!r} was opened to replay. "
                 f"Open it with record({self.name!r}) to add to it."
             )
-        true = _true(interaction)
-        with self._lock:
-            if self._unwritten and self._goes_on:
-                self._unwritten += 1
+        true = _as_written(interaction)
+        with self._own_lock():
+            if self._is_full:
                 return
             try:
                 self._recording.append(true)
@@ -154,11 +196,11 @@ class Cassette:
 
     def unplayed(self) -> list[RecordedRequest]:
         """Return the recorded requests whose answers were not played since it was opened."""
-        with self._lock:
+        with self._own_lock():
             return self._player.unplayed() if self._player is not None else []
 
     def __len__(self) -> int:
-        with self._lock:
+        with self._own_lock():
             if self._recording is not None:
                 return self._recording.count()
         return len(self._interactions)
@@ -173,26 +215,20 @@ class Cassette:
         CassetteError
             Where the disk is full, unless the cassette was opened to go on then.
         """
-        if self._recording is None:
-            return
-        with self._lock:
-            if self._recording.closed:
+        with self._own_lock():
+            recording = self._recording
+            if recording is None or recording.closed or recording.is_inherited:
                 return
             try:
-                self._recording.close()
+                recording.close()
             except OSError as error:
                 self._not_written(error)
                 return
             recorded, self._recorded = self._recorded, False
-        if recorded and self._recording.closed:  # not in a forked child
-            self._say_what_is_personal()
-
-    def _say_what_is_personal(self) -> None:
-        said = notice_of_personal_data(self.path, self.name)
-        if said != self._said:  # a recording that was resumed says so once
-            self._said = said
-            if said:
-                self._notice(said)
+        said = notice_of_personal_data(self.path, self.name) if recorded else ""
+        if said and said != self._said:  # a recording that was resumed says so once
+            self._notice(said)
+        self._said = said or self._said
 
     def resume(self) -> None:
         """Go on recording after `close`, behind what the file holds; what was played stays played.
@@ -202,12 +238,10 @@ class Cassette:
         CassetteInUseError
             Where another records the cassette by now.
         """
-        with self._lock:
+        with self._own_lock():
             if self._recording is not None and self._recording.closed:
                 # Also where it was recorded anew: by now that is the cassette, to be added to.
-                self._recording = self._kept(
-                    Recording(self.path, redactor=self._redactor, metadata=self._metadata)
-                )
+                self._recording = self._open_recording(anew=False)
 
     def __enter__(self) -> Self:
         return self
@@ -216,32 +250,25 @@ class Cassette:
         self.close()
 
     def __repr__(self) -> str:
-        count = len(self)
-        held = plural(count, "interaction")
-        return f"<Cassette {self.name!r}, {self.record_mode}, {held}>"
+        return f"<Cassette {self.name!r}, {self.record_mode}, {plural(len(self), 'interaction')}>"
 
-    def _open_recording(self) -> Recording:
-        if self.record_mode != "all":
-            return self._kept(
-                Recording(self.path, redactor=self._redactor, metadata=self._metadata)
-            )
-        anew = ReRecording(
+    def _own_lock(self) -> RLock:
+        """Return the lock of this process: a forked child's parent may hold its own for ever."""
+        if os.getpid() != self._process:
+            self._lock, self._process = RLock(), os.getpid()
+        return self._lock
+
+    def _open_recording(self, *, anew: bool) -> Recording:
+        recording = Recording(
             self.path,
             redactor=self._redactor,
             metadata=self._metadata,
-            matching=self._matching,
-            prefix=base_path(self._given_base or ""),
+            anew=self._matching if anew else None,
         )
-        if anew.abandoned:
-            self._notice(
-                f"Cassette {self.name!r}: recording it anew was broken off before; the old "
-                "cassette stands, and this recording takes the place of the unfinished one."
-            )
-        return self._kept(anew)
-
-    def _kept(self, recording: Recording) -> Recording:
         # A kernel that ends, or a cassette that is dropped, closes its recording too.
         weakref.finalize(self, _close_quietly, recording)
+        if left := unfinished_files(self.path):
+            self._notice(_of_unfinished(left, self.path, self.name))
         return recording
 
     def _make_player(self, loaded: LoadedCassette | None) -> Player | None:
@@ -294,8 +321,12 @@ class Cassette:
         )
         if not self._goes_on:
             raise CassetteError(message) from None
-        self._unwritten += 1
+        self._is_full = True
         self._notice(f"{message} The session goes on unrecorded.")
+
+
+open_cassette = Cassette
+"""The name by which a cassette is opened."""
 
 
 def _holds(path: Path) -> bool:
@@ -306,15 +337,21 @@ def _holds(path: Path) -> bool:
         return False
 
 
-def _true(interaction: Interaction) -> Interaction:
-    """Return an interaction as it is written: its headers true to its body."""
+def _as_written(interaction: Interaction) -> Interaction:
+    """Return an interaction with headers true to its body."""
     request = interaction.request
     if request.body is None:  # as vcrpy records httpx, so that its body matcher agrees
-        request = RecordedRequest(request.method, request.uri, request.headers, b"")
-    response = with_true_headers(interaction.response, method=request.method)
-    if request is interaction.request and response is interaction.response:
-        return interaction
-    return Interaction(request, response, interaction.recorded_at, interaction.elapsed_s)
+        request = replace(request, body=b"")
+    response = normalize_headers(interaction.response, method=request.method)
+    return replace(interaction, request=request, response=response)
+
+
+def _of_unfinished(files: Sequence[Path], path: Path, name: str) -> str:
+    return (
+        f"Cassette {name!r}: recording it anew was broken off before. What was recorded then "
+        f"stands in {' and '.join(map(str, files))}. To put it into the cassette: "
+        f"directmail-lab cassette repair {command_name(path, name)}."
+    )
 
 
 def _close_quietly(recording: Recording) -> None:

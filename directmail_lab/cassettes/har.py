@@ -15,10 +15,22 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from ..errors import CassetteFormatError
-from ..interaction import Headers, Interaction, RecordedRequest, RecordedResponse, header
+from ..interaction import (
+    ODD,
+    Headers,
+    Interaction,
+    RecordedRequest,
+    RecordedResponse,
+    check_request,
+    check_response,
+    check_times,
+    header,
+    unreadable,
+)
 from ..redaction import Redactor
 from ..redaction.named_secrets import secrets_in
-from ..redaction.packed import unpack
+from ..redaction.unpack import unpack
+from .layout import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -170,26 +182,26 @@ def _interaction(entry: object, number: int) -> Interaction | None:
         if not answer.get("status") or int(answer["status"]) <= 0:
             return None
         elapsed_s = _elapsed_s(entry)
-        return Interaction(
-            _request(entry["request"]), _response(answer), _recorded_at(entry, elapsed_s), elapsed_s
+        recorded_at = _recorded_at(entry, elapsed_s)
+        check_times(recorded_at, elapsed_s)
+        asked, answered = (
+            check_request(_request(entry["request"])),
+            check_response(_response(answer)),
         )
-    except (AttributeError, KeyError, LookupError, TypeError, ValueError, OverflowError):
-        pass
-    raise CassetteFormatError(
-        f"Entry {number} of the HAR file has no request that can be read, or a malformed field. "
-        "Remove that entry, or export again."
-    )
+        return Interaction(asked, answered, recorded_at, elapsed_s)
+    except ODD as error:
+        raise unreadable(f"Entry {number} of the HAR file", error) from None
 
 
 def _request(entry: Mapping[str, Any]) -> RecordedRequest:
-    uri = _text(entry["url"])
+    uri = text_of(entry["url"])
     urlsplit(uri)
     query = _pairs(entry.get("queryString"))
     if query and "?" not in uri:
         # Insomnia keeps the query apart from the address.
         uri = f"{uri}?{urlencode(query)}"
     headers = _headers(entry)
-    return RecordedRequest(_text(entry.get("method") or "GET"), uri, headers, _posted(entry))
+    return RecordedRequest(text_of(entry.get("method") or "GET"), uri, headers, _posted(entry))
 
 
 def _posted(entry: Mapping[str, Any]) -> bytes | None:
@@ -206,26 +218,33 @@ def _response(entry: Mapping[str, Any]) -> RecordedResponse:
     body = _body(content, content.get("encoding"))
     headers = _headers(entry)
     coding = header(headers, "content-encoding")
-    if coding and unpack(body, coding) is None:
+    if coding and _is_plain(body, coding):
         # HAR keeps a body decoded and the headers as they were sent: make them true to it.
         headers = tuple(
             (name, str(len(body)) if name.lower() == "content-length" else value)
             for name, value in headers
             if name.lower() != "content-encoding"
         )
-    reason = _text(entry.get("statusText") or "")
+    reason = text_of(entry.get("statusText") or "")
     return RecordedResponse(int(entry["status"]), reason, headers, body)
 
 
+def _is_plain(body: bytes, coding: str) -> bool:
+    try:
+        return unpack(body, coding) == body
+    except ValueError:
+        return False
+
+
 def _body(content: Mapping[str, Any], encoding: object) -> bytes:
-    text = _text(content.get("text") or "")
+    text = text_of(content.get("text") or "")
     if encoding == "base64":
         try:
             return base64.b64decode(text)
         except binascii.Error:
             raise ValueError from None
     try:
-        return text.encode(_charset(_text(content.get("mimeType") or "")))
+        return text.encode(_charset(text_of(content.get("mimeType") or "")))
     except (LookupError, UnicodeEncodeError):
         return text.encode("utf-8", "surrogatepass")
 
@@ -236,15 +255,7 @@ def _headers(entry: Mapping[str, Any]) -> Headers:
 
 
 def _pairs(named: Iterable[Mapping[str, Any]] | None) -> Headers:
-    return tuple((_text(each["name"]), _text(each.get("value") or "")) for each in named or ())
-
-
-def _text(value: object) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, int | float):
-        return str(value)
-    raise TypeError
+    return tuple((text_of(each["name"]), text_of(each.get("value") or "")) for each in named or ())
 
 
 def _elapsed_s(entry: Mapping[str, Any]) -> float | None:

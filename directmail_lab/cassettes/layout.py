@@ -8,22 +8,23 @@ torn by looking at its last lines.
 from __future__ import annotations
 
 import base64
+import codecs
 import json
 import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from directmail_lab.interaction import Headers, Interaction, RecordedRequest, RecordedResponse
+from ..interaction import Headers, Interaction, RecordedRequest, RecordedResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
 __all__ = [
-    "HEADER",
     "INTERACTION",
     "address_of",
     "end_line",
     "header_text",
+    "interaction_parts",
     "interaction_text",
     "is_end_line",
     "may_be_torn_header",
@@ -31,14 +32,14 @@ __all__ = [
     "read_json",
     "recorded_at_of",
     "request_of",
-    "request_text",
     "response_of",
+    "text_of",
 ]
 
 # What is said of a recording stands under `recording`, not `metadata`: where there is metadata,
 # vcrpy's loader returns three values and not two, and pytest-recording (0.14) fails on that.
 _START: Final = b'version: 1\nrecording: {"recorded_with": "directmail-lab'
-HEADER: Final = re.compile(
+_HEADER: Final = re.compile(
     rb'version: 1\n(?:recording|metadata): (\{"recorded_with": "directmail-lab[^\n]*)\n'
     rb"interactions:\n"
 )
@@ -46,7 +47,7 @@ INTERACTION: Final = re.compile(
     rb"- recorded_at: ([^\n]*)\n  elapsed_s: ([^\n]*)\n  request: ([^\n]*)\n  response: ([^\n]*)\n"
 )
 _ADDRESS: Final = re.compile(rb'\{"method": "([A-Z]+)", "uri": "([!#-\[\]-~]*)", "body": ')
-_END: Final = re.compile(rb"# end: (\d+) interactions?, sha256 ([0-9a-f]{64})\n?")
+_END: Final = re.compile(rb"# end: (\d{1,18}) interactions?, sha256 ([0-9a-f]{64})\n?")
 
 # JSON may hold these as they are; YAML may not, or takes them for line breaks or a byte order mark
 # (YAML 1.1, section 5.1, `c-printable`, and 5.4, line breaks).
@@ -59,6 +60,8 @@ _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _LONGEST_KEY: Final = 1000
 _LONGEST_ESCAPE: Final = 6
 _BINARY: Final = ': !!binary "'
+# A body of more bytes than this is written in parts; three bytes are four digits of base64.
+_PART_BYTES: Final = 3 * 2**18
 
 # A time in the metadata of another program's cassette becomes its text.
 _encode = json.JSONEncoder(ensure_ascii=False, default=str).encode
@@ -82,38 +85,36 @@ def is_end_line(line: bytes) -> re.Match[bytes] | None:
     return _END.fullmatch(line)
 
 
-def request_text(request: RecordedRequest) -> str:
-    """Return the value of a ``request:`` line."""
-    return _one_line(
-        f'{{"method": {_quoted(request.method)}, "uri": {_quoted(request.uri)}, '
-        f'"body": {_body_text(request.body)}, "headers": {_headers_text(request.headers)}}}'
-    )
+def interaction_text(interaction: Interaction) -> str:
+    """Return the four lines of one interaction."""
+    return "".join(interaction_parts(interaction))
 
 
-def interaction_text(interaction: Interaction, *, asked: str | None = None) -> str:
-    """Return the four lines of one interaction.
+def interaction_parts(interaction: Interaction) -> Iterator[str]:
+    """Yield the four lines of one interaction in parts, none of them much over a megabyte of body.
 
-    ``asked`` is the `request_text` of its request, where the caller has it already.
+    So what is written of a large body takes little memory beside the body itself.
     """
-    return (
+    request, response = interaction.request, interaction.response
+    yield _one_line(
         f"- recorded_at: {_time(interaction.recorded_at)}\n"
         f"  elapsed_s: {_seconds(interaction.elapsed_s)}\n"
-        f"  request: {asked or request_text(interaction.request)}\n"
-        f"  response: {_response_text(interaction.response)}\n"
+        f'  request: {{"method": {_quoted(request.method)}, "uri": {_quoted(request.uri)}, "body": '
     )
-
-
-def _response_text(response: RecordedResponse) -> str:
-    return _one_line(
-        f'{{"status": {{"code": {response.status}, "message": {_quoted(response.reason)}}}, '
-        f'"headers": {_headers_text(response.headers)}, '
-        f'"body": {{"string": {_body_text(response.body)}}}}}'
+    yield from _body_parts(request.body)
+    yield _one_line(
+        f', "headers": {_headers_text(request.headers)}}}\n'
+        f'  response: {{"status": {{"code": {response.status}, "message": '
+        f'{_quoted(response.reason)}}}, "headers": {_headers_text(response.headers)}, '
+        '"body": {"string": '
     )
+    yield from _body_parts(response.body)
+    yield "}}\n"
 
 
 def read_header(data: bytes) -> tuple[dict[str, Any], int] | None:
     """Return the metadata and the length of the header, or None where it is not in this layout."""
-    match = HEADER.match(data)
+    match = _HEADER.match(data)
     if match is None:
         return None
     try:
@@ -146,17 +147,6 @@ def read_json(line: bytes) -> Any:
     return value
 
 
-def request_of(value: Mapping[str, Any]) -> RecordedRequest:
-    """Return the request that a ``request:`` value holds."""
-    body = value["body"]
-    return RecordedRequest(
-        value["method"],
-        value["uri"],
-        _headers_of(value["headers"]),
-        body.encode() if isinstance(body, str) else body,
-    )
-
-
 def address_of(line: bytes) -> tuple[str, str] | None:
     """Return method and address of a ``request:`` line as we write it, the rest unparsed.
 
@@ -166,16 +156,20 @@ def address_of(line: bytes) -> tuple[str, str] | None:
     return None if found is None else (found[1].decode(), found[2].decode())
 
 
+def request_of(value: Mapping[str, Any]) -> RecordedRequest:
+    """Return the request that a ``request:`` value holds."""
+    return RecordedRequest(
+        value["method"], value["uri"], _headers_of(value["headers"]), _bytes_of(value["body"])
+    )
+
+
 def response_of(value: Mapping[str, Any]) -> RecordedResponse:
     """Return the response that a ``response:`` value holds."""
-    body = value["body"]["string"]
     status = value["status"]
-    return RecordedResponse(
-        status["code"],
-        str(status["message"] or ""),
-        _headers_of(value["headers"]),
-        body.encode() if isinstance(body, str) else body or b"",
-    )
+    body = value["body"]["string"]
+    reason = text_of(status["message"] or "")
+    headers = _headers_of(value["headers"])
+    return RecordedResponse(status["code"], reason, headers, _bytes_of(body) or b"")
 
 
 def recorded_at_of(text: str) -> datetime | None:
@@ -187,16 +181,27 @@ def recorded_at_of(text: str) -> datetime | None:
     return at.astimezone(UTC) if at.tzinfo else None
 
 
-def _headers_of(value: Mapping[str, Sequence[str] | str]) -> Headers:
-    pairs: list[tuple[str, str]] = []
-    for name, values in value.items():
-        if isinstance(values, str):
-            pairs.append((name, values))
-        elif len(values) == 1:  # as nearly all are: this is in the way of every replayed request
-            pairs.append((name, values[0] if isinstance(values[0], str) else str(values[0])))
-        else:
-            pairs.extend((name, str(each)) for each in values)
-    return tuple(pairs)
+def text_of(value: object) -> str:
+    """Return a value that stands for a text: YAML takes some for numbers, or for bytes."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bytes):
+        return value.decode("latin-1")
+    if isinstance(value, int | float):
+        return str(value)
+    raise TypeError(type(value).__name__)
+
+
+def _bytes_of(value: Any) -> Any:
+    return value.encode() if isinstance(value, str) else value
+
+
+def _headers_of(value: Mapping[str, Any]) -> Headers:
+    return tuple(
+        (name, text_of(each))
+        for name, values in value.items()
+        for each in (values if isinstance(values, list | tuple) else (values,))
+    )
 
 
 def _headers_text(headers: Headers) -> str:
@@ -218,13 +223,39 @@ def _grouped_text(headers: Headers, start: str, colon: str) -> str:
     return f"{{{', '.join(each)}}}"
 
 
-def _body_text(body: bytes | None) -> str:
+def _body_parts(body: bytes | None) -> Iterator[str]:
+    if body is None or len(body) <= _PART_BYTES:
+        yield _small_body(body)
+        return
+    view = memoryview(body)
+    parts = [view[at : at + _PART_BYTES] for at in range(0, len(body), _PART_BYTES)]
+    try:
+        for _ in _decoded(parts):
+            pass
+    except UnicodeDecodeError:
+        yield '!!binary "'
+        yield from (base64.b64encode(part).decode() for part in parts)
+    else:
+        yield '"'
+        yield from (_one_line(_quoted(text)[1:-1]) for text in _decoded(parts))
+    yield '"'
+
+
+def _small_body(body: bytes | None) -> str:
     if body is None:
         return "null"
     try:
-        return _quoted(body.decode())
+        return _one_line(_quoted(body.decode()))
     except UnicodeDecodeError:
         return f'!!binary "{base64.b64encode(body).decode()}"'
+
+
+def _decoded(parts: Iterable[memoryview]) -> Iterator[str]:
+    """Yield the text of each part; a character that two of them share comes with the second."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    for part in parts:
+        yield decoder.decode(part)
+    yield decoder.decode(b"", final=True)
 
 
 def _one_line(text: str) -> str:

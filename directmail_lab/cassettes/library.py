@@ -1,52 +1,70 @@
-"""Where cassettes are kept: a bare name to a path, for reading and for writing."""
+"""Where cassettes are kept: a bare name to a path, the lock on a file, a new file in its place."""
 
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from directmail_lab.errors import CassetteError, NotRecordedError
-from directmail_lab.settings import CASSETTES_VARIABLE
+from filelock import FileLock, Timeout
+
+from ..errors import CassetteError, CassetteInUseError, NotRecordedError
+from ..settings import CASSETTES_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = [
+    "OPEN_TO_WRITE",
+    "acquire_lock",
     "cassette_name",
     "cassettes_by_name",
+    "command_name",
+    "create",
     "find_cassette",
     "list_cassettes",
+    "locked",
     "new_cassette_path",
+    "real_path",
+    "release_lock",
     "shown_path",
 ]
 
+OPEN_TO_WRITE: Final = os.O_WRONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
+"""Flags to open a file with, where that is no link."""
+
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 _FOLDER: Final = "cassettes"
+_ROOT_MARKS: Final = ("pyproject.toml", ".git", "notebooks")
+# File systems take 255; beside a cassette stand its lock, and its recording anew.
+_LONGEST_NAME_BYTES: Final = 230
 
 
 def find_cassette(name: str | Path) -> Path:
     """Return the file that a cassette is read from.
 
-    A name is looked up in ``DIRECTMAIL_CASSETTES``, in the nearest ``cassettes/`` folder upward
-    from the working directory, and among the packaged ones; a `Path` is the file itself.
+    A name is looked up in ``DIRECTMAIL_CASSETTES``, in the nearest ``cassettes/`` folder from the
+    working directory up to the project's root (the first folder that holds ``pyproject.toml``,
+    ``.git`` or ``notebooks``), and among the packaged ones; a `Path` is the file itself. It is
+    looked for neither above the home folder nor in a folder of another user.
 
     Raises
     ------
     NotRecordedError
         Where there is no such cassette (``reason="no_such_cassette"``).
     CassetteError
-        Where the name leads out of the folder.
+        Where the name leads out of the folder, or no file can have it.
     """
     if isinstance(name, Path):
         path = _with_suffix(name)
-        if path.exists():
+        if _exists(path):
             return path
         raise _no_such(name.stem, [path.parent])
     folders = list(_folders())
     for folder in folders:
         path = _inside(folder, name)
-        if path.exists() or path.is_symlink():
+        if _exists(path) or path.is_symlink():
             return path
     raise _no_such(name, folders)
 
@@ -54,17 +72,23 @@ def find_cassette(name: str | Path) -> Path:
 def new_cassette_path(name: str | Path) -> Path:
     """Return the file that a cassette is recorded to, in the first folder of your own.
 
-    That is ``DIRECTMAIL_CASSETTES``, else the nearest ``cassettes/``, else one to be made in the
-    working directory. The packaged cassettes are never written to.
+    That is ``DIRECTMAIL_CASSETTES``, else the nearest ``cassettes/`` as `find_cassette` looks for
+    it, else one to be made in the working directory. The packaged cassettes are never written to.
 
     Raises
     ------
     CassetteError
-        Where the name leads out of the folder.
+        Where the name leads out of the folder, no file can have it, or the folder is another
+        user's.
     """
     if isinstance(name, Path):
         return _with_suffix(name)
-    return _inside(next(_own_folders(), Path.cwd() / _FOLDER), name)
+    folder = next(_own_folders(), Path.cwd() / _FOLDER)
+    if folder.exists() and not _is_own(folder):
+        raise CassetteError(
+            f"{folder} belongs to another user. Set {CASSETTES_VARIABLE} to a folder of your own."
+        )
+    return _inside(folder, name)
 
 
 def cassettes_by_name() -> dict[str, Path]:
@@ -101,6 +125,14 @@ def shown_path(path: Path) -> str:
     return str(path)
 
 
+def command_name(path: Path, name: str) -> str:
+    """Return what the command line calls a cassette: its name where that finds it."""
+    with suppress(CassetteError, OSError):
+        if find_cassette(name).samefile(path):
+            return name
+    return str(path)
+
+
 def _folders() -> Iterator[Path]:
     yield from _own_folders()
     yield from _packaged_folders()
@@ -110,26 +142,57 @@ def _own_folders() -> Iterator[Path]:
     named = os.environ.get(CASSETTES_VARIABLE)
     if named:
         yield Path(named).expanduser()
-    here = Path.cwd()
-    for parent in (here, *here.parents):
+    for parent in _project_folders():
         folder = parent / _FOLDER
         # A folder with an `__init__.py` is a Python package that happens to have the name.
-        if folder.is_dir() and not (folder / "__init__.py").exists():
+        if folder.is_dir() and _is_own(folder) and not (folder / "__init__.py").exists():
             yield folder
             return
 
 
+def _project_folders() -> list[Path]:
+    """Return the working directory and what lies above it, up to the project's root."""
+    here = Path.cwd()
+    above: list[Path] = []
+    for folder in (here, *here.parents):
+        above.append(folder)
+        if any((folder / mark).exists() for mark in _ROOT_MARKS):
+            return above
+        if folder == Path.home() or not _is_own(folder):
+            break
+    return [here]
+
+
+def _is_own(folder: Path) -> bool:
+    """Return whether a folder is this user's: a stranger's recordings are none of ours."""
+    return not hasattr(os, "getuid") or folder.stat().st_uid == os.getuid()
+
+
 def _packaged_folders() -> Iterator[Path]:
     package = Path(__file__).resolve().parents[1]
-    installed = package / "packaged" / _FOLDER
+    installed = package / "tutorials" / _FOLDER
     if installed.is_dir():
         yield installed
     elif (package.parent / "pyproject.toml").exists():  # an editable install of a checkout
         yield package.parent / _FOLDER
 
 
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError as error:
+        raise CassetteError(f"{path} cannot be looked for ({error.strerror}).") from None
+
+
 def _with_suffix(path: Path) -> Path:
-    return path if path.suffix in _SUFFIXES else path.with_name(path.name + ".yaml")
+    if not path.name:
+        raise CassetteError(f"{path} is a folder. Give the file of a cassette.")
+    path = path if path.suffix in _SUFFIXES else path.with_name(path.name + ".yaml")
+    if any(len(os.fsencode(part)) > _LONGEST_NAME_BYTES for part in path.parts):
+        raise CassetteError(
+            f"{path.name[:40]}… is too long for the name of a cassette. Give a shorter one."
+        )
+    return path
 
 
 def _inside(folder: Path, name: str) -> Path:
@@ -151,7 +214,7 @@ def _inside(folder: Path, name: str) -> Path:
 
 def _stays_in(folder: Path, path: Path) -> bool:
     """Return whether no link on the way to a file leads out of its folder."""
-    return path.resolve().is_relative_to(folder.resolve())
+    return real_path(path).is_relative_to(real_path(folder))
 
 
 def _no_such(name: str, folders: list[Path]) -> NotRecordedError:
@@ -159,6 +222,83 @@ def _no_such(name: str, folders: list[Path]) -> NotRecordedError:
     looked = " or ".join(dict.fromkeys(map(str, folders))) or "any folder"
     return NotRecordedError(
         f"There is no cassette {name!r} in {looked}. Record it with record({name!r}), "
-        "or name one that list_cassettes() shows.",
+        "or name one that `directmail-lab cassette list` shows.",
         reason="no_such_cassette",
     )
+
+
+def real_path(path: Path) -> Path:
+    """Return the file that a path leads to, so that one file is locked whatever names it."""
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError, ValueError):
+        raise CassetteError(f"{path} leads nowhere. Give the file itself.") from None
+
+
+def acquire_lock(path: Path) -> FileLock:
+    """Return the lock that says a cassette is being recorded, held until it is released.
+
+    ``path`` is the file itself, not a link to it.
+
+    Raises
+    ------
+    CassetteInUseError
+        Where another recording holds it.
+    CassetteError
+        Where the folder cannot be written to, or another name of the same file may be in use.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(f"{path}.lock", timeout=0, thread_local=False)
+        lock.acquire()
+    except Timeout:
+        raise CassetteInUseError(
+            f"Cassette {path.stem!r} is being recorded by another session or program. "
+            "Close that one, or record under another name."
+        ) from None
+    except OSError as error:
+        raise CassetteError(
+            f"Cannot record in {path.parent} ({error.strerror}). Set {CASSETTES_VARIABLE} to a "
+            "folder that can be written to."
+        ) from None
+    if path.exists() and path.stat().st_nlink > 1:
+        release_lock(lock)
+        raise CassetteError(
+            f"{path} has another name (a hard link), under which it could be recorded at the same "
+            "time. Copy it, and record into the copy."
+        )
+    return lock
+
+
+def release_lock(lock: FileLock) -> None:
+    """Release a lock and remove its file, which no one should find beside the cassette."""
+    # While the lock is still held: whoever opened the file meanwhile finds it gone and gives up.
+    with suppress(OSError):  # Windows removes no open file; filelock does it there
+        Path(lock.lock_file).unlink()
+    lock.release()
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[Path]:
+    """Hold the lock on a cassette; gives the file itself, where ``path`` is a link."""
+    path = real_path(path)
+    lock = acquire_lock(path)
+    try:
+        yield path
+    finally:
+        release_lock(lock)
+
+
+@contextmanager
+def create(path: Path) -> Iterator[Path]:
+    """Give a new, empty file beside ``path``, which takes its place at the end if all went well."""
+    fresh = path.with_name(f".{path.name}.new")
+    fresh.unlink(missing_ok=True)
+    try:
+        # Never through a link that someone else put there meanwhile.
+        os.close(os.open(fresh, OPEN_TO_WRITE | os.O_CREAT | os.O_EXCL, 0o666))
+        yield fresh
+        fresh.replace(path)
+    except BaseException:
+        fresh.unlink(missing_ok=True)
+        raise

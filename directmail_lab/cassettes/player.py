@@ -1,29 +1,186 @@
-"""Plays recorded answers: an index by match key, constant time whatever the cassette's size."""
+"""Plays recorded answers: which recorded request answers an asked one, and in which order.
+
+vcrpy's matchers become keys of an index, so that an answer takes as long to find in a large
+cassette as in a small one.
+"""
 
 from __future__ import annotations
 
+import json
 from array import array
+from contextlib import suppress
+from email.message import Message
+from hashlib import blake2b
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl, urlsplit
 
-from directmail_lab.display import plural
-from directmail_lab.errors import NotRecordedError
-from directmail_lab.interaction import RecordedRequest, path_below
-
-from .layout import address_of
-from .lazy import LazyInteractions
+from ..contract import SAFE_METHODS
+from ..display import plural
+from ..errors import NotRecordedError
+from ..interaction import RecordedRequest, header, path_below
+from .reader import LoadedLines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
-    from directmail_lab.interaction import Interaction
+    from ..interaction import Interaction
 
-    from .matching import Key, Matching
+    Matcher = Callable[[Any, Any], object]
+    Key = tuple[Hashable, ...]
 
-__all__ = ["Player"]
+__all__ = ["DEFAULT_MATCH_ON", "Matching", "Player"]
 
 _MOST_COMPARED: Final = 500
 _LONG_LOAD: Final = 20_000
+
+DEFAULT_MATCH_ON: Final = ("method", "path", "query", "body")
+"""What must be equal: the path below the base address, and the body of writes."""
+
+
+class Matching:
+    """What must be equal of two requests.
+
+    Parameters
+    ----------
+    match_on
+        Names of vcrpy's matchers, and functions of two requests (vcrpy's ``Request``: the one that
+        is asked for, the recorded one) that return a verdict or assert one.
+    """
+
+    def __init__(self, match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON) -> None:
+        names = [each for each in match_on if isinstance(each, str)]
+        unknown = [name for name in names if name not in _PARTS and name != "body"]
+        if unknown:
+            raise ValueError(
+                f"{unknown[0]!r} is not a matcher. Use {', '.join(sorted({*_PARTS, 'body'}))}, "
+                "or a function of two requests."
+            )
+        self.names = tuple(names)
+        self.custom = tuple(each for each in match_on if not isinstance(each, str))
+        self._parts = [(name, _PARTS[name]) for name in names if name != "body"]
+        self._body = "body" in names
+
+    def by_address_alone(self, method: str) -> bool:
+        """Return whether the keys of a request by this method depend on its address alone."""
+        return method in SAFE_METHODS and not {"headers", "raw_body"} & set(self.names)
+
+    def keys(self, request: RecordedRequest, prefix: str) -> tuple[Key, ...]:
+        """Return the keys of a request: two match when they have any key in common.
+
+        ``prefix`` is the path of the base address that the request was sent to.
+        """
+        base = tuple(part(request, prefix) for _, part in self._parts)
+        if not self._body or request.method in SAFE_METHODS:
+            return (base,)
+        return tuple((*base, form) for form in _body_forms(request))
+
+    def differing(
+        self, asked: RecordedRequest, prefix: str, recorded: RecordedRequest, recorded_prefix: str
+    ) -> list[str]:
+        """Return the names of what differs."""
+        names = [
+            name
+            for name, part in self._parts
+            if part(asked, prefix) != part(recorded, recorded_prefix)
+        ]
+        if self._body and not set(_bodies(asked)) & set(_bodies(recorded)):
+            names.append("body")
+        return names
+
+
+# vcrpy chooses by these headers how it compares a body; without them, by its bytes.
+_TELLS_FORM: Final = frozenset({"content-type", "transfer-encoding"})
+
+
+def _bodies(request: RecordedRequest) -> Sequence[Hashable]:
+    return ((),) if request.method in SAFE_METHODS else _body_forms(request)
+
+
+def _body_forms(request: RecordedRequest) -> list[Hashable]:
+    """Return the body as bytes and as parsed: vcrpy compares either, and one equal is enough."""
+    body = request.body or b""
+    forms: list[Hashable] = [("bytes", _digest(body))]
+    if boundary := _boundary(request):
+        # Each request draws a boundary of its own: the parts between are what is sent.
+        forms.append(("parts", _digest(body.replace(boundary, b"boundary"))))
+    elif any(name.lower() in _TELLS_FORM for name, _ in request.headers):
+        from .vcr_files import parsed_body
+
+        parsed = parsed_body(request)
+        with suppress(RecursionError):  # what is nested a thousand deep is compared as bytes
+            if parsed is not None:
+                forms.append((parsed[0], _canonical(parsed[1])))
+    return forms
+
+
+def _boundary(request: RecordedRequest) -> bytes:
+    """Return what stands between the parts of a multipart body; nothing for any other body."""
+    content_type = header(request.headers, "content-type") or ""
+    if not content_type.lower().startswith("multipart/"):
+        return b""
+    message = Message()
+    message["Content-Type"] = " ".join(content_type.split())
+    return (message.get_boundary() or "").encode()
+
+
+def _digest(data: bytes) -> bytes:
+    return data if len(data) <= 32 else blake2b(data, digest_size=32).digest()
+
+
+def _canonical(value: object) -> bytes:
+    return _digest(json.dumps(_plain(value), sort_keys=True, default=repr).encode())
+
+
+def _plain(value: Any) -> Any:
+    """Return a value in which what Python finds equal (1, 1.0 and True) is written alike."""
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    if isinstance(value, bool):
+        return int(value)
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _port(request: RecordedRequest, _prefix: str) -> Hashable:
+    parts = urlsplit(request.uri)
+    return parts.port or {"https": 443, "http": 80}.get(parts.scheme)
+
+
+def _uri(request: RecordedRequest, _prefix: str) -> Hashable:
+    parts = urlsplit(request.uri)
+    start = f"{parts.scheme}://{parts.netloc}"
+    if parts.path or not request.uri.startswith(start):
+        return request.uri
+    return f"{start}/{request.uri[len(start) :]}"
+
+
+def _query(request: RecordedRequest, _prefix: str) -> Hashable:
+    if "?" not in request.uri:
+        return ()
+    return tuple(sorted(parse_qsl(urlsplit(request.uri).query)))
+
+
+def _header_set(request: RecordedRequest, _prefix: str) -> Hashable:
+    first: dict[str, str] = {}
+    for name, value in request.headers:
+        first.setdefault(name.lower(), value)
+    return frozenset(first.items())
+
+
+_PARTS: Final[dict[str, Callable[[RecordedRequest, str], Hashable]]] = {
+    "method": lambda request, _prefix: request.method,
+    "uri": _uri,
+    "url": _uri,
+    "scheme": lambda request, _prefix: urlsplit(request.uri).scheme,
+    "host": lambda request, _prefix: urlsplit(request.uri).hostname,
+    "port": _port,
+    "path": lambda request, prefix: path_below(request.uri, prefix),
+    "query": _query,
+    "headers": _header_set,
+    "raw_body": lambda request, _prefix: _digest(request.body or b""),
+}
 
 
 class Player:
@@ -125,26 +282,15 @@ class Player:
         return bar
 
     def _all_keys(self) -> Iterator[tuple[Key, ...]]:
-        """Yield the keys of each recorded request; equal lines are parsed once."""
-        interactions, keys_of, prefix = self._interactions, self._matching.keys, self._prefix
-        if not isinstance(interactions, LazyInteractions):
-            for index in range(len(interactions)):
-                yield keys_of(self._request(index), prefix)
-            return
-        known: dict[bytes, tuple[Key, ...]] = {}
-        for index, line in enumerate(interactions.request_lines()):
-            keys = known.get(line)
-            if keys is None:
-                if len(known) > 10_000:
-                    known.clear()
-                keys = known[line] = keys_of(self._comparable(line, index), prefix)
-            yield keys
+        for index in range(len(self._interactions)):
+            yield self._matching.keys(self._comparable(index), self._prefix)
 
-    def _comparable(self, line: bytes, index: int) -> RecordedRequest:
+    def _comparable(self, index: int) -> RecordedRequest:
         """Return what is compared of a recorded request: of most, no more than the address."""
-        address = address_of(line)
-        if address is not None and self._matching.by_address_alone(address[0]):
-            return RecordedRequest(*address)
+        if isinstance(self._interactions, LoadedLines):
+            plain = self._interactions.address(index)
+            if plain is not None and self._matching.by_address_alone(plain.method):
+                return plain
         return self._request(index)
 
     def _first_unplayed(self, key: Key) -> int | None:
@@ -186,7 +332,7 @@ class Player:
         return SequenceMatcher(None, path, other).ratio(), asked.method == recorded.method
 
     def _request(self, index: int) -> RecordedRequest:
-        if isinstance(self._interactions, LazyInteractions):
+        if isinstance(self._interactions, LoadedLines):
             return self._interactions.request(index)
         request = self._interactions[index].request
         return request if self._redact is None else self._redact(request)

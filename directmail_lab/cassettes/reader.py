@@ -3,31 +3,36 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import stat
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import urlsplit
 
-from directmail_lab.display import plural
-from directmail_lab.errors import CassetteError, CassetteFormatError
-
+from ..display import plural
+from ..errors import CassetteError, CassetteFormatError
+from ..interaction import (
+    ODD,
+    Interaction,
+    RecordedRequest,
+    check_request,
+    check_response,
+    check_times,
+    unreadable,
+)
 from . import layout
-from .lazy import LazyInteractions
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Sequence
     from pathlib import Path
 
-    from directmail_lab.interaction import Interaction
+    from ..interaction import RecordedResponse
 
+__all__ = ["LoadedCassette", "LoadedLines", "parse_cassette", "read_cassette"]
 
-__all__ = ["LARGEST_BYTES", "LoadedCassette", "parse_cassette", "read_cassette"]
-
-LARGEST_BYTES: Final = 2 * 1024**3
-"""A larger file is refused before it is read."""
-
+_LARGEST_BYTES: Final = 2 * 1024**3
 _LARGEST_FOREIGN_BYTES: Final = 128 * 1024**2
 
 
@@ -41,7 +46,7 @@ class LoadedCassette:
         ``"lines"`` (ours), ``"vcrpy"`` (YAML of another writer), ``"json"``, or ``"empty"``.
     problem
         What is wrong with the file, in a sentence, or None: it broke off, or was changed.
-    sound_bytes
+    clean_bytes
         The length of the file up to the end of its last whole interaction.
     torn_bytes
         How many bytes of an interaction that broke off come after them.
@@ -54,7 +59,7 @@ class LoadedCassette:
     metadata: dict[str, Any] = field(repr=False)
     interactions: Sequence[Interaction] = field(repr=False)
     problem: str | None = None
-    sound_bytes: int = 0
+    clean_bytes: int = 0
     torn_bytes: int = 0
     closed: bool = True
 
@@ -90,9 +95,10 @@ def read_cassette(path: Path) -> LoadedCassette:
     CassetteError
         Where there is no file, or it may not be read.
     CassetteFormatError
-        Where it is not a cassette, is not safe to load, or is too large.
+        Where it is not a cassette, is not safe to load, or is too large. An interaction in our
+        layout is read, and checked, when it is asked for.
     """
-    return parse_cassette(_bytes_of(path), path)
+    return parse_cassette(_read(path), path)
 
 
 def parse_cassette(data: bytes, path: Path) -> LoadedCassette:
@@ -104,23 +110,93 @@ def parse_cassette(data: bytes, path: Path) -> LoadedCassette:
         return replace(plain, layout="vcrpy" if plain.layout == "lines" else plain.layout)
     header = layout.read_header(data)
     if header is not None:
-        loaded = _by_line(data, path, *header)
+        metadata, position = header
+        loaded = _by_line(data, path, _checked(metadata, path), position)
         if loaded is not None:
             return loaded
     elif layout.may_be_torn_header(data):
-        problem = f"0 interactions recovered, {plural(len(data), 'byte')} of a torn one set aside"
-        return LoadedCassette(path, "lines", {}, (), problem, 0, len(data), closed=False)
+        return _torn(data, path, {}, (), position=0)
     return _through_vcrpy(data, path)
 
 
-def _bytes_of(path: Path) -> bytes:
+class LoadedLines(Sequence[Interaction]):
+    """The interactions of a file in the line layout; each is parsed when it is asked for."""
+
+    def __init__(self, data: bytes, starts: array[int], name: str) -> None:
+        self._data = data
+        self._starts = starts
+        self._name = name
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def __getitem__(self, index: Any) -> Any:
+        at, elapsed, request, response = self._lines(index).groups()
+        try:
+            recorded_at = layout.recorded_at_of(at.decode("ascii", "replace"))
+            elapsed_s = _seconds(elapsed)
+            check_times(recorded_at, elapsed_s)
+            return Interaction(_request(request), _response(response), recorded_at, elapsed_s)
+        except ODD as error:
+            raise self._unreadable(index, error) from None
+
+    def request(self, index: int) -> RecordedRequest:
+        """Return one request, its response unparsed."""
+        try:
+            return _request(self._lines(index)[3])
+        except ODD as error:
+            raise self._unreadable(index, error) from None
+
+    def address(self, index: int) -> RecordedRequest | None:
+        """Return one request's method and address alone; None where its line must be parsed."""
+        address = layout.address_of(self._lines(index)[3])
+        try:
+            return check_request(RecordedRequest(*address)) if address else None
+        except CassetteFormatError as error:
+            raise self._unreadable(index, error) from None
+
+    def _lines(self, index: int) -> re.Match[bytes]:
+        match = layout.INTERACTION.match(self._data, self._starts[index])
+        assert match is not None, "the index was made by this pattern"
+        return match
+
+    def _unreadable(self, index: int, error: Exception) -> CassetteFormatError:
+        number = index % len(self) + 1
+        return unreadable(f"Interaction {number} of cassette {self._name!r}", error)
+
+
+def _request(line: bytes) -> RecordedRequest:
+    return check_request(layout.request_of(_value(line)))
+
+
+def _response(line: bytes) -> RecordedResponse:
+    return check_response(layout.response_of(_value(line)))
+
+
+def _value(line: bytes) -> Any:
+    try:
+        return layout.read_json(line)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        from .vcr_files import load_yaml
+
+        return load_yaml(line.decode())
+
+
+def _seconds(text: bytes) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _read(path: Path) -> bytes:
     try:
         about = path.stat()
         if not stat.S_ISREG(about.st_mode):
             raise CassetteFormatError(f"{path} is not a file, so it is not a cassette.")
-        if about.st_size > LARGEST_BYTES:
+        if about.st_size > _LARGEST_BYTES:
             raise CassetteFormatError(
-                f"{path} has {about.st_size:,} bytes; a cassette may have {LARGEST_BYTES:,}. "
+                f"{path} has {about.st_size:,} bytes; a cassette may have {_LARGEST_BYTES:,}. "
                 "Record in parts."
             )
         with path.open("rb") as file:
@@ -134,32 +210,39 @@ def _by_line(
     data: bytes, path: Path, metadata: dict[str, Any], position: int
 ) -> LoadedCassette | None:
     """Return the cassette with an index of its lines; None where it needs vcrpy's loader."""
-    starts, position = _whole_interactions(data, position)
-    name = path.stem
-    interactions = LazyInteractions(data, starts, name)
+    starts = array("Q")
+    while (match := layout.INTERACTION.match(data, position)) is not None:
+        starts.append(position)
+        position = match.end()
+    interactions = LoadedLines(data, starts, path.stem)
     end = layout.is_end_line(data[position:])
-    if end is not None:
-        problem = _changed(data, position, end, len(starts))
-        return LoadedCassette(path, "lines", metadata, interactions, problem, position)
-    if layout.INTERACTION.search(data, position) or _is_yaml(data[position:]):
-        return None
+    if end is None:
+        if layout.INTERACTION.search(data, position) or _is_yaml(data[position:]):
+            return None
+        return _torn(data, path, metadata, interactions, position=position)
+    digest = hashlib.sha256(memoryview(data)[:position]).hexdigest()
+    is_as_closed = int(end[1]) == len(starts) and end[2].decode() == digest
+    problem = None if is_as_closed else "it was changed after its recording was closed"
+    return LoadedCassette(path, "lines", metadata, interactions, problem, position)
+
+
+def _torn(
+    data: bytes,
+    path: Path,
+    metadata: dict[str, Any],
+    interactions: Sequence[Interaction],
+    *,
+    position: int,
+) -> LoadedCassette:
+    """Return the cassette of a recording that was not closed."""
     torn = len(data) - position
     problem = (
-        f"its recording was not closed: {plural(len(starts), 'interaction')} recovered, "
+        f"its recording was not closed: {plural(len(interactions), 'interaction')} recovered, "
         f"{plural(torn, 'byte')} of a torn one set aside"
     )
     return LoadedCassette(
         path, "lines", metadata, interactions, problem, position, torn, closed=False
     )
-
-
-def _whole_interactions(data: bytes, position: int) -> tuple[array[int], int]:
-    starts = array("Q")
-    add, match_at = starts.append, layout.INTERACTION.match
-    while (match := match_at(data, position)) is not None:
-        add(position)
-        position = match.end()
-    return starts, position
 
 
 def _is_yaml(tail: bytes) -> bool:
@@ -173,13 +256,6 @@ def _is_yaml(tail: bytes) -> bool:
     except (CassetteFormatError, UnicodeDecodeError):
         return False
     return bool(interactions)
-
-
-def _changed(data: bytes, end: int, line: re.Match[bytes], count: int) -> str | None:
-    digest = hashlib.sha256(memoryview(data)[:end]).hexdigest()
-    if int(line[1]) == count and line[2].decode() == digest:
-        return None
-    return "it was changed after its recording was closed"
 
 
 def _through_vcrpy(data: bytes, path: Path) -> LoadedCassette:
@@ -199,4 +275,19 @@ def _through_vcrpy(data: bytes, path: Path) -> LoadedCassette:
     except CassetteFormatError as error:
         raise CassetteFormatError(f"{path} is not a cassette. {error}") from None
     kind: Literal["json", "vcrpy"] = "json" if text.lstrip().startswith("{") else "vcrpy"
-    return LoadedCassette(path, kind, metadata, interactions, None, len(data))
+    checked = _checked(metadata, path)
+    return LoadedCassette(path, kind, checked, interactions, None, len(data))
+
+
+def _checked(metadata: object, path: Path) -> dict[str, Any]:
+    """Return what a cassette says of itself, of JSON's types alone."""
+    try:
+        checked = json.loads(json.dumps(metadata, default=str))
+        if not isinstance(checked, dict):
+            return {}
+        urlsplit(str(checked.get("base_url") or ""))
+    except ODD:
+        raise CassetteFormatError(
+            f"{path} is not a cassette: what it says of its recording cannot be read."
+        ) from None
+    return checked

@@ -1,4 +1,8 @@
-"""Writes a cassette as it happens: one durable append for each interaction."""
+"""Writes a cassette as it happens: one durable append for each interaction.
+
+`LineWriter` appends to a file, `Recording` decides which file that is and what becomes of it at the
+end. A lock on the cassette is held all the while, and only the process that opened it writes.
+"""
 
 from __future__ import annotations
 
@@ -6,65 +10,47 @@ import hashlib
 import os
 import time
 from contextlib import suppress
-from pathlib import Path
+from datetime import UTC, datetime
+from itertools import count, islice
 from typing import TYPE_CHECKING, Final
 
-from filelock import FileLock, Timeout
-
-from directmail_lab.errors import CassetteError, CassetteInUseError
-
+from ..errors import CassetteError
+from ..interaction import base_path
+from ..redaction import Redactor
+from ..redaction.named_secrets import secrets_in
 from . import layout
+from .library import OPEN_TO_WRITE, acquire_lock, create, real_path, release_lock
+from .player import Player
+from .reader import LoadedCassette, read_cassette
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from pathlib import Path
 
-    from .reader import LoadedCassette
+    from ..interaction import Interaction
+    from .player import Matching
 
-__all__ = ["LineWriter", "hold", "let_go", "replace_whole"]
+__all__ = [
+    "LineWriter",
+    "Recording",
+    "about_recording",
+    "adopt",
+    "checked",
+    "header_for",
+    "replace_whole",
+    "unfinished_files",
+]
 
 _FSYNC_EVERY_S: Final = 1.0
-_FLAGS: Final = os.O_WRONLY | os.O_CREAT | getattr(os, "O_BINARY", 0)
-
-
-def hold(path: Path) -> FileLock:
-    """Return the lock that says a cassette is being recorded, held until it is released.
-
-    Raises
-    ------
-    CassetteInUseError
-        Where another recording holds it.
-    CassetteError
-        Where the folder cannot be written to.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(f"{path}.lock", timeout=0, thread_local=False)
-        lock.acquire()
-    except Timeout:
-        raise CassetteInUseError(
-            f"Cassette {path.stem!r} is being recorded by another session or program. "
-            "Close that one, or record under another name."
-        ) from None
-    except OSError as error:
-        raise CassetteError(
-            f"Cannot record in {path.parent} ({error.strerror}). Set DIRECTMAIL_CASSETTES to a "
-            "folder that can be written to."
-        ) from None
-    return lock
-
-
-def let_go(lock: FileLock) -> None:
-    """Release a lock and remove its file, which no one should find beside the cassette."""
-    # While the lock is still held: whoever opened the file meanwhile finds it gone and gives up.
-    with suppress(OSError):  # Windows removes no open file; filelock does it there
-        Path(lock.lock_file).unlink()
-    lock.release()
+_CHUNK_BYTES: Final = 2**20
+# The key in any form is shorter than this: it is found across the parts of a long text.
+_OVERLAP: Final = 2**16
 
 
 class LineWriter:
     """Appends interactions to one file; nothing that stands there is ever harmed.
 
-    Each `append` is one write to the operating system before it returns, so a kill loses nothing;
+    What `append` wrote is with the operating system before it returns, so a kill loses nothing;
     the disk itself is brought up to date at most once a second, and at `close`.
     """
 
@@ -73,39 +59,50 @@ class LineWriter:
         path: Path,
         *,
         header: str,
-        sound: LoadedCassette | None = None,
+        held: LoadedCassette | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._path = path
         self._header = header
         self._clock = clock
-        self._sound_bytes = sound.sound_bytes if sound else 0
         self._synced_at = clock()
         self._file: int | None = None
-        self._sum = hashlib.sha256()
-        self.count = len(sound.interactions) if sound else 0
+        # Length, checksum and number of what is whole: set at once, so that Ctrl-C leaves all
+        # three as they were before an interaction or as they are after it.
+        clean_bytes, known = (held.clean_bytes, len(held.interactions)) if held else (0, 0)
+        self._whole = clean_bytes, hashlib.sha256(), known
 
-    def append(self, text: str) -> None:
-        """Write the lines of one interaction.
+    @property
+    def count(self) -> int:
+        """How many interactions the file holds."""
+        return self._whole[2]
+
+    def append(self, texts: Iterable[str]) -> None:
+        """Write the lines of one interaction, one write for each of their parts.
 
         Raises
         ------
         OSError
             Where they cannot be written whole. The file is then as it was before.
         """
-        if self._file is None:
-            self._file = self._open()
-        data = text.encode()
-        if self._sound_bytes == 0:
-            data = self._header.encode() + data
-        self._write(self._file, data)
-        self._sound_bytes += len(data)
-        self._sum.update(data)
-        self.count += 1
+        file = self.open()
+        size, digest, number = self._whole
+        digest = digest.copy()
+        try:
+            for text in texts:
+                data = text.encode()
+                _write(file, data)
+                digest.update(data)
+                size += len(data)
+        except BaseException:
+            with suppress(OSError):
+                self._cut_back(file)
+            raise
+        self._whole = size, digest, number + 1
         now = self._clock()
         if now - self._synced_at >= _FSYNC_EVERY_S:
             self._synced_at = now
-            os.fsync(self._file)
+            os.fsync(file)
 
     def close(self) -> None:
         """Write the line that closes the recording, bring the disk up to date, let go of the file.
@@ -119,42 +116,269 @@ class LineWriter:
             return
         file, self._file = self._file, None
         try:
-            self._write(file, layout.end_line(self.count, self._sum.hexdigest()).encode())
+            self._cut_back(file)
+            _, digest, number = self._whole
+            try:
+                _write(file, layout.end_line(number, digest.hexdigest()).encode())
+            except OSError:
+                self._cut_back(file)
+                raise
             os.fsync(file)
         finally:
             os.close(file)
 
-    def _open(self) -> int:
+    def open(self) -> int:
         """Open the file behind its last whole interaction: a torn one and an end line go."""
-        file = os.open(self._path, _FLAGS, 0o666)
-        if self._sound_bytes:
-            with self._path.open("rb") as written:
-                self._sum.update(written.read(self._sound_bytes))
-        os.ftruncate(file, self._sound_bytes)
-        os.lseek(file, self._sound_bytes, os.SEEK_SET)
+        if self._file is not None:
+            self._cut_back(self._file)
+            return self._file
+        file = os.open(self._path, OPEN_TO_WRITE | os.O_CREAT, 0o666)
+        try:
+            if self._whole[0] == 0:
+                self._begin(file)
+            else:
+                self._hash_what_stands(self._whole[1])
+            self._cut_back(file)
+        except BaseException:
+            os.close(file)
+            raise
+        self._file = file
         return file
 
-    def _write(self, file: int, data: bytes) -> None:
-        try:
-            written = os.write(file, data)
-            while written < len(data):
-                written += os.write(file, memoryview(data)[written:])
-        except OSError:
-            os.ftruncate(file, self._sound_bytes)
-            os.lseek(file, self._sound_bytes, os.SEEK_SET)
-            raise
+    def _begin(self, file: int) -> None:
+        header = self._header.encode()
+        os.ftruncate(file, 0)
+        _write(file, header)
+        self._whole = len(header), hashlib.sha256(header), 0
+
+    def _hash_what_stands(self, digest: hashlib._Hash) -> None:
+        left = self._whole[0]
+        with self._path.open("rb") as written:
+            while left and (data := written.read(min(left, _CHUNK_BYTES))):
+                digest.update(data)
+                left -= len(data)
+
+    def _cut_back(self, file: int) -> None:
+        """Let the file end behind its last whole interaction, where it does not."""
+        clean_bytes = self._whole[0]
+        if os.lseek(file, 0, os.SEEK_END) != clean_bytes:
+            os.ftruncate(file, clean_bytes)
+            os.lseek(file, clean_bytes, os.SEEK_SET)
 
 
-def replace_whole(path: Path, header: str, interactions: Iterable[str]) -> None:
+def _write(file: int, data: bytes) -> None:
+    written = os.write(file, data)
+    while written < len(data):
+        written += os.write(file, memoryview(data)[written:])
+
+
+def replace_whole(path: Path, header: str, interactions: Iterable[Iterable[str]]) -> None:
     """Write a closed cassette in the place of ``path``, which stands until the new one is whole."""
-    fresh = path.with_name(f".{path.name}.new")
-    fresh.unlink(missing_ok=True)
-    writer = LineWriter(fresh, header=header)
-    try:
-        for text in interactions:
-            writer.append(text)
+    with create(path) as fresh:
+        writer = LineWriter(fresh, header=header)
+        writer.open()
+        for texts in interactions:
+            writer.append(texts)
         writer.close()
-        fresh.replace(path)
-    except BaseException:
-        fresh.unlink(missing_ok=True)
-        raise
+
+
+class Recording:
+    """Appends redacted interactions to a cassette; the lock on it is held until `close`.
+
+    A cassette in another program's layout is rewritten, redacted, at the first interaction; the
+    old file stands until the new one is whole. A forked child neither writes nor closes.
+
+    Parameters
+    ----------
+    anew
+        Where the cassette is recorded anew, what tells which old interactions were recorded again;
+        the others are kept, as vcrpy keeps them. The old file stands until `close`. After a kill
+        the file beside it does too, named as `unfinished_files` says, until ``repair`` adopts it.
+
+    Attributes
+    ----------
+    loaded
+        What the cassette held when it was opened; None where there was no file.
+    closed
+        Whether it has ended, and the lock was released.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        redactor: Redactor,
+        metadata: Mapping[str, object],
+        anew: Matching | None = None,
+    ) -> None:
+        self._path = self._file = real_path(path)
+        self._lock = acquire_lock(self._path)
+        try:
+            self.loaded = read_cassette(self._path) if self._path.exists() else None
+        except BaseException:
+            release_lock(self._lock)
+            raise
+        self._anew = anew
+        if anew is not None and self.loaded is not None and len(self.loaded.interactions):
+            self._file = next(name for name in _unfinished_names(self._path) if not name.exists())
+        # What was once redacted in a cassette is redacted in it from then on.
+        self._redactor = redactor.also(self.loaded.redact if self.loaded else ())
+        self._metadata = metadata
+        self._writer: LineWriter | None = None
+        self._process = os.getpid()
+        self.closed = False
+
+    @property
+    def is_inherited(self) -> bool:
+        """Whether this is a forked child of the process that records."""
+        return os.getpid() != self._process
+
+    def append(self, interaction: Interaction) -> None:
+        """Redact an interaction and write it: when this returns, a kill does not lose it."""
+        if self.is_inherited:
+            return
+        if self.closed:
+            raise CassetteError(
+                f"The recording of cassette {self._path.stem!r} was closed. Record it again to add "
+                "to it."
+            )
+        texts = checked(self._redactor.interaction(interaction), self._redactor)
+        if self._writer is None:
+            self._writer = self._start()
+        self._writer.append(texts)
+
+    def interactions(self) -> Iterator[Interaction]:
+        """Yield what the cassette holds by now, or will hold when it is recorded anew."""
+        if self._writer is None:
+            return iter(self.loaded.interactions if self.loaded is not None else ())
+        if self._file == self._path or self.closed:
+            return iter(read_cassette(self._path).interactions)
+        assert self.loaded is not None
+        assert self._anew is not None
+        return merged(self.loaded, read_cassette(self._file), self._anew, self._redactor)
+
+    def count(self) -> int:
+        """Return how many interactions that are."""
+        if self._writer is not None and self._file == self._path:
+            return self._writer.count
+        return sum(1 for _ in self.interactions())
+
+    def close(self) -> None:
+        """Close the file and release the lock; a second time does nothing."""
+        if self.closed or self.is_inherited:
+            return
+        self.closed = True
+        try:
+            if self._writer is not None:
+                self._writer.close()
+                if self._anew is not None and self._file != self._path:
+                    adopt(self._path, self._file, self._anew, self._redactor)
+        finally:
+            release_lock(self._lock)
+
+    def _start(self) -> LineWriter:
+        held = self.loaded
+        if self._file != self._path:
+            held = None
+        elif held is not None and (held.foreign or held.redact != self._redactor.redact):
+            self._rewrite(held)
+            held = read_cassette(self._path)
+        return LineWriter(self._file, header=header_for(self._metadata, self._redactor), held=held)
+
+    def _rewrite(self, held: LoadedCassette) -> None:
+        """Bring what another program wrote, or what is to be redacted further, into our layout."""
+        metadata = {
+            **self._metadata,
+            **held.metadata,
+            "recorded_with": self._metadata["recorded_with"],
+            "base_url": held.base_url or self._metadata.get("base_url"),
+        }
+        # Its credentials are none that we were told: they are known by where they stand.
+        learned = Redactor(secrets_in(held.interactions))
+        redacted = map(self._redactor.interaction, map(learned.interaction, held.interactions))
+        texts = (checked(each, self._redactor) for each in redacted)
+        replace_whole(self._path, header_for(metadata, self._redactor), texts)
+
+
+def adopt(path: Path, unfinished: Path, matching: Matching, redactor: Redactor) -> int:
+    """Put what was recorded anew into its cassette; returns how many interactions that were."""
+    new = read_cassette(unfinished)
+    together = merged(read_cassette(path), new, matching, redactor)
+    texts = (checked(each, redactor) for each in together)
+    replace_whole(path, header_for(new.metadata, redactor), texts)
+    unfinished.unlink()
+    return len(new.interactions)
+
+
+def merged(
+    old: LoadedCassette, new: LoadedCassette, matching: Matching, redactor: Redactor
+) -> Iterator[Interaction]:
+    """Yield the old interactions, redacted, whose requests are not among the new, then the new."""
+    prefix = base_path(old.base_url or "")
+    anew = Player(
+        new.interactions, matching, prefix=base_path(new.base_url or ""), name=new.path.stem
+    )
+    for each in old.interactions:
+        kept = redactor.interaction(each)
+        if anew.last(matching.keys(kept.request, prefix), kept.request) is None:
+            yield kept
+    yield from new.interactions
+
+
+def unfinished_files(path: Path) -> list[Path]:
+    """Return what recordings anew of a cassette left that broke off: ``tour.unfinished.yaml``, …"""
+    return [name for name in islice(_unfinished_names(path), 100) if name.exists()]
+
+
+def _unfinished_names(path: Path) -> Iterator[Path]:
+    for number in count(1):
+        yield path.with_name(f"{path.stem}.unfinished{f'-{number}' * (number > 1)}.yaml")
+
+
+def checked(interaction: Interaction, redactor: Redactor) -> Iterable[str]:
+    """Return the text of a redacted interaction, searched once more for the key.
+
+    A short one is one text; a long one comes in parts, searched first, so that a leak in the last
+    keeps the first from being written.
+    """
+    size = len(interaction.request.body or b"") + len(interaction.response.body)
+    if size <= _CHUNK_BYTES:
+        text = layout.interaction_text(interaction)
+        redactor.refuse_leak(text)
+        return (text,)
+    before = ""
+    for text in layout.interaction_parts(interaction):
+        before = before[-_OVERLAP:] + text
+        redactor.refuse_leak(before)
+    return layout.interaction_parts(interaction)
+
+
+def header_for(metadata: Mapping[str, object], redactor: Redactor) -> str:
+    """Return the first lines of a cassette, which say by what rules it is redacted."""
+    rules = list(redactor.redact)
+    text = layout.header_text({**metadata, "redact": rules} if rules else metadata)
+    redactor.refuse_leak(text)
+    return text
+
+
+def about_recording(
+    base_url: str | None,
+    given: Mapping[str, object] | None,
+    redactor: Redactor,
+    clock: Callable[[], float],
+) -> dict[str, object]:
+    """Return what a new cassette says of itself: by what it was recorded, of where, and when."""
+    from directmail_lab import __version__
+
+    started = datetime.fromtimestamp(clock(), UTC).isoformat(timespec="microseconds")
+    about: dict[str, object] = {
+        # First, and always ours: it is what tells the line layout from others.
+        "recorded_with": f"directmail-lab {__version__}",
+        "base_url": base_url,
+        "started_at": started.replace("+00:00", "Z"),
+    }
+    about.update((name, value) for name, value in (given or {}).items() if name not in about)
+    return {
+        name: redactor.text(value) if isinstance(value, str) else value
+        for name, value in about.items()
+    }

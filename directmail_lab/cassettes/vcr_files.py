@@ -1,31 +1,44 @@
 """What we use of vcrpy: its loader, its matchers by name and its writer. The only import of it.
 
 Pinned by ``tests/test_vcrpy_agrees.py``. A cassette is untrusted: vcrpy's loader constructs no
-Python objects, and before it sees a text, its nesting and its aliases are counted here.
+Python objects, and here it gives one interaction after the other, each of a bounded size.
 """
 
 from __future__ import annotations
 
 import io
 import json
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 from vcr import matchers
-from vcr.filters import decode_response
 from vcr.request import Request
 from vcr.serialize import serialize
-from vcr.serializers import compat, jsonserializer, yamlserializer
+from vcr.serializers import jsonserializer, yamlserializer
 from vcr.util import read_body
+from yaml.composer import Composer
 
-from directmail_lab.errors import CassetteFormatError
-from directmail_lab.interaction import Headers, Interaction, RecordedRequest, RecordedResponse
-
-from .layout import recorded_at_of
+from ..errors import CassetteError, CassetteFormatError
+from ..interaction import (
+    ODD,
+    Headers,
+    Interaction,
+    RecordedRequest,
+    RecordedResponse,
+    check_request,
+    check_response,
+    check_times,
+    header,
+    normalize_headers,
+    unreadable,
+)
+from ..redaction.unpack import unpack
+from .layout import recorded_at_of, text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 __all__ = [
     "block_text",
@@ -38,10 +51,11 @@ __all__ = [
 
 _DEEPEST: Final = 64
 _MOST_NODES: Final = 100_000
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_LONGEST_NUMBER: Final = 100
+_NUMBERS: Final = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
 
-def load_cassette_text(text: str) -> tuple[dict[str, Any], list[Interaction]]:
+def load_cassette_text(text: str) -> tuple[object, list[Interaction]]:
     """Return the metadata and the interactions of any cassette that vcrpy reads.
 
     Raises
@@ -49,133 +63,171 @@ def load_cassette_text(text: str) -> tuple[dict[str, Any], list[Interaction]]:
     CassetteFormatError
         Where vcrpy could not read it either, or where reading it would not be safe.
     """
-    data = _load(text)
-    if isinstance(data, list) and data and isinstance(data[0], dict) and "request" in data[0]:
-        raise CassetteFormatError(
-            "It is a cassette of vcrpy before version 1. Convert it with "
-            "`python -m vcr.migration FILE`."
-        )
-    if not isinstance(data, dict) or "interactions" not in data:
+    about: dict[object, object] = {}
+    interactions: list[Interaction] | None = None
+    with _format_errors():
+        for name, value in _members(text):
+            if name == "interactions":
+                interactions = [_interaction(each, number) for number, each in enumerate(value, 1)]
+            elif name in ("recording", "metadata"):
+                about[name] = value
+    if interactions is None:
         raise CassetteFormatError("It has no list of interactions.")
-    try:
-        interactions = [_interaction(entry) for entry in data["interactions"] or ()]
-    except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
-        raise CassetteFormatError(
-            f"One of its interactions is not in vcrpy's form ({type(error).__name__})."
-        ) from None
-    metadata = data.get("recording") or data.get("metadata")
-    return (metadata if isinstance(metadata, dict) else {}), interactions
+    return about.get("recording") or about.get("metadata") or {}, interactions
 
 
 def load_yaml(text: str) -> Any:
-    """Return what vcrpy's YAML loader makes of a text, once it is known to be safe.
+    """Return what vcrpy's YAML loader makes of a text, if it is safe.
 
     Raises
     ------
     CassetteFormatError
         Where it is not YAML, holds a tag that would build an object, or is a bomb.
     """
+    with _format_errors():
+        return _Loader(text).document()
+
+
+@contextmanager
+def _format_errors() -> Iterator[None]:
     try:
-        _refuse_bombs(text)
-        return yamlserializer.deserialize(text)
+        yield
     except yaml.constructor.ConstructorError:
         raise CassetteFormatError(
             "It holds a YAML tag that would build a Python object. Nothing of it was run."
         ) from None
-    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
+    except CassetteFormatError:
+        raise
+    except (yaml.YAMLError, *ODD) as error:
         raise CassetteFormatError(f"It is not YAML ({type(error).__name__}).") from None
 
 
-def _load(text: str) -> Any:
+def _members(text: str) -> Iterable[tuple[object, Any]]:
+    """Return the members of a cassette, JSON or YAML; the value of interactions is iterable."""
     if text.lstrip()[:1] == "{":
         try:
-            return jsonserializer.deserialize(text)
+            return [(n, value or ()) for n, value in jsonserializer.deserialize(text).items()]
         except (ValueError, RecursionError):
             pass
-    return load_yaml(text)
+    return _Loader(text).members()
 
 
-def _refuse_bombs(text: str) -> None:
-    """Count what a text would grow to with each alias written out, and how deep it goes."""
-    sizes: dict[str, int] = {}
-    open_nodes: list[tuple[str | None, int]] = []
-    total = direct = 0
-    for event in yaml.parse(text, Loader=_LOADER):
-        if isinstance(event, yaml.CollectionStartEvent):
-            open_nodes.append((event.anchor, total))
-            if len(open_nodes) > _DEEPEST:
-                raise CassetteFormatError(f"It is nested more than {_DEEPEST} deep.")
-        elif isinstance(event, yaml.CollectionEndEvent):
-            anchor, before = open_nodes.pop()
-            if anchor is not None:
-                sizes[anchor] = total - before + 1
-        elif isinstance(event, yaml.AliasEvent):
-            total += sizes.get(event.anchor or "", 1)
-        elif isinstance(event, yaml.ScalarEvent) and event.anchor is not None:
-            sizes[event.anchor] = 1
-        total, direct = total + 1, direct + 1
-        if total > _MOST_NODES + 10 * direct:
-            raise CassetteFormatError("Its aliases would grow without bound.")
+class _Loader(yamlserializer._CassetteLoader, Composer):  # type: ignore[misc]
+    """vcrpy's loader: it gives a cassette part by part, and refuses a part that is too large.
+
+    Python's composer takes the place of libyaml's, which gives nothing but whole documents.
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)  # type: ignore[call-arg]
+        self.anchors: dict[str, yaml.Node] = {}
+        self._sizes: dict[str, int] = {}
+        self._size = self._kept = self._depth = 0
+
+    def document(self) -> Any:
+        """Return the value of a text that is one document."""
+        self._next(yaml.StreamStartEvent, yaml.DocumentStartEvent)
+        value = self._value()
+        self._next(yaml.DocumentEndEvent, yaml.StreamEndEvent)
+        return value
+
+    def members(self) -> Iterator[tuple[object, Any]]:
+        """Yield the members of a text that is one mapping; a list of interactions by its parts."""
+        self._next(yaml.StreamStartEvent, yaml.DocumentStartEvent)
+        if self.check_event(yaml.SequenceStartEvent):
+            raise CassetteFormatError(
+                "It is a list, as a cassette of vcrpy before version 1 was. Convert such a one "
+                "with `python -m vcr.migration FILE`."
+            )
+        self._next(yaml.MappingStartEvent)
+        while not self.check_event(yaml.MappingEndEvent):
+            name = self._value()
+            is_list = name == "interactions" and self.check_event(yaml.SequenceStartEvent)
+            yield name, self._entries() if is_list else self._value() or ()
+        self._next(yaml.MappingEndEvent, yaml.DocumentEndEvent, yaml.StreamEndEvent)
+
+    def _entries(self) -> Iterator[Any]:
+        self._next(yaml.SequenceStartEvent)
+        while not self.check_event(yaml.SequenceEndEvent):
+            self._size = 0
+            yield self._value()
+        self._next(yaml.SequenceEndEvent)
+
+    def _next(self, *kinds: type[yaml.Event]) -> None:
+        for kind in kinds:
+            if not isinstance(self.get_event(), kind):
+                raise CassetteFormatError("It is not one document with a list of interactions.")
+
+    def _value(self) -> Any:
+        return self.construct_document(self.compose_node(None, None))
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """Return the next node, having counted it: an alias as often as it would be written out."""
+        event = self.peek_event()
+        before, anchor = self._size, event.anchor
+        is_alias = isinstance(event, yaml.AliasEvent)
+        self._size += self._sizes.get(anchor, 1) if is_alias else 1
+        self._depth += 1
+        if self._depth > _DEEPEST or max(self._size, self._kept) > _MOST_NODES:
+            raise CassetteFormatError(
+                "A part of it is nested too deep, or it or its aliases would grow without bound."
+            )
+        node: yaml.Node | None = Composer.compose_node(self, parent, index)
+        if anchor and not is_alias:
+            self._sizes[anchor] = self._size - before
+            self._kept += self._sizes[anchor]
+        # PyYAML takes 1:30:00 for a number to the base of 60: a long one would take hours.
+        if isinstance(node, yaml.ScalarNode) and node.tag in _NUMBERS:
+            self._size += len(node.value) // _LONGEST_NUMBER * _MOST_NODES
+        self._depth -= 1
+        return node
 
 
-def _interaction(entry: Mapping[str, Any]) -> Interaction:
-    request = Request._from_dict(entry["request"])
-    return Interaction(
-        RecordedRequest(
-            _text(request.method), _text(request.uri), _pairs(request.headers), _bytes(request)
-        ),
-        _response(entry["response"]),
-        _time(entry.get("recorded_at")),
-        _number(entry.get("elapsed_s")),
-    )
+def _interaction(entry: Mapping[str, Any], number: int) -> Interaction:
+    try:
+        request = Request._from_dict(entry["request"])
+        sent = RecordedRequest(
+            text_of(request.method), text_of(request.uri), _pairs(request.headers), _body(request)
+        )
+        recorded_at, elapsed_s = _time(entry.get("recorded_at")), _number(entry.get("elapsed_s"))
+        check_times(recorded_at, elapsed_s)
+        answered = check_response(_response(entry["response"]))
+        return Interaction(check_request(sent), answered, recorded_at, elapsed_s)
+    except ODD as error:
+        raise unreadable(f"Interaction {number}", error) from None
 
 
 def _response(value: dict[str, Any]) -> RecordedResponse:
     if "status_code" in value:  # the layout of vcrpy's httpx recordings before 6.0
-        value = decode_response(
-            compat.convert_to_bytes(
-                {
-                    "status": {"code": value["status_code"], "message": ""},
-                    "headers": value["headers"],
-                    "body": {"string": value["content"]},
-                }
-            )
-        )
-    body = compat.convert_to_bytes(value)["body"]["string"]
-    if isinstance(body, str):  # lone surrogates, which vcrpy leaves alone
-        body = body.encode("utf-8", "surrogatepass")
-    status = value["status"]
+        headers, content = _pairs(value["headers"] or {}), _content(value["content"])
+        plain = unpack(content, header(headers, "content-encoding") or "")
+        old = RecordedResponse(value["status_code"], "", headers, plain)
+        return old if plain is content else normalize_headers(old)
+    code, reason = value["status"]["code"], value["status"].get("message")
     return RecordedResponse(
-        int(status["code"]),
-        _text(status.get("message") or ""),
+        int(code) if isinstance(code, str) else code,
+        text_of(reason or ""),
         _pairs(value["headers"] or {}),
-        bytes(body or b""),
+        _content((value.get("body") or {}).get("string")),
     )
 
 
-def _bytes(request: Request) -> bytes | None:
-    body = read_body(request)
-    if body is None or isinstance(body, bytes):
-        return body
-    if isinstance(body, (dict, list)):
-        return json.dumps(body).encode()
-    return bytes(body)
+def _content(body: Any) -> bytes:
+    # vcrpy leaves lone surrogates alone.
+    return body.encode("utf-8", "surrogatepass") if isinstance(body, str) else body or b""
+
+
+def _body(request: Request) -> bytes | None:
+    body: Any = read_body(request)
+    return json.dumps(body).encode() if isinstance(body, dict | list) else body
 
 
 def _pairs(headers: Mapping[str, Any]) -> Headers:
     return tuple(
-        (_text(name), _text(each))
+        (text_of(name), text_of(each))
         for name, values in headers.items()
-        for each in (values if isinstance(values, (list, tuple)) else (values,))
+        for each in (values if isinstance(values, list | tuple) else (values,))
     )
-
-
-def _text(value: object) -> str:
-    if isinstance(value, bytes):
-        return value.decode("latin-1")
-    if isinstance(value, (str, int, float)):
-        return str(value)
-    raise TypeError(type(value).__name__)
 
 
 def _time(value: object) -> datetime | None:
@@ -185,13 +237,29 @@ def _time(value: object) -> datetime | None:
 
 
 def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, (int, float)) else None
+    return float(value) if isinstance(value, int | float) else None
 
 
 def block_text(
     interactions: Iterable[Interaction], *, metadata: Mapping[str, object], as_json: bool = False
 ) -> str:
-    """Return a cassette as vcrpy itself writes it: its YAML block layout, or JSON."""
+    """Return a cassette as vcrpy itself writes it: its YAML block layout, or JSON.
+
+    Raises
+    ------
+    CassetteError
+        Where JSON cannot hold a body, since it is not text.
+    """
+    interactions = list(interactions)
+    for number, each in enumerate(interactions if as_json else (), 1):
+        try:
+            for body in (each.request.body, each.response.body):
+                (body or b"").decode()
+        except UnicodeDecodeError:
+            raise CassetteError(
+                f"Interaction {number} has a body that is not text, which vcrpy's JSON cannot "
+                "hold. Convert to .yaml or .har."
+            ) from None
     pairs = [(vcr_request(each.request), _response_dict(each.response)) for each in interactions]
     cassette = {
         "requests": [request for request, _ in pairs],
@@ -241,7 +309,8 @@ def parsed_body(request: RecordedRequest) -> tuple[tuple[int, ...], Any] | None:
     try:
         for transform in transformers:
             value = transform(value)
-    except (ValueError, matchers.ExpatError):
+    except Exception:
+        # Each parser has errors of its own: what none can parse is compared as bytes.
         return None
     if isinstance(value, io.IOBase):
         return None

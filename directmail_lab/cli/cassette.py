@@ -15,10 +15,10 @@ from directmail_lab.cassettes import (
     read_interactions,
     show_interaction,
 )
-from directmail_lab.cassettes.conversion import Layout, layout_of
-from directmail_lab.cassettes.conversion import convert as convert_file
-from directmail_lab.cassettes.conversion import redact as redact_file
-from directmail_lab.cassettes.conversion import repair as repair_file
+from directmail_lab.cassettes.convert import Layout, layout_of
+from directmail_lab.cassettes.convert import convert as convert_file
+from directmail_lab.cassettes.convert import redact as redact_file
+from directmail_lab.cassettes.convert import repair as repair_file
 from directmail_lab.display import plural
 from directmail_lab.errors import CassetteError
 from directmail_lab.redaction.personal import PERSONAL
@@ -108,9 +108,12 @@ def redact(
 
 @app.command()
 def repair(name: Name) -> None:
-    """Close a recording that broke off; every whole interaction is kept."""
-    said = repair_file(_path(name))
-    typer.echo(f"{name}: {said}. Mended." if said else f"{name} is sound.")
+    """Close a recording that broke off; every whole interaction is kept.
+
+    What a killed recording anew left beside the cassette is put into it.
+    """
+    found = repair_file(_path(name))
+    typer.echo("\n".join(f"{name}: {said}" for said in found) or f"{name} is clean.")
 
 
 @app.command()

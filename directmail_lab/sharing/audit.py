@@ -144,7 +144,7 @@ def audit_cassette(path: str | Path, *, secrets: Iterable[str] = ()) -> list[Fin
     for number, interaction in enumerate(loaded.interactions, 1):
         found += _audit_interaction(interaction, f"{path}, interaction {number}", known)
     # A torn interaction at the end is shared with the file, though no one can play it.
-    return found + (_audit_lines(path, known, loaded.sound_bytes) if loaded.problem else [])
+    return found + (_audit_lines(path, known, loaded.clean_bytes) if loaded.problem else [])
 
 
 def _audit_interaction(

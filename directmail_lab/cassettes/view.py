@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 import pandas as pd
 
 from directmail_lab.display import readable
-from directmail_lab.errors import CassetteError
-from directmail_lab.interaction import base_path, header, operation_of, path_below
-from directmail_lab.redaction import Redactor
-from directmail_lab.redaction.named_secrets import secrets_in
 
+from ..errors import CassetteError
+from ..interaction import base_path, header, operation_of, path_below
+from ..redaction import Redactor
+from ..redaction.named_secrets import secrets_in
 from .cassette import Cassette
 from .library import find_cassette
 from .reader import read_cassette
@@ -26,8 +26,7 @@ from .reader import read_cassette
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from directmail_lab.interaction import Headers, Interaction
-
+    from ..interaction import Headers, Interaction
     from .reader import LoadedCassette
 
 __all__ = [

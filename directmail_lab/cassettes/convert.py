@@ -1,0 +1,243 @@
+"""Whole cassettes made anew: repaired, redacted once more, or in another program's layout."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, Literal, get_args
+
+from ..display import plural
+from ..errors import CassetteError, CassetteFormatError
+from ..interaction import header
+from ..redaction import Redactor
+from ..redaction.named_secrets import secrets_in
+from ..redaction.personal import personal_notice, summarise_personal
+from . import layout
+from .library import command_name, create, locked
+from .player import Matching
+from .reader import parse_cassette, read_cassette
+from .recorder import adopt, checked, header_for, replace_whole, unfinished_files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from ..interaction import Interaction
+
+__all__ = [
+    "LAYOUTS",
+    "Layout",
+    "convert",
+    "layout_of",
+    "notice_of_personal_data",
+    "redact",
+    "repair",
+]
+
+Layout = Literal["lines", "vcrpy", "json", "har"]
+LAYOUTS: Final[tuple[Layout, ...]] = get_args(Layout)
+
+# So that closing costs about a tenth of a second at most, however much was recorded.
+_MOST_READ_BYTES: Final = 32 * 1024**2
+_MOST_INTERACTIONS: Final = 1000
+_MOST_BODY_BYTES: Final = 1024**2
+
+
+def layout_of(path: Path) -> Layout:
+    """Return the layout that a file's name asks for: HAR, JSON, else our own lines."""
+    return {".har": "har", ".json": "json"}.get(path.suffix.lower(), "lines")  # type: ignore[return-value]
+
+
+def convert(source: Path, target: Path, to: Layout) -> int:
+    """Write what ``source`` holds to ``target`` in another layout, and return how many that were.
+
+    Both may be HAR. What another program wrote is redacted on the way: the credentials that stand
+    in it, also where the service echoed them. ``target`` stands as it was until the new one is
+    whole.
+
+    Raises
+    ------
+    CassetteFormatError
+        Where ``source`` cannot be read.
+    CassetteError
+        Where a credential would have been written, or that layout cannot hold a body.
+    CassetteInUseError
+        Where ``target`` is being recorded.
+    """
+    metadata, interactions = _read(source)
+    redactor = Redactor(secrets_in(interactions))
+    redacted = [redactor.interaction(each) for each in interactions]
+    with locked(target) as path:
+        if to == "lines":
+            _write_lines(path, metadata, redacted, redactor)
+        else:
+            text = _foreign_text(to, _redacted(metadata, redactor), redacted)
+            redactor.refuse_leak(text)
+            with create(path) as fresh:
+                fresh.write_text(text, encoding="utf-8")
+    return len(interactions)
+
+
+def redact(path: Path, rules: Sequence[str]) -> int:
+    """Redact a cassette once more, in place, and return how many interactions that changed.
+
+    Credentials that another program left in it go too, as `convert` removes them.
+
+    Parameters
+    ----------
+    rules
+        Field names, dotted paths and ``"personal"``, as `record` takes them.
+
+    Raises
+    ------
+    CassetteError
+        Where a body that was JSON would be none afterwards. The file is left as it was.
+    """
+    with locked(path) as file:
+        loaded = read_cassette(file)
+        before = list(loaded.interactions)
+        redactor = Redactor(secrets_in(before), redact=loaded.redact).also(rules)
+        after = [redactor.interaction(each) for each in before]
+        for number, (old, new) in enumerate(zip(before, after, strict=True), 1):
+            if any(_is_json(was) and not _is_json(now) for was, now in _bodies(old, new)):
+                raise CassetteError(
+                    f"Interaction {number} of {path} has a body of JSON that redaction would have "
+                    "broken, so nothing was changed. Please report it."
+                )
+        _write_lines(file, loaded.metadata, after, redactor)
+    return sum(new != old for new, old in zip(after, before, strict=True))
+
+
+def repair(path: Path) -> list[str]:
+    """Close a recording that broke off, and return what was found, a sentence each.
+
+    Every whole interaction is kept; an interaction that was torn goes. A recording anew that was
+    killed beside the cassette is put into it. A body that its header calls JSON and that is none
+    is told, and left as it is.
+    """
+    found: list[str] = []
+    with locked(path) as file:
+        loaded = read_cassette(file)
+        if loaded.problem is not None:
+            texts = ((layout.interaction_text(each),) for each in loaded.interactions)
+            replace_whole(file, layout.header_text(_about(loaded.metadata)), texts)
+            found.append(f"Repaired: {loaded.problem}.")
+        for unfinished in unfinished_files(file):
+            new = read_cassette(unfinished)
+            redactor = Redactor(redact=loaded.redact).also(new.redact)
+            count = adopt(file, unfinished, Matching(), redactor)
+            found.append(f"Put {plural(count, 'interaction')} of {unfinished.name} into it.")
+        broken = [
+            str(number)
+            for number, each in enumerate(read_cassette(file).interactions, 1)
+            if _is_broken_json(each)
+        ]
+    if broken:
+        found.append(
+            f"The response is called JSON but is not, in number {', '.join(broken[:10])}"
+            f"{' and others' * (len(broken) > 10)}. Record it again."
+        )
+    return found
+
+
+def notice_of_personal_data(path: Path, name: str) -> str:
+    """Return a line that says what personal data a closed cassette holds; empty for none.
+
+    Of a large one only a part is looked at, spread evenly over its first 32 MiB, and the line says
+    how much that was. It never fails: a recording that ended well did so whatever is in it.
+    """
+    with suppress(OSError, CassetteError):
+        with path.open("rb") as file:
+            found = parse_cassette(file.read(_MOST_READ_BYTES), path).interactions
+            is_whole = not file.read(1)
+        some = _some(found)
+        looked_at = None if is_whole and len(some) == len(found) else len(some)
+        return personal_notice(
+            summarise_personal(some), command_name(path, name), looked_at=looked_at
+        )
+    return ""
+
+
+def _some(found: Sequence[Interaction]) -> list[Interaction]:
+    """Return interactions from start to end, no more than a thousand, nor than a megabyte."""
+    some: list[Interaction] = []
+    size = 0
+    for index in range(0, len(found), -(-len(found) // _MOST_INTERACTIONS) or 1):
+        each = found[index]
+        size += len(each.request.body or b"") + len(each.response.body)
+        if size > _MOST_BODY_BYTES and some:
+            break
+        some.append(each)
+    return some
+
+
+def _read(source: Path) -> tuple[Mapping[str, object], Sequence[Interaction]]:
+    if layout_of(source) != "har":
+        loaded = read_cassette(source)
+        return {**loaded.metadata, "base_url": loaded.base_url}, loaded.interactions
+    from .har import read_har
+
+    try:
+        return {}, read_har(source.read_bytes())
+    except OSError as error:
+        raise CassetteFormatError(f"{source} cannot be read ({error.strerror}).") from None
+
+
+def _write_lines(
+    path: Path,
+    metadata: Mapping[str, object],
+    interactions: Sequence[Interaction],
+    redactor: Redactor,
+) -> None:
+    about = _about(_redacted(metadata, redactor))
+    texts = (checked(each, redactor) for each in interactions)
+    replace_whole(path, header_for(about, redactor), texts)
+
+
+def _about(metadata: Mapping[str, object]) -> dict[str, object]:
+    from directmail_lab import __version__
+
+    others = {name: value for name, value in metadata.items() if name != "recorded_with"}
+    # First, and always ours: it is what tells the line layout from others.
+    return {"recorded_with": f"directmail-lab {__version__}", **others}
+
+
+def _redacted(metadata: Mapping[str, object], redactor: Redactor) -> dict[str, object]:
+    return {
+        name: redactor.text(value) if isinstance(value, str) else value
+        for name, value in metadata.items()
+    }
+
+
+def _foreign_text(
+    to: Layout, metadata: Mapping[str, object], interactions: Sequence[Interaction]
+) -> str:
+    if to == "har":
+        from .har import har_text
+
+        return har_text(interactions)
+    from .vcr_files import block_text
+
+    # Else our own loader would take the block layout for the line layout.
+    told = {name: value for name, value in metadata.items() if name != "recorded_with"}
+    return block_text(interactions, metadata=told, as_json=to == "json")
+
+
+def _bodies(old: Interaction, new: Interaction) -> Iterator[tuple[bytes, bytes]]:
+    yield old.request.body or b"", new.request.body or b""
+    yield old.response.body, new.response.body
+
+
+def _is_json(body: bytes) -> bool:
+    try:
+        json.loads(body)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _is_broken_json(interaction: Interaction) -> bool:
+    response = interaction.response
+    kind = (header(response.headers, "content-type") or "").partition(";")[0].strip().lower()
+    is_called_json = kind == "application/json" or kind.endswith("+json")
+    return bool(response.body) and is_called_json and not _is_json(response.body)
