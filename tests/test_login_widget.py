@@ -18,16 +18,15 @@ import pytest
 import directmail_lab as dm
 from directmail_lab.cassettes import find_cassette
 from directmail_lab.credentials import ApiKey
-from directmail_lab.errors import CredentialError, NotConnectedError
-from directmail_lab.widgets.login import LoginWidget, login
-from directmail_lab.widgets.signing import Wish
-from directmail_lab.widgets.terminal import login_at_terminal
-from directmail_lab.widgets.troubles import explain
+from directmail_lab.errors import CredentialError, NotConnectedError, UnauthorizedError
+from directmail_lab.widgets.login import LoginWidget, login, login_at_terminal
+from directmail_lab.widgets.sign_in import SignInRequest, explain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from directmail_lab.sessions import Session
     from directmail_lab.standin import StandIn
 
 SECRET = "k-7Qf2-not-to-be-seen"
@@ -60,7 +59,7 @@ class Page:
 @pytest.fixture
 def shown() -> Callable[..., Page]:
     """Show a form on a page."""
-    return lambda **options: Page(LoginWidget(Wish(**options)))
+    return lambda **options: Page(LoginWidget(SignInRequest(**options)))
 
 
 def test_signing_in_opens_the_current_session(shown: Callable[..., Page], service: StandIn) -> None:
@@ -111,11 +110,25 @@ def test_what_went_wrong_is_said_at_its_field(
     told = json.dumps(state)
 
     assert state["account"] is None
-    assert state["trouble"]["field"] == field
-    assert re.search(words, state["trouble"]["text"])
+    assert state["problem"]["field"] == field
+    assert re.search(words, state["problem"]["text"])
     assert SECRET not in told
     assert asked["key"] not in told
     assert not list(tmp_path.rglob("*.yaml"))
+
+
+def test_what_is_missing_is_asked_for(shown: Callable[..., Page], service: StandIn) -> None:
+    """Nothing is sent before there is an address, a key and, to record, a name."""
+    page = shown()
+    asked = [
+        page.sign_in(key=SECRET),
+        page.sign_in(address=service.base_url),
+        page.sign_in(address=service.base_url, key=SECRET, mode="record"),
+    ]
+
+    assert [state["problem"]["field"] for state in asked] == ["address", "key", "cassette"]
+    assert asked[1]["problem"]["text"] == "Type your API key."
+    assert not service.requests
 
 
 @pytest.mark.parametrize(
@@ -135,8 +148,8 @@ def test_a_service_in_trouble_is_told_from_a_wrong_key(
     with service.fault(**fault):
         state = shown().sign_in(address=service.base_url, key=service.api_key)
 
-    assert re.search(words, state["trouble"]["text"])
-    assert state["trouble"]["field"] != "key"
+    assert re.search(words, state["problem"]["text"])
+    assert state["problem"]["field"] != "key"
 
 
 @pytest.mark.parametrize(
@@ -182,15 +195,34 @@ def test_signing_out_forgets_the_key(shown: Callable[..., Page], service: StandI
         opened.me()
 
 
+def test_after_logout_the_form_says_that_no_session_is_open(
+    shown: Callable[..., Page], service: StandIn
+) -> None:
+    """Whoever logs out in a cell sees it in the form too."""
+    page = shown()
+    page.sign_in(address=service.base_url, key=service.api_key)
+    dm.logout()
+    after_logout = page.received[-1]
+    page.sign_in(address=service.base_url, key=service.api_key)
+    dm.replay("first-look")
+    still = page.received[-1]
+    dm.connect(cassette="first-look")
+
+    assert after_logout["account"] is None
+    assert after_logout["notice"] == "Signed out: no session is open."
+    assert still["account"] is not None
+    assert page.received[-1]["notice"] == "Signed out: another session is the current one."
+
+
 def test_recording_keeps_no_refused_sign_in(
     shown: Callable[..., Page], service: StandIn, tmp_path: Path
 ) -> None:
     """A cassette is written from the first request after an accepted sign-in on."""
     page = shown()
-    wish = {"mode": "record", "address": service.base_url, "cassette": "tour"}
-    page.sign_in(key="wrong", **wish)
+    asked = {"mode": "record", "address": service.base_url, "cassette": "tour"}
+    page.sign_in(key="wrong", **asked)
     refused = list(tmp_path.rglob("tour.yaml"))
-    page.sign_in(key=service.api_key, **wish)
+    page.sign_in(key=service.api_key, **asked)
     dm.me()
     dm.logout()
 
@@ -222,14 +254,14 @@ def test_every_cassette_that_is_offered_can_be_replayed(
     (own / "linked.yaml").symlink_to(tmp_path / "outside.yaml")
     page = shown()
     offered = page.hello()["offer"]["cassettes"]
-    played = page.sign_in(mode="replay", cassette="deep/tour")
     linked = page.sign_in(mode="replay", cassette="linked")
+    played = page.sign_in(mode="replay", cassette="deep/tour")
 
     assert "deep/tour" in offered
     assert played["account"]["title"] == "Replaying deep/tour"
     assert "linked" not in offered
     assert linked["account"] is None
-    assert "a link that leads out of" in linked["trouble"]["text"]
+    assert "a link that leads out of" in linked["problem"]["text"]
 
 
 def test_the_regions_are_offered(
@@ -257,7 +289,7 @@ def test_regions_that_cannot_be_read_are_told(
     state = shown().hello()
 
     assert state["offer"]["regions"] == []
-    assert "would send the key unencrypted" in state["trouble"]["text"]
+    assert "would send the key unencrypted" in state["problem"]["text"]
 
 
 def test_a_key_of_the_environment_need_not_be_typed(
@@ -421,25 +453,65 @@ def test_a_notebook_run_without_a_page_holds_no_key(
     assert service.api_key not in written
 
 
+class Terminal:
+    """Somebody at a terminal: what they type, and what they were told."""
+
+    def __init__(self, *, addresses: Sequence[str] = (), keys: Sequence[str] = ()) -> None:
+        self.addresses, self.keys = list(addresses), list(keys)
+        self.said: list[str] = []
+
+    def login(self, **options: Any) -> Session:
+        return login_at_terminal(
+            SignInRequest(**options),
+            ask=lambda _prompt: self.addresses.pop(0),
+            ask_key=lambda: ApiKey(self.keys.pop(0)),
+            say=self.said.append,
+            is_terminal=lambda: True,
+        )
+
+
 def test_at_a_terminal_it_asks_there(service: StandIn) -> None:
     """Plain Python and IPython have no form: the key is typed unseen."""
-    said: list[str] = []
-    session = login_at_terminal(
-        Wish(),
-        ask=lambda _prompt: service.base_url,
-        ask_key=lambda: ApiKey(service.api_key),
-        say=said.append,
-        is_terminal=lambda: True,
-    )
+    terminal = Terminal(addresses=[service.base_url], keys=[service.api_key])
+    session = terminal.login()
 
-    assert said == ["Signed in as Stand-in User - 299 of 300 left"]
+    assert terminal.said == ["Signed in as Stand-in User - 299 of 300 left"]
     assert session is dm.session()
+
+
+def test_at_a_terminal_what_was_wrong_is_asked_for_again(
+    service: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wrong key alone, or a wrong address alone: what was right need not be typed again."""
+    keys = Terminal(addresses=[service.base_url], keys=["wrong", "a:b", service.api_key])
+    keys.login()
+    addresses = Terminal(addresses=["http://h.example", service.base_url], keys=[service.api_key])
+    addresses.login()
+    monkeypatch.setenv("DIRECTMAIL_API_KEY", "out-of-date")
+    overridden = Terminal(keys=[service.api_key])
+    overridden.login(address=service.base_url)
+
+    assert [line.split("(")[0] for line in keys.said[:1]] == [
+        "The service did not accept this key "
+    ]
+    assert "holds a colon" in keys.said[1]
+    assert "would send the key unencrypted" in addresses.said[0]
+    assert all(each.said[-1].startswith("Signed in") for each in (keys, addresses, overridden))
+
+
+def test_at_a_terminal_the_third_wrong_key_is_an_error(service: StandIn) -> None:
+    """A script that types them does not go on for ever, and a third is as good as a tenth."""
+    terminal = Terminal(addresses=[service.base_url], keys=["wrong"] * 4)
+    with pytest.raises(UnauthorizedError):
+        terminal.login()
+
+    assert len(terminal.keys) == 1
 
 
 def test_where_nobody_can_be_asked_it_says_what_to_do() -> None:
     """A script whose input is no terminal must not hang."""
-    with pytest.raises(NotConnectedError, match=r"needs JupyterLab or a terminal.*connect\("):
-        login_at_terminal(Wish(), is_terminal=lambda: False)
+    with pytest.raises(NotConnectedError, match=r"needs a notebook or a terminal.*connect\("):
+        login_at_terminal(SignInRequest(), is_terminal=lambda: False)
 
 
 def test_login_outside_of_a_kernel_shows_no_form(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -447,3 +519,11 @@ def test_login_outside_of_a_kernel_shows_no_form(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("sys.stdin", types.SimpleNamespace(isatty=lambda: False))
     with pytest.raises(NotConnectedError):
         login()
+
+
+def test_in_marimo_the_form_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Marimo has no IPython kernel, and shows widgets all the same."""
+    marimo = types.SimpleNamespace(running_in_notebook=lambda: True)
+    monkeypatch.setitem(sys.modules, "marimo", marimo)
+
+    assert isinstance(login(), LoginWidget)

@@ -17,9 +17,9 @@ import directmail_lab as dm
 from directmail_lab.current import make_current
 from directmail_lab.errors import NotConnectedError
 from directmail_lab.quota import Reading
+from directmail_lab.widgets import Throttle
 from directmail_lab.widgets.history import BINS, OPERATIONS, History, verdict
 from directmail_lab.widgets.monitor import MonitorWidget
-from directmail_lab.widgets.pulse import Pulse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,8 +62,8 @@ def test_without_a_session_it_says_how_to_get_one() -> None:
 @pytest.mark.parametrize(
     ("status", "remaining", "said"),
     [
-        (200, 3, "sound"),
-        (200, 0, "sound"),
+        (200, 3, "answered"),
+        (200, 0, "answered"),
         (429, 3, "exhausted"),
         (429, None, "exhausted"),
         (403, 0, "exhausted"),
@@ -82,7 +82,7 @@ def test_merging_loses_no_extreme_and_no_mark(responses: list[tuple[int | None, 
     history = History()
     for remaining, status in responses * 7:
         history.add(reading(remaining, status=status))
-    bins = [each for track in history.tracks.values() for each in track.bins]
+    bins = [each for operation in history.operations.values() for each in operation.bins]
     known = [remaining for remaining, _ in responses if remaining is not None]
 
     assert len(bins) <= BINS
@@ -117,8 +117,8 @@ def test_any_number_of_operations_take_bounded_room() -> None:
     for number in range(1_000):
         history.add(reading(path=f"/{number}"))
 
-    assert len(history.tracks) == OPERATIONS
-    assert list(history.tracks)[-1] == "GET /999"
+    assert len(history.operations) == OPERATIONS
+    assert list(history.operations)[-1] == "GET /999"
 
 
 def test_the_picture_has_what_the_service_said(
@@ -130,7 +130,7 @@ def test_the_picture_has_what_the_service_said(
     with service.fault(status=418):
         live.request("GET", "/v1/users/me")
     picture: Any = monitor.picture()
-    lists, me = picture["tracks"]
+    lists, me = picture["operations"]
 
     assert (lists["name"], me["name"]) == ("GET /v1/lists", "GET /v1/users/me")
     assert (lists["remaining"], lists["limit"]) == (59, 60)
@@ -148,7 +148,7 @@ def test_the_countdown_is_there_where_the_unit_is_known(service: StandIn) -> Non
     picture: Any = widget.picture()
     widget.close()
 
-    assert 0 < picture["tracks"][0]["renews_in_s"] <= 60
+    assert 0 < picture["operations"][0]["renews_in_s"] <= 60
 
 
 def test_a_replay_shows_the_recording_without_a_countdown() -> None:
@@ -160,8 +160,8 @@ def test_a_replay_shows_the_recording_without_a_countdown() -> None:
     widget.close()
 
     assert picture["source"] == "Replaying first-look"
-    assert picture["tracks"][0]["limit"] == 300
-    assert picture["tracks"][0]["renews_in_s"] is None
+    assert picture["operations"][0]["limit"] == 300
+    assert picture["operations"][0]["renews_in_s"] is None
 
 
 def test_no_response_of_any_thread_is_missed_or_counted_twice(
@@ -189,16 +189,7 @@ def test_no_response_of_any_thread_is_missed_or_counted_twice(
     picture: Any = monitor.picture()
 
     assert picture["responses"] == 100
-    assert picture["tracks"][0]["responses"] == 100
-
-
-def test_a_cleared_log_starts_the_picture_anew(monitor: MonitorWidget, live: Session) -> None:
-    """What the session has forgotten, the monitor does not show."""
-    live.me()
-    monitor.picture()
-    live.readings.clear()
-
-    assert monitor.picture()["responses"] == 0
+    assert picture["operations"][0]["responses"] == 100
 
 
 def test_it_follows_whoever_signs_in(monitor: MonitorWidget, service: StandIn) -> None:
@@ -211,13 +202,28 @@ def test_it_follows_whoever_signs_in(monitor: MonitorWidget, service: StandIn) -
     assert monitor.picture()["responses"] == 1
 
 
+def test_after_logout_it_says_that_no_session_is_open(
+    monitor: MonitorWidget, service: StandIn
+) -> None:
+    """What was seen stays; nothing is live. Whoever signs in next is followed."""
+    dm.me()
+    dm.logout()
+    picture: Any = monitor.picture()
+    dm.connect(service.base_url, service.api_key)
+
+    assert (picture["live"], picture["source"]) == (False, "No session is open")
+    assert picture["responses"] == 1
+    assert picture["operations"][0]["renews_in_s"] is None
+    assert monitor.picture()["live"] is True
+
+
 def test_a_closed_monitor_sends_nothing(live: Session, sent: list[dict[str, Any]]) -> None:
     """It is not called back any more, whatever is requested."""
     make_current(live)
     widget = dm.monitor()
-    widget.receive({"type": "hello"})
+    widget.receive("hello")
     shown = len(sent)
-    widget.receive({"type": "stop"})
+    widget.receive("stop")
     live.me()
     pictures = [each for each in sent[shown:] if each.get("type") == "picture"]
 
@@ -225,27 +231,27 @@ def test_a_closed_monitor_sends_nothing(live: Session, sent: list[dict[str, Any]
     assert pictures == []
 
 
-def test_updates_are_few_however_many_beats_there_are() -> None:
+def test_updates_are_few_however_many_events_there_are() -> None:
     """At most one in an interval, and one more after the last beat."""
     updates: list[float] = []
     rested = threading.Event()
-    pulse = Pulse(
+    throttle = Throttle(
         lambda: updates.append(time.monotonic()), rested.set, interval_s=0.05, settled_s=0.1
     )
     started = time.monotonic()
-    beats = 0
+    events = 0
     while time.monotonic() - started < 0.4:
-        pulse.beat()
-        beats += 1
-    last_beat = time.monotonic()
+        throttle.notify()
+        events += 1
+    last_event = time.monotonic()
 
     assert rested.wait(WAIT_S)
-    assert beats > 1_000
+    assert events > 1_000
     assert 3 <= len(updates) <= 0.4 / 0.05 + 2
-    assert updates[-1] >= last_beat - 0.05
+    assert updates[-1] >= last_event - 0.05
 
 
-def test_a_pulse_goes_on_after_a_rest_and_after_a_failure() -> None:
+def test_a_throttle_goes_on_after_a_rest_and_after_a_failure() -> None:
     """Its thread ends when nothing happens, and a page that is gone ends nothing."""
     rests = threading.Semaphore(0)
     calls: list[int] = []
@@ -254,23 +260,23 @@ def test_a_pulse_goes_on_after_a_rest_and_after_a_failure() -> None:
         calls.append(1)
         raise OSError("no page")
 
-    pulse = Pulse(fail, rests.release, interval_s=0.0, settled_s=0.01)
+    throttle = Throttle(fail, rests.release, interval_s=0.0, settled_s=0.01)
     for _ in range(3):
-        pulse.beat()
+        throttle.notify()
         assert rests.acquire(timeout=WAIT_S)
 
     assert len(calls) == 3
 
 
-def test_a_stopped_pulse_calls_nothing() -> None:
+def test_a_stopped_throttle_calls_nothing() -> None:
     """Not even once more."""
     called = threading.Event()
-    pulse = Pulse(called.set, called.set, interval_s=0.0, settled_s=0.0)
-    pulse.stop()
-    pulse.beat()
+    throttle = Throttle(called.set, called.set, interval_s=0.0, settled_s=0.0)
+    throttle.stop()
+    throttle.notify()
 
     assert not called.is_set()
-    assert not any(each.name == "directmail_lab monitor" for each in threading.enumerate())
+    assert not any(each.name == "directmail_lab throttle" for each in threading.enumerate())
 
 
 def test_a_picture_stays_in_a_notebook_that_is_run_without_a_page() -> None:
@@ -287,3 +293,4 @@ def test_a_picture_stays_in_a_notebook_that_is_run_without_a_page() -> None:
     assert "GET /v1/users/me: " in words["data"]["text/plain"]
     assert "application/vnd.jupyter.widget-view+json" not in words["data"]
     assert still["data"]["image/png"].startswith("iVBOR")
+    assert still["metadata"]["image/png"]["width"] == 768  # drawn at twice that, for sharp screens

@@ -1,1 +1,141 @@
-"""The sign-in form and the live monitor, and what stands in for them where no widget is shown."""
+"""The widgets, and what they share. Each has a module here and its page in ``static``.
+
+A widget has no synced trait of its own. What its page shows goes there in messages, and what is
+typed comes back as binary buffers: so neither a saved notebook nor a log of messages holds it, and
+a notebook that is opened again claims nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import anywidget
+
+from ..current import on_current_change
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["Throttle", "Widget", "page", "shows_widgets"]
+
+_log = logging.getLogger(__name__)
+_STATIC: Final = Path(__file__).with_name("static")
+
+
+def page(name: str) -> tuple[str, str]:
+    """Return a widget's script and style: what all widgets share, and then its own."""
+    script, style = (
+        "\n".join((_STATIC / f"{part}.{kind}").read_text("utf-8") for part in ("base", name))
+        for kind in ("js", "css")
+    )
+    return script, style
+
+
+def shows_widgets() -> bool:
+    """Return whether this runs in a notebook, where a widget can be shown: Jupyter or marimo."""
+    ipython, marimo = sys.modules.get("IPython"), sys.modules.get("marimo")
+    kernel = getattr(ipython and ipython.get_ipython(), "kernel", None)
+    return kernel is not None or bool(marimo and marimo.running_in_notebook())
+
+
+class Widget(anywidget.AnyWidget):
+    """What every widget does: hear its page, and hear of another current session.
+
+    A subclass sets ``_esm`` and ``_css`` by `page`, and its own attributes before it calls this.
+    """
+
+    def __init__(self) -> None:
+        self._unwatch = on_current_change(self.follow_current)
+        super().__init__()
+        self.on_msg(_receive)
+
+    def receive(self, kind: str, buffers: Sequence[bytes | memoryview]) -> None:
+        """Do what a message of the page asks for, if it is known; ``"hello"`` comes first."""
+        raise NotImplementedError
+
+    def follow_current(self) -> None:
+        """Look again which session is the current one. Any thread may call it."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Take the widget away."""
+        self._unwatch()
+        super().close()
+
+
+def _receive(widget: Widget, content: object, buffers: Sequence[bytes | memoryview]) -> None:
+    kind = content.get("type") if isinstance(content, dict) else None
+    if isinstance(kind, str):
+        widget.receive(kind, buffers)
+
+
+class Throttle:
+    """Calls ``update`` soon after events, at most once in an interval, and ``settled`` after them.
+
+    A thread of its own does it, so that `notify` costs its caller next to nothing. The thread ends
+    when nothing happened for a while, and starts again with the next event.
+
+    Parameters
+    ----------
+    update
+        Called after events; the last event is always followed by a call.
+    settled
+        Called when no event came for ``settled_s`` seconds.
+    interval_s
+        The least time between two updates, in seconds.
+    """
+
+    def __init__(
+        self,
+        update: Callable[[], object],
+        settled: Callable[[], object],
+        *,
+        interval_s: float,
+        settled_s: float,
+    ) -> None:
+        self._update = update
+        self._settled = settled
+        self._interval_s = interval_s
+        self._settled_s = settled_s
+        self._lock = threading.Lock()
+        self._due = threading.Event()
+        self._stopped = threading.Event()
+        self._running = False
+
+    def notify(self, *_: object) -> None:
+        """Note that something happened; what it was does not matter."""
+        if self._due.is_set():
+            return
+        with self._lock:
+            self._due.set()
+            if self._running or self._stopped.is_set():
+                return
+            self._running = True
+        threading.Thread(target=self._run, name="directmail_lab throttle", daemon=True).start()
+
+    def stop(self) -> None:
+        """Call nothing any more."""
+        self._stopped.set()
+        self._due.set()
+
+    def _run(self) -> None:
+        while self._running:
+            while self._due.wait(self._settled_s) and not self._stopped.is_set():
+                self._due.clear()
+                self._try(self._update)
+                self._stopped.wait(self._interval_s)
+            self._try(self._settled)
+            with self._lock:
+                self._running = self._due.is_set() and not self._stopped.is_set()
+
+    def _try(self, call: Callable[[], object]) -> None:
+        try:
+            if not self._stopped.is_set():
+                call()
+        except Exception:
+            # The page may be gone; the requests that are watched go on.
+            _log.debug("A widget could not be brought up to date", exc_info=True)

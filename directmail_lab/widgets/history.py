@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
-    from directmail_lab.quota import Reading
+    from ..quota import Reading
 
-__all__ = ["Bin", "History", "Track", "verdict"]
+__all__ = ["Bin", "History", "OperationHistory", "verdict"]
 
 BINS: Final = 160
 OPERATIONS: Final = 32
 
-Verdict = Literal["sound", "exhausted", "failed"]
+Verdict = Literal["answered", "exhausted", "failed"]
 
 
 def verdict(reading: Reading) -> Verdict:
@@ -24,7 +24,7 @@ def verdict(reading: Reading) -> Verdict:
     """
     if reading.status == 429 or (reading.status >= 400 and reading.remaining == 0):
         return "exhausted"
-    return "failed" if reading.status >= 400 else "sound"
+    return "failed" if reading.status >= 400 else "answered"
 
 
 @dataclass(slots=True)
@@ -48,8 +48,8 @@ class Bin:
 
 
 @dataclass(slots=True)
-class Track:
-    """One operation: its last word, its counts, and its course in at most `BINS` bins.
+class OperationHistory:
+    """One operation: its latest reading, its counts, and its course in at most `BINS` bins.
 
     A bin holds ``per_bin`` responses; when all are full, neighbours are merged and it holds twice
     as many. So adding one costs the same whatever came before, and so does drawing.
@@ -60,29 +60,28 @@ class Track:
     responses: int = 0
     exhausted: int = 0
     failed: int = 0
-    unsound: int = 0
+    faulty: int = 0
     per_bin: int = 1
     bins: list[Bin] = field(default_factory=list)
-    _in_last: int = 0
 
     def add(self, reading: Reading) -> None:
         """Take in the next response."""
         said = verdict(reading)
         left = reading.remaining
         point = Bin(left, left, left, int(said == "exhausted"), int(said == "failed"))
+        # 4 responses, 2 a bin: two bins are full, so the fifth response opens a third.
+        opens_a_bin = self.responses % self.per_bin == 0
         self.latest = reading
         self.responses += 1
         self.exhausted += point.exhausted
         self.failed += point.failed
-        self.unsound += reading.problem is not None
-        if self.bins and self._in_last < self.per_bin:
+        self.faulty += reading.problem is not None
+        if not opens_a_bin:
             self.bins[-1].add(point)
-            self._in_last += 1
             return
         if len(self.bins) == BINS:
             self._merge()
         self.bins.append(point)
-        self._in_last = 1
 
     def _merge(self) -> None:
         for first, second in zip(self.bins[::2], self.bins[1::2], strict=True):
@@ -92,18 +91,18 @@ class Track:
 
 
 class History:
-    """The tracks of a session, the operation that was used last at the end."""
+    """The operations of a session, the one that was used last at the end."""
 
     def __init__(self) -> None:
-        self.tracks: dict[str, Track] = {}
+        self.operations: dict[str, OperationHistory] = {}
         self.responses = 0
 
     def add(self, reading: Reading) -> None:
         """Take in the next response, in constant time."""
         name = f"{reading.method} {reading.operation}"
-        track = self.tracks.pop(name, None) or Track(name, reading)
-        track.add(reading)
-        self.tracks[name] = track
+        operation = self.operations.pop(name, None) or OperationHistory(name, reading)
+        operation.add(reading)
+        self.operations[name] = operation
         self.responses += 1
-        if len(self.tracks) > OPERATIONS:
-            del self.tracks[next(iter(self.tracks))]
+        if len(self.operations) > OPERATIONS:
+            del self.operations[next(iter(self.operations))]

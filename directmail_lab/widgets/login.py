@@ -1,4 +1,4 @@
-"""The sign-in form, and ``login()``, which shows it or asks at the terminal instead."""
+"""``login()``: the sign-in form, or the same questions at a terminal."""
 
 from __future__ import annotations
 
@@ -6,37 +6,34 @@ import contextlib
 import sys
 import threading
 import time
-import weakref
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Unpack, cast
 
-import anywidget
-
-from directmail_lab.cassettes import cassettes_by_name
-from directmail_lab.credentials import ApiKey, remembered_api_key
-from directmail_lab.current import current_session, logout, on_current_change
-from directmail_lab.errors import DirectMailLabError
-from directmail_lab.settings import (
+from ..cassettes import cassettes_by_name
+from ..credentials import ApiKey, prompt_api_key
+from ..current import current_session, logout
+from ..errors import DirectMailLabError, NotConnectedError
+from ..http import httpx
+from ..sessions import SessionOptions
+from ..settings import (
     API_KEY_VARIABLE,
     BASE_URL_VARIABLE,
+    choose_address,
     configured_regions,
     variable,
 )
-
-from .signing import MODES, Mode, Wish, sign_in
-from .terminal import login_at_terminal
-from .troubles import Trouble, explain
+from . import Widget, page, shows_widgets
+from .sign_in import MODES, Field, Mode, SignInProblem, SignInRequest, explain, key_source, sign_in
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from directmail_lab.sessions import Session
+    from ..sessions import Session
+    from .sign_in import SignedIn
 
-    from .signing import Account
+__all__ = ["LoginWidget", "login", "login_at_terminal"]
 
-__all__ = ["LoginWidget", "login"]
-
-_STATIC: Final = Path(__file__).with_name("static")
+_ATTEMPTS: Final = 3
 
 
 def login(
@@ -45,7 +42,7 @@ def login(
     mode: Mode = "live",
     cassette: str = "",
     remember: bool = False,
-    **options: Any,
+    **options: Unpack[SessionOptions],
 ) -> LoginWidget | Session:
     """Show the sign-in form; signing in opens the current session.
 
@@ -54,7 +51,8 @@ def login(
     Parameters
     ----------
     base_url
-        The address to start with: a base address, or a configured region's name.
+        The address to start with: a base address, or a configured region's name; by default
+        ``DIRECTMAIL_BASE_URL``, else the first configured region.
     mode
         What to start with: ``"live"``, ``"record"`` or ``"replay"``.
     cassette
@@ -65,173 +63,218 @@ def login(
         Those of `Session`: ``timeout_s``, ``pace``, ``max_wait_s``, ``reset_unit``,
         ``allow_writes``.
     """
-    wish = Wish(mode=mode, address=base_url, cassette=cassette, remember=remember, options=options)
-    return LoginWidget(wish) if _in_kernel() else login_at_terminal(wish)
+    if unknown := options.keys() - SessionOptions.__annotations__.keys():
+        cast("dict[str, Any]", options).clear()  # a verbose traceback shows it: a key may be in it
+        raise TypeError(f"login() takes no {', '.join(sorted(unknown))}. See help(login).")
+    request = SignInRequest(
+        mode=mode, address=base_url, cassette=cassette, remember=remember, options=options
+    )
+    return LoginWidget(request) if shows_widgets() else login_at_terminal(request)
 
 
-def _in_kernel() -> bool:
-    """Return whether a Jupyter kernel runs this, where a widget can be shown."""
-    ipython = sys.modules.get("IPython")
-    return getattr(ipython and ipython.get_ipython(), "kernel", None) is not None
+class LoginWidget(Widget):
+    """The sign-in form."""
 
+    _esm, _css = page("login")
 
-class LoginWidget(anywidget.AnyWidget):
-    """The sign-in form.
-
-    It has no synced trait of its own: what it shows goes to the page in messages, and what is typed
-    comes back in binary buffers. So neither a saved notebook nor a log of messages holds the key,
-    and a form that is opened without a kernel claims nothing.
-    """
-
-    _esm = _STATIC / "login.js"
-    _css = _STATIC / "login.css"
-
-    def __init__(self, wish: Wish | None = None) -> None:
-        myself = weakref.ref(self)
-        self._unwatch = on_current_change(lambda: _refresh(myself()))
-        self._wish = wish or Wish()
-        self._account: Account | None = None
-        self._trouble: Trouble | None = None
+    def __init__(self, request: SignInRequest | None = None) -> None:
+        self._request = request or SignInRequest()
+        self._signed_in: SignedIn | None = None
+        self._problem: SignInProblem | None = None
         self._notice = ""
         self._working = threading.Lock()
         super().__init__()
-        self.on_msg(_receive)
 
     def __repr__(self) -> str:
         return "Sign-in form: run this cell in JupyterLab, or use connect(…) or replay(…)."
 
-    def close(self) -> None:
-        """Take the form away. Whoever is signed in stays so."""
-        self._unwatch()
-        super().close()
-
-    def receive(self, content: object, buffers: Sequence[bytes | memoryview]) -> None:
-        """Do what a message of the page asks for. It never raises: it would show nowhere."""
-        kind = content.get("type") if isinstance(content, dict) else None
+    def receive(self, kind: str, buffers: Sequence[bytes | memoryview]) -> None:
+        """Show the form, sign in, or sign out. It never raises: that would show nowhere."""
         if kind == "hello":
             self.tell()
-        elif kind in ("sign_in", "sign_out"):
-            typed = [bytes(buffer).decode("utf-8", "replace") for buffer in buffers]
-            _empty(buffers)
-            if not self._working.acquire(blocking=False):
-                return  # the second of two clicks
-            try:
-                self._work(lambda: self._sign_in(typed) if kind == "sign_in" else self._sign_out())
-            finally:
-                typed.clear()
-                self._working.release()
+        typed = [bytes(buffer).decode("utf-8", "replace") for buffer in buffers]
+        _empty(buffers)
+        if kind not in ("sign_in", "sign_out") or not self._working.acquire(blocking=False):
+            return  # the second of two clicks
+        try:
+            self.send({"type": "busy"})
+            self._problem, self._notice = None, ""
+            if kind == "sign_in":
+                self._sign_in(*typed[:4])
+            else:
+                self._sign_out()
+        except (Exception, KeyboardInterrupt) as error:
+            self._problem = explain(error)
+        finally:
+            typed.clear()
+            self.tell()
+            self._working.release()
 
     def tell(self) -> None:
         """Send all that the form shows; the key is not part of it."""
-        account = self._account
-        if account is not None and current_session() is not account.session:
-            account = self._account = None
-            self._notice = self._notice or "Signed out: another session is the current one."
+        self._look_who_is_current()
         self.send(
             {
                 "type": "state",
                 "offer": self._offer(),
-                "account": None if account is None else _shown(account),
-                "trouble": None if self._trouble is None else _words(self._trouble),
+                "account": None if self._signed_in is None else _shown(self._signed_in),
+                "problem": None if self._problem is None else _words(self._problem),
                 "notice": self._notice,
             }
         )
 
-    def _work(self, what: Any) -> None:
-        self.send({"type": "busy"})
-        self._trouble, self._notice = None, ""
-        try:
-            what()
-        except (Exception, KeyboardInterrupt) as error:
-            self._trouble = explain(error)
-        self.tell()
+    def follow_current(self) -> None:
+        """Show whoever is signed in no longer than that."""
+        if self._signed_in is not None and not self._working.locked():
+            self.tell()
 
-    def _sign_in(self, typed: list[str]) -> None:
-        mode, address, cassette, key = (*typed, "", "", "", "")[:4]
-        self._account = sign_in(
-            Wish(
-                mode=mode if mode in MODES else "live",
-                address=address,
-                cassette=cassette,
-                key=ApiKey(key) if key else None,
-                remember=self._wish.remember,
-                options=self._wish.options,
-            )
+    def _look_who_is_current(self) -> None:
+        current = current_session()
+        if self._signed_in is not None and current is not self._signed_in.session:
+            self._signed_in = None
+            now = "another session is the current one" if current else "no session is open"
+            self._notice = self._notice or f"Signed out: {now}."
+
+    def _sign_in(self, mode: str, address: str, cassette: str, key: str) -> None:
+        request = replace(
+            self._request,
+            mode=mode if mode in MODES else "live",
+            address=address,
+            cassette=cassette,
+            key=ApiKey(key) if key else None,
         )
+        self._problem = _missing_in(request)
+        if self._problem is None:
+            self._signed_in = sign_in(request)
 
     def _sign_out(self) -> None:
-        account, self._account = self._account, None
-        self._notice = "Signed out. The key is forgotten."
-        if account is not None and current_session() is account.session:
+        leaving, self._signed_in = self._signed_in, None
+        self._notice = "Signed out: no session is open, and the key is forgotten."
+        if leaving is not None and current_session() is leaving.session:
             logout()
 
     def _offer(self) -> dict[str, object]:
         """Return what there is to choose from."""
-        wish, regions = self._wish, self._regions()
-        address = wish.address or variable(BASE_URL_VARIABLE) or next(iter(regions.values()), "")
+        request, regions = self._request, self._regions()
+        address = request.address or variable(BASE_URL_VARIABLE) or next(iter(regions.values()), "")
         address = regions.get(address, address)
-        known = _key_source(address)
+        source = key_source(address)
         return {
             "regions": list(regions.items()),
             "address": address,
             "cassettes": list(cassettes_by_name()),
-            "cassette": wish.cassette,
-            "mode": wish.mode,
-            "key_known": bool(known),
-            "key_hint": _key_hint(known, remember=wish.remember),
+            "cassette": request.cassette,
+            "mode": request.mode,
+            "key_known": bool(source),
+            "key_hint": _key_hint(source, remember=request.remember),
         }
 
     def _regions(self) -> dict[str, str]:
         try:
             return configured_regions()
         except DirectMailLabError as error:
-            self._trouble = self._trouble or explain(error)
+            self._problem = self._problem or explain(error)
             return {}
 
 
-def _key_source(address: str) -> str:
-    """Return where a key is found if none is typed, or nothing."""
-    if variable(API_KEY_VARIABLE):
-        return API_KEY_VARIABLE
-    return "the keyring" if address and remembered_api_key(address) is not None else ""
+def _missing_in(request: SignInRequest) -> SignInProblem | None:
+    """Return what the form still lacks, if anything."""
+    if request.mode != "replay" and not request.address:
+        return SignInProblem("Type the service's address.", field="address")
+    if request.mode != "replay" and request.key is None and not key_source(request.address):
+        return SignInProblem("Type your API key.", field="key")
+    if request.mode == "record" and not request.cassette:
+        return SignInProblem("Name the cassette.", field="cassette")
+    return None
 
 
-def _key_hint(known: str, *, remember: bool) -> str:
-    if known:
-        return f"Leave it empty to use the key in {known}."
+def _key_hint(source: str, *, remember: bool) -> str:
+    if source:
+        return f"Leave it empty to use the key in {source}."
     if remember:
         return "Kept in this computer's keyring, and not in the notebook."
     return "Kept in the kernel's memory, and not in the notebook."
 
 
-def _shown(account: Account) -> dict[str, object]:
-    renews_at = account.renews_at
-    return {
-        "title": account.title,
-        "detail": account.detail,
-        "limit": account.limit,
-        "remaining": account.remaining,
+def _shown(signed_in: SignedIn) -> dict[str, object]:
+    reading, renews_in_s = signed_in.reading, None
+    if reading is not None:
+        renews_at = signed_in.session.readings.frame()["reset_at"].iloc[0]
+        # NaT, where the unit is not certain, is the one value that does not equal itself.
         # As seconds from now: the page's clock may be another machine's.
-        "renews_in_s": None if renews_at is None else renews_at - time.time(),
-        "note": account.note,
+        renews_in_s = renews_at.timestamp() - time.time() if renews_at == renews_at else None
+    return {
+        "title": signed_in.title,
+        "detail": signed_in.detail,
+        "limit": reading and reading.limit,
+        "remaining": reading and reading.remaining,
+        "renews_in_s": renews_in_s,
+        "note": signed_in.note,
     }
 
 
-def _words(trouble: Trouble) -> dict[str, object]:
-    return {"text": trouble.text, "hint": trouble.hint, "field": trouble.field}
-
-
-def _receive(widget: LoginWidget, content: object, buffers: Sequence[bytes | memoryview]) -> None:
-    widget.receive(content, buffers)
-
-
-def _refresh(widget: LoginWidget | None) -> None:
-    """Let a form that shows somebody signed in look again who is."""
-    if widget is not None and widget._account is not None and not widget._working.locked():
-        widget.tell()
+def _words(problem: SignInProblem) -> dict[str, object]:
+    return {"text": problem.text, "hint": problem.hint, "field": problem.field}
 
 
 def _empty(buffers: Sequence[bytes | memoryview]) -> None:
     # The kernel keeps the message that it answers to; it need not keep the key with it.
     with contextlib.suppress(AttributeError, TypeError):
         cast("list[bytes]", buffers).clear()
+
+
+def login_at_terminal(
+    request: SignInRequest,
+    *,
+    ask: Callable[[str], str] = input,
+    ask_key: Callable[[], ApiKey] = prompt_api_key,
+    say: Callable[[str], object] = lambda text: sys.stdout.write(f"{text}\n"),
+    is_terminal: Callable[[], bool] = lambda: sys.stdin.isatty(),
+) -> Session:
+    """Ask for what is missing, sign in, and say who it is. What was wrong is asked for again.
+
+    Raises
+    ------
+    NotConnectedError
+        There is nobody to ask: the input is no terminal.
+    DirectMailLabError, httpx.TransportError
+        As `sign_in` does, after the third attempt, or at once where there is nobody to ask.
+    """
+    if not is_terminal():
+        ask = ask_key = _nobody_to_ask
+    again: Field = ""
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            if request.mode != "replay":
+                request = _completed(request, ask, ask_key, again=again)
+            signed_in = sign_in(request)
+            break
+        except (DirectMailLabError, httpx.TransportError) as error:
+            problem = explain(error)
+            again = problem.field
+            if attempt == _ATTEMPTS or again not in ("address", "key") or not is_terminal():
+                raise
+            say(str(problem))
+    say(f"{signed_in}\n{signed_in.note}".rstrip())
+    return signed_in.session
+
+
+def _completed(
+    request: SignInRequest, ask: Callable[[str], str], ask_key: Callable[[], ApiKey], *, again: Field
+) -> SignInRequest:
+    """Return the request with what is set in the environment or asked for, what was wrong anew."""
+    known = "" if again == "address" else request.address or variable(BASE_URL_VARIABLE) or ""
+    if not known and (again == "address" or len(configured_regions()) != 1):
+        known = ask("Service address: ")
+    address = choose_address(known or None)
+    key = None if again == "key" else request.key
+    if key is None and (again == "key" or not key_source(address)):
+        key = ask_key()
+    return replace(request, address=address, key=key)
+
+
+def _nobody_to_ask(*_: object) -> NoReturn:
+    raise NotConnectedError(
+        "login() needs a notebook or a terminal to ask at. Use connect(base_url=…, api_key=…), "
+        f"set {BASE_URL_VARIABLE} and {API_KEY_VARIABLE}, or replay(…) a cassette."
+    )

@@ -3,32 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import threading
 import time
 import uuid
-import weakref
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import anywidget
-
-from directmail_lab.current import current_session, on_current_change, session
-
+from ..current import current_session, session
+from . import Throttle, Widget, page
 from .history import History
-from .pulse import Pulse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from directmail_lab.sessions import Session
-
-    from .history import Track
+    from ..sessions import Session
+    from .history import OperationHistory
 
 __all__ = ["MonitorWidget", "monitor"]
 
-_STATIC: Final = Path(__file__).with_name("static")
-_SHOWN: Final = 8
+_MOST_SHOWN: Final = 8
 _LATEST: Final = 64
 _UPDATE_S: Final = 0.1
 _SETTLED_S: Final = 1.5
@@ -48,101 +40,80 @@ def monitor() -> MonitorWidget:
     return MonitorWidget(session())
 
 
-class MonitorWidget(anywidget.AnyWidget):
+class MonitorWidget(Widget):
     """Follows the current session's readings; see `monitor`.
 
-    What it shows goes to the page in messages, so that a saved notebook holds none of it but the
-    PNG, which stands in an output of its own below.
+    What a saved notebook holds of it is a PNG, in an output of its own below.
     """
 
-    _esm = _STATIC / "monitor.js"
-    _css = _STATIC / "monitor.css"
+    _esm, _css = page("monitor")
 
     def __init__(self, followed: Session) -> None:
-        myself = weakref.ref(self)
         self._lock = threading.Lock()
-        self._history = History()
         self._stopped = False
-        self._read = 0
-        self._session = followed
-        self._form_id: str | None = None
+        self._output_id: str | None = None
         self._picture_id: str | None = None
-        self._pulse = Pulse(
-            lambda: _call(myself(), "show"),
-            lambda: _call(myself(), "keep_picture"),
-            interval_s=_UPDATE_S,
-            settled_s=_SETTLED_S,
+        self._throttle = Throttle(
+            self.tell, self.keep_picture, interval_s=_UPDATE_S, settled_s=_SETTLED_S
         )
-        self._unsubscribe = followed.on_reading(self._pulse.beat)
-        self._unwatch = on_current_change(lambda: _call(myself(), "_follow_current"))
+        self._follow(followed)
         super().__init__()
-        self.on_msg(_receive)
 
     def __repr__(self) -> str:
         with self._lock:
-            lines = [f"{track.name}: {_left(track)}" for track in self._tracks()]
+            lines = [f"{shown.name}: {_left(shown)}" for shown in self._operations()]
         return "Rate-limit monitor. " + ("; ".join(lines) or "No responses yet.")
 
-    def _follow_current(self) -> None:
-        followed = current_session()
-        if followed is None or followed is self._session or self._stopped:
-            return
-        self._unsubscribe()
+    def _follow(self, followed: Session) -> None:
         with self._lock:
             self._session, self._history, self._read = followed, History(), 0
-        self._unsubscribe = followed.on_reading(self._pulse.beat)
-        self._pulse.beat()
+        self._unsubscribe = followed.on_reading(self._throttle.notify)
 
-    def _tracks(self) -> list[Track]:
+    def follow_current(self) -> None:
+        """Go on with the session that is now the current one; with none, say so."""
+        followed = current_session()
+        if self._stopped:
+            return
+        if followed is not None and followed is not self._session:
+            self._unsubscribe()
+            self._follow(followed)
+        self._throttle.notify()
+
+    def _operations(self) -> list[OperationHistory]:
         """Return the operations to show, once the readings that came meanwhile are taken in.
 
         They are taken from the session's log, so that none is missed and none counts twice.
         """
-        log = self._session.readings
-        if len(log) < self._read:  # it was cleared
-            self._history, self._read = History(), 0
-        new = log.since(self._read)
+        new = self._session.readings.since(self._read)
         for reading in new:
             self._history.add(reading)
         self._read += len(new)
-        return list(self._history.tracks.values())[-_SHOWN:]
+        return list(self._history.operations.values())[-_MOST_SHOWN:]
 
-    def show(self) -> None:
+    def tell(self) -> None:
         """Send the picture to the page."""
         self.send(self.picture())
 
     def picture(self) -> dict[str, object]:
         """Return all that the page draws. Its size does not grow with the number of readings."""
-        renewals = self._renewals()
+        followed = self._session
+        live = current_session() is followed
+        renewals = _renewals(followed) if live else {}
         with self._lock:
-            shown = self._tracks()
+            shown = self._operations()
             return {
                 "type": "picture",
-                "source": _source_of(self._session),
+                "live": live,
+                "source": _source_of(followed) if live else "No session is open",
                 "responses": self._history.responses,
-                "more": len(self._history.tracks) - len(shown),
-                "tracks": [_drawn(track, renewals.get(track.name)) for track in shown],
+                "more": len(self._history.operations) - len(shown),
+                "operations": [_drawn(each, renewals.get(each.name)) for each in shown],
             }
 
-    def _renewals(self) -> dict[str, float]:
-        """Return the seconds until each allowance renews, where that is known and it is live."""
-        log = self._session.readings
-        if self._session.mode == "replay" or not len(log):
-            return {}
-        last, now = log.frame().iloc[-_LATEST:], time.time()
-        return {
-            f"{method} {operation}": at.timestamp() - now
-            for method, operation, at in zip(
-                last["method"], last["operation"], last["reset_at"], strict=True
-            )
-            if at == at  # NaT alone does not equal itself
-        }
-
-    def receive(self, content: object) -> None:
-        """Do what a message of the page asks for."""
-        kind = content.get("type") if isinstance(content, dict) else None
+    def receive(self, kind: str, _buffers: Sequence[bytes | memoryview] = ()) -> None:
+        """Show the picture, or stop."""
         if kind == "hello":
-            self.show()
+            self.tell()
         elif kind == "stop":
             self.close()
 
@@ -152,51 +123,55 @@ class MonitorWidget(anywidget.AnyWidget):
             return
         self._stopped = True
         self._unsubscribe()
-        self._unwatch()
-        self._pulse.stop()
+        self._throttle.stop()
         with contextlib.suppress(Exception):
             self.keep_picture()
-            if self._form_id is not None:
-                self._publish(self._form_id, {"text/plain": repr(self)}, renew=True)
+            if self._output_id is not None:
+                _publish(self._output_id, ({"text/plain": repr(self)}, {}), renew=True)
         super().close()
 
     def _ipython_display_(self) -> None:
         """Show the monitor, and below it the PNG that its page hides while it is live."""
-        bundle: Any = self._repr_mimebundle_()
-        self._form_id, self._picture_id = uuid.uuid4().hex, uuid.uuid4().hex
-        self._publish(self._form_id, bundle[0] if isinstance(bundle, tuple) else bundle)
-        self._publish(self._picture_id, self._still())
+        self._output_id, self._picture_id = uuid.uuid4().hex, uuid.uuid4().hex
+        _publish(self._output_id, self._repr_mimebundle_())
+        _publish(self._picture_id, self._still())
 
     def keep_picture(self) -> None:
         """Renew the PNG in the notebook, if it was shown there."""
         if self._picture_id is not None:
-            self._publish(self._picture_id, self._still(), renew=True)
+            _publish(self._picture_id, self._still(), renew=True)
 
-    def _publish(self, display_id: str, bundle: dict[str, object], *, renew: bool = False) -> None:
-        from IPython.display import publish_display_data
-
-        publish: Any = publish_display_data
-        publish(bundle, transient={"display_id": display_id}, update=renew)
-
-    def _still(self) -> dict[str, object]:
+    def _still(self) -> Any:
         """Return the readings so far as a PNG, and in words for where no picture is shown."""
-        bundle: dict[str, object] = {"text/plain": repr(self)}
-        if len(self._session.readings):
-            from directmail_lab.charts import chart_rate_limits
+        if not len(self._session.readings):
+            return {"text/plain": repr(self)}, {}
+        from ..charts import chart_rate_limits
 
-            written = io.BytesIO()
-            chart_rate_limits(self._session.rate_limits()).savefig(written, format="png")
-            bundle["image/png"] = written.getvalue()
-        return bundle
+        data, metadata = chart_rate_limits(self._session.rate_limits())._repr_mimebundle_()
+        return data | {"text/plain": repr(self)}, metadata
 
 
-def _call(widget: MonitorWidget | None, method: str) -> None:
-    if widget is not None:
-        getattr(widget, method)()
+def _publish(display_id: str, bundle: Any, *, renew: bool = False) -> None:
+    from IPython.display import publish_display_data
+
+    publish: Any = publish_display_data
+    data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
+    publish(data, metadata, transient={"display_id": display_id}, update=renew)
 
 
-def _receive(widget: MonitorWidget, content: object, _buffers: Sequence[bytes]) -> None:
-    widget.receive(content)
+def _renewals(followed: Session) -> dict[str, float]:
+    """Return the seconds until each allowance renews, where that is known and it is live."""
+    log = followed.readings
+    if followed.mode == "replay" or not len(log):
+        return {}
+    last, now = log.frame().iloc[-_LATEST:], time.time()
+    return {
+        f"{method} {operation}": at.timestamp() - now
+        for method, operation, at in zip(
+            last["method"], last["operation"], last["reset_at"], strict=True
+        )
+        if at == at  # NaT alone does not equal itself
+    }
 
 
 def _source_of(followed: Session) -> str:
@@ -204,32 +179,30 @@ def _source_of(followed: Session) -> str:
     return f"{kind} {followed.cassette}" if followed.cassette else kind
 
 
-def _left(track: Track) -> str:
-    last = track.latest
+def _left(operation: OperationHistory) -> str:
+    last = operation.latest
     told = last.remaining is not None and last.limit is not None
     left = f"{last.remaining} of {last.limit} left" if told else "allowance not told"
     marked = [
         f"{count} {what}"
-        for count, what in ((track.exhausted, "exhausted"), (track.failed, "failed"))
+        for count, what in ((operation.exhausted, "exhausted"), (operation.failed, "failed"))
         if count
     ]
     return ", ".join([left, *marked])
 
 
-def _drawn(track: Track, renews_in_s: float | None) -> dict[str, object]:
-    last = track.latest
+def _drawn(operation: OperationHistory, renews_in_s: float | None) -> dict[str, object]:
+    last = operation.latest
     return {
-        "name": track.name,
+        "name": operation.name,
         "limit": last.limit,
         "remaining": last.remaining,
-        "status": last.status,
         "renews_in_s": renews_in_s,
-        "responses": track.responses,
-        "exhausted": track.exhausted,
-        "failed": track.failed,
-        "unsound": track.unsound,
-        "per_bin": track.per_bin,
+        "responses": operation.responses,
+        "exhausted": operation.exhausted,
+        "failed": operation.failed,
+        "faulty": operation.faulty,
         "bins": [
-            [each.low, each.high, each.last, each.exhausted, each.failed] for each in track.bins
+            [each.low, each.high, each.last, each.exhausted, each.failed] for each in operation.bins
         ],
     }

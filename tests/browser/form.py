@@ -39,7 +39,7 @@ class Form:
         return self.root.locator("button[type=submit]")
 
     @property
-    def trouble(self) -> Locator:
+    def problem(self) -> Locator:
         """What went wrong."""
         return self.root.get_by_role("alert")
 

@@ -108,8 +108,8 @@ def take_monitor(browser: Browser, server: Server, folder: Path, theme: str) -> 
     page = new_tab(browser, server, width=1160, height=800, scale=2).page
     open_notebook(page, server, server.write(f"monitor-{theme}.ipynb", MONITOR, TRAFFIC))
     command(page, "notebook:run-all-cells")
-    expect(page.locator(".dmm-row")).to_have_count(2)
-    take(page, ".dmm", folder / f"monitor-{theme}.png")
+    expect(page.locator(".dml-row")).to_have_count(2)
+    take(page, ".dml-monitor", folder / f"monitor-{theme}.png")
     page.context.close()
 
 

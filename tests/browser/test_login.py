@@ -57,18 +57,19 @@ def test_enter_signs_in_and_says_who_and_what_is_left(
 def test_a_refused_key_is_cleared_and_asked_for_again(
     page: Page, server: Server, service: StandIn
 ) -> None:
-    """Focus goes to the field with the problem, which a screen reader is told of."""
+    """Focus goes to the field with the problem. A key that was not refused stays in its field."""
     form = opened(page, server, login_cell(service))
     form.sign_in(KEY_OF_NOBODY)
-    expect(form.trouble).to_contain_text("did not accept this key (status 401)")
+    expect(form.problem).to_contain_text("did not accept this key (status 401)")
     expect(form.key).to_be_focused()
     expect(form.key).to_have_value("")
     expect(form.key).to_have_attribute("aria-invalid", "true")
     form.address.fill("http://mail.example.com")
     form.sign_in(service.api_key)
 
-    expect(form.trouble).to_contain_text("would send the key unencrypted")
+    expect(form.problem).to_contain_text("would send the key unencrypted")
     expect(form.address).to_be_focused()
+    expect(form.key).to_have_value(service.api_key)
     assert service.requests["GET /v1/users/me"] == 1
 
 
@@ -107,7 +108,7 @@ def test_without_a_key_nothing_is_sent(page: Page, server: Server, service: Stan
     page.keyboard.press("Tab")
     page.keyboard.press("Space")
 
-    expect(form.trouble).to_contain_text("Type your API key")
+    expect(form.problem).to_contain_text("Type your API key")
     expect(form.key).to_be_focused()
     assert not service.requests
 
@@ -171,6 +172,7 @@ def test_two_forms_tell_the_same_story(page: Page, server: Server, service: Stan
     run_in_last_cell(page, "dm.logout()")
 
     expect(other.account).to_be_hidden()
+    expect(other.root).to_contain_text("no session is open")
 
 
 def test_a_restarted_kernel_is_told(page: Page, server: Server, service: StandIn) -> None:
@@ -217,7 +219,7 @@ def test_it_fits_a_narrow_page(
     sticks_out = "node => node.scrollWidth > node.clientWidth || node.offsetWidth > 400"
     form.root.evaluate(narrow)
     form.sign_in(KEY_OF_NOBODY)
-    expect(form.trouble).to_contain_text("did not accept")
+    expect(form.problem).to_contain_text("did not accept")
     before = form.root.evaluate(sticks_out)
     form.sign_in(service.api_key)
     expect(form.account).to_be_visible()

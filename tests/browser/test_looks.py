@@ -70,7 +70,7 @@ def test_every_text_is_readable_in_every_theme(
     server.set_theme("Light")
     form = Form(page).ready()
     form.sign_in("k-refused-0000")
-    expect(form.trouble).to_contain_text("did not accept")
+    expect(form.problem).to_contain_text("did not accept")
     texts = unreadable(page, ".dml-login")
     form.sign_in(service.api_key)
     expect(form.account).to_be_visible()
@@ -80,8 +80,8 @@ def test_every_text_is_readable_in_every_theme(
             "() => jupyterapp.shell.currentWidget.sessionContext.session.kernel"
             ".requestExecute({ code: \"dm.get('/v1/users/me')\" }).done.then(() => true)"
         )
-        expect(page.locator(".dmm-left")).to_contain_text("0 of 300 left")
-    texts += unreadable(page, ".dmm")
+        expect(page.locator(".dml-left")).to_contain_text("0 of 300 left")
+    texts += unreadable(page, ".dml-monitor")
 
     assert texts == []
 

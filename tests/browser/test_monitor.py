@@ -77,16 +77,16 @@ def test_it_moves_while_a_loop_a_thread_and_a_task_make_requests(
     open_notebook(page, server, name, app=app)
     run_cell(page, 0)
     run_cell(page, 1)
-    expect(page.locator(".dmm-foot")).to_contain_text("No responses yet")
+    expect(page.locator(".dml-foot")).to_contain_text("No responses yet")
     for number, what, responses in ((2, "loop", 30), (3, "thread", 60), (4, "task", 90)):
         start_cell(page, number)
-        expect(page.locator(".dmm-count")).to_have_text(f"{responses} responses")
+        expect(page.locator(".dml-count")).to_have_text(f"{responses} responses")
         expect(page.get_by_text("[*]:")).to_have_count(1)
         (folder / f"{what} seen").touch()
         expect(page.get_by_text("[*]:")).to_have_count(0)
 
-    expect(page.locator(".dmm-left")).to_have_text("210 of 300 left")
-    expect(page.locator(".dmm-renews")).to_contain_text("renews in")
+    expect(page.locator(".dml-left")).to_have_text("210 of 300 left")
+    expect(page.locator(".dml-renews")).to_contain_text("renews in")
 
 
 def test_what_is_exhausted_or_failed_is_marked(
@@ -102,7 +102,7 @@ def test_what_is_exhausted_or_failed_is_marked(
         run_cell(page, 1)
     course = page.get_by_role("img", name="GET /v1/users/me")
 
-    expect(page.locator(".dmm-marks")).to_have_text("2 responses · × 1 exhausted · ▲ 1 failed")
+    expect(page.locator(".dml-marks")).to_have_text("2 responses · × 1 exhausted · ▲ 1 failed")
     expect(course).to_have_attribute("aria-label", re.compile("1 exhausted"))
     assert course.evaluate(
         "c => new Set(c.getContext('2d').getImageData(0, 0, c.width, c.height).data).size > 3"
@@ -118,11 +118,11 @@ def test_stopping_leaves_a_picture_in_the_notebook(
     open_notebook(page, server, name)
     run_cell(page, 0)
     run_cell(page, 1)
-    expect(page.locator(".dmm-count")).to_have_text("9 responses")
+    expect(page.locator(".dml-count")).to_have_text("9 responses")
     expect(page.locator(".jp-OutputArea img")).to_have_count(1)
     expect(page.locator(".jp-OutputArea img")).to_be_hidden()
     page.get_by_role("button", name="Stop").click()
-    expect(page.locator(".dmm")).to_have_count(0)
+    expect(page.locator(".dml-monitor")).to_have_count(0)
     expect(page.locator(".jp-OutputArea img")).to_be_visible()
     save(page)
     later = new_page()
@@ -149,14 +149,14 @@ while time.monotonic() < until or len(session.readings) < 100_000:
     name = server.write("flood.ipynb", show(service), flood)
     open_notebook(page, server, name)
     run_cell(page, 0)
-    expect(page.locator(".dmm-foot")).to_contain_text("No responses yet")
+    expect(page.locator(".dml-foot")).to_contain_text("No responses yet")
     page.evaluate(
-        "() => { window.pictures = []; const row = document.querySelector('.dmm-count');"
+        "() => { window.pictures = []; const row = document.querySelector('.dml-count');"
         " new MutationObserver(() => pictures.push(performance.now()))"
         ".observe(row, { childList: true, characterData: true, subtree: true }) }"
     )
     start_cell(page, 1)
-    expect(page.locator(".dmm-left")).to_be_visible()
+    expect(page.locator(".dml-left")).to_be_visible()
     slowest = page.evaluate(
         """async () => {
           let slowest = 0, before = performance.now();
@@ -169,7 +169,7 @@ while time.monotonic() < until or len(session.readings) < 100_000:
         }"""
     )
     expect(page.get_by_text("[*]:")).to_have_count(0, timeout=30_000)
-    expect(page.locator(".dmm-count")).to_contain_text(re.compile(r"\d{3},\d{3} responses"))
+    expect(page.locator(".dml-count")).to_contain_text(re.compile(r"\d{3},\d{3} responses"))
     times = page.evaluate("() => pictures")
     seconds = (times[-1] - times[0]) / 1000
 

@@ -1,9 +1,4 @@
-/* The sign-in form.
- *
- * No trait of the model is used but anywidget's own, so nothing of it is in a saved notebook. All
- * that the form shows comes in messages from the kernel; what is typed goes there as binary
- * buffers, which no log of messages writes out. Without a kernel the form says to run the cell.
- */
+/* The sign-in form. What is typed goes to the kernel as binary buffers, which no log writes out. */
 
 const MODES = {
   live: { label: "Live", about: "Requests go to the service." },
@@ -16,133 +11,96 @@ const MODES = {
 const OTHER = "";
 const SILENT_KERNEL =
   "No kernel answers: it is busy, or was restarted. Run this cell again to sign in.";
-const PATIENCE_MS = 1500;
 
 let views = 0;
 
-function make(tag, props = {}, ...children) {
-  const node = document.createElement(tag);
-  for (const [name, value] of Object.entries(props)) {
-    if (name in node) node[name] = value;
-    else node.setAttribute(name, value);
-  }
-  node.append(...children);
-  return node;
-}
-
-function makeField(uid, name, label, control, ...others) {
+function makeField(uid, name, label, control) {
+  const hint = make("div", { className: "dml-hint dml-soft", id: `${uid}-${name}-hint` });
   control.id = `${uid}-${name}`;
-  const hint = make("div", { className: "dml-hint", id: `${uid}-${name}-hint` });
   control.setAttribute("aria-describedby", hint.id);
   const caption = make("label", { htmlFor: control.id, textContent: label });
-  const row = make("div", { className: "dml-field" }, caption, control, ...others, hint);
-  return { row, control, hint };
+  return { row: make("div", { className: "dml-field" }, caption, control, hint), control, hint };
 }
 
 function makeModes(uid) {
   const radios = {};
-  const about = make("div", { className: "dml-hint", id: `${uid}-about` });
+  const about = make("div", { className: "dml-hint dml-soft", id: `${uid}-about` });
   const strip = make("div", { className: "dml-modes" });
   for (const [mode, { label }] of Object.entries(MODES)) {
-    const radio = make("input", { type: "radio", name: `${uid}-mode`, value: mode });
-    radio.id = `${uid}-${mode}`;
+    const radio = make("input", { type: "radio", name: `${uid}-mode`, id: `${uid}-${mode}` });
     radio.setAttribute("aria-describedby", about.id);
     strip.append(radio, make("label", { htmlFor: radio.id, textContent: label }));
     radios[mode] = radio;
   }
   const legend = make("legend", { textContent: "What answers requests" });
-  const row = make("fieldset", { className: "dml-mode" }, legend, strip, about);
-  return { row, radios, about };
-}
-
-function makeText(props) {
-  return make("input", { autocomplete: "off", spellcheck: false, ...props });
+  return { row: make("fieldset", {}, legend, strip, about), radios, about };
 }
 
 function makeForm(uid) {
-  const title = make("div", { className: "dml-title", id: `${uid}-title`, role: "heading" });
-  title.setAttribute("aria-level", "2");
-  title.textContent = "Sign in to the direct mail service";
+  const text = (props) => make("input", { autocomplete: "off", spellcheck: false, ...props });
+  const title = makeTitle(`${uid}-title`, "Sign in to the direct mail service");
   const modes = makeModes(uid);
-  const typed = makeText({ type: "text", inputMode: "url", placeholder: "https://…" });
-  typed.id = `${uid}-typed`;
+  const typed = text({ type: "text", inputMode: "url", placeholder: "https://…" });
   typed.setAttribute("aria-label", "Another service address");
   const region = makeField(uid, "region", "Service address", make("select"));
   const address = makeField(uid, "address", "Service address", typed);
-  const key = makeField(uid, "key", "API key", makeText({ type: "password" }));
-  const recording = makeField(uid, "recording", "Cassette", makeText({ type: "text" }));
+  const key = makeField(uid, "key", "API key", text({ type: "password" }));
+  const recording = makeField(uid, "recording", "Cassette", text({ type: "text" }));
   recording.hint.textContent = "A name of your choice. One that exists is added to.";
   const played = makeField(uid, "played", "Cassette", make("select"));
   const submit = make("button", { type: "submit", className: "dml-primary" });
-  const status = make("div", { className: "dml-status", role: "status" });
-  const trouble = make("div", { className: "dml-trouble", role: "alert" });
+  const status = make("div", { className: "dml-status dml-soft", role: "status" });
+  const problem = make("div", { className: "dml-problem", role: "alert", id: `${uid}-problem` });
+  const fields = [region, address, key, recording, played].map(({ row }) => row);
   const actions = make("div", { className: "dml-actions" }, submit, status);
-  const root = make("form", { className: "dml-form", noValidate: true });
+  const root = make("form", { className: "dml-box dml-form", noValidate: true });
   root.setAttribute("aria-labelledby", title.id);
-  root.append(
-    title,
-    modes.row,
-    region.row,
-    address.row,
-    key.row,
-    recording.row,
-    played.row,
-    trouble,
-    actions,
-  );
-  return { root, modes, region, address, key, recording, played, submit, status, trouble };
+  root.append(title, modes.row, ...fields, problem, actions);
+  return { root, modes, region, address, key, recording, played, submit, status, problem };
+}
+
+function makeTitle(id, textContent) {
+  return make("div", { className: "dml-title", role: "heading", "aria-level": "2", id, textContent });
 }
 
 function makeAccount(uid) {
-  const title = make("div", { className: "dml-title", role: "heading", id: `${uid}-account` });
-  title.setAttribute("aria-level", "2");
-  const detail = make("div", { className: "dml-detail" });
-  const bar = make("div", { className: "dml-bar" }, make("div"));
+  const title = makeTitle(`${uid}-account`, "");
+  const detail = make("div", { className: "dml-detail dml-soft" });
+  const fill = make("div");
   const left = make("span");
-  const renews = make("span", { className: "dml-renews" });
+  const renews = make("span", { className: "dml-soft" });
   const allowance = make("div", { className: "dml-allowance" });
-  allowance.append(make("div", { className: "dml-numbers" }, left, renews), bar);
+  allowance.append(
+    make("div", { className: "dml-spread" }, left, renews),
+    make("div", { className: "dml-bar" }, fill),
+  );
   const note = make("div", { className: "dml-note", role: "note" });
-  const out = make("button", { type: "button", className: "dml-secondary" });
-  out.textContent = "Sign out";
-  const head = make("div", { className: "dml-head" });
-  head.append(make("span", { className: "dml-tick", ariaHidden: "true" }), title);
-  const root = make("section", { className: "dml-account", tabIndex: -1 });
+  const out = make("button", { type: "button", className: "dml-secondary", textContent: "Sign out" });
+  const head = make("div", { className: "dml-top" });
+  head.append(make("span", { className: "dml-tick", "aria-hidden": "true" }), title);
+  const root = make("section", { className: "dml-box dml-account", tabIndex: -1 });
   root.setAttribute("aria-labelledby", title.id);
   root.append(head, detail, allowance, note, make("div", { className: "dml-actions" }, out));
-  return { root, title, detail, allowance, bar, left, renews, note, out };
-}
-
-function fillSelect(select, options, chosen) {
-  select.replaceChildren(
-    ...options.map(([value, label]) => make("option", { value, textContent: label })),
-  );
-  if (options.some(([value]) => value === chosen)) select.value = chosen;
+  return { root, title, detail, allowance, fill, left, renews, note, out };
 }
 
 /* Signed in: who, and what is left. */
 function showAccount(view, account) {
-  const { title, detail, allowance, bar, left, note } = view.account;
+  const { title, detail, allowance, fill, left, renews, note } = view.account;
+  const { limit, remaining, renews_in_s: renewsIn } = account;
   title.textContent = account.title;
   detail.textContent = account.detail;
   note.textContent = account.note;
   note.hidden = !account.note;
-  allowance.hidden = account.remaining === null || account.limit === null;
-  if (!allowance.hidden) {
-    left.textContent = `${account.remaining} of ${account.limit} left at sign-in`;
-    const share = account.limit > 0 ? Math.min(1, account.remaining / account.limit) : 0;
-    bar.firstChild.style.width = `${100 * share}%`;
-  }
-  const { renews_in_s: renewsIn } = account;
-  view.renewsAt = renewsIn === null ? null : performance.now() / 1000 + renewsIn;
-  countDown(view);
-}
-
-function countDown(view) {
-  clearTimeout(view.ticking);
-  const seconds = view.renewsAt === null ? 0 : Math.ceil(view.renewsAt - performance.now() / 1000);
-  view.account.renews.textContent = seconds > 0 ? `renews in ${seconds} s` : "";
-  if (seconds > 0) view.ticking = setTimeout(() => countDown(view), 1000);
+  allowance.hidden = remaining === null || limit === null;
+  left.textContent = `${remaining} of ${limit} left at sign-in`;
+  fill.style.width = `${limit > 0 ? Math.min(100, (100 * remaining) / limit) : 0}%`;
+  const renewsAt = renewsIn === null ? null : now() + renewsIn;
+  countDown(view, (secondsUntil) => {
+    const seconds = secondsUntil(renewsAt);
+    renews.textContent = seconds > 0 ? `renews in ${seconds} s` : "";
+    return seconds > 0;
+  });
 }
 
 /* The form, as the mode asks for it. */
@@ -161,211 +119,160 @@ function arrange(view) {
   form.address.row.classList.toggle("dml-below", regions);
   form.key.row.hidden = !sends;
   form.recording.row.hidden = mode !== "record";
-  form.played.row.hidden = mode !== "replay";
-  form.submit.textContent = submitLabel(view, mode);
+  form.played.row.hidden = sends;
+  const labels = sends ? ["Sign in", "Signing in…"] : ["Replay", "Opening…"];
+  form.submit.textContent = labels[Number(view.busy)];
   form.submit.disabled = view.busy || !view.answered || (!sends && !offer.cassettes.length);
 }
 
-function submitLabel(view, mode) {
-  if (view.busy) return mode === "replay" ? "Opening…" : "Signing in…";
-  return mode === "replay" ? "Replay" : "Sign in";
+function fillSelect(select, options, chosen) {
+  select.replaceChildren(
+    ...options.map(([value, label]) => make("option", { value, textContent: label })),
+  );
+  if (options.some(([value]) => value === chosen)) select.value = chosen;
 }
 
 function takeOffer(view, offer) {
   const { form } = view;
+  const { region, address, key, recording, played, modes } = form;
   const first = !view.offer.mode;
   view.offer = offer;
-  const regions = offer.regions.map(([name, address]) => [address, `${name} — ${address}`]);
-  const chosen = first ? offer.address : form.region.control.value;
-  fillSelect(form.region.control, [...regions, [OTHER, "Another address…"]], chosen);
+  const regions = offer.regions.map(([name, url]) => [url, `${name} — ${url}`]);
+  const chosen = first ? offer.address : region.control.value;
+  fillSelect(region.control, [...regions, [OTHER, "Another address…"]], chosen);
   const cassettes = offer.cassettes.map((name) => [name, name]);
-  fillSelect(form.played.control, cassettes, form.played.control.value || offer.cassette);
-  form.played.hint.textContent = cassettes.length
+  fillSelect(played.control, cassettes, played.control.value || offer.cassette);
+  played.hint.textContent = cassettes.length
     ? "Recorded sessions found here."
     : "No cassette was found. Record one first.";
-  form.key.hint.textContent = offer.key_hint;
+  key.hint.textContent = offer.key_hint;
+  key.control.placeholder = offer.key_known ? "••••••••••••••••" : "";
   if (!first) return;
-  if (!offer.regions.some(([, address]) => address === offer.address)) {
-    form.address.control.value = offer.address;
-    if (offer.address) form.region.control.value = OTHER;
+  if (!regions.some(([url]) => url === offer.address)) {
+    address.control.value = offer.address;
+    if (offer.address) region.control.value = OTHER;
   }
-  form.recording.control.value = offer.cassette;
-  form.modes.radios[offer.mode].checked = true;
+  recording.control.value = offer.cassette;
+  modes.radios[offer.mode].checked = true;
 }
 
-/* Trouble: said in words, and shown at the field that has it. */
+/* A problem: said in words, and shown at the field that has it. */
 function fieldOf(form, name) {
-  const mode = chosenMode(form);
-  if (name === "cassette") return mode === "replay" ? form.played.control : form.recording.control;
-  if (name === "key") return form.key.control;
-  if (name !== "address") return form.submit;
-  return form.address.row.hidden ? form.region.control : form.address.control;
+  const shown = (...fields) => fields.find(({ row }) => !row.hidden)?.control;
+  if (name === "cassette") return shown(form.played, form.recording);
+  if (name === "address") return shown(form.address, form.region);
+  return name === "key" ? form.key.control : undefined;
 }
 
-function clearTrouble(form) {
-  form.trouble.replaceChildren();
+function showProblem(form, problem) {
+  form.problem.replaceChildren();
   for (const node of form.root.querySelectorAll("[aria-invalid]")) {
     node.removeAttribute("aria-invalid");
     node.removeAttribute("aria-errormessage");
   }
-}
-
-function showTrouble(view, { text, hint, field }) {
-  const { form } = view;
-  clearTrouble(form);
-  form.trouble.append(make("strong", { textContent: text }));
-  if (hint) form.trouble.append(make("div", { textContent: hint }));
-  const place = fieldOf(form, field);
-  if (place === form.submit) return place;
-  form.trouble.id = `${view.uid}-trouble`;
-  place.setAttribute("aria-invalid", "true");
-  place.setAttribute("aria-errormessage", form.trouble.id);
-  return place;
+  if (!problem) return undefined;
+  form.problem.append(make("strong", { textContent: problem.text }));
+  if (problem.hint) form.problem.append(make("div", { textContent: problem.hint }));
+  const field = fieldOf(form, problem.field);
+  field?.setAttribute("aria-invalid", "true");
+  field?.setAttribute("aria-errormessage", form.problem.id);
+  return field;
 }
 
 /* One picture of all that is known. */
-function show(view) {
-  const { form, account, state } = view;
-  const signedIn = Boolean(state.account) && view.answered;
+function show(view, signedIn = false) {
+  const { form, account } = view;
   form.root.hidden = signedIn;
   account.root.hidden = !signedIn;
   form.root.setAttribute("aria-busy", String(view.busy));
   for (const control of form.root.querySelectorAll("input, select")) {
     control.disabled = view.busy || !view.answered;
   }
-  arrange(view);
   account.out.disabled = view.busy;
+  arrange(view);
 }
 
 function receive(view, state) {
+  const { form, account } = view;
   if (state.type === "busy") {
-    clearTimeout(view.waiting);
-    view.form.status.textContent = "Asking the service…";
+    form.status.textContent = "Asking the service…";
     return;
   }
-  if (state.type !== "state") return;
-  clearTimeout(view.waiting);
-  const mine = view.asked;
-  Object.assign(view, { state, answered: true, busy: false, asked: false });
+  const { asked: mine, key } = view;
+  Object.assign(view, { answered: true, busy: false, asked: false, key: "" });
   takeOffer(view, state.offer);
-  view.form.status.textContent = state.notice;
-  clearTrouble(view.form);
+  form.status.textContent = state.notice;
+  clearTimeout(view.ticking);
   if (state.account) showAccount(view, state.account);
-  else clearTimeout(view.ticking);
-  show(view);
-  const place = state.trouble ? showTrouble(view, state.trouble) : null;
+  show(view, Boolean(state.account));
+  const field = showProblem(form, state.problem);
+  // Only a key that is wrong has to be typed again.
+  if (mine && state.problem && state.problem.field !== "key") form.key.control.value = key;
   // Only the view that asked takes the focus: another may stand next to what is being typed.
-  if (mine) (state.account ? view.account.root : (place ?? view.form.submit)).focus();
-}
-
-function ask(view, message, buffers) {
-  const give = () => {
-    view.form.status.textContent = SILENT_KERNEL;
-  };
-  clearTimeout(view.waiting);
-  view.waiting = setTimeout(give, PATIENCE_MS);
-  try {
-    view.model.send(message, undefined, buffers);
-  } catch {
-    give(); // the connection is closed: its kernel was restarted
-  }
-}
-
-function greet(view) {
-  Object.assign(view, { answered: false, busy: false });
-  view.form.key.control.value = "";
-  show(view);
-  ask(view, { type: "hello" });
+  if (mine) (state.account ? account.root : (field ?? form.submit)).focus();
 }
 
 /* Sending. */
-function problemBeforeSending(view, mode, typed) {
-  if (mode !== "replay" && !typed.address) return ["address", "Type the service's address."];
-  if (mode !== "replay" && !typed.key && !view.offer.key_known) {
-    return ["key", "Type your API key."];
-  }
-  if (mode === "record" && !typed.cassette) return ["cassette", "Name the cassette."];
-  return null;
-}
-
-function takeTyped(form, mode) {
-  const key = form.key.control.value.trim();
-  // Cleared before anything is sent: from here on the page does not hold it.
-  form.key.control.value = "";
-  const address = form.address.row.hidden ? form.region.control.value : form.address.control.value;
-  const cassette = mode === "replay" ? form.played.control.value : form.recording.control.value;
-  return { key, address: address.trim(), cassette: cassette.trim() };
-}
-
 function signIn(view) {
   if (view.busy || !view.answered) return;
-  const mode = chosenMode(view.form);
-  const typed = takeTyped(view.form, mode);
-  const problem = problemBeforeSending(view, mode, typed);
-  if (problem) {
-    showTrouble(view, { field: problem[0], text: problem[1], hint: "" }).focus();
-    return;
-  }
-  clearTrouble(view.form);
-  Object.assign(view, { busy: true, asked: true });
-  view.form.status.textContent = "";
-  show(view);
-  const encoder = new TextEncoder();
-  const parts = [mode, typed.address, typed.cassette, mode === "replay" ? "" : typed.key];
-  const buffers = parts.map((part) => encoder.encode(part).buffer);
-  ask(view, { type: "sign_in" }, buffers);
+  const { form } = view;
+  const mode = chosenMode(form);
+  const valueOf = (name) => fieldOf(form, name)?.value.trim() ?? "";
+  const parts = [mode, valueOf("address"), valueOf("cassette"), valueOf("key")];
+  // Cleared before anything is sent, so that nothing that saves the page finds it there.
+  view.key = form.key.control.value;
+  form.key.control.value = "";
+  if (mode === "replay") parts[3] = "";
+  form.status.textContent = "";
+  showProblem(form, null);
+  send(view, { type: "sign_in" }, parts.map((part) => new TextEncoder().encode(part).buffer));
 }
 
-function signOut(view) {
-  if (view.busy) return;
+function send(view, message, buffers) {
   Object.assign(view, { busy: true, asked: true });
-  show(view);
-  ask(view, { type: "sign_out" });
+  show(view, view.form.root.hidden);
+  view.kernel.send(message, buffers);
 }
 
 function listen(view, root) {
-  const { form, account, model } = view;
+  const { form, account } = view;
   form.root.addEventListener("submit", (event) => {
     event.preventDefault();
     signIn(view);
   });
   form.root.addEventListener("change", () => arrange(view));
-  account.out.addEventListener("click", () => signOut(view));
+  account.out.addEventListener("click", () => send(view, { type: "sign_out" }));
   // JupyterLab's command mode listens above: a typed "d d" must not delete the cell.
   for (const kind of ["keydown", "keyup", "keypress", "paste", "copy", "cut"]) {
     root.addEventListener(kind, (event) => event.stopPropagation());
   }
-  const onMessage = (state) => receive(view, state);
-  const onLive = () => greet(view);
-  model.on("msg:custom", onMessage);
-  model.on("comm_live_update", onLive);
-  return () => {
-    clearTimeout(view.ticking);
-    clearTimeout(view.waiting);
-    model.off("msg:custom", onMessage);
-    model.off("comm_live_update", onLive);
-  };
 }
 
 function render({ model, el }) {
   views += 1;
   const uid = `dml-${Date.now().toString(36)}-${views}`;
-  const view = {
-    uid,
-    model,
-    form: makeForm(uid),
-    account: makeAccount(uid),
-    offer: { regions: [], cassettes: [], cassette: "", address: "", mode: "" },
-    state: { account: null },
-    renewsAt: null,
-  };
-  view.form.modes.radios.live.checked = true;
-  const root = make("div", { className: "dml-login" }, view.form.root, view.account.root);
+  const view = { form: makeForm(uid), account: makeAccount(uid) };
+  const { form, account } = view;
+  view.offer = { regions: [], cassettes: [], mode: "" };
+  view.kernel = connect(model, {
+    onGreet: () => {
+      Object.assign(view, { answered: false, busy: false, asked: false, key: "" });
+      form.key.control.value = "";
+      show(view);
+    },
+    onMessage: (state) => receive(view, state),
+    onSilence: () => setText(form.status, SILENT_KERNEL),
+  });
+  form.modes.radios.live.checked = true;
+  const root = make("div", { className: "dml dml-login" }, form.root, account.root);
   root.setAttribute("data-lm-suppress-shortcuts", "true");
+  listen(view, root);
   el.append(root);
-  const stop = listen(view, root);
-  greet(view);
-  return stop;
+  view.kernel.greet();
+  return () => {
+    view.kernel.close();
+    clearTimeout(view.ticking);
+  };
 }
 
 export default { render };

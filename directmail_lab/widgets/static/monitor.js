@@ -1,61 +1,48 @@
 /* The live monitor: a row for each operation, its course drawn on a canvas.
  *
  * The kernel sends a whole picture, at most ten times a second and of bounded size; a row is made
- * once and then only changed, and a canvas is drawn at most once a frame. Nothing is kept in traits.
+ * once and then only changed, and a canvas is drawn at most once a frame.
  */
 
 const SILENT_KERNEL = "No kernel answers. The picture below is the last one.";
-const PATIENCE_MS = 1500;
 const LOW = 0.2;
 
-function make(tag, className, ...children) {
-  const node = document.createElement(tag);
-  node.className = className;
-  node.append(...children);
-  return node;
-}
-
 function makeRow() {
-  const name = make("div", "dmm-name");
-  const left = make("div", "dmm-left");
-  const fill = make("div", "dmm-fill");
-  const bar = make("div", "dmm-bar", fill);
-  const renews = make("span", "dmm-renews");
-  const marks = make("span", "dmm-marks");
-  const facts = make("div", "dmm-facts", marks, renews);
-  const canvas = make("canvas", "dmm-course");
-  canvas.setAttribute("role", "img");
-  const root = make(
-    "div",
-    "dmm-row",
-    make("div", "dmm-words", make("div", "dmm-head", name, left), bar, facts),
-    canvas,
+  const part = (tag, className, ...children) => make(tag, { className }, ...children);
+  const name = part("div", "dml-name");
+  const left = part("div", "dml-left");
+  const fill = part("div");
+  const renews = part("span", "dml-renews");
+  const marks = part("span", "dml-marks");
+  const canvas = make("canvas", { className: "dml-course", role: "img" });
+  const words = part("div", "dml-words");
+  words.append(
+    part("div", "dml-spread", name, left),
+    part("div", "dml-bar", fill),
+    part("div", "dml-spread dml-soft", marks, renews),
   );
-  root.setAttribute("role", "listitem");
-  return { root, name, left, fill, bar, renews, marks, canvas, track: null, renewsAt: null };
+  const root = make("div", { className: "dml-row", role: "listitem" }, words, canvas);
+  return { root, name, left, fill, renews, marks, canvas, operation: null, renewsAt: null };
 }
 
 function makeFrame() {
-  const title = make("div", "dmm-title");
-  const source = make("span", "dmm-source");
-  const count = make("span", "dmm-count");
-  const stop = make("button", "dmm-stop");
-  const live = make("span", "dmm-live");
-  live.setAttribute("aria-hidden", "true");
-  title.textContent = "Rate limits";
-  stop.type = "button";
-  stop.textContent = "Stop";
+  const source = make("span", { className: "dml-source dml-soft" });
+  const count = make("span", { className: "dml-count dml-soft" });
+  const stop = make("button", { className: "dml-secondary", type: "button", textContent: "Stop" });
   stop.title = "Stop following; a picture stays in the notebook";
-  const top = make("div", "dmm-top", live, title, source, count, stop);
-  const rows = make("div", "dmm-rows");
-  rows.setAttribute("role", "list");
-  rows.setAttribute("aria-label", "Rate limits by operation");
-  const foot = make("div", "dmm-foot");
-  foot.setAttribute("role", "status");
-  return { root: make("section", "dmm", top, rows, foot), source, count, stop, rows, foot };
+  const top = make("div", { className: "dml-top" });
+  top.append(
+    make("span", { className: "dml-live", "aria-hidden": "true" }),
+    make("div", { className: "dml-title", textContent: "Rate limits" }),
+    source,
+    count,
+    stop,
+  );
+  const rows = make("div", { role: "list", "aria-label": "Rate limits by operation" });
+  const foot = make("div", { className: "dml-foot dml-soft", role: "status" });
+  const root = make("section", { className: "dml dml-box dml-monitor" }, top, rows, foot);
+  return { root, source, count, stop, rows, foot };
 }
-
-const plural = (count, one, many = `${one}s`) => `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
 
 /* A row's words. */
 function levelOf({ limit, remaining }) {
@@ -64,65 +51,60 @@ function levelOf({ limit, remaining }) {
   return remaining < LOW * limit ? "low" : "fine";
 }
 
-function marksOf(track) {
-  const marks = [plural(track.responses, "response")];
-  if (track.exhausted) marks.push(`× ${track.exhausted} exhausted`);
-  if (track.failed) marks.push(`▲ ${track.failed} failed`);
-  if (track.unsound) marks.push(`${plural(track.unsound, "unsound header set")}`);
+function marksOf(operation) {
+  const marks = [plural(operation.responses, "response")];
+  if (operation.exhausted) marks.push(`× ${operation.exhausted} exhausted`);
+  if (operation.failed) marks.push(`▲ ${operation.failed} failed`);
+  if (operation.faulty) marks.push(`${operation.faulty} with faulty headers`);
   return marks.join(" · ");
 }
 
-function setText(node, text) {
-  if (node.textContent !== text) node.textContent = text;
-}
-
-function showRow(row, track) {
-  row.track = track;
-  row.renewsAt = track.renews_in_s === null ? null : performance.now() / 1000 + track.renews_in_s;
-  const known = track.remaining !== null && track.limit !== null;
-  const share = known && track.limit > 0 ? Math.min(1, track.remaining / track.limit) : 0;
-  row.root.dataset.level = levelOf(track);
-  setText(row.name, track.name);
-  setText(row.left, known ? `${track.remaining} of ${track.limit} left` : "allowance not told");
+function showRow(row, operation) {
+  const { name, limit, remaining, renews_in_s: renewsIn } = operation;
+  const known = remaining !== null && limit !== null;
+  const share = known && limit > 0 ? Math.min(1, remaining / limit) : 0;
+  row.operation = operation;
+  row.renewsAt = renewsIn === null ? null : now() + renewsIn;
+  row.root.dataset.level = levelOf(operation);
   row.fill.style.width = `${100 * share}%`;
-  setText(row.marks, marksOf(track));
-  row.canvas.setAttribute("aria-label", `${track.name}: ${row.left.textContent}, ${marksOf(track)}`);
+  setText(row.name, name);
+  setText(row.left, known ? `${remaining} of ${limit} left` : "allowance not told");
+  setText(row.marks, marksOf(operation));
+  row.canvas.setAttribute("aria-label", `${name}: ${row.left.textContent}, ${marksOf(operation)}`);
 }
 
-function countDown(view) {
-  clearTimeout(view.ticking);
-  let waits = false;
-  for (const row of view.rowsByName.values()) {
-    const seconds = row.renewsAt === null ? 0 : Math.ceil(row.renewsAt - performance.now() / 1000);
-    setText(row.renews, seconds > 0 ? `renews in ${seconds} s` : "");
-    waits ||= seconds > 0;
-  }
-  if (waits) view.ticking = setTimeout(() => countDown(view), 500);
+function showCountdowns(view) {
+  countDown(view, (secondsUntil) => {
+    let waits = false;
+    for (const row of view.rowsByName.values()) {
+      const seconds = secondsUntil(row.renewsAt);
+      setText(row.renews, seconds > 0 ? `renews in ${seconds} s` : "");
+      waits ||= seconds > 0;
+    }
+    return waits;
+  });
 }
 
 /* A row's course: what remained, response by response, below the limit. */
 function fit(canvas) {
   const scale = window.devicePixelRatio || 1;
   const { clientWidth: width, clientHeight: height } = canvas;
-  if (canvas.width !== Math.round(width * scale) || canvas.height !== Math.round(height * scale)) {
-    canvas.width = Math.round(width * scale);
-    canvas.height = Math.round(height * scale);
-  }
+  // Setting a canvas's size also clears it.
+  canvas.width = Math.round(width * scale);
+  canvas.height = Math.round(height * scale);
   const pen = canvas.getContext("2d");
-  pen.setTransform(scale, 0, 0, scale, 0, 0);
-  pen.clearRect(0, 0, width, height);
+  pen.scale(scale, scale);
   return { pen, width, height };
 }
 
-function colors(node) {
+function colorsOf(node) {
   const style = getComputedStyle(node);
-  const of = (name) => style.getPropertyValue(`--dmm-${name}`).trim();
-  return { line: of("line"), accent: of("accent"), bad: of("bad"), warn: of("warn") };
+  return (name) => style.getPropertyValue(`--dml-${name}`).trim();
 }
 
-function place(track, width, height) {
-  const bins = track.bins;
-  const most = Math.max(track.limit ?? 0, ...bins.map(([, high]) => high ?? 0), 1);
+function place(operation, width, height) {
+  const { bins, limit } = operation;
+  const most = Math.max(limit ?? 0, ...bins.map(([, high]) => high ?? 0), 1);
   const step = (width - 12) / Math.max(bins.length - 1, 1);
   return {
     x: (i) => (bins.length === 1 ? width / 2 : 6 + i * step),
@@ -131,18 +113,17 @@ function place(track, width, height) {
   };
 }
 
-function drawLimit(pen, track, { y }, width, color) {
-  if (track.limit === null) return;
-  pen.save();
+function drawLimit(pen, limit, { y }, width, color) {
+  if (limit === null) return;
   pen.strokeStyle = color;
   pen.setLineDash([4, 4]);
   pen.beginPath();
-  pen.moveTo(0, y(track.limit));
-  pen.lineTo(width, y(track.limit));
-  pen.moveTo(0, y(0));
-  pen.lineTo(width, y(0));
+  for (const value of [0, limit]) {
+    pen.moveTo(0, y(value));
+    pen.lineTo(width, y(value));
+  }
   pen.stroke();
-  pen.restore();
+  pen.setLineDash([]);
 }
 
 function drawCourse(pen, bins, { x, y }, color) {
@@ -153,15 +134,13 @@ function drawCourse(pen, bins, { x, y }, color) {
   pen.beginPath();
   let down = false;
   bins.forEach(([low, high, last], i) => {
-    if (low === null) {
-      down = false;
-      return;
+    if (low !== null) {
+      // A bin that ends high saw the allowance renew: its low came first.
+      const rises = high - last < last - low;
+      pen[down ? "lineTo" : "moveTo"](x(i), y(rises ? low : high));
+      if (low !== high) pen.lineTo(x(i), y(rises ? high : low));
     }
-    // A bin that ends high saw the allowance renew: its low came first.
-    const rises = high - last < last - low;
-    pen[down ? "lineTo" : "moveTo"](x(i), y(rises ? low : high));
-    if (low !== high) pen.lineTo(x(i), y(rises ? high : low));
-    down = true;
+    down = low !== null;
   });
   pen.stroke();
   const last = bins.findLastIndex(([low]) => low !== null);
@@ -171,42 +150,29 @@ function drawCourse(pen, bins, { x, y }, color) {
   pen.fill();
 }
 
-function drawMarks(pen, bins, { x, markY }, { bad, warn }) {
+function drawMarks(pen, bins, { x, markY }, colorOf) {
+  pen.textAlign = "center";
+  pen.textBaseline = "middle";
+  pen.font = "bold 13px system-ui, sans-serif";
   bins.forEach(([, , , exhausted, failed], i) => {
-    if (exhausted) {
-      pen.strokeStyle = bad;
-      pen.lineWidth = 1.8;
-      pen.beginPath();
-      pen.moveTo(x(i) - 3, markY - 3);
-      pen.lineTo(x(i) + 3, markY + 3);
-      pen.moveTo(x(i) + 3, markY - 3);
-      pen.lineTo(x(i) - 3, markY + 3);
-      pen.stroke();
-    }
-    if (failed) {
-      pen.fillStyle = warn;
-      pen.beginPath();
-      pen.moveTo(x(i), markY - 4);
-      pen.lineTo(x(i) + 4, markY + 3);
-      pen.lineTo(x(i) - 4, markY + 3);
-      pen.fill();
-    }
+    pen.fillStyle = colorOf(exhausted ? "bad" : "warn");
+    if (exhausted) pen.fillText("×", x(i), markY);
+    else if (failed) pen.fillText("▲", x(i), markY);
   });
 }
 
-function drawRow({ canvas, track }) {
-  if (!track || !canvas.clientWidth) return;
+function drawRow({ canvas, operation }) {
+  if (!operation || !canvas.clientWidth) return;
   const { pen, width, height } = fit(canvas);
-  const paint = colors(canvas);
-  const where = place(track, width, height);
-  drawLimit(pen, track, where, width, paint.line);
-  drawCourse(pen, track.bins, where, paint.accent);
-  drawMarks(pen, track.bins, where, paint);
+  const colorOf = colorsOf(canvas);
+  const where = place(operation, width, height);
+  drawLimit(pen, operation.limit, where, width, colorOf("line"));
+  drawCourse(pen, operation.bins, where, colorOf("accent"));
+  drawMarks(pen, operation.bins, where, colorOf);
 }
 
 function drawSoon(view) {
-  if (view.drawing) return;
-  view.drawing = requestAnimationFrame(() => {
+  view.drawing ||= requestAnimationFrame(() => {
     view.drawing = 0;
     for (const row of view.rowsByName.values()) drawRow(row);
   });
@@ -215,26 +181,28 @@ function drawSoon(view) {
 /* The whole. */
 function showPicture(view, picture) {
   const { frame, rowsByName } = view;
-  clearTimeout(view.waiting);
-  frame.root.classList.add("dmm-is-live");
-  frame.stop.disabled = false;
+  frame.root.classList.add("dml-answered");
+  frame.root.classList.toggle("dml-is-live", picture.live);
+  frame.stop.hidden = false;
   setText(frame.source, picture.source);
   setText(frame.count, plural(picture.responses, "response"));
-  const names = new Set(picture.tracks.map(({ name }) => name));
+  const names = new Set(picture.operations.map(({ name }) => name));
   for (const [name, row] of rowsByName) {
-    if (names.has(name)) continue;
-    row.root.remove();
-    view.resized.unobserve(row.canvas);
-    rowsByName.delete(name);
+    if (!names.has(name)) removeRow(view, name, row);
   }
-  for (const track of picture.tracks) {
-    if (!rowsByName.has(track.name)) addRow(view, track.name);
-    showRow(rowsByName.get(track.name), track);
+  for (const operation of picture.operations) {
+    if (!rowsByName.has(operation.name)) addRow(view, operation.name);
+    showRow(rowsByName.get(operation.name), operation);
   }
-  const more = picture.more ? `and ${plural(picture.more, "operation")} not shown` : "";
-  setText(frame.foot, picture.tracks.length ? more : "No responses yet. Make a request, such as me().");
-  countDown(view);
+  setText(frame.foot, footOf(picture));
+  showCountdowns(view);
   drawSoon(view);
+}
+
+function footOf({ live, more, operations }) {
+  if (!live) return "Sign in with login(), and this follows the new session.";
+  if (!operations.length) return "No responses yet. Make a request, such as me().";
+  return more ? `and ${plural(more, "operation")} not shown` : "";
 }
 
 function addRow(view, name) {
@@ -244,38 +212,32 @@ function addRow(view, name) {
   view.resized.observe(row.canvas);
 }
 
-function greet(view) {
-  view.frame.root.classList.remove("dmm-is-live");
-  view.frame.stop.disabled = true;
-  clearTimeout(view.waiting);
-  view.waiting = setTimeout(() => setText(view.frame.foot, SILENT_KERNEL), PATIENCE_MS);
-  try {
-    view.model.send({ type: "hello" });
-  } catch {
-    setText(view.frame.foot, SILENT_KERNEL);
-  }
+function removeRow(view, name, row) {
+  row.root.remove();
+  view.resized.unobserve(row.canvas);
+  view.rowsByName.delete(name);
 }
 
 function render({ model, el }) {
-  const view = { model, frame: makeFrame(), rowsByName: new Map(), drawing: 0 };
+  const view = { frame: makeFrame(), rowsByName: new Map(), drawing: 0 };
+  const { root, stop, foot } = view.frame;
   view.resized = new ResizeObserver(() => drawSoon(view));
-  el.append(view.frame.root);
-  const onMessage = (message) => {
-    if (message.type !== "picture") return;
-    showPicture(view, message);
-  };
-  const onLive = () => greet(view);
-  model.on("msg:custom", onMessage);
-  model.on("comm_live_update", onLive);
-  view.frame.stop.addEventListener("click", () => model.send({ type: "stop" }));
-  greet(view);
+  const kernel = connect(model, {
+    onGreet: () => {
+      root.classList.remove("dml-answered", "dml-is-live");
+      stop.hidden = true;
+    },
+    onMessage: (message) => showPicture(view, message),
+    onSilence: () => setText(foot, SILENT_KERNEL),
+  });
+  stop.addEventListener("click", () => kernel.send({ type: "stop" }));
+  el.append(root);
+  kernel.greet();
   return () => {
+    kernel.close();
     clearTimeout(view.ticking);
-    clearTimeout(view.waiting);
     cancelAnimationFrame(view.drawing);
     view.resized.disconnect();
-    model.off("msg:custom", onMessage);
-    model.off("comm_live_update", onLive);
   };
 }
 

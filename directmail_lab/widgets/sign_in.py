@@ -1,0 +1,221 @@
+"""What signing in does, whoever asks for it: the form or the terminal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from ..cassettes import new_cassette_path
+from ..credentials import (
+    find_api_key,
+    overriding_variable,
+    remember_api_key,
+    remembered_api_key,
+)
+from ..current import connect, make_current
+from ..display import plural
+from ..errors import (
+    CassetteError,
+    CredentialError,
+    DirectMailLabError,
+    InsecureAddressError,
+    NotConnectedError,
+    NotJSONError,
+    ServiceError,
+    UnauthorizedError,
+)
+from ..http import httpx
+from ..sessions import Session, SessionOptions
+from ..settings import API_KEY_VARIABLE, choose_address, variable
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..credentials import ApiKey
+    from ..quota import Reading
+
+__all__ = [
+    "MODES",
+    "Mode",
+    "SignInProblem",
+    "SignInRequest",
+    "SignedIn",
+    "explain",
+    "key_source",
+    "sign_in",
+]
+
+Mode = Literal["live", "record", "replay"]
+MODES: Final[tuple[Mode, ...]] = ("live", "record", "replay")
+Field = Literal["", "address", "key", "cassette"]
+
+_PATIENCE_S: Final = 15.0
+
+_ABOUT_THE_ADDRESS: Final = (
+    InsecureAddressError,
+    NotConnectedError,
+    NotJSONError,
+    httpx.ConnectError,
+    httpx.ProxyError,
+    httpx.TimeoutException,
+    httpx.UnsupportedProtocol,
+)
+
+# service.md part 2 leaves the record's fields open: which of these there is, is looked up.
+_NAMING: Final = ("name", "full_name", "email", "login", "username", "user_name", "id")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignInRequest:
+    """How to sign in.
+
+    ``address`` and ``cassette`` are empty where none was given, ``key`` is None, and then each is
+    looked up. ``options`` are those of `Session`.
+    """
+
+    mode: Mode = "live"
+    address: str = ""
+    key: ApiKey | None = None
+    cassette: str = ""
+    remember: bool = False
+    options: SessionOptions = field(default_factory=lambda: SessionOptions())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignedIn:
+    """What came of it: the session, and in words which it is. ``note`` is a warning."""
+
+    session: Session
+    title: str
+    detail: str
+    note: str = ""
+    reading: Reading | None = None
+
+    def __str__(self) -> str:
+        """One line: ``Signed in as ada@example.com - 299 of 300 left``."""
+        reading = self.reading
+        if reading is None or reading.remaining is None or reading.limit is None:
+            return self.title
+        return f"{self.title} - {reading.remaining} of {reading.limit} left"
+
+
+@dataclass(frozen=True, slots=True)
+class SignInProblem:
+    """What happened, what to do, and the form's field that it belongs to, if any."""
+
+    text: str
+    hint: str = ""
+    field: Field = ""
+
+    def __str__(self) -> str:
+        return f"{self.text} {self.hint}".rstrip()
+
+
+def sign_in(request: SignInRequest) -> SignedIn:
+    """Open the session that is asked for, try it, and make it the current one.
+
+    Where that fails, the session before it stays the current one.
+
+    Raises
+    ------
+    DirectMailLabError, httpx.TransportError
+        As the session's own calls do; `explain` puts it in words.
+    """
+    if request.mode == "replay":
+        return _replay(request)
+    address = choose_address(request.address or None)
+    if request.mode == "record":
+        new_cassette_path(request.cassette)  # an impossible name is told before anything is sent
+    key = find_api_key(request.key, base_url=address)
+    who, reading = _try(address, key, request.options)
+    session = Session(address, key, **request.options)
+    session.readings.append(reading)
+    if request.mode == "record":
+        try:
+            session.record(request.cassette)
+        except BaseException:
+            session.close()
+            raise
+    make_current(session)
+    recording = f" · recording to {session.cassette}" if session.cassette else ""
+    return SignedIn(
+        session=session,
+        title=f"Signed in as {who}",
+        detail=address + recording,
+        note=_note(request, address),
+        reading=reading,
+    )
+
+
+def key_source(address: str) -> str:
+    """Return where a key is found if none is typed, or nothing."""
+    if variable(API_KEY_VARIABLE):
+        return API_KEY_VARIABLE
+    return "the keyring" if address and remembered_api_key(address) is not None else ""
+
+
+def _replay(request: SignInRequest) -> SignedIn:
+    session = connect(cassette=request.cassette, **request.options)
+    count = len(session.open_cassette or ())
+    return SignedIn(
+        session=session,
+        title=f"Replaying {session.cassette}",
+        detail=f"{plural(count, 'recorded answer')} from {session.base_url}. No key, no network.",
+    )
+
+
+def _try(address: str, key: ApiKey, options: SessionOptions) -> tuple[str, Reading]:
+    """Ask who it is, in a session that does not wait for an allowance: somebody sits before it.
+
+    Nor does it record: a refused key leaves no cassette behind.
+    """
+    timeout_s = min(options.get("timeout_s", _PATIENCE_S), _PATIENCE_S)
+    impatient: SessionOptions = {**options, "pace": "off", "timeout_s": timeout_s}
+    with Session(address, key, **impatient) as trial:
+        who = _name_in(trial.me())
+        return who, trial.readings.since(len(trial.readings) - 1)[0]
+
+
+def _name_in(record: pd.DataFrame) -> str:
+    """Return what the account calls itself, or ``the account``."""
+    row = {} if record.empty else {str(name).lower(): record[name].iloc[0] for name in record}
+    named = (row.get(name) for name in _NAMING)
+    texts = (each.strip()[:80] for each in named if isinstance(each, str))
+    return next(filter(None, texts), "the account")
+
+
+def _note(request: SignInRequest, address: str) -> str:
+    """Return what to say of the key beside: kept elsewhere too, or not kept as asked."""
+    if request.key is None:
+        return ""
+    note = overriding_variable(request.key) or ""
+    if request.remember:
+        try:
+            remember_api_key(request.key, base_url=address)
+        except CredentialError as error:  # the sign-in itself succeeded
+            note = f"{note} {error}".strip()
+    return note
+
+
+def explain(error: BaseException) -> SignInProblem:
+    """Put an error in words: its own, which say what happened and then what to do."""
+    if isinstance(error, KeyboardInterrupt):
+        return SignInProblem("Interrupted. Nobody is signed in.")
+    if not isinstance(error, DirectMailLabError | httpx.TransportError):
+        return SignInProblem(
+            f"Signing in failed in an unexpected way ({type(error).__name__}).",
+            "connect(…) in a cell shows where.",
+        )
+    happened, full_stop, advice = str(error).partition(". ")
+    return SignInProblem(happened + full_stop.rstrip(), advice, _field_of(error))
+
+
+def _field_of(error: BaseException) -> Field:
+    if isinstance(error, CredentialError | UnauthorizedError):
+        return "key"
+    if isinstance(error, CassetteError):
+        return "cassette"
+    if isinstance(error, ServiceError):
+        elsewhere = error.status < 500 and error.status != httpx.codes.TOO_MANY_REQUESTS
+        return "address" if elsewhere else ""
+    return "address" if isinstance(error, _ABOUT_THE_ADDRESS) else ""
