@@ -260,7 +260,11 @@ def login_at_terminal(
 
 
 def _completed(
-    request: SignInRequest, ask: Callable[[str], str], ask_key: Callable[[], ApiKey], *, again: Field
+    request: SignInRequest,
+    ask: Callable[[str], str],
+    ask_key: Callable[[], ApiKey],
+    *,
+    again: Field,
 ) -> SignInRequest:
     """Return the request with what is set in the environment or asked for, what was wrong anew."""
     known = "" if again == "address" else request.address or variable(BASE_URL_VARIABLE) or ""

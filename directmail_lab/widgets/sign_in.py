@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from ..cassettes import new_cassette_path
 from ..credentials import (
@@ -207,6 +207,8 @@ def explain(error: BaseException) -> SignInProblem:
             "connect(…) in a cell shows where.",
         )
     happened, full_stop, advice = str(error).partition(". ")
+    if isinstance(error, UnauthorizedError):
+        happened = f"The service did not accept this key (status {error.status})"
     return SignInProblem(happened + full_stop.rstrip(), advice, _field_of(error))
 
 
