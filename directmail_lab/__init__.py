@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .account import (
+        burst,
         chart_rate_limits,
         check_contract,
         drift,
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
         rate_limits,
         request,
     )
-    from .bursts import burst
     from .cassettes import read_interactions
     from .current import connect, live, logout, record, replay, session
     from .errors import (
@@ -57,6 +57,7 @@ __version__ = "0.1.0"
 # No module may be called as a public function: importing it would put it in the function's place.
 _HOMES = {
     "account": (
+        "burst",
         "chart_rate_limits",
         "check_contract",
         "drift",
@@ -68,7 +69,6 @@ _HOMES = {
         "rate_limits",
         "request",
     ),
-    "bursts": ("burst",),
     "cassettes": ("read_interactions",),
     "current": ("connect", "live", "logout", "record", "replay", "session"),
     "exploring": ("explore", "findings"),
@@ -126,6 +126,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "errors":  # a module that completion offers
+        return import_module(".errors", __name__)
     home = "errors" if name in __all__ and name.endswith("Error") else _HOME_OF.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -135,4 +137,11 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    """Return what completion offers: the calls, imported, so that it knows what each is.
+
+    The errors stand in ``errors``.
+    """
+    calls = [name for name in __all__ if not name.endswith("Error")]
+    for name in calls:
+        __getattr__(name)
+    return [*calls, "errors", "__version__"]

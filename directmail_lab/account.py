@@ -1,10 +1,14 @@
-"""The calls on the current session: what the account is, what was asked, what came of it."""
+"""The calls on the current session: what the account is, what is asked, what came of it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+import threading
+import warnings
+from typing import TYPE_CHECKING, Literal, Unpack
 
+from .contract import ME_PATH
 from .current import session
+from .transports import recorded_request
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -14,9 +18,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from .charts import Chart
-    from .http import httpx
+    from .http import RequestOptions, httpx
+    from .quota import Reading
+    from .sessions import Session
 
 __all__ = [
+    "burst",
     "chart_rate_limits",
     "check_contract",
     "drift",
@@ -31,27 +38,46 @@ __all__ = [
 
 
 def me() -> pd.DataFrame:
-    """Return the current user's record, one row; see `Session.me`."""
+    """Return the current user's record, one row (``GET /v1/users/me``).
+
+    It needs a session: sign in with ``login()`` or ``connect(base_url=…, api_key=…)``, or replay a
+    recording, ``replay("first-look")``. The columns are whatever the service sends: see `frame`.
+
+    Raises
+    ------
+    NotConnectedError
+        No session is open.
+    UnauthorizedError, ServiceError
+        The service answered 401 or 403, or with another error status.
+    NotJSONError
+        Its body is not JSON.
+    NotRecordedError
+        In a replay whose cassette has no such request.
+    """
     return session().me()
 
 
 async def me_async() -> pd.DataFrame:
-    """Return the current user's record, one row, without blocking; see `Session.me_async`."""
+    """Return the same as `me`, without blocking: ``await me_async()``."""
     return await session().me_async()
 
 
-def request(method: str, path: str, **options: Any) -> httpx.Response:
-    """Send a request through the current session; see `Session.request`."""
+def request(method: str, path: str, **options: Unpack[RequestOptions]) -> httpx.Response:
+    """Send a request through the current session, below its base address.
+
+    ``options`` are those of `httpx.Client.request`: ``params``, ``json``, ``headers`` and so on. An
+    error status is returned, not raised. Writes need ``connect(…, allow_writes=True)``.
+    """
     return session().request(method, path, **options)
 
 
-def get(path: str, **options: Any) -> httpx.Response:
-    """Send a GET through the current session; see `Session.request`."""
+def get(path: str, **options: Unpack[RequestOptions]) -> httpx.Response:
+    """Send a GET through the current session; see `request`."""
     return session().request("GET", path, **options)
 
 
-def post(path: str, **options: Any) -> httpx.Response:
-    """Send a POST through the current session, which must allow writes; see `Session.request`."""
+def post(path: str, **options: Unpack[RequestOptions]) -> httpx.Response:
+    """Send a POST through the current session, which must allow writes; see `request`."""
     return session().request("POST", path, **options)
 
 
@@ -165,3 +191,68 @@ def drift(
     from .drifting import drift as drift_of
 
     return drift_of(session(), cassette, ignore=ignore, max_age=max_age, on_old=on_old)
+
+
+def burst(n: int, path: str = ME_PATH) -> pd.DataFrame:
+    """Send ``n`` GET requests through the current session, one after the other.
+
+    They are paced as the session is. A progress bar shows while it takes longer than a second;
+    interrupting it leaves the session usable, and what was sent by then in `rate_limits`. A replay
+    that runs out of answers repeats the last, and a warning says so.
+
+    Parameters
+    ----------
+    n
+        How many, 1 or more.
+    path
+        The path below the base address.
+
+    Returns
+    -------
+    DataFrame
+        The readings that these requests made, retries included: columns as in `rate_limits`.
+
+    Raises
+    ------
+    ValueError
+        Where ``n`` is less than 1; nothing is sent.
+    """
+    from tqdm.auto import tqdm
+
+    from .readings import frame_of
+
+    if n < 1:
+        raise ValueError(f"burst({n}) would send nothing. Give 1 or more.")
+    opened = session()
+    here = threading.get_ident()
+    made: list[Reading] = []
+    repeated = 0
+
+    def keep(reading: Reading) -> None:
+        # Another thread's requests on the same session are not this burst's.
+        if threading.get_ident() == here:
+            made.append(reading)
+
+    stop = opened.on_reading(keep)
+    try:
+        for _ in tqdm(range(n), desc=f"GET {path}", unit="request", delay=1, leave=False):
+            repeated += _is_played_out(opened, path)
+            opened.request("GET", path)
+    finally:
+        stop()
+    if repeated:
+        warnings.warn(
+            f"Cassette {opened.cassette!r} had {n - repeated} answers left to GET {path}: the last "
+            f"one was given again {repeated} times.",
+            stacklevel=2,
+        )
+    return frame_of(made)
+
+
+def _is_played_out(opened: Session, path: str) -> bool:
+    """Return whether all recorded answers to a GET were played, and nothing new is sent."""
+    cassette = opened.open_cassette
+    if cassette is None or cassette.records:
+        return False
+    asked = recorded_request(opened.client.build_request("GET", path))
+    return not cassette.holds_answer(asked, base_url=opened.base_url)

@@ -117,6 +117,9 @@ def as_api_key(given: str | ApiKey | None) -> ApiKey | None:
     if given is None or isinstance(given, ApiKey):
         return given
     try:
+        if not isinstance(given, str):
+            kind = type(given).__name__
+            raise CredentialError(f"The API key is no text but {kind}. Give it as a str.")
         key = _bare(given)
     finally:
         given = None  # what is raised is printed with the locals of this frame
@@ -200,11 +203,13 @@ def _warn_of_literal(key: ApiKey) -> None:
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     cells: list[str] = getattr(shell, "user_ns", {}).get("In", [])
     if cells and key.reveal() in cells[-1]:
-        warnings.warn(
+        # At no line of the cell: a warning repeats its line, and that would print the key.
+        warnings.warn_explicit(
             "This cell now holds the API key, and so do the notebook once saved and IPython's "
             "history. Take it out, and sign in with login() instead.",
             UserWarning,
-            stacklevel=4,
+            filename="directmail_lab",
+            lineno=1,
         )
 
 

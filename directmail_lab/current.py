@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
-from .cassettes import open_cassette
+from .cassettes import DEFAULT_MATCH_ON
 from .credentials import as_api_key, find_api_key, forget_api_key
 from .errors import NotConnectedError
-from .sessions import Session
-from .settings import (
-    API_KEY_VARIABLE,
-    BASE_URL_VARIABLE,
-    choose_address,
-    variable,
-)
+from .modes import decorates
+from .sessions import Session, SessionOptions, replaying_session
+from .settings import API_KEY_VARIABLE, BASE_URL_VARIABLE, choose_address, variable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
+    from .cassettes.player import Matcher
     from .credentials import ApiKey
     from .modes import ModeChange, Timing
     from .pacing import Pace
@@ -36,8 +33,17 @@ __all__ = [
     "session",
 ]
 
-_current: Session | None = None
-_watchers: dict[object, Callable[[], object]] = {}
+
+class _Current:
+    """The session that the module-level calls act on, and who is told when it changes."""
+
+    session: Session | None = None
+
+    def __init__(self) -> None:
+        self.callbacks: dict[object, Callable[[], object]] = {}
+
+
+_current: Final = _Current()
 
 
 def connect(
@@ -46,6 +52,7 @@ def connect(
     *,
     cassette: str | Path | None = None,
     record_mode: str | None = None,
+    match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON,
     timeout_s: float = 30.0,
     pace: Pace = "burst",
     max_wait_s: float = 120.0,
@@ -65,6 +72,8 @@ def connect(
     cassette, record_mode
         Start on this cassette, by one of vcrpy's record modes. With a cassette and no mode it is
         replayed (``"none"``), which needs neither key nor address.
+    match_on
+        See `record`.
     timeout_s, pace, max_wait_s, reset_unit, allow_writes
         See `Session`.
 
@@ -83,7 +92,7 @@ def connect(
         hidden = as_api_key(api_key)
     finally:
         api_key = None  # %xmode Verbose prints a frame's arguments into the cell's saved output
-    options: dict[str, Any] = {
+    options: SessionOptions = {
         "timeout_s": timeout_s,
         "pace": pace,
         "max_wait_s": max_wait_s,
@@ -92,42 +101,37 @@ def connect(
     }
     mode = record_mode or "none"
     if cassette is not None and mode == "none":
-        opened = _keyless(cassette, base_url, **options)
+        opened = replaying_session(cassette, base_url, **options)
     else:
         address = choose_address(base_url)
         opened = Session(address, find_api_key(hidden, base_url=address), **options)
     if cassette is not None:
-        opened.record(cassette, record_mode=mode)
+        try:
+            opened.record(cassette, record_mode=mode, match_on=match_on)
+        except BaseException:
+            opened.close()
+            raise
     make_current(opened)
     return opened
 
 
-def _keyless(cassette: str | Path, base_url: str | None = None, **options: Any) -> Session:
-    """Return a session that can only replay, at the address that the cassette was recorded at."""
-    if base_url is None:
-        with open_cassette(cassette) as recorded:
-            base_url = recorded.base_url or "https://recorded.invalid"
-    return Session(base_url, **options)
-
-
 def make_current(opened: Session | None) -> None:
     """Let the module-level calls act on this session; on none, with None."""
-    global _current
-    _current = opened
-    for callback in list(_watchers.values()):
+    _current.session = opened
+    for callback in list(_current.callbacks.values()):
         callback()
 
 
 def current_session() -> Session | None:
     """Return the current session, or None; unlike `session` it never opens one."""
-    return _current
+    return _current.session
 
 
 def on_current_change(callback: Callable[[], object]) -> Callable[[], object]:
     """Call back whenever another session becomes current, or none; return what ends that."""
     token = object()
-    _watchers[token] = callback
-    return lambda: _watchers.pop(token, None)
+    _current.callbacks[token] = callback
+    return lambda: _current.callbacks.pop(token, None)
 
 
 def session() -> Session:
@@ -138,8 +142,8 @@ def session() -> Session:
     NotConnectedError
         There is none, and the environment does not hold both an address and a key.
     """
-    if _current is not None:
-        return _current
+    if _current.session is not None:
+        return _current.session
     if not (variable(API_KEY_VARIABLE) and variable(BASE_URL_VARIABLE)):
         raise NotConnectedError(
             "No session is open. Sign in with login(), connect(base_url=…, api_key=…), or replay a "
@@ -149,8 +153,11 @@ def session() -> Session:
     return connect()
 
 
+@decorates
 def live() -> ModeChange[Session]:
-    """Let the current session send every request to the service; also a context manager.
+    """Let the current session send every request to the service.
+
+    Also a context manager and a decorator, as `record` is.
 
     Raises
     ------
@@ -160,10 +167,18 @@ def live() -> ModeChange[Session]:
     return session().live()
 
 
+@decorates
 def record(
-    cassette: str | Path, *, record_mode: str = "new_episodes", redact: Iterable[str] = ()
+    cassette: str | Path,
+    *,
+    record_mode: str = "new_episodes",
+    redact: Iterable[str] = (),
+    match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON,
 ) -> ModeChange[Session]:
-    """Record the current session to a cassette; also a context manager, which ends the recording.
+    """Record the current session to a cassette.
+
+    It stays so until the next change. As a context manager, or as a decorator of a function, it
+    ends with the block or the call.
 
     Parameters
     ----------
@@ -177,6 +192,10 @@ def record(
         Personal data to replace by stable pseudonyms: field names, dotted paths, and ``"personal"``
         for e-mail addresses and telephone numbers anywhere. The key is always removed.
 
+    match_on
+        What must be equal of two requests: vcrpy's matchers by name, and functions of two of its
+        requests.
+
     Raises
     ------
     NotConnectedError
@@ -186,16 +205,20 @@ def record(
     CassetteError
         The cassette cannot be read or written, or its name climbs out of the folder.
     """
-    return session().record(cassette, record_mode=record_mode, redact=redact)
+    return session().record(cassette, record_mode=record_mode, redact=redact, match_on=match_on)
 
 
+@decorates
 def replay(
     cassette: str | Path,
     *,
     timing: Timing = "instant",
     repeat: Literal["last", "strict"] = "last",
+    match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON,
 ) -> ModeChange[Session]:
-    """Answer from a cassette, with no key and no network; also a context manager.
+    """Answer from a cassette, with no key and no network.
+
+    Also a context manager and a decorator, as `record` is.
 
     Without a current session one is opened that can only replay.
 
@@ -205,10 +228,13 @@ def replay(
         A bare name, looked up in ``DIRECTMAIL_CASSETTES``, the nearest ``cassettes`` folder upward
         and the packaged tutorials; or a `Path` to a file.
     timing
-        ``"instant"``, ``"recorded"`` to wait as long as the service took, or a factor of that.
+        ``"instant"``, ``"recorded"`` to wait as long as the service took, or a factor of that; in
+        any case 30 s at most.
     repeat
         What comes after the last recorded answer to a request: that one again (``"last"``), or
         `NotRecordedError` (``"strict"``).
+    match_on
+        See `record`.
 
     Raises
     ------
@@ -217,17 +243,16 @@ def replay(
     CassetteFormatError
         The file is not a cassette.
     """
-    if _current is not None:
-        return _current.replay(cassette, timing=timing, repeat=repeat)
-    opened = _keyless(cassette)
-    change = opened.replay(cassette, timing=timing, repeat=repeat)
-    make_current(opened)
+    opened = _current.session or replaying_session(cassette)
+    change = opened.replay(cassette, timing=timing, repeat=repeat, match_on=match_on)
+    if opened is not _current.session:
+        make_current(opened)
     return change
 
 
 def logout() -> None:
     """Close the current session and forget its key, in memory and in the keyring."""
-    closing = _current
+    closing = _current.session
     make_current(None)
     if closing is not None:
         closing.close()

@@ -21,6 +21,7 @@ happened, then what to do, and holds no key, query, header value or unredacted b
 
 from __future__ import annotations
 
+import re
 import sys
 import traceback
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from .quota import Reading
 
 _E = TypeVar("_E", bound=BaseException)
+
+_LONG_TEXT = re.compile(r"""(["'])[^"'\s]{12,}\1""")
 
 __all__ = [
     "CassetteError",
@@ -81,7 +84,9 @@ def _callers_lines(error: BaseException) -> Iterator[str]:
             return  # from here on it is our own code
         place = traceback.FrameSummary(frame.f_code.co_filename, number, "")
         cell = shell and shell.compile.format_code_name(place.filename)
-        yield f"{' '.join(cell) if cell else place.filename}, line {number}: {place.line}"
+        # A text that is long enough may be the API key, as in `connect(address, "hk_…")`.
+        line = _LONG_TEXT.sub(r"\1…\1", place.line or "")
+        yield f"{' '.join(cell) if cell else place.filename}, line {number}: {line}"
 
 
 class DirectMailLabError(Exception):

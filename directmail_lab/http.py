@@ -37,6 +37,7 @@ __all__ = [
     "Client",
     "ClientOptions",
     "KeyedAuth",
+    "RequestOptions",
     "httpx",
     "is_write",
     "lost_answer",
@@ -105,6 +106,22 @@ class ClientOptions(TypedDict):
     timeout_s: float
     redacted: Callable[[str], str]
     on_answer: Callable[[httpx.Response], object]
+
+
+class RequestOptions(TypedDict, total=False):
+    """What `httpx.Client.request` takes besides method and URL."""
+
+    params: Any
+    headers: Any
+    cookies: Any
+    content: Any
+    data: Any
+    files: Any
+    json: Any
+    auth: Any
+    follow_redirects: bool
+    timeout: Any
+    extensions: Any
 
 
 class Client(httpx.Client):
@@ -181,7 +198,8 @@ def _in_words(
     elif isinstance(error, httpx.RequestError):
         if SENT in request.extensions and (lost := lost_answer(request, error)):
             return lost
-        text = redacted(f"{_what_happened(error, request)} ({type(error).__name__}: {error})")
+        reason = f" ({error})" if str(error) else ""
+        text = redacted(f"{_what_happened(error, request)}{reason}")
     else:
         return error
     error.args = (text,)
@@ -192,6 +210,11 @@ def _in_words(
 def _what_happened(error: httpx.RequestError, request: httpx.Request) -> str:
     """Return what happened and what to do, as the sign-in form says it too."""
     address = f"{request.url.scheme}://{request.url.netloc.decode('ascii')}"
+    if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout) and _is_about_tls(error):
+        return (
+            f"{address} answers, but not with https: its port may be one of plain http. Check the "
+            "port. (Plain http:// is accepted for this machine alone.)"
+        )
     if isinstance(error, httpx.TimeoutException):
         return (
             f"{address} did not answer in time. Check the address and the network, or give it more "
@@ -201,11 +224,6 @@ def _what_happened(error: httpx.RequestError, request: httpx.Request) -> str:
         return (
             f"The certificate of {address} is not trusted, so the key was not sent. Check the "
             "address. Behind a company's proxy, SSL_CERT_FILE may have to name its certificate."
-        )
-    if isinstance(error, httpx.ConnectError) and "SSL" in str(error):
-        return (
-            f"{address} answers, but not with https: its port may be one of plain http. Check the "
-            "port. (Plain http:// is accepted for this machine alone.)"
         )
     if isinstance(error, httpx.ConnectError | httpx.UnsupportedProtocol | httpx.ProxyError):
         return (
@@ -217,6 +235,12 @@ def _what_happened(error: httpx.RequestError, request: httpx.Request) -> str:
     if isinstance(error, httpx.TooManyRedirects):
         return f"{address} redirects in a circle. Check the address and the path."
     return f"The connection to {address} broke before the answer was complete. Try again."
+
+
+def _is_about_tls(error: httpx.TransportError) -> bool:
+    # The transport raises without a cause (its frames hold the key), so the text is what is left.
+    text = str(error)
+    return "CERTIFICATE_VERIFY" not in text and ("SSL" in text or "handshake" in text)
 
 
 class _LostInTimeError(OutcomeUnknownError, httpx.TimeoutException):

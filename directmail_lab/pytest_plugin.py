@@ -202,8 +202,7 @@ def _refuse_beside_vcr(node: Any, *, may_collide: bool) -> None:
 
 def _replaying(path: Path, settings: _Settings, node: Any) -> Session:
     """Return a session that only replays: it has no key, and no way to the network."""
-    from .cassettes import open_cassette
-    from .sessions import Session
+    from .sessions import replaying_session
 
     if not path.exists():
         pytest.fail(
@@ -211,9 +210,7 @@ def _replaying(path: Path, settings: _Settings, node: Any) -> Session:
             f"DIRECTMAIL_API_KEY, and record it: pytest '{node.nodeid}' {_OPTION}=once",
             pytrace=False,
         )
-    with open_cassette(path) as recorded:
-        base_url = recorded.base_url or "https://recorded.invalid"
-    session = Session(base_url)
+    session = replaying_session(path)
     session.replay(path, repeat=settings.repeat)
     return session
 

@@ -7,7 +7,7 @@ import threading
 import time
 import warnings
 import weakref
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TypedDict
+from typing import TYPE_CHECKING, Literal, NoReturn, Self, TypedDict, Unpack
 
 from .bodies import AnswerShapes
 from .cassettes import DEFAULT_MATCH_ON, open_cassette
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from .cassettes import Cassette
-    from .cassettes.matching import Matcher
+    from .cassettes.player import Matcher
     from .credentials import ApiKey
-    from .http import ClientOptions, httpx
+    from .http import ClientOptions, RequestOptions, httpx
     from .modes import ModeName, Timing
     from .pacing import Pace
     from .quota import Reading
     from .quota.reset_unit import ResetUnit
 
-__all__ = ["Session", "SessionOptions"]
+__all__ = ["Session", "SessionOptions", "replaying_session"]
 
 _log = logging.getLogger(__name__)
 
@@ -168,7 +168,7 @@ class Session:
         """Return the same as `me`, without blocking the event loop."""
         return self._record_in(await self.async_client.get(ME_PATH))
 
-    def request(self, method: str, path: str, **options: Any) -> httpx.Response:
+    def request(self, method: str, path: str, **options: Unpack[RequestOptions]) -> httpx.Response:
         """Send a request below the base address; ``options`` are those of `httpx.Client.request`.
 
         An error status is returned, not raised.
@@ -411,3 +411,13 @@ class Session:
         raise DirectMailLabError(
             "A session is never pickled: it holds a key. Connect where it runs."
         )
+
+
+def replaying_session(
+    cassette: str | Path, base_url: str | None = None, **options: Unpack[SessionOptions]
+) -> Session:
+    """Return a session that can only replay, at the address that the cassette was recorded at."""
+    if base_url is None:
+        with open_cassette(cassette) as recorded:
+            base_url = recorded.base_url or "https://recorded.invalid"
+    return Session(base_url, **options)

@@ -67,6 +67,8 @@ def base_address(text: str, *, only_replays: bool = False) -> str:
         or a path of the service, or is plain http to anything but loopback. The message never
         repeats user info, which may be the key.
     """
+    if not isinstance(text, str):
+        raise InsecureAddressError(f"The base address is no text but {type(text).__name__}.")
     address = text.strip()
     if _BARE_ADDRESS.fullmatch(address):
         address = f"https://{address}"

@@ -53,10 +53,10 @@ def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(current, "_current", None)
+    monkeypatch.setattr(current._current, "session", None)
     yield
-    if current._current is not None:
-        current._current.close()
+    if (left := current.current_session()) is not None:
+        left.close()
 
 
 @pytest.fixture(autouse=True)

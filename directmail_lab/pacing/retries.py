@@ -1,14 +1,11 @@
-"""Which requests may be sent again, when, and what a lost answer to a write means. Pure."""
+"""Which requests may be sent again, and when. Pure."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from ..contract import SAFE_METHODS
-from ..errors import OutcomeUnknownError
-from ..http import httpx
-from ..interaction import operation_of
+from ..http import httpx, is_write, lost_answer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -20,7 +17,6 @@ __all__ = [
     "RETRIED_STATUSES",
     "WatchedBody",
     "backoff_s",
-    "lost_answer",
     "may_retry",
 ]
 
@@ -33,20 +29,11 @@ RETRIED_ERRORS: Final = (httpx.NetworkError, httpx.RemoteProtocolError)
 # Where no connection is made there is mostly no service: one more attempt, and its user is told.
 CONNECT_ATTEMPTS: Final = 2
 
-# Nothing of the request reached the service.
-_NOT_SENT: Final = (
-    httpx.ConnectError,
-    httpx.ConnectTimeout,
-    httpx.PoolTimeout,
-    httpx.ProxyError,
-    httpx.UnsupportedProtocol,
-    httpx.LocalProtocolError,
-)
-
 
 def may_retry(request: httpx.Request) -> bool:
     """Return whether a request may be sent again: GET and HEAD, where the body is still there."""
-    return request.method in ("GET", "HEAD") and isinstance(request.stream, httpx.ByteStream)
+    repeatable = request.method in ("GET", "HEAD") and not is_write(request)
+    return repeatable and isinstance(request.stream, httpx.ByteStream)
 
 
 def backoff_s(attempt: int) -> float:
@@ -67,19 +54,6 @@ def _library_backoff() -> Callable[[int], float]:
         return wait(state)
 
     return after
-
-
-def lost_answer(request: httpx.Request, error: Exception) -> OutcomeUnknownError | None:
-    """Return the error for a write that was sent and not answered; None where nothing is open."""
-    if request.method in SAFE_METHODS or isinstance(error, _NOT_SENT):
-        return None
-    if not isinstance(error, httpx.TransportError):
-        return None
-    return OutcomeUnknownError(
-        f"{request.method} {operation_of(request.url.path)} was sent and no whole answer came "
-        f"({type(error).__name__}). It may have been carried out, and was not sent again. "
-        "Look whether it was before you repeat it."
-    )
 
 
 class WatchedBody(httpx.SyncByteStream, httpx.AsyncByteStream):

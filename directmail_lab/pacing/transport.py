@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Protocol
 
-from ..contract import SAFE_METHODS
-from ..http import httpx
+from ..http import httpx, is_write, lost_answer
 from ..interaction import READING, operation_of
 from .bell import Bell
 from .pacer import Go, Hold, Pace, Pacer
@@ -23,7 +22,6 @@ from .retries import (
     RETRIED_STATUSES,
     WatchedBody,
     backoff_s,
-    lost_answer,
     may_retry,
 )
 from .waits import WaitingBar, asleep_for, sleep_for
@@ -215,7 +213,7 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             lost = lost_answer(request, failure)
             raise failure if lost is None else lost from failure
         assert response is not None
-        if request.method not in SAFE_METHODS:
+        if is_write(request):
             response.stream = WatchedBody(request, response)
         return response
 
