@@ -89,17 +89,12 @@ def _inflated(data: bytes) -> Iterator[tuple[str, bytes]]:
 
 def planted(key: str) -> dict[str, bytes]:
     """Return the key as services and libraries write it, by the name of the rule against it."""
-    credential = base64.b64encode(f"{key}:".encode())
     return {
         "raw": key.encode(),
         "json": "".join(f"\\u{ord(c):04X}" for c in key).encode(),
         "percent": "".join(f"%{ord(c):02x}" for c in key).encode(),
         "html": "".join(f"&#{ord(c)};" for c in key).encode(),
-        "quoted": "".join(f"={ord(c):02X}" for c in key).encode(),
-        "utf16": key.encode("utf-16-le"),
-        # Cut short, these are no longer runs that are decoded on suspicion alone.
         "hex": key.encode().hex().upper()[:22].encode(),
         "base64": base64.b64encode(b"user=" + key.encode())[:23],
-        "nested": base64.b64encode(credential),
         "packed": gzip.compress(b"the key is " + key.encode()),
     }

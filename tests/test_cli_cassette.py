@@ -108,7 +108,7 @@ def test_redact_takes_personal_data_and_named_fields(tour: Path) -> None:
     """The audit passes afterwards; a second time changes nothing."""
     done = run("redact", "tour")
 
-    assert (done.exit_code, done.stdout) == (0, "Changed 1 interaction of tour.\n")
+    assert (done.exit_code, done.stdout) == (0, "Changed 2 interactions of tour.\n")
     assert run("audit", "tour").exit_code == 0
     assert run("redact", "tour", "-r", "personal").stdout == "Changed 0 interactions of tour.\n"
 

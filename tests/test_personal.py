@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse
 from directmail_lab.redaction import Redactor
-from directmail_lab.redaction.json_places import leaves
 from directmail_lab.redaction.personal import personal_notice, summarise_personal
 
 JOE = "joe.smith+mail@corp.com"
@@ -142,33 +141,56 @@ def test_redacting_twice_is_redacting_once(text: str) -> None:
     assert redactor.request(once) == once
 
 
-values = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-    max_leaves=20,
+@pytest.mark.parametrize(
+    "field",
+    [
+        *("firstName", "first_name", "LAST-NAME", "fullName", "company", "organisation"),
+        *("address_line_1", "street", "city", "postcode", "zip", "mobile", "dateOfBirth", "IBAN"),
+    ],
 )
+def test_personal_fields_are_known_by_their_names(field: str) -> None:
+    """In JSON at any depth, in a form and in a query, however the name is spelled."""
+    redactor = Redactor(redact=["personal"])
+    texts = (
+        json.dumps({"a": [{field: "Ada 1"}, {field: None}, {"b": {field: ["Ada 1"]}}]}),
+        f"x=1&{field}=Ada+1&contact[{field}]=Ada+1",
+        f"https://a.test/people?{field}=Ada%201",
+        f'--b\r\nContent-Disposition: form-data; name="{field}"\r\n\r\nAda 1\r\n--b--\r\n',
+        json.dumps({"sent": json.dumps({field: "Ada 1"})}),
+        json.dumps({field: "Ada 1", "rest": "is torn"})[:-6],
+    )
+
+    assert [text for text in texts if "Ada" in redactor.text(text)] == []
 
 
-@given(value=values, spaced=st.booleans(), ascii_only=st.booleans())
-def test_the_leaves_of_json_are_where_they_are_said_to_be(
-    value: object, spaced: bool, ascii_only: bool
-) -> None:
-    """Each leaf's place holds its text, and there are as many as json sees."""
-    text = json.dumps(value, indent=2 if spaced else None, ensure_ascii=ascii_only)
-    found = list(leaves(text))
+def test_all_that_is_below_an_address_or_a_name_is_part_of_it() -> None:
+    """But not what is below a company: its number is none of a person's."""
+    body = (
+        '{"address": {"country": "NL", "lines": ["Quay 1"], "lat": 52.1, "main": true},'
+        ' "name": {"title": "Dr"}, "company": {"id": 7, "name": "Engines", "plan": "free"}}'
+    )
+    got = json.loads(redacted(body, "personal"))
 
-    assert all(json.loads(text[leaf.start : leaf.end]) == leaf.value for leaf in found)
-    assert len(found) == count_leaves(value)
+    assert got["address"]["country"].startswith("<address-")
+    assert got["address"]["lines"][0].startswith("<address-")
+    assert type(got["address"]["lat"]) is float
+    assert got["address"]["main"] is True
+    assert got["name"]["title"].startswith("<name-")
+    assert got["company"] == {"id": 7, "name": got["company"]["name"], "plan": "free"}
+    assert got["company"]["name"].startswith("<name-")
 
 
-def count_leaves(value: object) -> int:
-    if isinstance(value, dict):
-        return sum(map(count_leaves, value.values()))
-    return sum(map(count_leaves, value)) if isinstance(value, list) else 1
+@pytest.mark.parametrize("before", ["Contact:\n", "a\t", "\u00eb ", "\\", "\u2028"])
+@pytest.mark.parametrize("ascii_only", [True, False])
+def test_an_address_that_follows_an_escape_leaves_json_whole(before: str, ascii_only: bool) -> None:
+    """The escape is not taken for a letter of the address, nor half of it for another escape."""
+    for address in ("john@corp.com", "zoë@corp.com"):
+        body = json.dumps({"t": f"{before}{address}"}, ensure_ascii=ascii_only)
+        got = json.loads(redacted(body, "personal"))["t"]
+        redactor = Redactor(redact=["personal"])
+
+        assert got == before + redactor.text(address)
+        assert redactor.text(f"data: {body}") == f"data: {redacted(body, 'personal')}"
 
 
 def test_a_summary_counts_different_values_and_says_what_to_do() -> None:
@@ -178,10 +200,25 @@ def test_a_summary_counts_different_values_and_says_what_to_do() -> None:
     counts = summarise_personal([Interaction(request, RecordedResponse(200, "", (), body))])
 
     assert counts == {"email": 2, "phone": 1}
+    assert personal_notice({"email": 1, "phone": 2, "name": 3}, "tour").startswith(
+        "Cassette 'tour' holds 1 e-mail address, 2 telephone numbers and 3 names. Before"
+    )
     assert personal_notice(counts, "tour").startswith(
         "Cassette 'tour' holds 2 e-mail addresses and 1 telephone number."
     )
     assert personal_notice({}, "tour") == ""
+
+
+def test_a_summary_counts_by_the_names_of_fields_too() -> None:
+    """A recording of an account is names and addresses; the stand-in's are made up."""
+    body = b'{"name": "Ada L", "addr": {"city": "Ede", "zip": 1234}, "iban": "NL00", "x": [1]}'
+    made_up = b'{"name": "Stand-in User", "service": "stand-in", "city": "Ede"}'
+    interactions = [
+        Interaction(RecordedRequest("GET", "/"), RecordedResponse(200, "", (), each))
+        for each in (body, body, made_up)
+    ]
+
+    assert summarise_personal(interactions) == {"name": 1, "address": 2, "bank account": 1}
 
 
 def test_a_redacted_recording_has_nothing_to_summarise() -> None:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal, get_args
 from ..display import plural
 from ..errors import CassetteError, CassetteFormatError
 from ..interaction import header
-from ..redaction import Redactor
-from ..redaction.named_secrets import secrets_in
+from ..redaction import Redactor, secrets_in
 from ..redaction.personal import personal_notice, summarise_personal
 from . import layout
 from .library import command_name, create, locked

@@ -27,8 +27,7 @@ from ..interaction import (
     header,
     unreadable,
 )
-from ..redaction import Redactor
-from ..redaction.named_secrets import secrets_in
+from ..redaction import Redactor, secrets_in
 from ..redaction.unpack import unpack
 from .layout import text_of
 

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..errors import CassetteError
 from ..interaction import base_path
-from ..redaction import Redactor
-from ..redaction.named_secrets import secrets_in
+from ..redaction import Redactor, secrets_in
 from . import layout
 from .library import OPEN_TO_WRITE, acquire_lock, create, real_path, release_lock
 from .player import Player

@@ -17,8 +17,7 @@ from directmail_lab.display import readable
 
 from ..errors import CassetteError
 from ..interaction import base_path, header, operation_of, path_below
-from ..redaction import Redactor
-from ..redaction.named_secrets import secrets_in
+from ..redaction import Redactor, secrets_in
 from .cassette import Cassette
 from .library import find_cassette
 from .reader import read_cassette

@@ -6,7 +6,7 @@ import logging
 import re
 from typing import TYPE_CHECKING, Final
 
-from .named_secrets import PLACEHOLDER
+from .key_search import PLACEHOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Callable

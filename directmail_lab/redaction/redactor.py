@@ -1,39 +1,50 @@
 """Taking the key, and personal data on request, out of what is written down.
 
 Everything that leaves a session for a file, a log or a message passes a `Redactor`. It removes the
-key in every form (see `secret_forms`), and by name, whether a key is known or not: the headers that
-carry credentials and cookies, an ``api_key`` parameter or field, and the user info of an address.
+keys that are known (see `key_search`), and what is known by its place alone, whether a key is known
+or not: the headers that carry credentials and cookies, an ``api_key`` parameter or field, and the
+user info of an address.
 """
 
 from __future__ import annotations
 
+import binascii
 import functools
+import re
+from base64 import b64decode
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NoReturn, ParamSpec, TypeVar, final
+from urllib.parse import parse_qsl, unquote, urlsplit
 
+from ..credentials import known_keys
 from ..errors import CassetteError, CredentialError
 from ..interaction import Headers, Interaction, RecordedRequest, RecordedResponse, header
-from .named_secrets import (
-    PLACEHOLDER,
-    may_name_a_key,
-    without_key_fields,
-    without_key_parameters,
-    without_user_info,
-    writable_headers,
-)
-from .packed import cannot_unpack, unpack, unpacked_parts
+from .key_search import PLACEHOLDER, KeySearch
 from .personal import Pseudonyms
-from .secret_forms import ALL_RULES, Finder, make_finder
+from .unpack import unpack
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ["PLACEHOLDER", "Redactor"]
+__all__ = ["PLACEHOLDER", "Redactor", "secrets_in"]
 
-_REMEMBERED: Final = 1024
-_LONGEST_REMEMBERED: Final = 65_536
+# Never written: each is a credential, or is as good as one.
+_DROPPED: Final = frozenset(
+    ("authorization", "proxy-authorization", "cookie", "cookie2", "set-cookie", "set-cookie2")
+)
+_MASKED: Final = frozenset(("api-key", "api_key", "apikey", "x-api-key", "x-api_key", "x-apikey"))
+_SPECIAL: Final = _DROPPED | _MASKED
 
-_Texts = tuple[str, str, str, bytes, bytes]
-"""An exchange but for its headers: address, method, reason, and the body of each side."""
+_PARAMETER = re.compile(
+    r"((?:^|[?&;])api[-_]?key=)(?!<API_KEY>)[^&;#\s\"'<>\\]+", re.IGNORECASE | re.MULTILINE
+)
+_FIELD = re.compile(
+    r"((?<!\\)\\*\"api[-_]?key\\*\"\s*:\s*\\*\")(?!<API_KEY>)(?:[^\"\\]|\\[^\"])++", re.IGNORECASE
+)
+_ANY_PARAMETER = re.compile(r"(^|[&;])([^=&;#]*)=([^&;#]*)")
+_USER_INFO = re.compile(r"(://)[^/?#@\s\"'<>\\]+@")
+# RFC 7235: a scheme and one token. Digest and AWS4 have parameters, of which none is a key.
+_ONE_PART = re.compile(r"\s*([A-Za-z][\w-]*)\s+([A-Za-z0-9._~+/-]+=*)\s*")
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -57,35 +68,28 @@ def _bare(method: Callable[P, R]) -> Callable[P, R]:
 
 @final
 class Redactor:
-    """Removes the key, credentials and chosen personal data; no repr or pickle shows what it knows.
+    """Removes keys, credentials and chosen personal data; no repr or pickle shows what it knows.
+
+    It knows every key of this process (see `credentials.known_keys`), also of sessions that are
+    opened after it was made, and what a request that it sees carries as its own credentials.
 
     Parameters
     ----------
     secrets
-        API keys as they are typed.
+        More keys, as they are typed.
     redact
-        Names or dotted paths of fields, and ``"personal"`` for e-mail addresses and telephone
-        numbers anywhere. Each value becomes a pseudonym, equal for equal values.
-    rules
-        The rules that apply; all of them but in the tests that show what each is for.
+        Names or dotted paths of fields, and ``"personal"`` for all in `personal.PERSONAL_FIELDS`
+        and e-mail addresses and telephone numbers anywhere. Each value becomes a pseudonym, equal
+        for equal values.
     """
 
-    __slots__ = ("__finder", "__last", "__pseudonyms", "__redact", "__rules", "__sound")
+    __slots__ = ("__personal", "__redact", "__search")
 
-    def __init__(
-        self,
-        secrets: Iterable[str] = (),
-        *,
-        redact: Iterable[str] = (),
-        rules: Collection[str] = ALL_RULES,
-    ) -> None:
-        self.__finder: Finder = make_finder(frozenset(filter(None, secrets)), rules)
-        self.__rules = frozenset(rules)
+    def __init__(self, secrets: Iterable[str] = (), *, redact: Iterable[str] = ()) -> None:
+        self.__search = KeySearch()
+        self.__search.learn(frozenset(secrets))
         self.__redact = tuple(redact)
-        self.__pseudonyms = Pseudonyms(self.__redact)
-        # Most headers come with every exchange: those seen and found sound are not searched again.
-        self.__sound: set[tuple[str, str]] = set()
-        self.__last: _Texts | None = None
+        self.__personal = Pseudonyms(self.__redact)
 
     @property
     def redact(self) -> tuple[str, ...]:
@@ -93,15 +97,12 @@ class Redactor:
         return self.__redact
 
     def also(self, redact: Iterable[str]) -> Redactor:
-        """Return a redactor of the same key that replaces more personal data, or this very one."""
+        """Return a redactor of the same keys that replaces more personal data, or this very one."""
         more = tuple(rule for rule in redact if rule not in self.__redact)
         if not more:
             return self
-        other = object.__new__(Redactor)
-        other.__finder, other.__rules = self.__finder, self.__rules
-        other.__sound, other.__last = set(), None
-        other.__redact = (*self.__redact, *more)
-        other.__pseudonyms = Pseudonyms(other.__redact)
+        other = Redactor(redact=(*self.__redact, *more))
+        other.__search = self.__search
         return other
 
     def __repr__(self) -> str:
@@ -112,81 +113,49 @@ class Redactor:
 
     @_bare
     def interaction(self, interaction: Interaction) -> Interaction:
-        """Return an exchange as it may be written."""
-        asked, given = interaction.request, interaction.response
-        new: list[tuple[str, str]] = []
-        sent = self._known(asked.headers, new)
-        got = self._known(given.headers, new)
-        texts = (asked.uri, asked.method, given.reason, asked.body or b"", given.body)
-        if self.__redact or not self._are_sound(texts, new):
-            request, response = self.request(asked), self.response(given)
-        elif sent is asked.headers and got is given.headers:
+        """Return an interaction as it may be written."""
+        request, response = self.request(interaction.request), self.response(interaction.response)
+        if request is interaction.request and response is interaction.response:
             return interaction
-        else:
-            request = RecordedRequest(asked.method, asked.uri, sent, asked.body)
-            response = RecordedResponse(given.status, given.reason, got, given.body)
-        return Interaction(request, response, interaction.recorded_at, interaction.elapsed_s)
-
-    def _are_sound(self, texts: _Texts, new: list[tuple[str, str]]) -> bool:
-        """Return whether an exchange may be written as it is; what is sound is remembered.
-
-        A poll has the same texts over and over: those of the last exchange are not searched again.
-        """
-        searched = [part for pair in new for part in pair]
-        uri, method, reason, *bodies = texts
-        if texts != self.__last:
-            # What may be compressed, or an escaped name, is for the closer look.
-            if any(map(_may_be_packed, bodies)) or ("%" in uri and self._uri(uri) != uri):
-                return False
-            searched += (uri, method, reason, *(body.decode("latin-1") for body in bodies))
-        if searched and not self._is_clean("\n".join(searched)):
-            return False
-        if sum(map(len, bodies)) <= _LONGEST_REMEMBERED:
-            self.__last = texts
-        if len(self.__sound) < _REMEMBERED:
-            self.__sound.update(new)
-        return True
-
-    def _known(self, headers: Headers, new: list[tuple[str, str]]) -> Headers:
-        """Return the headers that may be written, noting in ``new`` those to be searched."""
-        sound = self.__sound
-        for pair in headers:
-            if pair not in sound:
-                break
-        else:
-            return headers
-        kept = self._headers(headers)
-        new += [pair for pair in kept if pair not in sound]
-        return kept
+        return replace(interaction, request=request, response=response)
 
     @_bare
     def request(self, request: RecordedRequest) -> RecordedRequest:
         """Return a request as it may be written."""
-        headers = self._headers(request.headers)
-        body = None if request.body is None else self._body(request.body, headers)
-        return RecordedRequest(
-            self._text(request.method),
-            self._uri(request.uri),
-            self._values(headers, request.body, body),
-            body,
-        )
+        self._learn(_secrets_of(request))
+        headers, given = _writable(request.headers), request.body or b""
+        uri = _without_key_parameters(request.uri)
+        if self._is_clean((request.method, uri), headers, given):
+            method, body = request.method, given
+        else:
+            method, uri = self._text(request.method), self._uri(uri)
+            headers, body = self._message(headers, given)
+        if uri == request.uri and headers is request.headers and body is given:
+            return request
+        return RecordedRequest(method, uri, headers, None if request.body is None else body)
 
     @_bare
     def response(self, response: RecordedResponse) -> RecordedResponse:
         """Return a response as it may be written."""
-        headers = self._headers(response.headers)
-        body = self._body(response.body, headers)
-        return RecordedResponse(
-            response.status,
-            self._text(response.reason),
-            self._values(headers, response.body, body),
-            body,
-        )
+        self._learn()
+        headers = _writable(response.headers)
+        if self._is_clean((response.reason,), headers, response.body):
+            return response if headers is response.headers else replace(response, headers=headers)
+        reason = self._text(response.reason)
+        headers, body = self._message(headers, response.body)
+        return RecordedResponse(response.status, reason, headers, body)
 
     @_bare
     def text(self, text: str) -> str:
         """Return any text as it may be shown: an excerpt, a log line, a message."""
+        self._learn()
         return self._text(text)
+
+    @_bare
+    def holds_key(self, text: str) -> bool:
+        """Return whether a known key stands in a text, in any form that is removed."""
+        self._learn()
+        return self.__search.holds(text)
 
     @_bare
     def refuse_leak(self, written: str) -> None:
@@ -197,79 +166,134 @@ class Redactor:
         CassetteError
             Where any form of a key is in it. Nothing of the text is in the message.
         """
-        if self.__finder.holds_whole(written):
+        self._learn()
+        if self.__search.holds(written):
             raise CassetteError(
                 "The key was about to be written in a form that redaction had not removed, so "
                 "nothing was written. Leave this request out of the recording, and report it."
             )
 
-    def _headers(self, headers: Headers) -> Headers:
-        return writable_headers(headers) if "headers" in self.__rules else headers
+    def _learn(self, secrets: Iterable[str] = ()) -> None:
+        self.__search.learn(known_keys().union(secrets))
 
-    def _values(self, headers: Headers, before: bytes | None, after: bytes | None) -> Headers:
-        """Return redacted headers, true to a body that redaction may have changed."""
-        redacted = tuple((self._text(name), self._text(value)) for name, value in headers)
-        if before == after or after is None:
-            return redacted
+    def _is_clean(self, texts: tuple[str, ...], headers: Headers, body: bytes) -> bool:
+        """Return whether a message may be written as it is: one search for all of it."""
+        if self.__redact or not body.isascii():
+            return False
+        parts = [*texts, *(part for pair in headers for part in pair), body.decode("ascii")]
+        whole = "\n".join(parts)
+        return not (_may_name_a_key(whole) or self.__search.holds(whole))
+
+    def _message(self, headers: Headers, body: bytes) -> tuple[Headers, bytes]:
+        """Return headers and a body as they may be written, the headers true to the body."""
+        written = self._body(body, header(headers, "content-encoding") or "")
+        headers = tuple((self._text(name), self._text(value)) for name, value in headers)
+        if written == body:
+            return headers, body
+        length = str(len(written))
         return tuple(
-            (name, str(len(after)) if name.lower() == "content-length" else value)
-            for name, value in redacted
+            (name, length if name.lower() == "content-length" else value)
+            for name, value in headers
             if name.lower() != "content-encoding"
-        )
+        ), written
 
-    def _is_clean(self, text: str) -> bool:
-        return not may_name_a_key(text) and not self.__finder.holds(text)
+    def _body(self, body: bytes, coding: str) -> bytes:
+        """Return a body as it may be written; one that had to be opened for that stays open."""
+        try:
+            plain = unpack(body, coding)
+        except ValueError:
+            return b"<not searched: %d bytes>" % len(body)
+        try:
+            text, charset = plain.decode("utf-8"), "utf-8"
+        except UnicodeDecodeError:
+            text, charset = plain.decode("latin-1"), "latin-1"
+        written = self._text(text)
+        return body if written == text else written.encode(charset)
 
     def _text(self, text: str) -> str:
-        text = self._keyless(text)
-        return self.__pseudonyms.text(text) if self.__pseudonyms else text
-
-    def _keyless(self, text: str) -> str:
-        if may_name_a_key(text):
-            text = without_key_fields(text) if "query" in self.__rules else text
-            text = without_user_info(text) if "userinfo" in self.__rules else text
-        return self._without(text) if self.__finder.holds(text) else text
-
-    def _without(self, text: str) -> str:
-        """Return a text with the placeholder for each span that the finder sees."""
-        parts: list[str] = []
-        end = 0
-        for start, stop in self.__finder.spans(text):
-            parts += (text[end:start], _placeholder_like(text[start:stop]))
-            end = stop
-        return "".join((*parts, text[end:]))
+        if _may_name_a_key(text):
+            text = _FIELD.sub(rf"\1{PLACEHOLDER}", _PARAMETER.sub(rf"\1{PLACEHOLDER}", text))
+            text = _USER_INFO.sub(rf"\1{PLACEHOLDER}@", text)
+        if self.__search.holds(text):
+            text = self.__search.without(text)
+        return self.__personal.text(text) if self.__personal else text
 
     def _uri(self, uri: str) -> str:
-        if "query" in self.__rules:
-            uri = without_key_parameters(uri)
-        # httpx escapes a placeholder that a recorded address brought along.
-        return self._text(uri).replace("%3CAPI_KEY%3E", PLACEHOLDER)
-
-    def _body(self, body: bytes, headers: Headers) -> bytes:
-        """Return a body without the key; one that had it compressed is returned unpacked."""
-        if _may_be_packed(body) and "packed" in self.__rules:
-            coding = header(headers, "content-encoding") or ""
-            if hidden := cannot_unpack(body, coding):
-                raise CassetteError(
-                    f"A body compressed with {hidden} could not be searched for the key, so "
-                    f"nothing was written. Install the {hidden} package, or ask for gzip."
-                )
-            if (inner := unpack(body, coding)) is not None and inner != body:
-                redacted = self._body(inner, ())
-                return body if redacted == inner else redacted
-            for at, part in unpacked_parts(body):
-                if not self._is_clean(part.decode("latin-1")):
-                    return self._body(body[:at], ()) + PLACEHOLDER.encode()
-        plain = self._keyless(body.decode("latin-1")).encode("latin-1")
-        return self.__pseudonyms.body(plain) if self.__pseudonyms else plain
+        """Return an address; its path stays one even where a key that holds a slash is in it."""
+        scheme, mark, rest = uri.partition("://")
+        host, slash, path = rest.partition("/") if mark else ("", "", uri)
+        return self._text(scheme + mark + host) + slash + self._text(path)
 
 
-def _may_be_packed(body: bytes) -> bool:
-    """Return whether a body is compressed, or may hold something that is."""
-    return not body.isascii()
+def _writable(headers: Headers) -> Headers:
+    """Return the headers that may be written at all, those named for a key without their value."""
+    for name, _ in headers:
+        if name.lower() in _SPECIAL:
+            break
+    else:
+        return headers
+    return tuple(
+        (name, PLACEHOLDER if name.lower() in _MASKED else value)
+        for name, value in headers
+        if name.lower() not in _DROPPED
+    )
 
 
-def _placeholder_like(secret: str) -> str:
-    """Return the placeholder, spaced out with as many NULs as UTF-16 or UTF-32 text was."""
-    nuls = len(secret) - len(secret[1:].lstrip("\0")) - 1
-    return ("\0" * nuls).join(PLACEHOLDER) + "\0" * (len(secret) - len(secret.rstrip("\0")))
+def _may_name_a_key(text: str) -> bool:
+    if "@" in text and _USER_INFO.search(text):
+        return True
+    low = text.lower()
+    return "api_key" in low or "apikey" in low or "api-key" in low
+
+
+def _without_key_parameters(uri: str) -> str:
+    """Return an address without the value of its ``api_key``, however that name is escaped."""
+    # httpx escapes a placeholder that a recorded address brought along.
+    head, mark, query = uri.replace("%3CAPI_KEY%3E", PLACEHOLDER).partition("?")
+    return head + mark + (_ANY_PARAMETER.sub(_without_value, query) if mark else "")
+
+
+def _without_value(match: re.Match[str]) -> str:
+    return f"{match[1]}{match[2]}={PLACEHOLDER}" if _names_a_key(unquote(match[2])) else match[0]
+
+
+def _names_a_key(name: str) -> bool:
+    return name.lower().replace("-", "").replace("_", "") == "apikey"
+
+
+def secrets_in(interactions: Iterable[Interaction]) -> frozenset[str]:
+    """Return the credentials that recordings of another program carry, so they can be removed.
+
+    They are known by where they stand: an ``Authorization`` of one part, an ``api_key``, an
+    ``X-Api-Key``. A service may have echoed them anywhere else.
+    """
+    return frozenset(secret for each in interactions for secret in _secrets_of(each.request))
+
+
+def _secrets_of(request: RecordedRequest) -> Iterator[str]:
+    for name, value in request.headers:
+        if name.lower() in ("authorization", "proxy-authorization"):
+            yield from _credentials(value)
+        elif name.lower() in _MASKED:
+            yield value
+    if not _may_name_a_key(unquote(request.uri)):
+        return
+    try:
+        parts = urlsplit(request.uri)
+    except ValueError:
+        return
+    yield from filter(None, (parts.username, parts.password))
+    yield from (value for name, value in parse_qsl(parts.query) if _names_a_key(name))
+
+
+def _credentials(authorization: str) -> Iterator[str]:
+    """Yield the credential of one part; of Basic, the user name and the password."""
+    match = _ONE_PART.fullmatch(authorization)
+    if match is None:
+        return
+    try:
+        basic = match[1].lower() == "basic"
+        pair = b64decode(match[2], validate=True).decode("utf-8") if basic else match[2]
+    except (binascii.Error, UnicodeDecodeError):
+        pair = match[2]
+    yield from filter(None, pair.partition(":")[::2])

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ..errors import CassetteFormatError, DirectMailLabError
+from ..redaction import Redactor
 from ..redaction.personal import personal_in
-from ..redaction.secret_forms import make_finder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -97,7 +97,7 @@ def audit_text(text: str, where: str, *, secrets: Iterable[str] = ()) -> list[Fi
 
 
 def _secrets_in(text: str, secrets: tuple[str, ...]) -> Iterator[str]:
-    if secrets and make_finder(secrets).holds(text):
+    if secrets and Redactor(secrets).holds_key(text):
         yield "your API key"
     for what, pattern in _SHAPES:
         if any(not _passes(match["secret"]) for match in pattern.finditer(text)):
