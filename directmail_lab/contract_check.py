@@ -12,14 +12,14 @@ import pandas as pd
 from .contract import HEADERS, TYPICAL_LIMIT, TYPICAL_WINDOW_S
 from .display import plural, readable
 from .quota.reading import REMAINING_OVER_LIMIT
-from .readings.windows import allowances
+from .quota.windows import allowances
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from .quota import Reading
     from .quota.reset_unit import ResetUnit
-    from .readings.windows import OperationAllowance
+    from .quota.windows import Allowance
 
 __all__ = ["Verdict", "check_contract"]
 
@@ -106,7 +106,7 @@ def _remaining_within(operation: str | None, group: list[tuple[int, Reading]]) -
     return _finding(2, operation, len(told), wrong, detail)
 
 
-def _majority_within(found: Sequence[OperationAllowance]) -> _Finding:
+def _majority_within(found: Sequence[Allowance]) -> _Finding:
     known = [allowance for allowance in found if allowance.limit is not None]
     within = [allowance for allowance in known if _a_minute(allowance) <= TYPICAL_LIMIT]
     detail = f"{len(within)} of {len(known)} operations seen"
@@ -120,7 +120,7 @@ def _majority_within(found: Sequence[OperationAllowance]) -> _Finding:
     return _Finding(3, None, verdict if known else "not observed", responses, (), detail)
 
 
-def _a_minute(allowance: OperationAllowance) -> float:
+def _a_minute(allowance: Allowance) -> float:
     window_s = allowance.window_s or TYPICAL_WINDOW_S
     return (allowance.limit or 0) * TYPICAL_WINDOW_S / window_s
 
@@ -151,7 +151,7 @@ def _frame(findings: Sequence[_Finding]) -> pd.DataFrame:
     return readable(frame, once=("rule", "statement"))
 
 
-def _notes(readings: Sequence[Reading], found: Iterable[OperationAllowance]) -> list[str]:
+def _notes(readings: Sequence[Reading], found: Iterable[Allowance]) -> list[str]:
     """Return what looks as if clocks were set, or accounts mixed."""
     notes = []
     # A replay answers in any order, with the times of its recording: that says nothing of clocks.

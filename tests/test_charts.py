@@ -187,7 +187,7 @@ def test_sound_readings_have_no_marks_to_explain() -> None:
 def test_windows_are_shaded_where_their_renewal_is_known() -> None:
     """Three minutes of readings: three windows; and none while the unit is not known."""
     readings = countdown(150, every_s=1.0)
-    known, unknown = chart_rate_limits(frame(readings)), chart_rate_limits(frame_of(readings[:5]))
+    known, unknown = chart_rate_limits(frame(readings)), chart_rate_limits(frame_of(readings[:3]))
 
     assert len(known.axes[0].patches) == 3
     assert len(unknown.axes[0].patches) == 0

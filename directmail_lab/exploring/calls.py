@@ -16,9 +16,8 @@ from ..current import session as current
 from ..errors import CassetteError, NotConnectedError, QuotaExhaustedError
 from ..http import httpx
 from ..interaction import READING, base_path
-from ..quota import read_headers
+from ..quota import read_headers, reading_of
 from ..quota.reset_unit import infer_reset_unit
-from ..readings import readings_of
 from ..settings import configured_regions
 from .open_parts import Seen, findings_of, frame_of_findings
 
@@ -155,9 +154,8 @@ def _recorded(path: Path) -> tuple[list[Sighting], AnswerShapes]:
     """Return the answers that a cassette holds, and their shapes."""
     loaded, shapes = read_cassette(path), AnswerShapes()
     interactions = list(loaded.interactions)
-    readings = readings_of(
-        interactions, prefix=base_path(loaded.base_url or ""), cassette=path.stem
-    )
+    prefix = base_path(loaded.base_url or "")
+    readings = [reading_of(each, prefix=prefix, cassette=path.stem) for each in interactions]
     answers = [
         Sighting(reading, path.stem, number, loaded.base_url)
         for number, reading in enumerate(readings)

@@ -13,6 +13,7 @@ import pandas as pd
 
 from ..contract import ME_PATH, TYPICAL_LIMIT
 from ..display import readable
+from ..quota import is_exhausted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -207,7 +208,11 @@ def _unit(seen: Seen) -> Finding:
 
 
 def _exhaustion(seen: Seen) -> Finding:
-    spent = [each for each in seen.of_account if _is_exhausted(each)]
+    spent = [
+        each
+        for each in seen.of_account
+        if is_exhausted(each.reading.status, each.reading.remaining)
+    ]
     words = _statuses_in_words(seen, spent)
     if spent:
         pause = any(each.reading.retry_after_s is not None for each in spent)
@@ -216,11 +221,6 @@ def _exhaustion(seen: Seen) -> Finding:
     return _finding(
         "answer when the allowance is used up", "8", spent, words, call, seen.shape(spent)
     )
-
-
-def _is_exhausted(answer: Sighting) -> bool:
-    reading = answer.reading
-    return reading.status == 429 or (reading.status >= 400 and reading.remaining == 0)
 
 
 def _allowances(answers: Sequence[Sighting]) -> Finding:

@@ -44,7 +44,7 @@ class RenewalReader:
         ``too_early`` says that the answer is "nothing left" after a wait for the time that was
         told before: the unit was guessed wrongly, or counts are rounded down.
         """
-        self._inference.extend((reading,))
+        self._inference.observe(reading)
         self._offset.see(reading)
         if too_early:
             self._learn(reading)
@@ -89,7 +89,7 @@ class RenewalReader:
             return known
         left = [
             unit
-            for unit in self._inference.candidates()
+            for unit in self._inference.candidates
             if unit in SCALES and unit not in self._refuted
         ]
         if len(left) > 1 and self._largest < _LEAST_MILLISECONDS and count <= self._max_wait_s:

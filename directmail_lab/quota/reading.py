@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import math
 from calendar import timegm
-from dataclasses import dataclass, make_dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from ..contract import HEADERS, LIMIT_HEADER, REMAINING_HEADER
-from ..interaction import operation_of
+from ..contract import HEADERS, LIMIT_HEADER, REMAINING_HEADER, RESET_HEADER
+from ..interaction import operation_of, path_below
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["REMAINING_OVER_LIMIT", "DateForm", "Reading", "Source", "date_of", "read_headers"]
+    from ..interaction import Interaction
+
+__all__ = [
+    "REMAINING_OVER_LIMIT",
+    "DateForm",
+    "Reading",
+    "Source",
+    "date_of",
+    "is_exhausted",
+    "read_headers",
+    "reading_of",
+]
 
 Source = Literal["live", "recorded", "replayed"]
 
@@ -23,16 +35,11 @@ DateForm = Literal["http_date", "iso_text"]
 
 REMAINING_OVER_LIMIT: Final = f"{REMAINING_HEADER} is larger than {LIMIT_HEADER}"
 
-# By name, as it is mostly spelled and in lower case, as text and as the bytes that httpx keeps:
-# which of our fields it fills.
-# Two dictionaries, since a text and bytes of one spelling have one hash and would be compared.
 _NAMES: Final = (*HEADERS, "Retry-After", "Date")
-_SLOTS: Final[dict[Any, int]] = {
-    spelling: slot for slot, name in enumerate(_NAMES) for spelling in (name, name.lower())
+# In lower case, as text and as the bytes that httpx keeps.
+_SPELLINGS: Final[dict[str | bytes, str]] = {
+    spelled: name for name in _NAMES for spelled in (name.lower(), name.lower().encode())
 }
-_RAW_SLOTS: Final[dict[Any, int]] = {name.encode(): slot for name, slot in _SLOTS.items()}
-# Most headers are none of these, and of another length: those need no lower case.
-_LENGTHS: Final = frozenset(map(len, _NAMES))
 
 _INT64_MAX: Final = 2**63 - 1
 _INT64_DIGITS: Final = 19
@@ -73,8 +80,37 @@ class Reading:
     served_at: float | None = None
 
 
-# A frozen dataclass sets each field by a call: made unfrozen, and frozen then, it takes a fifth.
-_Unfrozen: Any = make_dataclass("_Unfrozen", Reading.__slots__, slots=True)
+def is_exhausted(status: Any, remaining: Any) -> Any:
+    """Return whether a response says that the allowance is used up.
+
+    service.md leaves open which status that has: 429 is taken for it, and any error that comes with
+    nothing remaining. Takes numbers and gives a bool, or columns of them and gives a column.
+    """
+    return (status == 429) | ((status >= 400) & (remaining == 0))
+
+
+def reading_of(
+    interaction: Interaction,
+    *,
+    prefix: str = "",
+    source: Source = "recorded",
+    cassette: str | None = None,
+) -> Reading:
+    """Return the reading of a recorded response, at the time of its recording.
+
+    ``prefix`` is the base address's path prefix; ``at`` is NaN where the writer kept no time.
+    """
+    recorded_at = interaction.recorded_at
+    return read_headers(
+        interaction.response.headers,
+        at=math.nan if recorded_at is None else recorded_at.timestamp(),
+        method=interaction.request.method,
+        path=path_below(interaction.request.uri, prefix),
+        status=interaction.response.status,
+        elapsed_s=interaction.elapsed_s,
+        source=source,
+        cassette=cassette,
+    )
 
 
 def read_headers(
@@ -93,102 +129,84 @@ def read_headers(
     Parameters
     ----------
     headers
-        Name and value of each, names in any case: texts, or bytes as in httpx's ``headers.raw``,
-        which costs half as much.
+        Name and value of each, names in any case: texts, or bytes as in httpx's ``headers.raw``.
     at
         When the response came, in seconds since the Unix epoch. A ``Retry-After`` that is a date
         counts from here, or from the service's own clock where it sent a ``Date``.
     """
-    limit_value, remaining_value, reset_value, retry_after, date = _find(headers)
-    limit, limit_fault = _integer(limit_value)
-    remaining, remaining_fault = _integer(remaining_value)
-    reset, reset_fault = _integer(reset_value)
-    over = limit is not None and remaining is not None and remaining > limit
-    problem = None
-    if over or limit_fault or remaining_fault or reset_fault:
-        problem = _problem((limit_fault, remaining_fault, reset_fault), over=over)
-    served_at = None if date is None else _served_at(date)
-    reading = _Unfrozen(
-        at,
-        method,
-        path,
-        _operation_of(path),
-        status,
-        limit,
-        remaining,
-        reset,
-        elapsed_s,
-        source,
-        cassette,
-        problem,
-        None if retry_after is None else _retry_after_s(_text(retry_after), served_at or at),
-        _dated(_text(reset_value)) if reset_fault else None,
-        served_at,
+    sent = _find(headers)
+    (limit, remaining, reset), problem = _numbers([sent[name] for name in HEADERS])
+    date, retry_after, resets = sent["Date"], sent["Retry-After"], sent[RESET_HEADER]
+    served_at = _http_date(date[0]) if len(date) == 1 else None
+    path = _encodable(path)
+    return Reading(
+        at=at,
+        method=_encodable(method),
+        path=path,
+        operation=_operation_of(path),
+        status=status,
+        limit=limit,
+        remaining=remaining,
+        reset=reset,
+        elapsed_s=elapsed_s,
+        source=source,
+        cassette=None if cassette is None else _encodable(cassette),
+        problem=problem,
+        retry_after_s=_retry_after_s(retry_after[0], served_at or at) if retry_after else None,
+        reset_text=_dated(resets[0]) if reset is None and len(resets) == 1 else None,
+        served_at=served_at,
     )
-    reading.__class__ = Reading
-    return cast("Reading", reading)
 
 
 # A session asks few paths many times.
 _operation_of = lru_cache(maxsize=1024)(operation_of)
 
-_Found = str | bytes | int | None
-"""A header's value; None where it was not sent, and how often where it was sent repeatedly."""
 
-
-def _find(headers: Iterable[tuple[str, str]] | Iterable[tuple[bytes, bytes]]) -> list[_Found]:
-    """Return the value of each of our headers."""
-    pairs: list[tuple[Any, Any]] = headers if isinstance(headers, list) else list(headers)
-    found: list[_Found] = [None] * len(_NAMES)
-    slots = _RAW_SLOTS if pairs and isinstance(pairs[0][0], bytes) else _SLOTS
-    for name, value in pairs:
-        slot = slots.get(name)
-        if slot is None and len(name) in _LENGTHS:
-            slot = slots.get(name.lower())
-        if slot is not None:
-            before = found[slot]
-            found[slot] = value if before is None else before + 1 if isinstance(before, int) else 2
+def _find(
+    headers: Iterable[tuple[str, str]] | Iterable[tuple[bytes, bytes]],
+) -> dict[str, list[str]]:
+    """Return the values of each header that we read: none, one, or what was sent repeatedly."""
+    found: dict[str, list[str]] = {name: [] for name in _NAMES}
+    for spelled, value in headers:
+        name = _SPELLINGS.get(spelled.lower())
+        if name is not None:
+            text = value.decode("latin-1") if isinstance(value, bytes) else value
+            found[name].append(text.strip(_OPTIONAL_WHITESPACE))
     return found
 
 
-def _text(value: _Found) -> str:
-    """Return a value as text: none where it was not sent, or not once."""
-    if isinstance(value, bytes):
-        return value.decode("latin-1")
-    return value if isinstance(value, str) else ""
+def _encodable(text: str) -> str:
+    """Return a text without lone surrogates, which no frame and no file takes."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
-@lru_cache(maxsize=4096)
-def _integer(value: _Found) -> tuple[int | None, str | None]:
+def _numbers(sent: list[list[str]]) -> tuple[list[int | None], str | None]:
+    """Return the three integers, and what is wrong with them in one text."""
+    numbers, problems = [], []
+    for name, values in zip(HEADERS, sent, strict=True):
+        number, fault = _integer(values)
+        numbers.append(number)
+        if fault:
+            problems.append(f"{name} {fault}")
+    limit, remaining, _ = numbers
+    if limit is not None and remaining is not None and remaining > limit:
+        problems.append(REMAINING_OVER_LIMIT)
+    return numbers, "; ".join(problems) or None
+
+
+def _integer(values: list[str]) -> tuple[int | None, str | None]:
     """Return a header's integer and None, or None and what is wrong with it."""
-    if value is None:
+    if not values:
         return None, "is missing"
-    if isinstance(value, int):
-        return None, "was sent twice" if value == 2 else f"was sent {value} times"
-    text = _text(value).strip(_OPTIONAL_WHITESPACE)
+    if len(values) > 1:
+        return None, "was sent twice" if len(values) == 2 else f"was sent {len(values)} times"
+    text = values[0]
     if not (text.isascii() and text.isdigit()):
         return None, _fault(text)
     digits = text.lstrip("0") or "0"
     if len(digits) > _INT64_DIGITS or int(digits) > _INT64_MAX:
         return None, "is too large"
     return int(digits), None
-
-
-@lru_cache(maxsize=256)
-def _served_at(date: str | bytes | int) -> float | None:
-    return _http_date(_text(date))
-
-
-def _problem(faults: tuple[str | None, ...], *, over: bool) -> str:
-    """Return what is wrong with the three headers, in one text."""
-    told = [f"{name} {fault}" for name, fault in zip(HEADERS, faults, strict=True) if fault]
-    if over:
-        told.append(REMAINING_OVER_LIMIT)
-    return "; ".join(told)
-
-
-def _dated(text: str) -> str | None:
-    return text.strip(_OPTIONAL_WHITESPACE) if date_of(text) is not None else None
 
 
 def _fault(text: str) -> str:
@@ -203,16 +221,18 @@ def _fault(text: str) -> str:
     return "holds a list" if "," in text else "is not an integer"
 
 
+def _dated(text: str) -> str | None:
+    return text if date_of(text) is not None else None
+
+
 def _retry_after_s(text: str, now: float) -> float | None:
     """Return the seconds that a ``Retry-After`` asks to wait; None where it cannot be read."""
-    text = text.strip(_OPTIONAL_WHITESPACE)
     if text.isascii() and text.isdigit():
         return float(text) if len(text) < _INT64_DIGITS else float(_INT64_MAX)
     until = _http_date(text)
     return None if until is None else max(0.0, until - now)
 
 
-@lru_cache(maxsize=256)
 def date_of(text: str) -> tuple[DateForm, float] | None:
     """Return the form of a date and its seconds since the Unix epoch; None where it is no date.
 
@@ -237,10 +257,10 @@ def date_of(text: str) -> tuple[DateForm, float] | None:
 def _http_date(text: str) -> float | None:
     """Return an HTTP date (RFC 9110, section 5.6.7) in seconds since the Unix epoch, or None."""
     # The parser of mail dates accepts much that HTTP does not: a date names its day or month.
-    if len(text) > _LONGEST_DATE or not text[:3].strip(_OPTIONAL_WHITESPACE).isalpha():
+    if len(text) > _LONGEST_DATE or not text[:3].isalpha():
         return None
     try:
-        moment = parsedate_to_datetime(text.strip(_OPTIONAL_WHITESPACE))
+        moment = parsedate_to_datetime(text)
         return float(timegm(moment.utctimetuple()))
     except (ValueError, OverflowError, IndexError, TypeError):
         return None

@@ -5,27 +5,24 @@ unit is named here only when the readings rule out every other one:
 
 - By size. A time left is at most a year in seconds and ten days in milliseconds; a point in time
   lies near the clock. These ranges do not overlap, so one reading tells a point in time.
-- By movement. A time left counts down, one or a thousand a second. Seconds and milliseconds are
-  told apart by a stretch of readings on one such line, that no window of a second or more explains
-  in the other unit.
+- By movement. A time left counts down, one or a thousand a second, until the allowance renews.
+  While what remains goes on falling, nothing renewed: ``remaining`` 9, 8, 7, 6, 5 within 3 s and
+  ``reset`` 60, 60, 59, 58, 57 are seconds, for milliseconds would have fallen by 3,000.
 
 Zero is no evidence, nor is a time left that never changes: such a value fits several units.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from operator import attrgetter
+import math
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
-from .countdown import MILLISECOND_RATE, SECOND_RATE, could_wrap, fell_too_far
 from .reading import date_of
-from .sightings import Track, is_near
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from .countdown import Countdown
     from .reading import Reading
 
 __all__ = [
@@ -36,6 +33,7 @@ __all__ = [
     "Scale",
     "UnitName",
     "infer_reset_unit",
+    "renewal_of",
 ]
 
 ResetUnit = Literal["seconds_left", "milliseconds_left", "epoch_s", "epoch_ms"]
@@ -58,23 +56,33 @@ SCALES: Final[dict[UnitName, Scale]] = {
 }
 
 UNITS: Final[tuple[UnitName, ...]] = (*SCALES, "http_date", "iso_text")
-
-_UNIT_OF_RATE: Final[dict[int, UnitName]] = {
-    SECOND_RATE: "seconds_left",
-    MILLISECOND_RATE: "milliseconds_left",
-}
+_TIMES_LEFT: Final = tuple(unit for unit, scale in SCALES.items() if scale.counts_down)
 
 _DAY_S: Final = 86_400.0
-_LONGEST_S: Final[dict[UnitName, float]] = {
+_LONGEST_LEFT_S: Final[dict[UnitName, float]] = {
     "seconds_left": 366 * _DAY_S,
     "milliseconds_left": 10 * _DAY_S,
 }
+_LONGEST_AHEAD_S: Final = 32 * _DAY_S
+# How far a clock, theirs or ours, may be off.
+_SKEW_S: Final = 3 * _DAY_S
+# A replay may be years after its recording, but not before the service can have been there.
+_YEAR_2000_S: Final = 946_684_800.0
+
+# When a response's time on the way is not known, it is taken to be at most this.
+_UNKNOWN_LATENCY_S: Final = 30.0
+# Two counts, each rounded up, down or to the nearest, are off by less than this together.
+_ROUNDING: Final = 2.0
+# Remaining 9, 8, 7, 6, 5: each fall is our own request. Where it falls by more, others spend too,
+# and what they leave after a renewal may be less by chance: only a long row of falls is believed.
+_ANSWERS_ENOUGH: Final = 5
+_ANSWERS_ENOUGH_BESIDE_OTHERS: Final = 10
+# A window of less than a second is none, so milliseconds that never change are at least this many.
+_LEAST_CONSTANT_MS: Final = 1000
 _TRACKS_AT_MOST: Final = 1000
 
 _Key = tuple[str, str, int | None, str]
 """What one allowance may stand behind: method, operation and limit; and where readings are from."""
-
-_reset_of = attrgetter("reset")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,87 +112,105 @@ class Evidence:
 
 
 class ResetUnitInference:
-    """Infers the unit from readings as they come, each looked at once. Not thread-safe."""
+    """Infers the unit from readings as they come, each looked at once. Not thread-safe.
+
+    What the service says now overrules what a replay says that it once said.
+    """
 
     def __init__(self, *, stated: ResetUnit | None = None) -> None:
         if stated is not None and stated not in SCALES:
             raise ValueError(f"reset_unit is one of {', '.join(SCALES)}, or None to infer it.")
         self._stated = stated
+        self._rows = 0
+        self._is_live = False
+        self._start()
+
+    def _start(self) -> None:
         self._inferred: UnitName = "undetermined"
         self._excluded: dict[UnitName, str] = {}
-        self._counts_down: set[UnitName] = set()
-        self._concluded_from = 0
-        self._rows = 0
-        self._numbers = False
-        self._tracks: dict[_Key, Track] = {}
+        self._counts_down = False
+        self._tracks: dict[_Key, _Track] = {}
 
     @property
     def unit(self) -> UnitName:
         """The unit that was stated, or the one that the readings leave; or ``"undetermined"``."""
         return self._stated or self._inferred
 
-    def extend(self, readings: Iterable[Reading]) -> None:
-        """Look at more readings, in the order they were made."""
-        if self._inferred != "undetermined":
-            self._check(list(readings))
-            return
-        for reading in readings:
-            value = reading.reset
-            if value:
-                key = (reading.method, reading.operation, reading.limit, reading.source)
-                track = self._tracks.get(key)
-                if track is not None and track.last_value == value:
-                    track.repeat(reading, self._rows)
-                else:
-                    self._look_at_integer(track or self._new_track(key), reading, value)
-            elif reading.reset_text is not None:
-                self._look_at_date(reading.reset_text)
-            self._rows += 1
-        if len(self._excluded) + len(self._counts_down) != self._concluded_from:
-            self._conclude()
+    @property
+    def candidates(self) -> tuple[UnitName, ...]:
+        """The units that no reading excludes."""
+        return tuple(unit for unit in UNITS if unit not in self._excluded)
 
-    def _check(self, readings: list[Reading]) -> None:
-        """Look at the extremes alone: the unit is known, and could only turn out contradicted."""
-        numbers = [reading for reading in readings if reading.reset]
-        if numbers:
-            for pick in (min, max):
-                extreme = pick(numbers, key=_reset_of)
-                self._exclude_by_size(extreme, extreme.reset or 0)
-            self._exclude(("http_date", "iso_text"), "later rows hold numbers")
-        for text in {reading.reset_text for reading in readings} - {None}:
-            self._look_at_date(text or "")
-        self._rows += len(readings)
-        self._conclude()
+    def observe(self, reading: Reading) -> None:
+        """Look at one more reading, in the order they were made."""
+        row, self._rows = self._rows, self._rows + 1
+        if reading.source != "replayed" and not self._is_live:
+            self._is_live = True
+            self._start()
+        if self._is_live and reading.source == "replayed":
+            return
+        known = len(self._excluded), self._counts_down
+        if reading.reset:
+            self._look_at_number(reading, reading.reset, row)
+        elif reading.reset_text is not None and (dated := date_of(reading.reset_text)) is not None:
+            others = [unit for unit in UNITS if unit != dated[0]]
+            self._exclude(others, f"row {row} holds a date of another form")
+        if (len(self._excluded), self._counts_down) != known:
+            self._conclude()
 
     def evidence(self) -> Evidence:
         """Return what the readings say so far."""
         return Evidence(
             unit=self.unit,
             why=self._why(),
-            candidates=self.candidates(),
+            candidates=self.candidates,
             stated=self._stated is not None,
             contradiction=self._excluded.get(self._stated) if self._stated else None,
         )
 
-    def candidates(self) -> tuple[UnitName, ...]:
-        """Return the units that no reading excludes."""
-        return tuple(unit for unit in UNITS if unit not in self._excluded)
+    def _look_at_number(self, reading: Reading, value: int, row: int) -> None:
+        self._exclude(("http_date", "iso_text"), f"row {row} holds a number")
+        for unit in SCALES:
+            if unit not in self._excluded and not _could_be(unit, value, reading):
+                self._exclude([unit], f"row {row} would be far from when it was sent")
+        if self._inferred != "undetermined":
+            return
+        key = (reading.method, reading.operation, reading.limit, reading.source)
+        if key not in self._tracks and len(self._tracks) >= _TRACKS_AT_MOST:
+            self._tracks.clear()
+        track = self._tracks.setdefault(key, _Track())
+        before, now = track.last, track.move_on(reading, value, row)
+        if before is None or now is None:
+            return
+        fell_too_far = [unit for unit in _TIMES_LEFT if _Stretch(before, now).fell_too_far(unit)]
+        self._exclude(fell_too_far, f"rows {before.row} and {row} fall faster than time")
+        counted, stretch = track.counts_down(), track.stretch
+        if counted is not None and counted not in self._excluded:
+            self._counts_down = True
+            self._exclude(
+                [unit for unit in UNITS if unit != counted],
+                f"rows {stretch.first.row} to {row} count down by {stretch.fall} in "
+                f"{stretch.took_s:.3g} s, and what remains says that nothing renewed meanwhile",
+            )
+
+    def _exclude(self, units: Iterable[UnitName], why: str) -> None:
+        for unit in units:
+            self._excluded.setdefault(unit, why)
 
     def _conclude(self) -> None:
-        left = self.candidates()
-        self._concluded_from = len(self._excluded) + len(self._counts_down)
+        left = self.candidates
         self._inferred = "undetermined"
         # A time left is named only when it was seen counting down: that the others do not fit may
         # also mean that two accounts were mixed.
-        if len(left) == 1 and (left[0] in self._counts_down or not _counts_down(left[0])):
+        if len(left) == 1 and (self._counts_down or left[0] not in _TIMES_LEFT):
             self._inferred = left[0]
 
     def _why(self) -> str:
-        left = self.candidates()
-        reasons = "; ".join(
-            f"not {' or '.join(units)}: {why}" for why, units in self._by_reason().items()
-        )
-        if not left:
+        by_reason: dict[str, list[UnitName]] = {}
+        for unit, why in self._excluded.items():
+            by_reason.setdefault(why, []).append(unit)
+        reasons = "; ".join(f"not {' or '.join(units)}: {why}" for why, units in by_reason.items())
+        if not self.candidates:
             return (
                 "No unit fits all readings: were two accounts mixed, or a clock set meanwhile? "
                 f"{reasons}."
@@ -192,80 +218,171 @@ class ResetUnitInference:
         if not reasons:
             return "No reading yet has an X-RateLimit-Reset other than 0."
         if self._inferred == "undetermined":
-            missing = "a longer stretch of readings of one operation that counts down would tell"
-            return f"Left: {', '.join(left)} ({missing}); {reasons}."
+            missing = "more readings of one operation within one window would tell"
+            return f"Left: {', '.join(self.candidates)} ({missing}); {reasons}."
         return f"{reasons[0].upper()}{reasons[1:]}."
 
-    def _by_reason(self) -> dict[str, list[UnitName]]:
-        reasons: dict[str, list[UnitName]] = {}
-        for unit, why in self._excluded.items():
-            reasons.setdefault(why, []).append(unit)
-        return reasons
 
-    def _exclude(self, units: Iterable[UnitName], why: str) -> None:
-        for unit in units:
-            self._excluded.setdefault(unit, why)
+@dataclass(frozen=True, slots=True)
+class _Sight:
+    """A value, the moment it was written (between two times, in seconds), and its row."""
 
-    def _look_at_date(self, text: str) -> None:
-        dated = date_of(text)
-        if dated is not None:
-            others = [unit for unit in UNITS if unit != dated[0]]
-            self._exclude(others, f"row {self._rows} holds a date of another form")
-
-    def _look_at_integer(self, track: Track, reading: Reading, value: int) -> None:
-        if not self._numbers:
-            self._numbers = True
-            self._exclude(("http_date", "iso_text"), f"row {self._rows} holds a number")
-        self._exclude_by_size(reading, value)
-        before, after = track.move_on(reading, value, self._rows)
-        if before is not None and after is not None:
-            why = f"rows {before.row} and {after.row} fall faster than time"
-            rates = [rate for rate in _UNIT_OF_RATE if fell_too_far(before, after, rate)]
-            self._exclude([_UNIT_OF_RATE[rate] for rate in rates], why)
-        for countdown in track.countdowns:
-            if countdown.is_clear:
-                self._take_countdown(_UNIT_OF_RATE[countdown.rate], countdown)
-
-    def _new_track(self, key: _Key) -> Track:
-        if len(self._tracks) >= _TRACKS_AT_MOST:
-            self._tracks.clear()
-        self._tracks[key] = track = Track(_UNIT_OF_RATE)
-        return track
-
-    def _exclude_by_size(self, reading: Reading, value: int) -> None:
-        for unit, scale in SCALES.items():
-            if unit in self._excluded:
-                continue
-            seconds = value * scale.seconds
-            if scale.counts_down and seconds > _LONGEST_S[unit]:
-                self._exclude(
-                    [unit], f"row {self._rows} would be {seconds / _DAY_S:.3g} days ahead"
-                )
-            elif not scale.counts_down and not is_near(seconds, reading):
-                self._exclude([unit], f"row {self._rows} would be far from when it was sent")
-
-    def _take_countdown(self, unit: UnitName, countdown: Countdown) -> None:
-        if unit in self._counts_down:
-            return
-        if countdown.rate == SECOND_RATE:
-            sights = [*countdown.points, *countdown.witnesses]
-            if could_wrap(sights, MILLISECOND_RATE):
-                return
-        self._counts_down.add(unit)
-        first, last = countdown.points[0], countdown.points[-1]
-        fall, took_s = first.value - last.value, last.latest - first.latest
-        self._exclude(
-            [other for other in UNITS if other != unit],
-            f"rows {first.row} to {last.row} count down by {fall} in {took_s:.3g} s",
-        )
+    value: int
+    remaining: int | None
+    earliest: float
+    latest: float
+    row: int
 
 
-def _counts_down(unit: UnitName) -> bool:
-    return unit in SCALES and SCALES[unit].counts_down
+@dataclass(slots=True)
+class _Stretch:
+    """Readings of one allowance among which nothing renewed: what remains went on falling."""
+
+    first: _Sight
+    last: _Sight
+    answers: int = 1
+    is_ours_alone: bool = True
+    misfits: set[UnitName] = field(default_factory=set)
+
+    @property
+    def fall(self) -> int:
+        return self.first.value - self.last.value
+
+    @property
+    def took_s(self) -> float:
+        return self.last.latest - self.first.latest
+
+    @property
+    def is_long(self) -> bool:
+        """Whether chance does not explain that what remains went on falling."""
+        enough = _ANSWERS_ENOUGH if self.is_ours_alone else _ANSWERS_ENOUGH_BESIDE_OTHERS
+        return self.answers >= enough
+
+    def goes_on_with(self, sight: _Sight) -> bool:
+        """Return whether nothing renewed until then, as far as can be seen."""
+        before, after = self.last.remaining, sight.remaining
+        falls = before is not None and after is not None and after < before
+        return falls and sight.latest >= self.last.earliest and sight.value <= self.last.value
+
+    def add(self, sight: _Sight) -> None:
+        """Take the next reading."""
+        self.is_ours_alone &= (self.last.remaining or 0) - (sight.remaining or 0) == 1
+        self.answers += 1
+        self.last = sight
+        self.misfits |= {
+            unit
+            for unit in _TIMES_LEFT
+            if self.fell_too_far(unit) or self.fall < self._least_s() / _step_s(unit) - _ROUNDING
+        }
+
+    def fell_too_far(self, unit: UnitName) -> bool:
+        """Return whether a time left in a unit cannot fall so fast."""
+        most_s = self.last.latest - self.first.earliest
+        return self.fall > most_s / _step_s(unit) + _ROUNDING
+
+    def _least_s(self) -> float:
+        return self.last.earliest - self.first.latest
+
+
+class _Track:
+    """The values that one allowance may stand behind: the last one, and how they move."""
+
+    __slots__ = ("_last_reading", "_seconds_fell", "last", "stretch")
+
+    def __init__(self) -> None:
+        self.last: _Sight | None = None
+        self.stretch: _Stretch
+        self._last_reading: Reading | None = None
+        self._seconds_fell = 0
+
+    def move_on(self, reading: Reading, value: int, row: int) -> _Sight | None:
+        """Take the next value; None where the step to it says nothing: its time is not known."""
+        before, self._last_reading = self._last_reading, reading
+        sight = _sight(reading, value, row)
+        last, self.last = self.last, sight
+        if sight is None:
+            return None
+        was_set = before is not None and _clock_was_set(before, reading)
+        if last is not None and not was_set and self.stretch.goes_on_with(sight):
+            self.stretch.add(sight)
+        else:
+            if last is not None and self._counts("seconds_left", "milliseconds_left"):
+                self._seconds_fell += self.stretch.fall
+            self.stretch = _Stretch(sight, sight)
+        return None if was_set or (last is not None and sight.latest < last.earliest) else sight
+
+    def counts_down(self) -> UnitName | None:
+        """Return the unit that the values count down in, where they say it clearly."""
+        fall, first = self.stretch.fall, self.stretch.first.value
+        if self._counts("milliseconds_left", "seconds_left") and fall >= 50:
+            return "milliseconds_left"
+        if not self._counts("seconds_left", "milliseconds_left"):
+            return None
+        # A window of 2 s tells 2, 1 and again 2, 1: two such falls count as one by two. Of values
+        # that may be constant milliseconds, 60000 or by their rounding 60001, that is not enough.
+        is_enough = fall + self._seconds_fell >= 2 if first < _LEAST_CONSTANT_MS else fall >= 3
+        return "seconds_left" if fall and is_enough else None
+
+    def _counts(self, unit: UnitName, other: UnitName) -> bool:
+        stretch = self.stretch
+        return stretch.is_long and unit not in stretch.misfits and other in stretch.misfits
+
+
+def _step_s(unit: UnitName) -> float:
+    return SCALES[unit].seconds
+
+
+def _sight(reading: Reading, value: int, row: int) -> _Sight | None:
+    """Return a value with the moment it was written, or None where that is not known."""
+    if math.isnan(reading.at):
+        # A recording that kept no times: the service's own clock tells them, to the second.
+        served = reading.served_at
+        return None if served is None else _Sight(value, reading.remaining, served, served + 1, row)
+    waited_s = _UNKNOWN_LATENCY_S if reading.elapsed_s is None else reading.elapsed_s
+    return _Sight(value, reading.remaining, reading.at - waited_s, reading.at, row)
+
+
+def _clock_was_set(before: Reading, after: Reading) -> bool:
+    """Return whether our clock went another way than the service's between two readings."""
+    if after.source == "replayed" or before.served_at is None or after.served_at is None:
+        return False
+    tolerance_s = 2.0 + (before.elapsed_s or 0.0) + (after.elapsed_s or 0.0)
+    return abs((after.at - before.at) - (after.served_at - before.served_at)) > tolerance_s
+
+
+def _could_be(unit: UnitName, value: int, reading: Reading) -> bool:
+    """Return whether a value may be a renewal that this reading told, by its size."""
+    scale = SCALES[unit]
+    seconds = value * scale.seconds
+    if scale.counts_down:
+        return seconds <= _LONGEST_LEFT_S[unit]
+    if seconds < _YEAR_2000_S:
+        return False
+    now = reading.at if reading.served_at is None else reading.served_at
+    if math.isnan(now):
+        return True
+    is_late = reading.source == "replayed" and reading.served_at is None
+    return (is_late or now - _SKEW_S <= seconds) and seconds <= now + _LONGEST_AHEAD_S + _SKEW_S
+
+
+def renewal_of(reading: Reading, unit: UnitName) -> float | None:
+    """Return when a reading says that its allowance renews, in seconds since the Unix epoch.
+
+    A date needs no unit. None where nothing is told, where the unit is open, and where the value
+    cannot be one of that unit.
+    """
+    if reading.reset_text is not None:
+        dated = date_of(reading.reset_text)
+        return None if dated is None else dated[1]
+    scale, value = SCALES.get(unit), reading.reset
+    if scale is None or value is None or (value and not _could_be(unit, value, reading)):
+        return None
+    return value * scale.seconds + (reading.at if scale.counts_down else 0.0)
 
 
 def infer_reset_unit(readings: Iterable[Reading], *, stated: ResetUnit | None = None) -> Evidence:
     """Return what readings, in the order they were made, say of the unit of Reset."""
     inference = ResetUnitInference(stated=stated)
-    inference.extend(readings)
+    for reading in readings:
+        inference.observe(reading)
     return inference.evidence()

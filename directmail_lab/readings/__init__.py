@@ -1,14 +1,5 @@
-"""Readings as users meet them: the log, its frame, and the files that hold readings."""
+"""Readings as users meet them: the log, its frame, and those that a cassette's responses hold."""
 
-from .files import load_readings, read_readings, readings_in, readings_of, save_readings
-from .log import ReadingLog, frame_of
+from .log import ReadingLog, frame_of, read_readings, readings_in
 
-__all__ = [
-    "ReadingLog",
-    "frame_of",
-    "load_readings",
-    "read_readings",
-    "readings_in",
-    "readings_of",
-    "save_readings",
-]
+__all__ = ["ReadingLog", "frame_of", "read_readings", "readings_in"]

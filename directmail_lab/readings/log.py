@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..display import readable
+from ..interaction import base_path
+from ..quota import reading_of
 from ..quota.reset_unit import ResetUnitInference
 from .columns import ReadingColumns
 
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
     from ..quota import Reading
     from ..quota.reset_unit import Evidence, ResetUnit
 
-__all__ = ["ReadingLog", "frame_of"]
+__all__ = ["ReadingLog", "frame_of", "read_readings", "readings_in"]
 
 # Readings are turned into columns this many at a time: a frame then has little left to do.
 _CHUNK = 512
@@ -30,36 +33,31 @@ class ReadingLog:
     ----------
     reset_unit
         What ``X-RateLimit-Reset`` counts, where the user knows; else the log infers it.
+
+    Attributes
+    ----------
+    inference
+        What the readings so far say of that unit: pacing goes by it too.
     """
 
     def __init__(
         self, readings: Iterable[Reading] = (), *, reset_unit: ResetUnit | None = None
     ) -> None:
-        self._stated = reset_unit
+        self.reset_unit = reset_unit
+        self.inference = ResetUnitInference(stated=reset_unit)
         self._lock = threading.Lock()
-        self._start()
+        self._readings: list[Reading] = []
+        self._columns = ReadingColumns()
         for reading in readings:
             self.append(reading)
-
-    @property
-    def reset_unit(self) -> ResetUnit | None:
-        """What ``X-RateLimit-Reset`` counts, where the user stated it."""
-        return self._stated
-
-    def _start(self) -> None:
-        self._readings: list[Reading] = []
-        self._new = 0
-        self._columns = ReadingColumns()
-        self._inference = ResetUnitInference(stated=self._stated)
-        self._columns.follow(self._inference.unit)
 
     def append(self, reading: Reading) -> None:
         """Add a reading, in constant time."""
         with self._lock:
             self._readings.append(reading)
-            self._new += 1
-            if self._new >= _CHUNK:
-                self._catch_up()
+            self.inference.observe(reading)
+            if len(self._readings) >= len(self._columns) + _CHUNK:
+                self._fill_columns()
 
     def __len__(self) -> int:
         return len(self._readings)
@@ -68,23 +66,16 @@ class ReadingLog:
         """Return the readings from the ``n``-th on: what came after the log was ``n`` long."""
         return self._readings[n:]
 
-    def clear(self) -> None:
-        """Forget all readings, and what was inferred from them. Frames that were given out stay."""
-        with self._lock:
-            self._start()
-
     def evidence(self) -> Evidence:
         """Return what the readings say of the unit of ``X-RateLimit-Reset``, and why."""
         with self._lock:
-            self._catch_up()
-            return self._inference.evidence()
+            return self.inference.evidence()
 
     def frame(self) -> pd.DataFrame:
         """Return all readings so far, a row each, in the order they were appended.
 
-        The frame is the caller's: it never changes by itself, and changing it changes no other.
-        With pandas 3 a call costs the readings that are new since the last one; with pandas 2 it
-        also copies the columns.
+        The frame is the caller's: it never changes by itself, and changing it changes no other. A
+        call costs the readings that are new since the last one.
 
         Returns
         -------
@@ -110,19 +101,38 @@ class ReadingLog:
             ``attrs["reset_unit"]`` is the unit of ``reset``, or ``"undetermined"``.
         """
         with self._lock:
-            self._catch_up()
+            self._fill_columns()
             return readable(self._columns.frame())
 
-    def _catch_up(self) -> None:
+    def _fill_columns(self) -> None:
         """Bring the columns up to the readings."""
-        new = self._readings[len(self._columns) :]
-        if new:
-            self._new = 0
-            self._columns.extend(new)
-            self._inference.extend(new)
-            self._columns.follow(self._inference.unit)
+        self._columns.follow(self.inference.unit, self._readings)
+        self._columns.extend(self._readings[len(self._columns) :])
 
 
 def frame_of(readings: Iterable[Reading], *, reset_unit: ResetUnit | None = None) -> pd.DataFrame:
     """Return readings as a DataFrame, a row each: its columns are those of `ReadingLog.frame`."""
     return ReadingLog(readings, reset_unit=reset_unit).frame()
+
+
+def read_readings(path: str | Path) -> pd.DataFrame:
+    """Return the readings of a cassette file's responses, a row each, without replaying it.
+
+    The columns are those of `ReadingLog.frame`; ``at`` is NaT where the writer kept no time. To
+    keep a frame of readings, `DataFrame.to_parquet` it.
+
+    Raises
+    ------
+    CassetteError
+        There is no such file, or it is not a cassette.
+    """
+    return frame_of(readings_in(path))
+
+
+def readings_in(path: str | Path) -> list[Reading]:
+    """Return the readings of a cassette file's responses, in its order."""
+    from ..cassettes import read_cassette
+
+    loaded = read_cassette(Path(path))
+    prefix, name = base_path(loaded.base_url or ""), Path(path).stem
+    return [reading_of(each, prefix=prefix, cassette=name) for each in loaded.interactions]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
+from directmail_lab.quota import is_exhausted
+
 if TYPE_CHECKING:
     from ..quota import Reading
 
@@ -17,12 +19,8 @@ Verdict = Literal["answered", "exhausted", "failed"]
 
 
 def verdict(reading: Reading) -> Verdict:
-    """Return what a response says of itself: that nothing is left, that it failed, or neither.
-
-    service.md leaves open which status an exhausted allowance has. 429 is taken for one, and any
-    error that comes with nothing remaining.
-    """
-    if reading.status == 429 or (reading.status >= 400 and reading.remaining == 0):
+    """Return what a response says of itself: that nothing is left, that it failed, or neither."""
+    if is_exhausted(reading.status, reading.remaining):
         return "exhausted"
     return "failed" if reading.status >= 400 else "answered"
 
