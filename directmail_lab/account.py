@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from .charts import Chart
+    from .charts import Chart, Kind
     from .http import RequestOptions, httpx
     from .quota import Reading
     from .sessions import Session
@@ -149,13 +149,17 @@ def interactions(cassette: str | Path | None = None) -> pd.DataFrame:
     return read_interactions(find_cassette(cassette))
 
 
-def chart_rate_limits(frame: pd.DataFrame | None = None) -> Chart:
-    """Return the readings as a chart: what remains over time, by operation, under its limit.
+def chart_rate_limits(frame: pd.DataFrame | None = None, *, kind: Kind = "remaining") -> Chart:
+    """Return the readings as a chart.
 
     Parameters
     ----------
     frame
         A frame as `rate_limits` gives it; by default the current session's.
+    kind
+        ``"remaining"``: what remains over time, by operation, under its limit. ``"allowance"``:
+        what each operation may do in a window, and what is left of it. ``"latency"``: how long the
+        responses took.
 
     Returns
     -------
@@ -164,7 +168,7 @@ def chart_rate_limits(frame: pd.DataFrame | None = None) -> Chart:
     """
     from . import charts
 
-    return charts.chart_rate_limits(rate_limits() if frame is None else frame)
+    return charts.chart_rate_limits(rate_limits() if frame is None else frame, kind=kind)
 
 
 def drift(
