@@ -7,19 +7,21 @@ import math
 import time
 from traceback import walk_tb
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import numpy as np
 import pandas as pd
 import pytest
-from directmail_lab.answers import record_in
 from hypothesis import given
 from hypothesis import strategies as st
 
 from directmail_lab.errors import DirectMailLabError, NotJSONError, ServiceError
 from directmail_lab.frames import MAX_DEPTH, MOST_COLUMNS, frame
-from directmail_lab.redaction import Redactor
+
+if TYPE_CHECKING:
+    from directmail_lab import Session
+    from directmail_lab.standin import StandIn
 
 NUMBERS = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
 SCALARS = st.none() | st.booleans() | NUMBERS | st.text(st.characters(exclude_categories=()))
@@ -443,14 +445,18 @@ def test_a_body_that_is_not_json_is_refused(content: bytes, says: str) -> None:
 @pytest.mark.parametrize(
     "charset", ["base64", "idna", "undefined", "rot13", "hex", "zlib", "punycode", "nonsense"]
 )
-def test_any_declared_charset_gives_an_error_of_ours(charset: str) -> None:
+def test_any_declared_charset_gives_an_error_of_ours(
+    charset: str, service: StandIn, live: Session
+) -> None:
     """A service may name any codec of Python's, or none: both kinds of answer stay catchable."""
-    declared = f"application/json; charset={charset}"
     broken = "{'é'}".encode("latin-1")
+    headers = {"Content-Type": f"application/json; charset={charset}"}
+    service.fault(times=1, body=broken, headers=headers)
     with pytest.raises(NotJSONError):
-        record_in(response(broken, 200, declared), base_url="", redactor=Redactor)
+        live.me()
+    service.fault(status=418, body=broken, headers=headers)
     with pytest.raises(ServiceError) as caught:
-        record_in(response(broken, 500, declared), base_url="", redactor=Redactor)
+        live.me()
 
     assert caught.value.excerpt == "{'\ufffd'}"
 
