@@ -49,8 +49,11 @@ class ApiKey:
     __slots__ = ("__reveal", "__weakref__")
 
     def __init__(self, text: str) -> None:
-        key = text.strip()
-        _refuse_what_basic_cannot_carry(key)
+        key = text.strip() if isinstance(text, str) else ""
+        problem = _problem_with(key) if isinstance(text, str) else "is not text (str): decode it"
+        if problem:
+            text = key = ""  # a traceback may be printed with the locals of this frame
+            raise CredentialError(f"The API key {problem}.")
         # Held in a closure, so that inspecting the object's slots shows a function and no text.
         self.__reveal: Callable[[], str] = lambda: key
         _holders[id(self)] = self
@@ -90,7 +93,10 @@ def known_keys(*, remembered_for: Iterable[str] = ()) -> frozenset[str]:
     return frozenset([*(each.reveal() for each in holders), *([held] if held else [])])
 
 
-def _refuse_what_basic_cannot_carry(key: str) -> None:
+def _problem_with(key: str) -> str:
+    """Return why HTTP Basic cannot carry a key, and what to do; empty where it can."""
+    if "://" in key:
+        return "looks like an address. Give the address first, then the key"
     problem = (
         "is empty"
         if not key
@@ -100,8 +106,7 @@ def _refuse_what_basic_cannot_carry(key: str) -> None:
         if not (key.isascii() and key.isprintable() and " " not in key)
         else ""
     )
-    if problem:
-        raise CredentialError(f"The API key {problem}. Copy it again, whole and alone.")
+    return problem and f"{problem}. Copy it again, whole and alone"
 
 
 def as_api_key(given: str | ApiKey | None) -> ApiKey | None:
@@ -117,12 +122,9 @@ def as_api_key(given: str | ApiKey | None) -> ApiKey | None:
     if given is None or isinstance(given, ApiKey):
         return given
     try:
-        if not isinstance(given, str):
-            kind = type(given).__name__
-            raise CredentialError(f"The API key is no text but {kind}. Give it as a str.")
-        key = _bare(given)
+        key = ApiKey(given)
     finally:
-        given = None  # what is raised is printed with the locals of this frame
+        given = None  # as in ApiKey
     _warn_of_literal(key)
     return key
 
@@ -149,22 +151,7 @@ def find_api_key(given: ApiKey | None = None, *, base_url: str) -> ApiKey:
 
 
 def _from_environment() -> ApiKey | None:
-    if variable(API_KEY_VARIABLE) is None:
-        return None
-    return _bare(variable(API_KEY_VARIABLE) or "")
-
-
-def _bare(text: str) -> ApiKey:
-    """Return the key; raise without the frames whose locals hold its text.
-
-    ``%xmode Verbose`` prints the locals of every frame into the cell's saved output.
-    """
-    try:
-        return ApiKey(text)
-    except CredentialError as error:
-        problem = error.with_traceback(None)
-    text = "<hidden>"
-    raise problem
+    return ApiKey(variable(API_KEY_VARIABLE) or "") if variable(API_KEY_VARIABLE) else None
 
 
 def prompt_api_key(ask: Callable[[str], str] = getpass.getpass) -> ApiKey:
@@ -179,12 +166,11 @@ def prompt_api_key(ask: Callable[[str], str] = getpass.getpass) -> ApiKey:
         with warnings.catch_warnings():
             # getpass warns, and then echoes, where it cannot turn the echo off.
             warnings.simplefilter("error", getpass.GetPassWarning)
-            typed = ask("API key (not shown): ")
+            return ApiKey(ask("API key (not shown): "))
     except (getpass.GetPassWarning, EOFError):
         raise CredentialError(
             f"This terminal cannot hide what is typed. Set {API_KEY_VARIABLE} instead."
         ) from None
-    return _bare(typed)
 
 
 def overriding_variable(typed: ApiKey) -> str | None:

@@ -7,7 +7,7 @@ import pickle
 import sys
 import types
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -24,6 +24,10 @@ from directmail_lab.credentials import (
 )
 from directmail_lab.current import connect
 from directmail_lab.errors import CredentialError, InsecureAddressError, NotConnectedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
 
 KEY = "k-1f9d2c7a-secret"
 ADDRESS = "https://eu.example.com"
@@ -115,6 +119,26 @@ def test_a_key_that_basic_cannot_carry_is_refused_without_repeating_it(bad: str)
         ApiKey(bad)
 
     assert not bad.strip() or bad not in str(caught.value)
+
+
+@pytest.mark.parametrize("give", [ApiKey, as_api_key])
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        (KEY.encode(), r"is not text \(str\): decode it"),
+        (f"https://{KEY}.test", "looks like an address. Give the address first, then the key"),
+        (f"{KEY}:", "holds a colon"),
+    ],
+)
+def test_a_key_of_another_type_or_in_anothers_place_is_refused_and_shown_in_no_frame(
+    give: Callable[[Any], object], wrong: str | bytes, why: str
+) -> None:
+    """A verbose traceback prints the locals of every frame: none of ours holds what was given."""
+    with pytest.raises(CredentialError, match=why) as caught:
+        give(wrong)
+
+    assert KEY not in str(caught.value)
+    assert not any(KEY in repr(entry.frame.f_locals) for entry in caught.traceback[1:])
 
 
 def test_an_argument_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,6 +303,22 @@ def test_a_key_that_stands_in_the_cell_is_warned_about(cell: Any) -> None:
         as_api_key(KEY)
 
     assert KEY not in str(caught[0].message)
+
+
+def test_the_warning_of_a_literal_key_does_not_print_the_line_that_holds_it(
+    tmp_path: Path, cell: Any
+) -> None:
+    """What Python prints of a warning ends with the source line, which is the key's."""
+    source = f'as_api_key("{KEY}")\n'
+    file = tmp_path / "cell.py"
+    file.write_text(source)
+    cell(source)
+    with pytest.warns(UserWarning, match="This cell now holds") as caught:
+        exec(compile(source, str(file), "exec"), {"as_api_key": as_api_key})
+    told = caught[0]
+    printed = warnings.formatwarning(told.message, told.category, told.filename, told.lineno)
+
+    assert KEY not in printed
 
 
 def test_a_key_from_a_variable_of_the_notebook_is_fine(cell: Any) -> None:

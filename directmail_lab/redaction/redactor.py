@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NoReturn, ParamSpec, TypeVar, final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ..credentials import known_keys
-from ..errors import CassetteError, CredentialError
+from ..errors import CassetteError, CredentialError, without_traceback
 from ..interaction import Headers, Interaction, RecordedRequest, RecordedResponse, header
 from .key_search import PLACEHOLDER, KeySearch
 from .personal import Pseudonyms
@@ -60,8 +60,7 @@ def _bare(method: Callable[P, R]) -> Callable[P, R]:
         except BaseException as error:
             failure = error
         del args, kwargs
-        failure.__cause__ = failure.__context__ = None
-        raise failure.with_traceback(None)
+        raise without_traceback(failure)
 
     return wrapper
 
