@@ -308,6 +308,8 @@ def _as_texts(headers: httpx.Headers) -> Headers:
 
 def _as_response(interaction: Interaction, source: str) -> httpx.Response:
     stored = interaction.response
+    # An empty reason phrase (HTTP/2 has none) is left to httpx, which knows one for each status.
+    reason = {"reason_phrase": stored.reason.encode("ascii", "replace")} if stored.reason else {}
     return httpx.Response(
         stored.status,
         # As bytes: httpx itself takes text for ASCII, and a recorded header may be more.
@@ -316,7 +318,7 @@ def _as_response(interaction: Interaction, source: str) -> httpx.Response:
         stream=httpx.ByteStream(stored.body),
         extensions={
             "http_version": b"HTTP/1.1",
-            "reason_phrase": stored.reason.encode("ascii", "replace"),
+            **reason,
             _SOURCE: source,
             _INTERACTION: interaction,
         },

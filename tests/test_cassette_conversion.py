@@ -15,16 +15,18 @@ from vcr.persisters.filesystem import FilesystemPersister
 from vcr.serializers import jsonserializer, yamlserializer
 
 import directmail_lab as dm
-from directmail_lab.cassettes import read_cassette
+from directmail_lab.cassettes import open_cassette, read_cassette
 from directmail_lab.cassettes.convert import LAYOUTS, convert, layout_of, redact, repair
 from directmail_lab.cassettes.vcr_files import block_text
 from directmail_lab.errors import CassetteError
+from directmail_lab.interaction import RecordedResponse
 from directmail_lab.redaction import Redactor
 from directmail_lab.standin import STAND_IN_KEY
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from directmail_lab.cassettes.convert import Layout
-    from directmail_lab.interaction import RecordedResponse
     from directmail_lab.sessions import Session
 
 # No rule knows it by its shape: only where it stands says what it is.
@@ -162,6 +164,79 @@ def test_mending_keeps_every_whole_interaction(tour: Path) -> None:
     assert ["2 interactions recovered" in each for each in said] == [True]
     assert len(read_cassette(tour).interactions) == 2
     assert read_cassette(tour).problem is None
+
+
+@pytest.mark.parametrize("to", LAYOUTS)
+def test_an_empty_cassette_is_converted_and_nothing_is_an_error(to: Layout) -> None:
+    """Also a HAR file without entries; what is not there is said."""
+    Path("empty.yaml").touch()
+    Path("empty.har").write_text('{"log": {"entries": []}}')
+    target = Path(f"end{ENDINGS[to]}")
+
+    for name in ("empty.yaml", "empty.har"):
+        assert convert(Path(name), target, to) == 0
+        assert convert(target, Path("back.yaml"), "lines") == 0
+        assert read_cassette(Path("back.yaml")).problem is None
+    with pytest.raises(CassetteError, match="nowhere"):
+        convert(Path("nowhere.yaml"), target, to)
+
+
+def test_bytes_do_not_fit_into_vcrpys_json() -> None:
+    """The message says which interaction, and where they fit."""
+    with open_cassette(Path("tour.yaml"), record_mode="all") as cassette:
+        cassette.record(answered())
+        cassette.record(answered(body=b"\xff"))
+    with pytest.raises(CassetteError, match=r"Interaction 2 has a body that is not text"):
+        convert(Path("tour.yaml"), Path("tour.json"), "json")
+
+    assert not Path("tour.json").exists()
+
+
+def test_a_recording_that_broke_off_in_its_first_lines_is_repaired() -> None:
+    """What is left is an empty cassette, closed."""
+    path = Path("tour.yaml")
+    path.write_text('version: 1\nrecording: {"recorded_with": "directmail-lab 0')
+
+    assert "0 interactions recovered" in repair(path)[0]
+    assert read_cassette(path).problem is None
+    assert repair(path) == []
+
+
+def test_redaction_that_would_break_json_leaves_the_file(
+    tour: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The old file stands until each body that was JSON is known to be JSON still."""
+    before = tour.read_bytes()
+    broken = RecordedResponse(200, "OK", (("Content-Type", "application/json"),), b'{"a": \\x}')
+    monkeypatch.setattr(Redactor, "interaction", lambda _, each: replace(each, response=broken))
+    with pytest.raises(CassetteError, match="Interaction 1 of"):
+        redact(tour, ["personal"])
+
+    assert tour.read_bytes() == before
+    assert list(tour.parent.iterdir()) == [tour]
+
+
+def test_repair_tells_a_body_that_is_no_json_though_its_header_says_so() -> None:
+    """It cannot be repaired: that takes another recording."""
+    path = Path("tour.yaml")
+    with open_cassette(path, record_mode="all") as cassette:
+        cassette.record(answered())
+        cassette.record(answered(body='{"a": \\x}'))
+
+    assert repair(path) == ["The response is called JSON but is not, in number 2. Record it again."]
+
+
+@pytest.mark.parametrize("write", [lambda tour: convert(tour, Path("out.har"), "har"), repair])
+def test_what_is_written_goes_through_no_link(tour: Path, write: Callable[[Path], object]) -> None:
+    """A link in the place of the new file is replaced, and what it leads to is left."""
+    victim = Path("victim")
+    victim.write_text("mine")
+    tour.write_bytes(tour.read_bytes()[:-40])
+    for name in (Path(".out.har.new"), tour.with_name(".tour.yaml.new")):
+        name.symlink_to(victim.resolve())
+    write(tour)
+
+    assert victim.read_text() == "mine"
 
 
 def test_a_cassette_in_use_is_not_rewritten(live: Session) -> None:

@@ -6,7 +6,9 @@ import os
 import subprocess
 import sys
 import threading
-from contextlib import contextmanager
+import tracemalloc
+from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -185,6 +187,129 @@ def test_a_forked_process_does_not_close_its_parents_recording(tour: Path) -> No
     assert paths_in(tour) == ["/0", "/1", "/2", "/a", "/b"]
     assert read_cassette(tour).layout == "lines"
     assert tour.read_text().count("# end") == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_a_forked_child_records_nothing(tour: Path) -> None:
+    """Even where a thread of its parent held the cassette when it was made."""
+    with opened(tour) as cassette:
+        cassette.record(answered(get("/parent")))
+        with cassette._own_lock():
+            child = os.fork()
+        if child == 0:
+            status = 1
+            with suppress(BaseException):
+                cassette.record(answered(get("/child")))
+                status = len(cassette) != 4 or cassette.play(get("/0")) is None
+                cassette.close()
+            os._exit(status)
+        assert os.waitpid(child, 0)[1] == 0
+        cassette.record(answered(get("/after")))
+
+    assert paths_in(tour) == ["/0", "/1", "/2", "/parent", "/after"]
+    assert read_cassette(tour).problem is None
+
+
+@pytest.mark.parametrize("written", [0, 1, 40, 10**9])
+def test_ctrl_c_while_an_interaction_is_written_leaves_the_others_whole(
+    tour: Path, monkeypatch: pytest.MonkeyPatch, written: int
+) -> None:
+    """However much of it had reached the file; the checksum at the end is that of the rest."""
+    write = os.write
+
+    def interrupted(file: int, data: bytes) -> int:
+        monkeypatch.setattr(os, "write", write)
+        write(file, data[:written])
+        raise KeyboardInterrupt
+
+    with opened(tour) as cassette:
+        cassette.record(answered(get("/before")))
+        monkeypatch.setattr(os, "write", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            cassette.record(answered(get("/lost")))
+        cassette.record(answered(get("/after")))
+
+    assert paths_in(tour) == ["/0", "/1", "/2", "/before", "/after"]
+    assert read_cassette(tour).problem is None
+
+
+def test_ctrl_c_anywhere_in_recording_leaves_a_whole_cassette(tmp_path: Path) -> None:
+    """At each line of ours that runs while one interaction is recorded."""
+    for stop in count(1):
+        path = tmp_path / f"{stop}.yaml"
+        with opened(path, notice=lambda _: None) as cassette:
+            cassette.record(answered(get("/before")))
+            lines = 0
+
+            def trace(frame: Any, event: str, arg: Any, stop: int = stop) -> Any:
+                nonlocal lines
+                if "directmail_lab" not in frame.f_code.co_filename:
+                    return None
+                lines += event == "line"
+                if event == "line" and lines == stop:
+                    raise KeyboardInterrupt
+                return trace
+
+            sys.settrace(trace)
+            with suppress(KeyboardInterrupt):
+                cassette.record(answered(get("/maybe")))
+            sys.settrace(None)
+            cassette.record(answered(get("/after")))
+        assert read_cassette(path).problem is None
+        assert paths_in(path) in (["/before", "/after"], ["/before", "/maybe", "/after"])
+        if lines < stop:
+            break
+    assert lines > 50
+
+
+def test_one_file_has_one_recording_whatever_its_names(tour: Path) -> None:
+    """A link to it is the same cassette; a second name of the file itself is refused."""
+    link, hard = tour.with_name("link.yaml"), tour.with_name("hard.yaml")
+    link.symlink_to(tour)
+    with opened(tour), pytest.raises(CassetteInUseError):
+        opened(link)
+    with opened(link) as cassette:
+        cassette.record(answered(get("/linked")))
+        with pytest.raises(CassetteInUseError):
+            opened(tour)
+    hard.hardlink_to(tour)
+    for name in (tour, hard):
+        with pytest.raises(CassetteError, match="another name"):
+            opened(name)
+
+    assert paths_in(tour) == ["/0", "/1", "/2", "/linked"]
+    assert link.is_symlink()
+    assert not list(tour.parent.glob("*.lock"))
+
+
+def test_no_lock_is_taken_through_a_link(tour: Path) -> None:
+    """What a link in its place leads to is neither emptied nor removed."""
+    victim = tour.with_name("victim")
+    victim.write_text("mine")
+    tour.with_name("tour.yaml.lock").symlink_to(victim)
+    with suppress(CassetteError), opened(tour) as cassette:
+        cassette.record(answered(get("/new")))
+
+    assert victim.read_text() == "mine"
+
+
+def test_a_large_interaction_takes_little_memory_beside_itself(tmp_path: Path) -> None:
+    """Bodies of megabytes, of text and of bytes, are written, and read again, as they came."""
+    bodies = [("é" + "x" * 49).encode() * 100_000, b"\xff" * 5_000_001]
+    path = tmp_path / "tour.yaml"
+    with opened(path, notice=lambda _: None) as cassette:
+        cassette.record(answered())
+        for body in bodies:
+            interaction = answered(body=body)
+            tracemalloc.start()
+            cassette.record(interaction)
+            peak_bytes = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+
+            assert peak_bytes < 2 * len(body)
+
+    assert [each.response.body for each in read_cassette(path).interactions][1:] == bodies
+    assert loads_in_vcrpy(path) == 3
 
 
 def test_cutting_only_the_closing_line_loses_nothing(tour: Path) -> None:

@@ -169,6 +169,27 @@ def test_bodies_of_writes_are_compared_as_what_they_mean(path: Path) -> None:
     assert refusal(cassette, post(b'{"a": "1", "b": [1]}')).reason == "no_match"
 
 
+def multipart(boundary: str, name: str = "letter.pdf", quote: str = "") -> RecordedRequest:
+    """Return an upload as httpx sends it: in parts, between a boundary drawn at random."""
+    body = (
+        f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n'
+        f"Content-Type: application/pdf\r\n\r\n%PDF \xff\r\n--{boundary}--\r\n"
+    )
+    content_type = f"multipart/form-data; boundary={quote}{boundary}{quote}"
+    return post(body.encode("latin-1"), content_type=content_type)
+
+
+def test_multipart_bodies_are_compared_by_their_parts(path: Path) -> None:
+    """The boundary, which each request draws anew, is no difference; a part is."""
+    recorded(path, answered(multipart("0123abcd"), body="sent"))
+    cassette = replayed(path)
+
+    assert bodies(cassette, [multipart("fedc9876"), multipart("x y", quote='"')]) == [b"sent"] * 2
+    assert "differs in body" in str(refusal(cassette, multipart("fedc9876", "other.pdf")))
+    with open_cassette(path, record_mode="new_episodes") as cassette:
+        assert bodies(cassette, [multipart("77"), multipart("88")]) == [b"sent", None]
+
+
 def test_bodies_of_reads_are_not_compared(path: Path) -> None:
     """Only a write is what its body says."""
     recorded(path, answered(get()))

@@ -70,7 +70,10 @@ def convert(source: Path, target: Path, to: Layout) -> int:
         if to == "lines":
             _write_lines(path, metadata, redacted, redactor)
         else:
-            text = _foreign_text(to, _redacted(metadata, redactor), redacted)
+            try:
+                text = _foreign_text(to, _redacted(metadata, redactor), redacted)
+            except RecursionError:
+                raise CassetteError(f"{source} is nested too deep for that layout.") from None
             redactor.refuse_leak(text)
             with create(path) as fresh:
                 fresh.write_text(text, encoding="utf-8")

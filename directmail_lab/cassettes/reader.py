@@ -282,7 +282,8 @@ def _through_vcrpy(data: bytes, path: Path) -> LoadedCassette:
 def _checked(metadata: object, path: Path) -> dict[str, Any]:
     """Return what a cassette says of itself, of JSON's types alone."""
     try:
-        checked = json.loads(json.dumps(metadata, default=str))
+        text = json.dumps(metadata, ensure_ascii=False, default=str)
+        checked = json.loads(text.encode(errors="replace"))
         if not isinstance(checked, dict):
             return {}
         urlsplit(str(checked.get("base_url") or ""))

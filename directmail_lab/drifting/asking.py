@@ -37,6 +37,7 @@ __all__ = ["OldCassetteWarning", "drift", "drift_frame"]
 # stranger's, and what it says goes out with this account's key.
 _RESENT: Final = frozenset({"accept", "accept-language", "accept-charset", "prefer"})
 # How frameworks let a GET stand for another method.
+_LONGEST_URI: Final = 8000
 _OVERRIDE: Final = re.compile(r"_method|x-http-method(-override)?|x-method-override", re.IGNORECASE)
 
 # What redaction leaves in an address: the placeholder, or a pseudonym (see `personal`).
@@ -213,6 +214,8 @@ def _reads(
 
 def _can_be_asked(uri: str) -> bool:
     """Return whether an address is whole, and asks for no other method than its own."""
+    if not uri.isprintable() or len(uri) > _LONGEST_URI:
+        return False
     names = (name for name, _ in parse_qsl(urlsplit(uri).query, keep_blank_values=True))
     overrides = any(_OVERRIDE.fullmatch(name.strip()) for name in names)
     return not overrides and _REPLACED.search(unquote(uri)) is None
@@ -235,6 +238,7 @@ def _asked_again(
         (name, value)
         for name, value in request.headers
         if name.lower() in _RESENT and PLACEHOLDER not in value
+        if value.isascii() and value.isprintable()
     ]
     address = session.base_url + "/" + _target(request, prefix).lstrip("/")
     response = session.request(request.method, address, headers=headers)
