@@ -411,7 +411,7 @@ def test_no_form_shows_or_keeps_the_key(shown: Callable[..., Page], service: Sta
 
     assert service.api_key not in repr(seen)
     assert parts == []
-    assert "JupyterLab" in repr(form)
+    assert "Run this cell" in repr(form)
     with pytest.raises((CredentialError, TypeError, AttributeError, pickle.PicklingError)):
         pickle.dumps(form)
 
@@ -451,7 +451,7 @@ def test_a_notebook_run_without_a_page_holds_no_key(
     written = nbformat.writes(notebook)
 
     assert "Stand-in User" in written
-    assert "Sign-in form: run this cell in JupyterLab" in written
+    assert "Run this cell to get the sign-in form" in written
     assert "application/vnd.jupyter.widget-state+json" in written
     assert service.api_key not in written
 

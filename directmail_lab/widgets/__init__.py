@@ -10,8 +10,9 @@ from __future__ import annotations
 import logging
 import sys
 import threading
+import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import anywidget
 
@@ -50,6 +51,7 @@ class Widget(anywidget.AnyWidget):
 
     def __init__(self) -> None:
         self._unwatch = on_current_change(self.follow_current)
+        self._display_ids: tuple[str, str] | None = None
         super().__init__()
         self.on_msg(_receive)
 
@@ -61,10 +63,35 @@ class Widget(anywidget.AnyWidget):
         """Look again which session is the current one. Any thread may call it."""
         raise NotImplementedError
 
+    def still(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return what stands for the widget where none is shown, as data and metadata by type."""
+        return {"text/plain": repr(self)}, {}
+
     def close(self) -> None:
         """Take the widget away."""
         self._unwatch()
         super().close()
+
+    def _ipython_display_(self) -> None:
+        """Show the widget, and its still in an output of its own below.
+
+        The page hides that output while the widget is live. It is seen in a notebook that is opened
+        later, without this kernel or without widgets.
+        """
+        self._display_ids = uuid.uuid4().hex, uuid.uuid4().hex
+        data, metadata = cast("Any", self._repr_mimebundle_())
+        del data["text/plain"]  # the still says it
+        self._publish(0, data, metadata, renew=False)
+        self._publish(1, *self.still(), renew=False)
+
+    def _publish(self, which: int, data: Any, metadata: Any = None, *, renew: bool = True) -> None:
+        """Show something as one of the widget's two outputs, if it was shown at all."""
+        from IPython.display import publish_display_data
+
+        publish: Any = publish_display_data
+        if self._display_ids is not None:
+            place = {"display_id": self._display_ids[which]}
+            publish(data, metadata, transient=place, update=renew)
 
 
 def _receive(widget: Widget, content: object, buffers: Sequence[bytes | memoryview]) -> None:

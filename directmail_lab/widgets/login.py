@@ -86,7 +86,7 @@ class LoginWidget(Widget):
         super().__init__()
 
     def __repr__(self) -> str:
-        return "Sign-in form: run this cell in JupyterLab, or use connect(…) or replay(…)."
+        return "Run this cell to get the sign-in form. Without one: connect(…) or replay(…)."
 
     def receive(self, kind: str, buffers: Sequence[bytes | memoryview]) -> None:
         """Show the form, sign in, or sign out. It never raises: that would show nowhere."""
@@ -165,7 +165,7 @@ class LoginWidget(Widget):
             "cassettes": list(cassettes_by_name()),
             "cassette": request.cassette,
             "mode": request.mode,
-            "key_known": bool(source),
+            "key_source": source,
             "key_hint": _key_hint(source, remember=request.remember),
         }
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-import uuid
 from typing import TYPE_CHECKING, Any, Final
 
 from ..current import current_session, session
@@ -51,8 +50,6 @@ class MonitorWidget(Widget):
     def __init__(self, followed: Session) -> None:
         self._lock = threading.Lock()
         self._stopped = False
-        self._output_id: str | None = None
-        self._picture_id: str | None = None
         self._throttle = Throttle(
             self.tell, self.keep_picture, interval_s=_UPDATE_S, settled_s=_SETTLED_S
         )
@@ -126,37 +123,22 @@ class MonitorWidget(Widget):
         self._throttle.stop()
         with contextlib.suppress(Exception):
             self.keep_picture()
-            if self._output_id is not None:
-                _publish(self._output_id, ({"text/plain": repr(self)}, {}), renew=True)
+            self._publish(0, {"text/plain": repr(self)})
         super().close()
 
-    def _ipython_display_(self) -> None:
-        """Show the monitor, and below it the PNG that its page hides while it is live."""
-        self._output_id, self._picture_id = uuid.uuid4().hex, uuid.uuid4().hex
-        _publish(self._output_id, self._repr_mimebundle_())
-        _publish(self._picture_id, self._still())
-
     def keep_picture(self) -> None:
-        """Renew the PNG in the notebook, if it was shown there."""
-        if self._picture_id is not None:
-            _publish(self._picture_id, self._still(), renew=True)
+        """Renew the PNG in the notebook."""
+        if len(self._session.readings):
+            self._publish(1, *self.still())
 
-    def _still(self) -> Any:
+    def still(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the readings so far as a PNG, and in words for where no picture is shown."""
         if not len(self._session.readings):
-            return {"text/plain": repr(self)}, {}
+            return super().still()
         from ..charts import chart_rate_limits
 
         data, metadata = chart_rate_limits(self._session.rate_limits())._repr_mimebundle_()
-        return data | {"text/plain": repr(self)}, metadata
-
-
-def _publish(display_id: str, bundle: Any, *, renew: bool = False) -> None:
-    from IPython.display import publish_display_data
-
-    publish: Any = publish_display_data
-    data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
-    publish(data, metadata, transient={"display_id": display_id}, update=renew)
+        return {**data, "text/plain": repr(self)}, metadata
 
 
 def _renewals(followed: Session) -> dict[str, float]:

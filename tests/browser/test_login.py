@@ -205,8 +205,24 @@ def test_a_reopened_notebook_does_not_say_signed_in(
 
     expect(Form(later).root).to_contain_text("Run this cell again to sign in")
     expect(Form(later).account).to_be_hidden()
+    expect(later.get_by_text("Run this cell to get the sign-in form")).to_be_hidden()
     assert "application/vnd.jupyter.widget-state+json" in saved
     assert "Signed in as" not in saved
+
+
+def test_a_reopened_notebook_without_the_widgets_state_says_what_to_run(
+    new_page: Callable[..., Page], server: Server, service: StandIn
+) -> None:
+    """JupyterLab says that there is no such widget, and the output below what to do about it."""
+    page = new_page()
+    opened(page, server, login_cell(service))
+    save(page)
+    page.evaluate("() => jupyterapp.shell.currentWidget.sessionContext.shutdown()")
+    later = new_page()
+    open_notebook(later, server, "login.ipynb")
+
+    expect(later.get_by_text("Run this cell to get the sign-in form")).to_be_visible()
+    expect(page.get_by_text("Run this cell to get the sign-in form")).to_be_hidden()
 
 
 def test_it_fits_a_narrow_page(

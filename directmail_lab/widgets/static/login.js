@@ -146,7 +146,7 @@ function takeOffer(view, offer) {
     ? "Recorded sessions found here."
     : "No cassette was found. Record one first.";
   key.hint.textContent = offer.key_hint;
-  key.control.placeholder = offer.key_known ? "••••••••••••••••" : "";
+  key.control.placeholder = offer.key_source && `the key in ${offer.key_source}`;
   if (!first) return;
   if (!regions.some(([url]) => url === offer.address)) {
     address.control.value = offer.address;
@@ -264,7 +264,7 @@ function render({ model, el }) {
     onSilence: () => setText(form.status, SILENT_KERNEL),
   });
   form.modes.radios.live.checked = true;
-  const root = make("div", { className: "dml dml-login" }, form.root, account.root);
+  const root = make("div", { className: "dml dml-login dml-hides-next" }, form.root, account.root);
   root.setAttribute("data-lm-suppress-shortcuts", "true");
   listen(view, root);
   el.append(root);

@@ -97,9 +97,12 @@ function fit(canvas) {
   return { pen, width, height };
 }
 
+/* A canvas knows no variables: the style of the node that it is resolves them. */
 function colorsOf(node) {
-  const style = getComputedStyle(node);
-  return (name) => style.getPropertyValue(`--dml-${name}`).trim();
+  return (name) => {
+    node.style.color = `var(--dml-${name})`;
+    return getComputedStyle(node).color;
+  };
 }
 
 function place(operation, width, height) {
@@ -150,12 +153,12 @@ function drawCourse(pen, bins, { x, y }, color) {
   pen.fill();
 }
 
-function drawMarks(pen, bins, { x, markY }, colorOf) {
+function drawMarks(pen, bins, { x, markY }, bad, warn) {
   pen.textAlign = "center";
   pen.textBaseline = "middle";
   pen.font = "bold 13px system-ui, sans-serif";
   bins.forEach(([, , , exhausted, failed], i) => {
-    pen.fillStyle = colorOf(exhausted ? "bad" : "warn");
+    pen.fillStyle = exhausted ? bad : warn;
     if (exhausted) pen.fillText("×", x(i), markY);
     else if (failed) pen.fillText("▲", x(i), markY);
   });
@@ -168,7 +171,7 @@ function drawRow({ canvas, operation }) {
   const where = place(operation, width, height);
   drawLimit(pen, operation.limit, where, width, colorOf("line"));
   drawCourse(pen, operation.bins, where, colorOf("accent"));
-  drawMarks(pen, operation.bins, where, colorOf);
+  drawMarks(pen, operation.bins, where, colorOf("bad"), colorOf("warn"));
 }
 
 function drawSoon(view) {
@@ -181,7 +184,7 @@ function drawSoon(view) {
 /* The whole. */
 function showPicture(view, picture) {
   const { frame, rowsByName } = view;
-  frame.root.classList.add("dml-answered");
+  frame.root.classList.add("dml-hides-next");
   frame.root.classList.toggle("dml-is-live", picture.live);
   frame.stop.hidden = false;
   setText(frame.source, picture.source);
@@ -224,13 +227,17 @@ function render({ model, el }) {
   view.resized = new ResizeObserver(() => drawSoon(view));
   const kernel = connect(model, {
     onGreet: () => {
-      root.classList.remove("dml-answered", "dml-is-live");
+      root.classList.remove("dml-hides-next", "dml-is-live");
       stop.hidden = true;
     },
     onMessage: (message) => showPicture(view, message),
     onSilence: () => setText(foot, SILENT_KERNEL),
   });
-  stop.addEventListener("click", () => kernel.send({ type: "stop" }));
+  stop.addEventListener("click", () => {
+    stop.hidden = true;
+    setText(foot, "Stopping…");
+    model.send({ type: "stop" });
+  });
   el.append(root);
   kernel.greet();
   return () => {
