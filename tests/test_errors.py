@@ -1,0 +1,169 @@
+"""What a user sees of an error: in a notebook, and from httpx's own clients."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+
+import directmail_lab as dm
+from directmail_lab.credentials import ApiKey
+from directmail_lab.sessions import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from directmail_lab.standin import StandIn
+
+KEY = "k-7Qf2-not-to-be-seen"
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[[str], list[str]]]:
+    """Run a cell in a real IPython shell and return the lines that it shows."""
+    shell = InteractiveShell.instance(user_ns={"dm": dm})
+
+    def in_shell(cell: str) -> list[str]:
+        shell.run_cell(cell)
+        return capsys.readouterr().out.splitlines()
+
+    yield in_shell
+    shell.restore_sys_module_state()
+    InteractiveShell.clear_instance()
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def test_a_cell_shows_its_own_line_and_one_message(run: Callable[[str], list[str]]) -> None:
+    """No frame of ours or of httpx's: where, then what happened, at which address, what to do."""
+    address = f"http://127.0.0.1:{free_port()}"
+    dm.connect(address, KEY, pace="off")
+    shown = {
+        cell: run(cell)
+        for cell in (
+            "dm.me()",
+            "dm.post('/v1/letters')",
+            "dm.replay('none')",
+            "await dm.me_async()",
+        )
+    }
+
+    assert {cell: len(lines) for cell, lines in shown.items()} == dict.fromkeys(shown, 2)
+    for cell, lines in shown.items():
+        assert lines[0].endswith(f", line 1: {cell}")
+    assert shown["dm.me()"][1].startswith(f"ConnectError: Nothing answers at {address}. Check")
+    assert f"Nothing answers at {address}" in shown["await dm.me_async()"][1]
+
+
+def test_every_line_of_the_users_own_code_is_shown(run: Callable[[str], list[str]]) -> None:
+    """A function of the notebook that calls ours has its line as well."""
+    lines = run("def ask():\n    return dm.me()\n\nask()")
+
+    assert [line.partition(", ")[2] for line in lines[:2]] == [
+        "line 4: ask()",
+        "line 2: return dm.me()",
+    ]
+    assert lines[2].startswith("NotConnectedError: No session is open.")
+    assert len(lines) == 3
+
+
+def test_the_debugger_still_has_the_frames(run: Callable[[str], list[str]]) -> None:
+    """`%debug` looks at what was raised, down to our own code."""
+    run("dm.replay('none')")
+
+    assert "find_cassette" in [frame.name for frame in traceback.extract_tb(sys.last_traceback)]
+
+
+def test_an_interrupt_is_told_as_briefly(run: Callable[[str], list[str]], service: StandIn) -> None:
+    """The stop button: the cell's line, and that the session goes on."""
+    opened = dm.connect(service.base_url, service.api_key)
+
+    def interrupt(_: object) -> None:
+        raise KeyboardInterrupt
+
+    stop = opened.on_reading(interrupt)
+    lines = run("dm.me()")
+    stop()
+
+    assert len(lines) == 2
+    assert lines[1].startswith("KeyboardInterrupt: GET /v1/users/me was interrupted.")
+    assert len(dm.me()) == 1
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        f"dm.Session('https://api.example.com', b'{KEY}')",
+        f"dm.Session('{KEY}', 'https://api.example.com')",
+        f"dm.connect('{KEY}', 'https://api.example.com')",
+        f"dm.connect(b'{KEY}', 'some-other-key')",
+        f"dm.connect('https://api.example.com', '{KEY}:')",
+    ],
+)
+def test_a_key_in_the_wrong_place_is_shown_nowhere(
+    run: Callable[[str], list[str]], cell: str
+) -> None:
+    """Nor as bytes, by `%xmode Verbose`, which prints the values of each frame."""
+    run("%xmode Verbose")
+    lines = run(cell)
+
+    assert len(lines) == 2, lines
+    assert KEY not in "\n".join(lines)
+
+
+def test_a_warning_of_a_key_in_a_cell_does_not_repeat_it(
+    run: Callable[[str], list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A warning prints the line that it is about: this one is about no line."""
+    with pytest.warns(UserWarning, match="This cell now holds the API key") as told:
+        InteractiveShell.instance().run_cell(
+            f"dm.connect('https://api.example.com', '{KEY}')", store_history=True
+        )
+
+    assert Path(told[0].filename).name == "directmail_lab"
+
+
+@pytest.mark.parametrize(
+    "fault", [{"cut_after": 20}, {"headers": {"Content-Encoding": "gzip"}}], ids=str
+)
+def test_an_answer_that_breaks_in_its_body_shows_nothing_of_it(
+    run: Callable[[str], list[str]], fault: dict[str, Any]
+) -> None:
+    """A key that a body echoes is in no frame, whether the body is cut or is not what it says."""
+    with dm.stand_in(api_key=KEY, record={"echo": KEY}) as service, service.fault(**fault):
+        dm.connect(service.base_url, ApiKey(KEY), pace="off")
+        run("%xmode Verbose")
+        lines = run("dm.me()")
+
+    assert len(lines) == 2, lines
+    assert KEY not in "\n".join(lines)
+
+
+def test_https_at_a_port_of_plain_http_is_told() -> None:
+    """The certificate is not blamed, nor the network."""
+
+    def answer() -> None:
+        connection, _ = server.accept()
+        with connection:
+            connection.recv(100)
+            connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as thread:
+        thread.submit(answer)
+        address = f"https://127.0.0.1:{server.getsockname()[1]}"
+        with (
+            Session(address, ApiKey(KEY), pace="off") as session,
+            pytest.raises(httpx.ConnectError, match="answers, but not with https"),
+        ):
+            session.me()

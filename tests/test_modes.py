@@ -1,0 +1,186 @@
+"""The modes of a session as statements, blocks and decorators, and what they are told."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+import directmail_lab as dm
+from directmail_lab.cassettes import read_cassette
+from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse
+from directmail_lab.sessions import Session
+from directmail_lab.transports import CassetteTransport
+
+if TYPE_CHECKING:
+    from directmail_lab.standin import StandIn
+
+
+def test_a_mode_decorates_a_function(service: StandIn, live: Session) -> None:
+    """As `vcr.use_cassette` does: each call runs in it, and between the calls it is not there."""
+
+    @live.record("tour")
+    def ask(path: str) -> str:
+        """Ask."""
+        live.request("GET", path)
+        return live.mode
+
+    before = live.mode
+    modes = [ask("/v1/users/me"), live.mode, ask("/v1/lists"), live.mode]
+
+    assert [before, *modes] == ["live", "record", "live", "record", "live"]
+    assert ask.__doc__ == "Ask."
+    assert len(read_cassette(Path("cassettes/tour.yaml")).interactions) == 2
+
+
+def test_a_mode_decorates_an_async_function(live: Session) -> None:
+    """It lasts until the coroutine ends, not until it is made."""
+
+    @live.record("tour")
+    async def ask() -> str:
+        await live.async_client.get("/v1/users/me")
+        return live.mode
+
+    assert asyncio.run(ask()) == "record"
+    assert live.mode == "live"
+
+
+def test_a_decorator_acts_on_the_session_that_is_current_at_the_call(service: StandIn) -> None:
+    """It may stand above a function before any session is open."""
+
+    @dm.replay("first-look")
+    def ask() -> tuple[str, int]:
+        return dm.session().mode, len(dm.me())
+
+    live = dm.connect(service.base_url, service.api_key)
+
+    assert ask() == ("replay", 1)
+    assert dm.session() is live
+    assert live.mode == "live"
+
+
+def test_decorating_with_a_recording_anew_keeps_what_was_there(live: Session) -> None:
+    """Before the first call nothing is recorded, and the old cassette stands."""
+    with live.record("tour"):
+        live.me()
+    live.record("tour", record_mode="all")(live.me)
+
+    assert len(read_cassette(Path("cassettes/tour.yaml")).interactions) == 1
+
+
+def test_a_mode_tells_its_file(live: Session, tmp_path: Path) -> None:
+    """A bare name is looked up, so what it found is shown; packaged ones have no path to show."""
+    (tmp_path / "cassettes").mkdir()
+    recording = repr(live.record("tour"))
+    live.me()
+    replaying = repr(live.replay("tour"))
+    packaged = repr(live.replay("first-look"))
+
+    assert recording == "Recording to cassette 'tour' (0 interactions) in cassettes/tour.yaml"
+    assert replaying == "Replaying cassette 'tour' (1 interaction) in cassettes/tour.yaml"
+    assert packaged.startswith("Replaying cassette 'first-look' (")
+    assert packaged.endswith("interactions)")
+    assert repr(live.live()) == f"Live at {live.base_url}"
+
+
+def test_what_must_match_is_told_as_to_vcrpy(live: Session) -> None:
+    """Matchers by name, or a function of two requests, for a replay as for a recording."""
+    with live.record("tour"):
+        live.request("GET", "/v1/lists", params={"page": 1})
+    with live.record("tour", match_on=["method", "path"]):
+        live.request("GET", "/v1/lists", params={"page": 2})
+        count = len(live.interactions())
+    live.replay("tour", match_on=["method", lambda a, b: a.host == b.host], repeat="strict")
+    live.me()
+    live.replay("tour", repeat="strict")
+
+    assert count == 1
+    with pytest.raises(dm.NotRecordedError):
+        live.me()
+
+
+def test_record_mode_none_redacts_what_is_asked(live: Session) -> None:
+    """It replays, and takes the same personal data out of a request before it is compared."""
+    asked = {"email": "reader@example.org"}
+    with live.record("tour", redact=["personal"]):
+        live.request("GET", "/v1/lists", params=asked)
+    with live.record("tour", record_mode="none", redact=["email"]):
+        mode = live.mode
+        live.request("GET", "/v1/lists", params=asked)
+
+    assert mode == "replay"
+
+
+def test_connect_closes_what_it_opened_where_recording_fails(
+    service: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The session before it stays the current one, and nothing of the failed one is left open."""
+    before = dm.connect(service.base_url, service.api_key)
+    closed = []
+    monkeypatch.setattr(Session, "close", lambda self: closed.append(self))
+    with pytest.raises(dm.CassetteError):
+        dm.connect(service.base_url, service.api_key, cassette="../up", record_mode="once")
+
+    assert dm.session() is before
+    assert len(closed) == 1
+    monkeypatch.undo()
+    closed[0].close()
+
+
+@pytest.mark.parametrize("address", ["not an address", "", "nowhere", "ftp://example.com"])
+def test_a_session_is_only_made_with_an_address(address: str) -> None:
+    """One that only replays as well: its requests are compared below it."""
+    with pytest.raises(dm.InsecureAddressError):
+        Session(address)
+
+
+def test_a_replay_in_recorded_time_waits_thirty_seconds_at_most() -> None:
+    """A cassette may come from a stranger: it says how long to wait, within bounds."""
+    slow = Interaction(
+        RecordedRequest("GET", "https://api.example.com/v1/users/me", (), b""),
+        RecordedResponse(200, "OK", (), b"{}"),
+        elapsed_s=1e9,
+    )
+
+    class Slow:
+        name = "slow"
+
+        def play(self, *_: object, **__: object) -> Interaction:
+            return slow
+
+    slept: list[float] = []
+    transport = CassetteTransport(
+        Slow(),  # type: ignore[arg-type]
+        base_url="https://api.example.com",
+        latency_factor=1.0,
+        sleep=slept.append,
+    )
+    transport.handle_request(httpx.Request("GET", slow.request.uri))
+
+    assert slept == [30.0]
+
+
+@pytest.mark.parametrize("timing", ["fast", -1.0, float("nan")])
+def test_a_timing_that_is_none_names_the_known(live: Session, timing: float) -> None:
+    """A mistyped one is refused before the mode changes."""
+    with pytest.raises(ValueError, match="instant"):
+        live.replay("first-look", timing=timing)
+
+    assert live.mode == "live"
+
+
+def test_a_burst_over_too_few_answers_says_that_the_last_is_repeated(service: StandIn) -> None:
+    """Of 5 reads over 3 recorded answers, 2 are the last one again."""
+    dm.connect(service.base_url, service.api_key)
+    with dm.record("tour"):
+        dm.burst(3)
+    with (
+        dm.replay("tour"),
+        pytest.warns(UserWarning, match=r"had 3 answers left .* given again 2 times"),
+    ):
+        made = dm.burst(5)
+
+    assert made["remaining"].tolist() == [299, 298, 297, 297, 297]

@@ -1,0 +1,173 @@
+"""What leaves for the network, and what does not: writes, redirects, the key, forked children."""
+
+from __future__ import annotations
+
+import os
+import socket
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+import directmail_lab as dm
+from directmail_lab.credentials import ApiKey
+from directmail_lab.sessions import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from directmail_lab.modes import ModeChange
+    from directmail_lab.standin import StandIn
+
+
+@pytest.fixture
+def writing(service: StandIn) -> Iterator[Session]:
+    """A live session that may write."""
+    with Session(service.base_url, ApiKey(service.api_key), allow_writes=True) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        {"headers": {"X-HTTP-Method-Override": "DELETE"}},
+        {"headers": {"x-method-override": "put"}},
+        {"headers": {"X-HTTP-Method": "PATCH"}},
+        {"params": {"_method": "POST"}},
+        {"params": [("a", "1"), ("_method", "delete")]},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_a_read_that_asks_to_be_taken_for_a_write_is_one(
+    service: StandIn, live: Session, method: str, override: dict[str, Any]
+) -> None:
+    """Frameworks take the method from a header or parameter: it needs allow_writes as well."""
+    with pytest.raises(dm.WriteRefusedError):
+        live.request(method, "/v1/letters", **override)
+
+    assert service.requests.total() == 0
+
+
+def test_an_override_by_a_read_is_a_read(live: Session) -> None:
+    """Asked to be taken for a GET, a GET is one."""
+    asked = live.request("GET", "/v1/users/me", headers={"X-HTTP-Method-Override": "GET"})
+
+    assert asked.status_code == 200
+
+
+@pytest.mark.parametrize("status", [307, 308])
+def test_a_redirected_write_is_sent_once(service: StandIn, writing: Session, status: int) -> None:
+    """A 307 to itself sent a POST again and again: a second letter costs money."""
+    again = f"{service.base_url}/v1/letters"
+    with (
+        service.fault(redirect_to=again, status=status),
+        pytest.raises(dm.WriteRefusedError, match="not sent a second time"),
+    ):
+        writing.request("POST", "/v1/letters", json={}, follow_redirects=True)
+
+    assert service.requests["POST /v1/letters"] == 1
+
+
+def test_a_write_whose_redirect_is_a_read_is_followed(service: StandIn, writing: Session) -> None:
+    """A 303 says where to look at what came of it; and one request object may be sent twice."""
+    letter = writing.client.build_request("POST", "/v1/letters", json={})
+    with service.fault(redirect_to=f"{service.base_url}/v1/users/me", status=303, times=1):
+        followed = writing.client.send(letter, follow_redirects=True)
+    writing.client.send(letter)
+
+    assert followed.json()["name"] == "Stand-in User"
+    assert service.requests["POST /v1/letters"] == 2
+
+
+@pytest.mark.parametrize(
+    ("fault", "also"),
+    [
+        ({"latency_s": 5.0}, httpx.TimeoutException),
+        ({"drop": "reset"}, dm.OutcomeUnknownError),
+        ({"cut_after": 3}, dm.OutcomeUnknownError),
+        ({"headers": {"Content-Encoding": "gzip"}, "body": "no gzip"}, dm.OutcomeUnknownError),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("mode", [Session.live, partial(Session.record, cassette="letters")])
+def test_a_write_without_a_whole_answer_has_an_unknown_outcome(
+    service: StandIn,
+    fault: dict[str, Any],
+    also: type[Exception],
+    mode: Callable[[Session], ModeChange[Session]],
+) -> None:
+    """It says so, and one that timed out is caught as httpx's own timeout too."""
+    key = ApiKey(service.api_key)
+    with (
+        Session(service.base_url, key, allow_writes=True, timeout_s=0.3) as session,
+        mode(session),
+        service.fault(**fault),
+        pytest.raises(dm.OutcomeUnknownError, match="may have been carried out") as caught,
+    ):
+        session.request("POST", "/v1/letters", json={})
+
+    assert isinstance(caught.value, also)
+    assert service.requests["POST /v1/letters"] == 1
+
+
+def test_without_auth_no_key_is_sent(live: Session) -> None:
+    """`auth=None` means it, as in httpx; by default the key is sent."""
+    assert live.client.get("/v1/users/me", auth=None).status_code == 401
+    assert live.client.get("/v1/users/me").status_code == 200
+
+
+def test_what_is_installed_does_not_change_what_is_asked_for(live: Session) -> None:
+    """httpx would ask for brotli and zstd where it finds them: a recording would differ by that."""
+    asked = live.client.get("/v1/users/me").request
+
+    assert asked.headers["accept-encoding"] == "gzip, deflate"
+    assert live.async_client.headers["accept-encoding"] == "gzip, deflate"
+
+
+def test_under_trio_the_async_client_says_what_to_do(service: StandIn, live: Session) -> None:
+    """It needs asyncio: nothing is sent, and the message names another way."""
+    trio = pytest.importorskip("trio")
+
+    async def ask() -> None:
+        with pytest.raises(dm.DirectMailLabError, match="asyncio alone"):
+            await live.me_async()
+        assert len(await trio.to_thread.run_sync(live.me)) == 1
+
+    trio.run(ask)
+
+    assert service.requests.total() == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_opens_its_own_connections(
+    live: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parent and child on one connection read each other's answers."""
+    connect, opened = socket.socket.connect, []
+
+    def counted(self: socket.socket, address: Any) -> None:
+        opened.append(address)
+        connect(self, address)
+
+    monkeypatch.setattr(socket.socket, "connect", counted)
+    live.me()
+    if (child := os.fork()) == 0:
+        live.me()
+        os._exit(len(opened))
+    _, status = os.waitpid(child, 0)
+    live.me()
+
+    assert os.waitstatus_to_exitcode(status) == 2
+    assert len(opened) == 1
+
+
+def test_a_key_in_a_path_is_hidden_in_every_form(service: StandIn, live: Session) -> None:
+    """Readings show a path without the key, percent-encoded too."""
+    escaped = "".join(f"%{ord(letter):02X}" for letter in service.api_key)
+    live.request("GET", f"/v1/keys/{service.api_key}")
+    live.request("GET", f"/v1/keys/{escaped}")
+
+    assert live.rate_limits()["path"].tolist() == ["/v1/keys/<API_KEY>"] * 2
