@@ -20,6 +20,31 @@ if TYPE_CHECKING:
 KEY = "dm_" + "live_" + "8fK2xQ9zLr7TtVb3nWm5YcHs1pAe"
 BASIC = "Basic " + base64.b64encode(f"{KEY}:".encode()).decode()
 
+ODD = "hk_8fK2xQ9zLr7TtVb3nW"
+
+IN_PLACE_OF_A_KEY = [
+    "dm.connect(url, '¤')",
+    'connect(\n    os.environ.get("URL"),\n    "¤",\n)',
+    "dm.connect('https://api.test', api_key='¤')",
+    "dm.Session(url, ApiKey('¤'))",
+    "dm.login(key='¤')",
+    "KEY = '¤'",
+    "MY_KEY: Final = '¤'",
+    "token: str = f'¤'",
+    "{'key': '¤', 'n': 1}",
+    '{\\"auth_token\\": \\"¤\\"}',
+    "{&#x27;key&#x27;: &#x27;¤&#x27;}",
+    "os.environ['DIRECTMAIL_API_KEY'] = '¤'",
+    "monkeypatch.setenv('DIRECTMAIL_API_KEY', '¤')",
+    "%env DIRECTMAIL_API_KEY ¤",
+    "!export DIRECTMAIL_API_KEY=¤",
+    "auth=('¤', '')",
+    "auth=httpx.BasicAuth('¤', '')",
+    "password: ¤",
+    "https://¤@api.test/v1",
+    "<th>name</th><th>key</th></tr><tr><td>a</td><td>¤</td>",
+]
+
 SECRETS = [
     KEY,
     BASIC,
@@ -36,6 +61,7 @@ SECRETS = [
     "AKIA" + "ABCDEFGHIJKLMNOP",
     "test_" + "0123456789abcdef" * 2,
     "eyJhbGciOiJI.eyJzdWIiOiIx.c2lnbmF0dXJl",
+    *(form.replace("¤", ODD) for form in IN_PLACE_OF_A_KEY),
 ]
 
 SOUND = [
@@ -56,6 +82,13 @@ SOUND = [
     "2026-11-21T04:00:00.123456Z 8f14e45f-ceea-467f-9575-6a1b1c1f5a3e 1763697600123",
     "sha256 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
     "@property and @dataclass(frozen=True)",
+    "Authorization: Bearer TOKEN, Bearer <token>, Bearer YOUR_ACCESS_TOKEN_HERE",
+    "next_page_token='c2VjcmV0LXRva2VuLTEyMzQ1Njc4OTA', idempotency_key: '8f14e45f-ceea-467f-9575'",
+    "dm.connect('https://api.example.test/eu1', key, cassette='tour-2026-11-21')",
+    "key = os.environ['KEY_8fK2xQ9zLr7T']; token = response1.headers2",
+    "{'key': 'first-look-2', 'author': 'j8K2xQ9zLr7TtVb3', 'monkey': 'a1b2c3d4e5f6a7b8'}",
+    "connect(address, 'my-api-key')",
+    "sqlite3.connect('recordings-2026-11-21.db')",
 ]
 
 

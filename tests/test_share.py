@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
+import re
+import subprocess
+import sys
 import zipfile
 from base64 import b64encode
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import nbformat
 import pytest
 from IPython.core.ultratb import VerboseTB
+from key_search import traces
 from nbclient import NotebookClient
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
-from directmail_lab import Session, connect
+from directmail_lab import Session, __version__, connect
+from directmail_lab.cassettes import read_cassette
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import DirectMailLabError
 from directmail_lab.sharing import PersonalDataWarning, UnresolvedCassetteWarning, share
-from directmail_lab.sharing.references import cassette_uses, code_cells, imported_packages
+from directmail_lab.sharing.audit import audit_cassette, audit_notebook
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from directmail_lab.interaction import Interaction
     from directmail_lab.standin import StandIn
 
 REPLAY = "import directmail_lab as dm\ndm.replay('shared-tour')\nname = dm.me()['name'].item()"
@@ -57,66 +69,18 @@ def tour(service: StandIn) -> Path:
     return path
 
 
-def uses(*sources: str) -> list[tuple[str | None, str]]:
-    """Each cassette that cells of code name, and the call."""
-    found = cassette_uses(list(enumerate(sources, start=1)))
-    return [(None if use.cassette is None else str(use.cassette), use.call) for use in found]
+def read_whole(cassette: Path | bytes) -> list[Interaction]:
+    """What a cassette's file, or its content, holds."""
+    if isinstance(cassette, bytes):
+        Path("read.yaml").write_bytes(cassette)
+        cassette = Path("read.yaml")
+    return list(read_cassette(cassette).interactions)
 
 
 def names_in(zipped: Path) -> list[str]:
     """The names in a zip."""
     with zipfile.ZipFile(zipped) as packed:
         return packed.namelist()
-
-
-# -- which cassettes a notebook names ----------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("source", "found"),
-    [
-        ("dm.replay('a')", [("a", "replay")]),
-        ("with dm.record(\"a\", record_mode='all') as x:\n    pass", [("a", "record")]),
-        ("dm.connect(cassette='a')", [("a", "connect")]),
-        ("connect('https://api.test', 'key')", []),
-        ("session.replay(cassette='a/b', timing=2.0)", [("a/b", "replay")]),
-        ("dm.rate_limits('a'); dm.rate_limits()", [("a", "rate_limits")]),
-        ("dm.rate_limits(cassette=None)", []),
-        ("dm.replay(Path('../x/a.yaml'))", [("../x/a.yaml", "replay")]),
-        ("NAME = 'a'\ndm.replay(NAME)", [("a", "replay")]),
-        ("for n in 'ab': dm.replay(n)", [(None, "replay")]),
-        ("NAME = 'a'\nNAME = 'b'\ndm.replay(NAME)", [(None, "replay")]),
-        ("dm.replay(f'tour-{n}')", [(None, "replay")]),
-        ("%time dm.replay('a')", [("a", "replay")]),
-        ("%%capture\ndm.replay('a')", [("a", "replay")]),
-        ("!ls\ndm.replay('a')", [("a", "replay")]),
-        ("# dm.replay('a')\n'dm.replay(\"b\")'", []),
-        ("dm.replay('a'", []),
-        ("%%bash\necho dm.replay('a')", []),
-    ],
-)
-def test_cassettes_are_read_from_code(source: str, found: list[tuple[str | None, str]]) -> None:
-    """Literals and constants are names; what only running would tell is none."""
-    assert uses(source) == found
-
-
-def test_a_constant_is_followed_from_cell_to_cell() -> None:
-    """A name that is set in the first cell is known in the last."""
-    assert uses("NAME = 'a'", "dm.replay(NAME)") == [("a", "replay")]
-
-
-def test_imports_are_read_without_the_standard_library() -> None:
-    """Only what must be installed is left, by its top-level name."""
-    cells = [(1, "import os, pandas as pd\nfrom httpx._api import get\nfrom . import x\n%pylab")]
-
-    assert imported_packages(cells) == {"pandas", "httpx"}
-
-
-def test_a_source_may_be_a_list_of_lines() -> None:
-    """nbformat allows both, and counts all cells."""
-    cells = [{"cell_type": "markdown", "source": []}, {"cell_type": "code", "source": ["a\n", "b"]}]
-
-    assert code_cells({"cells": cells}) == [(2, "a\nb")]
 
 
 # -- the zip -----------------------------------------------------------------------------------
@@ -157,6 +121,7 @@ def test_the_zip_holds_what_a_reader_needs(tour: Path) -> None:
         for name in (
             "README.md",
             "cassettes/shared-tour.yaml",
+            f"directmail_lab-{__version__}-py3-none-any.whl",
             "notebooks/images/shown.png",
             "notebooks/images/tagged.svg",
             "notebooks/one.ipynb",
@@ -166,9 +131,32 @@ def test_the_zip_holds_what_a_reader_needs(tour: Path) -> None:
     with zipfile.ZipFile(zipped) as packed:
         readme = packed.read("my tour/README.md").decode()
         requirements = packed.read("my tour/requirements.txt").decode()
-        assert packed.read("my tour/cassettes/shared-tour.yaml") == tour.read_bytes()
+        assert read_whole(packed.read("my tour/cassettes/shared-tour.yaml")) == read_whole(tour)
     assert 'jupyter lab "notebooks/one.ipynb"' in readme
-    assert [line.partition("==")[0] for line in requirements.split()] == ["directmail-lab", "httpx"]
+    wheel, other = requirements.split()
+    assert f"my tour/{wheel.removeprefix('./')}" in names_in(zipped)
+    assert other.startswith("httpx==")
+
+
+def test_its_requirements_install_what_runs_it(tour: Path, tmp_path: Path) -> None:
+    """pip takes the wheel that lies in the zip, and what it installs is this package."""
+    with zipfile.ZipFile(share(notebook("one.ipynb", REPLAY), "tour.zip")) as packed:
+        packed.extractall()
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--no-index"]
+    installed = tmp_path / "installed"
+    subprocess.run(
+        [*pip, "--no-deps", "--target", installed, "-r", "requirements.txt"], cwd="tour", check=True
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", "import directmail_lab as dm; print(dm.__file__, dm.me)"],
+        env={**os.environ, "PYTHONPATH": str(installed)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert said.stdout.startswith(str(installed))
+    assert (installed / "bin" / "directmail-lab").exists() or os.name == "nt"
 
 
 def test_the_same_input_gives_the_same_zip(tour: Path) -> None:
@@ -202,10 +190,10 @@ def test_the_cassettes_nearest_the_notebook_win(tour: Path) -> None:
     """They are looked up from the notebook's folder, where its kernel will run."""
     near = Path("nb/cassettes/shared-tour.yaml")
     near.parent.mkdir(parents=True)
-    near.write_bytes(tour.read_bytes() + b"# near\n")
+    near.write_text(tour.read_text(encoding="utf-8").replace("Stand-in User", "Near User"))
     source = notebook("nb/one.ipynb", REPLAY)
     with zipfile.ZipFile(share([source], "tour.zip")) as packed:
-        assert packed.read("tour/cassettes/shared-tour.yaml").endswith(b"# near\n")
+        assert packed.read("tour/cassettes/shared-tour.yaml").count(b"Near User") == 1
 
 
 def test_what_a_notebook_records_itself_need_not_be_there(tour: Path) -> None:
@@ -318,6 +306,132 @@ def test_the_users_own_key_refuses_the_zip_whatever_its_shape(
         share(source, "tour.zip", secrets=[key] if known_by == "argument" else [])
 
 
+# -- hiding places -----------------------------------------------------------------------------
+
+HIDDEN = "Qx7mR2vK9pLw4TzB8nYd"
+
+
+def png(*, packed: bool = False) -> bytes:
+    """A picture with the key in its comment."""
+    about = PngInfo()
+    about.add_text("Comment", HIDDEN, zip=packed)
+    picture = BytesIO()
+    Image.new("RGB", (2, 2)).save(picture, "PNG", pnginfo=about)
+    return picture.getvalue()
+
+
+SVG = f"<svg><!-- {HIDDEN} --></svg>"
+B64 = b64encode(png()).decode()
+
+
+def output(**data: Any) -> dict[str, Any]:
+    return {"output_type": "display_data", "metadata": {}, "data": data}
+
+
+CELLS: dict[str, dict[str, Any]] = {
+    "source": {"source": f"# {HIDDEN}"},
+    "markdown": {"cell_type": "markdown", "source": [f"<!-- {HIDDEN} -->"]},
+    "raw cell": {"cell_type": "raw", "source": HIDDEN},
+    "split over lines": {"source": [HIDDEN[:10], HIDDEN[10:]]},
+    "cell id": {"id": HIDDEN},
+    "cell member": {"other": {"x": [1, {"y": HIDDEN}]}},
+    "cell member's name": {"other": {HIDDEN: 1}},
+    "cell metadata": {"metadata": {"tags": [HIDDEN]}},
+    "attachment": {"attachments": {"a.png": {"image/png": B64}}},
+    "attachment's name": {"attachments": {f"{HIDDEN}.png": {"image/png": ""}}},
+    "attachment of another type": {"attachments": {HIDDEN: {HIDDEN: HIDDEN}}},
+    "stream": {"outputs": [{"output_type": "stream", "name": "stderr", "text": HIDDEN}]},
+    "traceback": {"outputs": [{"output_type": "error", "traceback": [f"\x1b[0m{HIDDEN}"]}]},
+    "html": {"outputs": [output(**{"text/html": f"<i data-x='{HIDDEN}'>"})]},
+    "json": {"outputs": [output(**{"application/json": {"a": [HIDDEN]}})]},
+    "svg": {"outputs": [output(**{"image/svg+xml": [SVG]})]},
+    "svg in base64": {"outputs": [output(**{"text/html": b64encode(SVG.encode()).decode()})]},
+    "png": {"outputs": [output(**{"image/png": B64})]},
+    "png, packed": {"outputs": [output(**{"image/png": b64encode(png(packed=True)).decode()})]},
+    "png by line": {"outputs": [output(**{"image/png": [B64[:40] + "\n", B64[40:]]})]},
+    "no base64": {"outputs": [output(**{"image/png": f"!{HIDDEN}"})]},
+    "type": {"outputs": [output(**{HIDDEN: ""})]},
+    "output's metadata": {"outputs": [{**output(), "metadata": {"x": HIDDEN}}]},
+}
+
+
+def gzipped(text: str) -> str:
+    """A response whose body is the text, compressed."""
+    return f'!!binary "{b64encode(gzip.compress(text.encode())).decode()}"'
+
+
+FILES: dict[str, Callable[[str], str]] = {
+    "comment": lambda text: text + f"# {HIDDEN}\n",
+    "comment atop": lambda text: f"# {HIDDEN}\n" + text,
+    "header's field": lambda text: text.replace('"base_url":', f'"note": "{HIDDEN}", "base_url":'),
+    "extra field": lambda text: text.replace('"uri":', f'"extra": "{HIDDEN}", "uri":'),
+    "repeated field": lambda text: text.replace('"uri":', f'"uri": "{HIDDEN}", "uri":'),
+    "reason": lambda text: text.replace('"message": "OK"', f'"message": "{HIDDEN}"'),
+    "header": lambda text: text.replace('"headers": {', f'"headers": {{"X-{HIDDEN}": ["1"], '),
+    "gzip": lambda text: re.sub(r'"string": ".*"', f'"string": {gzipped(HIDDEN)}', text),
+    "bomb": lambda text: re.sub(r'"string": ".*"', f'"string": {gzipped("0" * 10**8)}', text),
+    "torn end": lambda text: text.partition("# end")[0] + f"- recorded_at: {HIDDEN}",
+}
+
+
+def nothing_leaks(*notebooks: Path) -> None:
+    """Sharing is refused without the key in the message, or what is written does not hold it."""
+    try:
+        with zipfile.ZipFile(share(notebooks, "out.zip")) as packed:
+            written = b"\n".join(map(packed.read, packed.namelist()))
+    except DirectMailLabError as error:
+        written = str(error).encode()
+
+    assert traces(written, HIDDEN) == []
+
+
+@pytest.mark.parametrize("place", CELLS)
+def test_a_key_in_any_part_of_a_cell_refuses_the_zip(
+    place: str, tour: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever member holds it, known or not, and whatever kind of cell."""
+    source = notebook("one.ipynb", REPLAY)
+    whole = json.loads(source.read_text())
+    whole["cells"].append({**whole["cells"][0], "source": "", **CELLS[place]})
+    source.write_text(json.dumps(whole))
+    monkeypatch.setenv("DIRECTMAIL_API_KEY", HIDDEN)
+
+    with pytest.raises(DirectMailLabError, match=r"one\.ipynb, cell 2, .*: your API key"):
+        share(source, "tour.zip")
+
+
+@pytest.mark.parametrize("place", FILES)
+def test_a_key_anywhere_in_a_cassettes_file_is_not_shared(
+    place: str, tour: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It refuses the zip, or stands in no part that is written anew."""
+    before = tour.read_text(encoding="utf-8")
+    tour.write_text(FILES[place](before), encoding="utf-8")
+    monkeypatch.setenv("DIRECTMAIL_API_KEY", HIDDEN)
+
+    assert tour.read_text(encoding="utf-8") != before
+    nothing_leaks(notebook("one.ipynb", REPLAY))
+    if place != "bomb":
+        assert "your API key" in {each.what for each in audit_cassette(tour)}
+
+
+def test_a_key_in_a_notebooks_other_members_is_not_shared(
+    tour: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside its cells, twice under one name, in its own name and in a picture beside it."""
+    monkeypatch.setenv("DIRECTMAIL_API_KEY", HIDDEN)
+    source = notebook("one.ipynb", REPLAY)
+    text = source.read_text()
+    for member in (f'"more": "{HIDDEN}"', f'"metadata": {{"a": "{HIDDEN}"}}', f'"{HIDDEN}": 0'):
+        source.write_text(text.replace('{"cells"', f'{{{member}, "cells"', 1))
+        nothing_leaks(source)
+        assert audit_notebook(source) != []
+    nothing_leaks(notebook(f"{HIDDEN}.ipynb", REPLAY))
+    for name, content in (("a.png", png()), ("b.png", png(packed=True)), ("c.svg", SVG.encode())):
+        Path(name).write_bytes(content)
+        nothing_leaks(notebook("two.ipynb", REPLAY, f" ![a]({name})"))
+
+
 def test_personal_data_is_told_and_shared(tour: Path) -> None:
     """It may be meant for the reader, so it is a warning that says where."""
     source = notebook("one.ipynb", REPLAY, "'write to ada@lovelace.org'")
@@ -334,12 +448,11 @@ def test_no_traceback_shows_a_key_that_is_looked_for(
     monkeypatch.setenv("DIRECTMAIL_API_KEY", "horse-battery")
     connect("https://api.test", "correct-horse")
     source = notebook("one.ipynb", REPLAY)
-    tour.unlink()
-    tour.mkdir()
+    tour.write_text(tour.read_text(encoding="utf-8").replace("Stand-in User", "correct-horse"))
     with pytest.raises(DirectMailLabError) as caught:
         share(source, "tour.zip", secrets=["staple-horse"])
     # Without this test's own frame, whose line has the key in it.
     shown = VerboseTB().text(caught.type, caught.value, caught.tb.tb_next)
 
-    assert "_audited" in shown
+    assert "_refuse_secrets" in shown
     assert "horse" not in shown

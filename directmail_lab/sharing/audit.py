@@ -29,10 +29,14 @@ from ..standin import STAND_IN_KEY
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from ..cassettes import LoadedCassette
     from ..interaction import Interaction
+
+    HoldsKey = Callable[[str], bool]
 
 __all__ = [
     "Finding",
+    "Hidden",
     "audit_cassette",
     "audit_notebook",
     "audit_text",
@@ -56,8 +60,14 @@ class Finding:
         return f"{self.where}: {self.what}"
 
 
-if TYPE_CHECKING:
-    HoldsKey = Callable[[str], bool]
+class Hidden(tuple[str, ...]):
+    """Keys that a traceback which prints values does not show."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "<hidden>"
+
 
 # -- what a credential looks like --------------------------------------------------------------
 
@@ -221,21 +231,21 @@ def _is_credential(digits: str) -> bool:
 # -- in texts and bytes ------------------------------------------------------------------------
 
 
-def key_search(secrets: Iterable[str] = ()) -> HoldsKey:
+def key_search(secrets: Iterable[str] = (), *, addresses: Iterable[str] = ()) -> HoldsKey:
     """Return what tells whether a text holds a key: one given, or one that this computer knows.
 
-    Those are the environment's, the open sessions' and forms', and the keyring's for the addresses
-    that are configured. It shows none of them: it is what functions here pass along.
+    Those are the environment's, the open sessions' and forms', and the keyring's for ``addresses``
+    and the configured ones. It shows none of them: it is what the functions here pass along.
     """
     from ..credentials import known_keys
     from ..redaction.secret_forms import make_finder
     from ..settings import BASE_URL_VARIABLE, configured_regions, variable
 
-    addresses = {variable(BASE_URL_VARIABLE) or ""}
+    places = {variable(BASE_URL_VARIABLE) or "", *addresses}
     with suppress(DirectMailLabError):
-        addresses |= set(configured_regions().values())
-    known = known_keys(remembered_for=filter(None, addresses))
-    return make_finder(frozenset((*known, *secrets)) - {STAND_IN_KEY}).holds
+        places.update(configured_regions().values())
+    known = known_keys(remembered_for=filter(None, places))
+    return make_finder({*known, *secrets} - {STAND_IN_KEY}).holds
 
 
 def audit_text(text: str, where: str, *, secrets: Iterable[str] = ()) -> list[Finding]:
@@ -319,22 +329,23 @@ def audit_cassette(path: str | Path, *, secrets: Iterable[str] = ()) -> list[Fin
     from ..cassettes import read_cassette
     from ..cassettes.layout import header_text, interaction_text
 
-    path, holds_key = Path(path), key_search(secrets)
-    secrets = ()
-    found: list[Finding] = []
-    whole = ""
+    path, secrets = Path(path), Hidden(secrets)
+    loaded: LoadedCassette | None = None
     with suppress(CassetteFormatError):
         loaded = read_cassette(path)
+    holds_key = key_search(secrets, addresses=[(loaded and loaded.base_url) or ""])
+    text, whole = _read(path).decode("utf-8", "replace"), ""
+    found: list[Finding] = []
+    if loaded is not None:
         found = find_in_interactions(loaded.metadata, loaded.interactions, str(path), holds_key)
         whole = header_text(loaded.metadata) + "".join(map(interaction_text, loaded.interactions))
-    text = _read(path).decode("utf-8", "replace")
     # What stands in the file and is in no interaction: comments, other fields, a torn end.
-    rest = text.removeprefix(whole) if whole else text
-    seen = {each.kind for each in found}
+    rest = text.removeprefix(whole)
+    kinds = {each.kind for each in found}
     first = text.count("\n", 0, len(text) - len(rest)) + 1
     for number, line in enumerate(rest.splitlines(), first):
         of_line = _find(line, f"{path}, line {number}", holds_key)
-        found += [each for each in of_line if each.kind not in seen]
+        found += [each for each in of_line if each.kind not in kinds]
     return found
 
 
@@ -362,7 +373,7 @@ def _find_in_interaction(
     for side, headers, body in sides:
         coding = ""
         for name, value in headers:
-            at = f"{where}, {side} header {name[:40]}"
+            at = f"{where}, {side} header {_shown(name)}"
             coding = value if name.lower() == "content-encoding" else coding
             if name.lower() in _CREDENTIAL_HEADERS:
                 if not _is_empty(value):
@@ -370,6 +381,11 @@ def _find_in_interaction(
             else:
                 yield from _find(f"{name}: {value}", at, holds_key)
         yield from find_in_bytes(body or b"", coding, f"{where}, {side} body", holds_key)
+
+
+def _shown(name: str) -> str:
+    """Return a name for the place of a finding, unless it is one itself."""
+    return "…" if _is_random(name, 8) or len(name) > 40 else name
 
 
 def _is_empty(value: str) -> bool:
@@ -389,9 +405,8 @@ def audit_notebook(path: str | Path, *, secrets: Iterable[str] = ()) -> list[Fin
     DirectMailLabError
         Where there is no such file, or it is not a notebook.
     """
-    path, holds_key = Path(path), key_search(secrets)
-    secrets = ()
-    return find_in_notebook(read_notebook(path, repeated=True), str(path), holds_key)
+    path, secrets = Path(path), Hidden(secrets)
+    return find_in_notebook(read_notebook(path, repeated=True), str(path), key_search(secrets))
 
 
 def read_notebook(path: Path, *, repeated: bool = False) -> dict[str, Any]:
@@ -433,7 +448,7 @@ def find_in_notebook(notebook: dict[str, Any], where: str, holds_key: HoldsKey) 
     rest = {name: value for name, value in notebook.items() if name != "cells"}
     parts = [("metadata", rest)]
     for number, cell in enumerate(notebook["cells"], 1):
-        parts += [(f"cell {number}, {name}", {name: value}) for name, value in cell.items()]
+        parts += [(f"cell {number}, {_shown(name)}", {name: value}) for name, value in cell.items()]
     found: dict[Finding, None] = {}
     for part, value in parts:
         for text in _texts(value):
