@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from ..cassettes import LoadedCassette, cassettes_by_name, find_cassette, read_cassette
-from ..cassettes.conversion import convert, layout_of
+from ..cassettes.convert import convert, layout_of
 from ..errors import CassetteFormatError, DirectMailLabError
 from .audit import (
     Finding,
