@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ..errors import CassetteFormatError, DirectMailLabError
 from ..redaction import unpack
+from ..redaction.key_search import KeySearch
 from ..redaction.personal import personal_in
 from ..standin import STAND_IN_KEY
 
@@ -238,14 +239,15 @@ def key_search(secrets: Iterable[str] = (), *, addresses: Iterable[str] = ()) ->
     and the configured ones. It shows none of them: it is what the functions here pass along.
     """
     from ..credentials import known_keys
-    from ..redaction.secret_forms import make_finder
     from ..settings import BASE_URL_VARIABLE, configured_regions, variable
 
     places = {variable(BASE_URL_VARIABLE) or "", *addresses}
     with suppress(DirectMailLabError):
         places.update(configured_regions().values())
     known = known_keys(remembered_for=filter(None, places))
-    return make_finder({*known, *secrets} - {STAND_IN_KEY}).holds
+    search = KeySearch()
+    search.learn(frozenset((*known, *secrets)) - {STAND_IN_KEY})
+    return search.holds
 
 
 def audit_text(text: str, where: str, *, secrets: Iterable[str] = ()) -> list[Finding]:
