@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator
+    from collections.abc import Generator, Iterable, Iterator, Sequence
 
-    from .cassettes import Cassette
+    from .cassettes import Cassette, Matcher
     from .interaction import RecordedRequest
     from .sessions import Session
 
@@ -37,9 +37,9 @@ _OPTION: Final = "--directmail-record-mode"
 _FOLDER_INI: Final = "directmail_cassettes"
 _LONGEST_NAME: Final = 120  # of a test, in its cassette's file name
 _MARKER: Final = (
-    "directmail(cassette=None, record_mode=None, repeat='strict', redact=(), unplayed=None): "
-    "the cassette of the directmail fixture: its name beside the test's own or a Path, and how it "
-    "is recorded and replayed"
+    "directmail(cassette=None, record_mode=None, repeat='strict', redact=(), match_on=None, "
+    "unplayed=None): the cassette of the directmail fixture, by its name or a Path, and how it is "
+    "recorded and replayed"
 )
 
 
@@ -121,7 +121,13 @@ class _Settings:
     record_mode: str | None = None
     repeat: Literal["strict", "last"] = "strict"
     redact: Iterable[str] = ()
+    match_on: Sequence[str | Matcher] | None = None
     unplayed: Literal["fail", "allow"] | None = None
+
+    @property
+    def matching(self) -> dict[str, Any]:
+        """The option of `Session.record` and `Session.replay`, where the marker gives it."""
+        return {} if self.match_on is None else {"match_on": self.match_on}
 
 
 def _settings(node: Any) -> _Settings:
@@ -150,22 +156,17 @@ def _cassette_path(node: Any, cassette: str | Path | None) -> Path:
     setting = str(node.config.getini(_FOLDER_INI))
     folder = beside / setting.replace("{rootdir}", str(root))
     if cassette is not None:
+        from .cassettes import find_cassette
+        from .errors import NotRecordedError
+
         own = folder / f"{cassette.removesuffix('.yaml')}.yaml"
-        return own if own.exists() else _found_elsewhere(cassette) or own
+        if not own.exists():
+            with suppress(NotRecordedError):  # what `replay(name)` would find
+                return find_cassette(cassette)
+        return own
     # One folder for all test files needs their own folders too, to tell equal names apart.
     module: Path = node.path.relative_to(root if "{rootdir}" in setting else beside).with_suffix("")
     return folder / module / f"{_test_name(node)}.yaml"
-
-
-def _found_elsewhere(name: str) -> Path | None:
-    """Return a cassette that ``replay(name)`` would find, or None."""
-    from .cassettes import find_cassette
-    from .errors import NotRecordedError
-
-    try:
-        return find_cassette(name)
-    except NotRecordedError:
-        return None
 
 
 def _test_name(node: Any) -> str:
@@ -211,7 +212,7 @@ def _replaying(path: Path, settings: _Settings, node: Any) -> Session:
             pytrace=False,
         )
     session = replaying_session(path)
-    session.replay(path, repeat=settings.repeat)
+    session.replay(path, repeat=settings.repeat, **settings.matching)
     return session
 
 
@@ -222,10 +223,10 @@ def _recording(path: Path, mode: str, settings: _Settings) -> Session:
     from .settings import choose_address
 
     address = choose_address()
-    session = Session(address, find_api_key(None, base_url=address))
+    session = Session(address, find_api_key(base_url=address))
     # The event loop of an async test is gone when the fixture ends: no connection may outlive it.
     session.async_client.headers["Connection"] = "close"
-    session.record(path, record_mode=mode, redact=settings.redact)
+    session.record(path, record_mode=mode, redact=settings.redact, **settings.matching)
     return session
 
 

@@ -266,6 +266,27 @@ def test_the_nearest_marker_wins(pytester: pytest.Pytester, service: StandIn) ->
     run(pytester).assert_outcomes(passed=3)
 
 
+def test_the_marker_may_say_what_is_compared(pytester: pytest.Pytester, service: StandIn) -> None:
+    """As with vcrpy: without the query, another page gets the recorded one's answer."""
+    recorded(pytester.path / "cassettes/tour.yaml", service, 2, "/v1/lists?page=1")
+    pytester.makepyfile(
+        test_account="""
+        import directmail_lab as dm, pytest
+
+        @pytest.mark.directmail(cassette="tour", match_on=["method", "path"])
+        def test_loose(directmail):
+            assert directmail.request("GET", "/v1/lists?page=2").status_code == 200
+
+        @pytest.mark.directmail(cassette="tour")
+        def test_strict(directmail):
+            with pytest.raises(dm.NotRecordedError):
+                directmail.request("GET", "/v1/lists?page=2")
+        """
+    )
+
+    run(pytester).assert_outcomes(passed=2)
+
+
 @pytest.mark.parametrize(
     "marker", ["directmail('tour')", "directmail(casette='tour')", "directmail(unplayed='no')",
                "directmail(record_mode='sometimes')"],
