@@ -46,7 +46,10 @@ _HEADER: Final = re.compile(
 INTERACTION: Final = re.compile(
     rb"- recorded_at: ([^\n]*)\n  elapsed_s: ([^\n]*)\n  request: ([^\n]*)\n  response: ([^\n]*)\n"
 )
-_ADDRESS: Final = re.compile(rb'\{"method": "([A-Z]+)", "uri": "([!#-\[\]-~]*)", "body": ')
+_ADDRESS: Final = re.compile(
+    rb"- recorded_at: [^\n]*\n  elapsed_s: [^\n]*\n"
+    rb'  request: \{"method": "([A-Z]{1,64})", "uri": "([!#-\[\]-~]*)", "body": '
+)
 _END: Final = re.compile(rb"# end: (\d{1,18}) interactions?, sha256 ([0-9a-f]{64})\n?")
 
 # JSON may hold these as they are; YAML may not, or takes them for line breaks or a byte order mark
@@ -147,12 +150,12 @@ def read_json(line: bytes) -> Any:
     return value
 
 
-def address_of(line: bytes) -> tuple[str, str] | None:
-    """Return method and address of a ``request:`` line as we write it, the rest unparsed.
+def address_of(data: bytes, start: int) -> tuple[str, str] | None:
+    """Return method and address of the interaction at ``start`` as we write it, the rest unparsed.
 
     None where it is not as plain as that: an escape in the address, another program's order.
     """
-    found = _ADDRESS.match(line)
+    found = _ADDRESS.match(data, start)
     return None if found is None else (found[1].decode(), found[2].decode())
 
 

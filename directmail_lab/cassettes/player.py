@@ -33,6 +33,7 @@ __all__ = ["DEFAULT_MATCH_ON", "Matching", "Player"]
 
 _MOST_COMPARED: Final = 500
 _LONG_LOAD: Final = 20_000
+_LONGEST_PATH: Final = 200
 
 DEFAULT_MATCH_ON: Final = ("method", "path", "query", "body")
 """What must be equal: the path below the base address, and the body of writes."""
@@ -254,7 +255,7 @@ class Player:
 
         ``left`` says that it has answers but all were played; ``how`` is the call that records.
         """
-        what = f"{asked.method} {path_below(asked.uri, prefix)}"
+        what = f"{asked.method} {_short(path_below(asked.uri, prefix))}"
         if left:
             return NotRecordedError(
                 f"{what} is in cassette {self._name!r}, but all its answers were played. {how}",
@@ -321,7 +322,7 @@ class Player:
         near = max(candidates, key=lambda each: self._likeness(asked, path, each))
         names = self._matching.differing(asked, prefix, near, self._prefix)
         differs = f", which differs in {' and '.join(names)}" if names else ""
-        return f"Nearest: {near.method} {path_below(near.uri, self._prefix)}{differs}. "
+        return f"Nearest: {near.method} {_short(path_below(near.uri, self._prefix))}{differs}. "
 
     def _likeness(
         self, asked: RecordedRequest, path: str, recorded: RecordedRequest
@@ -336,3 +337,7 @@ class Player:
             return self._interactions.request(index)
         request = self._interactions[index].request
         return request if self._redact is None else self._redact(request)
+
+
+def _short(path: str) -> str:
+    return path if len(path) <= _LONGEST_PATH else f"{path[:_LONGEST_PATH]}…"

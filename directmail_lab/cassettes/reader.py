@@ -8,7 +8,8 @@ import stat
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, Literal
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 from urllib.parse import urlsplit
 
 from ..display import plural
@@ -26,12 +27,17 @@ from . import layout
 
 if TYPE_CHECKING:
     import re
+    from collections.abc import Callable
     from pathlib import Path
 
     from ..interaction import RecordedResponse
 
 __all__ = ["LoadedCassette", "LoadedLines", "parse_cassette", "read_cassette"]
 
+T = TypeVar("T")
+
+_MOST_REMEMBERED: Final = 256
+_LONGEST_REMEMBERED: Final = 4096
 _LARGEST_BYTES: Final = 2 * 1024**3
 _LARGEST_FOREIGN_BYTES: Final = 128 * 1024**2
 
@@ -126,6 +132,8 @@ class LoadedLines(Sequence[Interaction]):
         self._data = data
         self._starts = starts
         self._name = name
+        # A poll has the same lines over and over: what they hold is made once.
+        self._remembered = lru_cache(_MOST_REMEMBERED)(_parsed)
 
     def __len__(self) -> int:
         return len(self._starts)
@@ -136,24 +144,32 @@ class LoadedLines(Sequence[Interaction]):
             recorded_at = layout.recorded_at_of(at.decode("ascii", "replace"))
             elapsed_s = _seconds(elapsed)
             check_times(recorded_at, elapsed_s)
-            return Interaction(_request(request), _response(response), recorded_at, elapsed_s)
+            return Interaction(
+                self._value(_request, request),
+                self._value(_response, response),
+                recorded_at,
+                elapsed_s,
+            )
         except ODD as error:
             raise self._unreadable(index, error) from None
 
     def request(self, index: int) -> RecordedRequest:
         """Return one request, its response unparsed."""
         try:
-            return _request(self._lines(index)[3])
+            return self._value(_request, self._lines(index)[3])
         except ODD as error:
             raise self._unreadable(index, error) from None
 
     def address(self, index: int) -> RecordedRequest | None:
         """Return one request's method and address alone; None where its line must be parsed."""
-        address = layout.address_of(self._lines(index)[3])
+        address = layout.address_of(self._data, self._starts[index])
         try:
             return check_request(RecordedRequest(*address)) if address else None
         except CassetteFormatError as error:
             raise self._unreadable(index, error) from None
+
+    def _value(self, build: Callable[[Any], T], line: bytes) -> T:
+        return (self._remembered if len(line) <= _LONGEST_REMEMBERED else _parsed)(build, line)
 
     def _lines(self, index: int) -> re.Match[bytes]:
         match = layout.INTERACTION.match(self._data, self._starts[index])
@@ -165,21 +181,22 @@ class LoadedLines(Sequence[Interaction]):
         return unreadable(f"Interaction {number} of cassette {self._name!r}", error)
 
 
-def _request(line: bytes) -> RecordedRequest:
-    return check_request(layout.request_of(_value(line)))
+def _request(value: Any) -> RecordedRequest:
+    return check_request(layout.request_of(value))
 
 
-def _response(line: bytes) -> RecordedResponse:
-    return check_response(layout.response_of(_value(line)))
+def _response(value: Any) -> RecordedResponse:
+    return check_response(layout.response_of(value))
 
 
-def _value(line: bytes) -> Any:
+def _parsed(build: Callable[[Any], T], line: bytes) -> T:
     try:
-        return layout.read_json(line)
+        value = layout.read_json(line)
     except (ValueError, KeyError, TypeError, RecursionError):
         from .vcr_files import load_yaml
 
-        return load_yaml(line.decode())
+        value = load_yaml(line.decode())
+    return build(value)
 
 
 def _seconds(text: bytes) -> float | None:
