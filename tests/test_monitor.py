@@ -18,7 +18,7 @@ from directmail_lab.current import make_current
 from directmail_lab.errors import NotConnectedError
 from directmail_lab.quota import Reading
 from directmail_lab.widgets import Throttle
-from directmail_lab.widgets.history import BINS, OPERATIONS, History, verdict
+from directmail_lab.widgets.history import BINS, OPERATIONS, History
 from directmail_lab.widgets.monitor import MonitorWidget
 
 if TYPE_CHECKING:
@@ -73,7 +73,11 @@ def test_without_a_session_it_says_how_to_get_one() -> None:
 )
 def test_exhausted_and_failed_are_told_apart(status: int, remaining: int | None, said: str) -> None:
     """The last response of an allowance succeeds with nothing remaining: that is no refusal."""
-    assert verdict(reading(remaining, status=status)) == said
+    history = History()
+    history.add(reading(remaining, status=status))
+    (only,) = history.operations.values()
+
+    assert (only.exhausted, only.failed) == (said == "exhausted", said == "failed")
 
 
 @given(st.lists(st.tuples(st.none() | st.integers(1, 300), st.sampled_from([200, 429, 500]))))

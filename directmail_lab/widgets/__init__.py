@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import sys
 import threading
+import time
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -17,11 +18,15 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import anywidget
 
 from ..current import on_current_change
+from ..quota.reset_unit import renewal_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["Throttle", "Widget", "page", "shows_widgets"]
+    from ..quota import Reading
+    from ..sessions import Session
+
+__all__ = ["Throttle", "Widget", "page", "seconds_to_renewal", "shows_widgets"]
 
 _log = logging.getLogger(__name__)
 _STATIC: Final = Path(__file__).with_name("static")
@@ -41,6 +46,15 @@ def shows_widgets() -> bool:
     ipython, marimo = sys.modules.get("IPython"), sys.modules.get("marimo")
     kernel = getattr(ipython and ipython.get_ipython(), "kernel", None)
     return kernel is not None or bool(marimo and marimo.running_in_notebook())
+
+
+def seconds_to_renewal(reading: Reading, session: Session) -> float | None:
+    """Return how long until a reading's allowance renews; None where that is not known, or past.
+
+    A page is told seconds and no time: its clock may be another machine's.
+    """
+    at = renewal_of(reading, session.readings.inference.unit)
+    return None if at is None or session.mode == "replay" else at - time.time()
 
 
 class Widget(anywidget.AnyWidget):

@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
-from directmail_lab.quota import is_exhausted
+from ..quota import is_exhausted
 
 if TYPE_CHECKING:
     from ..quota import Reading
 
-__all__ = ["Bin", "History", "OperationHistory", "verdict"]
+__all__ = ["Bin", "History", "OperationHistory"]
 
 BINS: Final = 160
 OPERATIONS: Final = 32
-
-Verdict = Literal["answered", "exhausted", "failed"]
-
-
-def verdict(reading: Reading) -> Verdict:
-    """Return what a response says of itself: that nothing is left, that it failed, or neither."""
-    if is_exhausted(reading.status, reading.remaining):
-        return "exhausted"
-    return "failed" if reading.status >= 400 else "answered"
 
 
 @dataclass(slots=True)
@@ -64,9 +55,9 @@ class OperationHistory:
 
     def add(self, reading: Reading) -> None:
         """Take in the next response."""
-        said = verdict(reading)
-        left = reading.remaining
-        point = Bin(left, left, left, int(said == "exhausted"), int(said == "failed"))
+        left, status = reading.remaining, reading.status
+        exhausted = bool(is_exhausted(status, left))
+        point = Bin(left, left, left, int(exhausted), int(status >= 400 and not exhausted))
         # 4 responses, 2 a bin: two bins are full, so the fifth response opens a third.
         opens_a_bin = self.responses % self.per_bin == 0
         self.latest = reading

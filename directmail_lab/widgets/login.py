@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
-import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Unpack, cast
 
 from ..cassettes import cassettes_by_name
@@ -22,7 +21,7 @@ from ..settings import (
     configured_regions,
     variable,
 )
-from . import Widget, page, shows_widgets
+from . import Widget, page, seconds_to_renewal, shows_widgets
 from .sign_in import MODES, Field, Mode, SignInProblem, SignInRequest, explain, key_source, sign_in
 
 if TYPE_CHECKING:
@@ -107,8 +106,8 @@ class LoginWidget(Widget):
             self._problem = explain(error)
         finally:
             typed.clear()
-            self.tell()
             self._working.release()
+        self.tell()
 
     def tell(self) -> None:
         """Send all that the form shows; the key is not part of it."""
@@ -118,7 +117,7 @@ class LoginWidget(Widget):
                 "type": "state",
                 "offer": self._offer(),
                 "account": None if self._signed_in is None else _shown(self._signed_in),
-                "problem": None if self._problem is None else _words(self._problem),
+                "problem": None if self._problem is None else asdict(self._problem),
                 "notice": self._notice,
             }
         )
@@ -148,10 +147,10 @@ class LoginWidget(Widget):
             self._signed_in = sign_in(request)
 
     def _sign_out(self) -> None:
-        leaving, self._signed_in = self._signed_in, None
-        self._notice = "Signed out: no session is open, and the key is forgotten."
-        if leaving is not None and current_session() is leaving.session:
+        if self._signed_in is not None and current_session() is self._signed_in.session:
             logout()
+        self._signed_in = None
+        self._notice = "Signed out: no session is open, and the key is forgotten."
 
     def _offer(self) -> dict[str, object]:
         """Return what there is to choose from."""
@@ -197,24 +196,15 @@ def _key_hint(source: str, *, remember: bool) -> str:
 
 
 def _shown(signed_in: SignedIn) -> dict[str, object]:
-    reading, renews_in_s = signed_in.reading, None
-    if reading is not None:
-        renews_at = signed_in.session.readings.frame()["reset_at"].iloc[0]
-        # NaT, where the unit is not certain, is the one value that does not equal itself.
-        # As seconds from now: the page's clock may be another machine's.
-        renews_in_s = renews_at.timestamp() - time.time() if renews_at == renews_at else None
+    reading = signed_in.reading
     return {
         "title": signed_in.title,
         "detail": signed_in.detail,
+        "note": signed_in.note,
         "limit": reading and reading.limit,
         "remaining": reading and reading.remaining,
-        "renews_in_s": renews_in_s,
-        "note": signed_in.note,
+        "renews_in_s": reading and seconds_to_renewal(reading, signed_in.session),
     }
-
-
-def _words(problem: SignInProblem) -> dict[str, object]:
-    return {"text": problem.text, "hint": problem.hint, "field": problem.field}
 
 
 def _empty(buffers: Sequence[bytes | memoryview]) -> None:

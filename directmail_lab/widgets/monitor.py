@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from typing import TYPE_CHECKING, Any, Final
 
 from ..current import current_session, session
-from . import Throttle, Widget, page
+from . import Throttle, Widget, page, seconds_to_renewal
 from .history import History
 
 if TYPE_CHECKING:
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 __all__ = ["MonitorWidget", "monitor"]
 
 _MOST_SHOWN: Final = 8
-_LATEST: Final = 64
 _UPDATE_S: Final = 0.1
 _SETTLED_S: Final = 1.5
 
@@ -95,7 +93,6 @@ class MonitorWidget(Widget):
         """Return all that the page draws. Its size does not grow with the number of readings."""
         followed = self._session
         live = current_session() is followed
-        renewals = _renewals(followed) if live else {}
         with self._lock:
             shown = self._operations()
             return {
@@ -104,7 +101,10 @@ class MonitorWidget(Widget):
                 "source": _source_of(followed) if live else "No session is open",
                 "responses": self._history.responses,
                 "more": len(self._history.operations) - len(shown),
-                "operations": [_drawn(each, renewals.get(each.name)) for each in shown],
+                "operations": [
+                    _drawn(each, seconds_to_renewal(each.latest, followed) if live else None)
+                    for each in shown
+                ],
             }
 
     def receive(self, kind: str, _buffers: Sequence[bytes | memoryview] = ()) -> None:
@@ -141,21 +141,6 @@ class MonitorWidget(Widget):
         return {**data, "text/plain": repr(self)}, metadata
 
 
-def _renewals(followed: Session) -> dict[str, float]:
-    """Return the seconds until each allowance renews, where that is known and it is live."""
-    log = followed.readings
-    if followed.mode == "replay" or not len(log):
-        return {}
-    last, now = log.frame().iloc[-_LATEST:], time.time()
-    return {
-        f"{method} {operation}": at.timestamp() - now
-        for method, operation, at in zip(
-            last["method"], last["operation"], last["reset_at"], strict=True
-        )
-        if at == at  # NaT alone does not equal itself
-    }
-
-
 def _source_of(followed: Session) -> str:
     kind = {"live": "Live", "record": "Recording to", "replay": "Replaying"}[followed.mode]
     return f"{kind} {followed.cassette}" if followed.cassette else kind
@@ -165,12 +150,8 @@ def _left(operation: OperationHistory) -> str:
     last = operation.latest
     told = last.remaining is not None and last.limit is not None
     left = f"{last.remaining} of {last.limit} left" if told else "allowance not told"
-    marked = [
-        f"{count} {what}"
-        for count, what in ((operation.exhausted, "exhausted"), (operation.failed, "failed"))
-        if count
-    ]
-    return ", ".join([left, *marked])
+    exhausted = f", {operation.exhausted} exhausted" if operation.exhausted else ""
+    return left + exhausted + (f", {operation.failed} failed" if operation.failed else "")
 
 
 def _drawn(operation: OperationHistory, renews_in_s: float | None) -> dict[str, object]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ..cassettes import new_cassette_path
 from ..credentials import (
@@ -12,7 +12,7 @@ from ..credentials import (
     remember_api_key,
     remembered_api_key,
 )
-from ..current import connect, make_current
+from ..current import connect
 from ..display import plural
 from ..errors import (
     CassetteError,
@@ -21,7 +21,6 @@ from ..errors import (
     InsecureAddressError,
     NotConnectedError,
     NotJSONError,
-    ServiceError,
     UnauthorizedError,
 )
 from ..http import httpx
@@ -51,14 +50,11 @@ Field = Literal["", "address", "key", "cassette"]
 
 _PATIENCE_S: Final = 15.0
 
-_ABOUT_THE_ADDRESS: Final = (
-    InsecureAddressError,
-    NotConnectedError,
-    NotJSONError,
-    httpx.ConnectError,
-    httpx.ProxyError,
-    httpx.TimeoutException,
-    httpx.UnsupportedProtocol,
+_FIELDS: Final[tuple[tuple[Any, Field], ...]] = (
+    (CredentialError | UnauthorizedError, "key"),
+    (CassetteError, "cassette"),
+    (InsecureAddressError | NotConnectedError | NotJSONError | httpx.TransportError, "address"),
+    (BaseException, ""),
 )
 
 # service.md part 2 leaves the record's fields open: which of these there is, is looked up.
@@ -128,15 +124,10 @@ def sign_in(request: SignInRequest) -> SignedIn:
         new_cassette_path(request.cassette)  # an impossible name is told before anything is sent
     key = find_api_key(request.key, base_url=address)
     who, reading = _try(address, key, request.options)
-    session = Session(address, key, **request.options)
+    cassette = request.cassette if request.mode == "record" else None
+    mode = "new_episodes" if cassette else None
+    session = connect(address, key, cassette=cassette, record_mode=mode, **request.options)
     session.readings.append(reading)
-    if request.mode == "record":
-        try:
-            session.record(request.cassette)
-        except BaseException:
-            session.close()
-            raise
-    make_current(session)
     recording = f" · recording to {session.cassette}" if session.cassette else ""
     return SignedIn(
         session=session,
@@ -209,15 +200,5 @@ def explain(error: BaseException) -> SignInProblem:
     happened, full_stop, advice = str(error).partition(". ")
     if isinstance(error, UnauthorizedError):
         happened = f"The service did not accept this key (status {error.status})"
-    return SignInProblem(happened + full_stop.rstrip(), advice, _field_of(error))
-
-
-def _field_of(error: BaseException) -> Field:
-    if isinstance(error, CredentialError | UnauthorizedError):
-        return "key"
-    if isinstance(error, CassetteError):
-        return "cassette"
-    if isinstance(error, ServiceError):
-        elsewhere = error.status < 500 and error.status != httpx.codes.TOO_MANY_REQUESTS
-        return "address" if elsewhere else ""
-    return "address" if isinstance(error, _ABOUT_THE_ADDRESS) else ""
+    field = next(field for kinds, field in _FIELDS if isinstance(error, kinds))
+    return SignInProblem(happened + full_stop.rstrip(), advice, field)

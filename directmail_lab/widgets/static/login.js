@@ -77,7 +77,7 @@ function makeAccount(uid) {
   const note = make("div", { className: "dml-note", role: "note" });
   const out = make("button", { type: "button", className: "dml-secondary", textContent: "Sign out" });
   const head = make("div", { className: "dml-top" });
-  head.append(make("span", { className: "dml-tick", "aria-hidden": "true" }), title);
+  head.append(make("span", { className: "dml-tick", "aria-hidden": "true" }, "✓"), title);
   const root = make("section", { className: "dml-box dml-account", tabIndex: -1 });
   root.setAttribute("aria-labelledby", title.id);
   root.append(head, detail, allowance, note, make("div", { className: "dml-actions" }, out));
