@@ -1,7 +1,7 @@
 """What opening a cassette costs.
 
-Where the exchanges are alike, as a poll's are: 40 times faster than vcrpy's YAML, twice as fast as
-its JSON, and faster than cassetter.
+Where the interactions are alike, as a poll's are: 40 times faster than vcrpy's YAML, twice as fast
+as its JSON, and faster than cassetter.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from exchanges import BASE_URL, alike, different, write
+from polled import BASE_URL, alike, different, write
 from vcr.serialize import deserialize
 from vcr.serializers import jsonserializer, yamlserializer
 

@@ -1,6 +1,6 @@
 """What readings cost.
 
-Observing a response at most 5 us; the frame of a million at most 1.5 times `pandas.DataFrame` of
+Observing a response at most 10 us; the frame of a million at most 1.5 times `pandas.DataFrame` of
 ready columns; a frame after each of 100,000 responses at most twice one after each 1,000th.
 """
 
@@ -75,7 +75,7 @@ def test_unobserved(benchmark: BenchmarkFixture, send: Send) -> None:
 def test_observed(benchmark: BenchmarkFixture, send: Send) -> None:
     """The mock and a log, whose columns and inference are brought up as it grows."""
     benchmark.group = f"observing, {send.__name__}"
-    benchmark.extra_info.update(on_top_of="test_unobserved", at_most_us=5)
+    benchmark.extra_info.update(on_top_of="test_unobserved", at_most_us=10)
     transport = ObservingTransport(mocked(), ReadingLog().append)
     benchmark.pedantic(send(transport), rounds=30, iterations=500)
 

@@ -1,4 +1,4 @@
-"""The exchanges that the benchmarks record, load and play."""
+"""The interactions that the benchmarks record, load and replay."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def polled() -> Interaction:
 
 
 def alike(size: int) -> list[Interaction]:
-    """Return one exchange over and over, as a poll makes it."""
+    """Return one interaction over and over, as a poll makes it."""
     return [polled()] * size
 
 
 def different(size: int) -> list[Interaction]:
-    """Return exchanges of which no two have the same address or body."""
+    """Return interactions of which no two have the same address or body."""
     return [
         answered(
             replace(polled().request, uri=f"{BASE_URL}/v1/lists/{index}?page={index}"),
