@@ -15,7 +15,7 @@ import textwrap
 import weakref
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import zip_longest
+from itertools import accumulate, zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -72,119 +72,15 @@ def readable(
     return frame
 
 
-# -- what is shown -----------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class _Column:
-    """A column as it is shown: the text of its cells, numbers to the right."""
-
-    name: str
-    cells: list[str]
-    is_number: bool = False
-    is_time: bool = False
-
-    @property
-    def width(self) -> int:
-        return max(map(len, (self.name, *self.cells)))
-
-    @property
-    def least_width(self) -> int:
-        whole = self.is_number or self.is_time
-        return self.width if whole else min(self.width, _NARROWEST)
-
-
-def _grid(
-    frame: pd.DataFrame, once: Collection[str], hidden: Collection[str], page: int
-) -> tuple[list[_Column], list[str]]:
-    """Return the columns that are shown, and sentences on what is not."""
-    rows = len(frame)
-    ends = [*range(_ROWS_AT_EACH_END), *range(rows - _ROWS_AT_EACH_END, rows)]
-    part = frame.iloc[ends] if rows > _MOST_ROWS else frame
-    columns, empty = [], []
-    if rows > 1:
-        columns.append(_Column("", [str(label) for label in part.index], is_number=True))
-    most = _MOST_FIELDS if rows == 1 else _MOST_COLUMNS
-    for place, name in enumerate(map(str, frame.columns[:most])):
-        if name in hidden:
-            continue
-        column = _column(name, part.iloc[:, place], once=name in once)
-        if rows and all(
-            isinstance(each, str) and not each for each in frame.iloc[:, place].dropna()
-        ):
-            empty.append(column.name)
-        else:
-            columns.append(column)
-    if part is not frame:
-        for column in columns:
-            column.cells.insert(_ROWS_AT_EACH_END, "…")
-    notes = [f"{plural(rows, 'row')}."] if part is not frame or not rows else []
-    if empty:
-        notes.append(f"Without a value: {', '.join(empty)}.")
-    if len(frame.columns) > most:
-        notes.append(f"And {len(frame.columns) - most:,} more of {len(frame.columns):,} columns.")
-    notes.extend(frame.attrs.get("notes", ()))
-    if rows == 1 and sum(column.width + len(_GAP) for column in columns) > page:
-        names, values = zip(*((column.name, column.cells[0]) for column in columns), strict=True)
-        columns = [_Column("field", list(names)), _Column("value", list(values))]
-    return columns, notes
-
-
-def _column(name: str, values: pd.Series[Any], *, once: bool) -> _Column:
-    missing = values.isna()
-    cells = [
-        "" if gone else _cell(name, value) for value, gone in zip(values, missing, strict=True)
-    ]
-    if once:
-        cells = ["" if row and cells[row - 1] == each else each for row, each in enumerate(cells)]
-    return _Column(
-        name.translate(_CONTROLS), cells, values.dtype.kind in "iuf", values.dtype.kind == "M"
-    )
-
-
-def _cell(name: str, value: object) -> str:
-    """Return a value as text on one line: times to the second, seconds to the millisecond."""
-    if isinstance(value, datetime):
-        return f"{value:%Y-%m-%d %H:%M:%S}" + ("Z" if value.tzinfo is not None else "")
-    if isinstance(value, float) and name.endswith("_s"):
-        return f"{value:.3f}"
-    text = value if isinstance(value, str) else _json(value)
-    text = text.translate(_CONTROLS)
-    return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}…"
-
-
-def _json(value: object) -> str:
-    if isinstance(value, tuple) and all(isinstance(each, int) for each in value):
-        return ", ".join(map(str, value))
-    if not isinstance(value, dict | list | tuple):
-        return str(value)
-    try:
-        return json.dumps(value, ensure_ascii=False, default=str)
-    except (RecursionError, ValueError):
-        return "(nested too deeply to be shown)"
-
-
-# -- how it is shown ---------------------------------------------------------------------------
-
-
 def as_html(
     frame: pd.DataFrame, *, once: Collection[str] = (), hidden: Collection[str] = ()
 ) -> str:
     """Return a frame as an HTML table, in the page's own colours; every value is escaped."""
-    columns, notes = _grid(frame, once, hidden, _PAGE_CHARACTERS)
-    # In the cells: JupyterLab's own style sheet says "right", and drops ours where it is untrusted.
-    styles = [f"text-align:{'right' if each.is_number else 'left'}" for each in columns]
-    head = _row_html("th", [each.name for each in columns], styles)
-    rows = zip(*(each.cells for each in columns), strict=True)
-    body = "".join(_row_html("td", row, styles) for row in rows)
+    columns, notes = _shown(frame, once, hidden, _PAGE_CHARACTERS)
+    rows = zip(*(column.html() for column in columns), strict=True)
+    head, *body = ("<tr>" + "".join(row) + "</tr>" for row in rows) if columns else ("",)
     below = f"<p>{html.escape(' '.join(notes))}</p>" if notes else ""
-    return f"<table><thead>{head}</thead><tbody>{body}</tbody></table>{below}"
-
-
-def _row_html(tag: str, cells: Sequence[str], styles: Sequence[str]) -> str:
-    told = zip(cells, styles, strict=True)
-    inner = "".join(f'<{tag} style="{style}">{html.escape(cell)}</{tag}>' for cell, style in told)
-    return f"<tr>{inner}</tr>"
+    return f"<table><thead>{head}</thead><tbody>{''.join(body)}</tbody></table>{below}"
 
 
 def as_text(
@@ -199,47 +95,138 @@ def as_text(
     ``width`` is in characters, by default the terminal's. Columns that do not fit are named below.
     """
     width = width or shutil.get_terminal_size((_TERMINAL_CHARACTERS, 24)).columns
-    columns, notes = _grid(frame, once, hidden, min(width, _PAGE_CHARACTERS))
-    columns, left_out = _fitting(columns, width)
-    if left_out:
-        notes.append(f"Not shown here: {', '.join(left_out)}.")
-    widths = _widths(columns, width)
-    rows = [[each.name for each in columns], *zip(*(each.cells for each in columns), strict=True)]
-    lines = [line for row in rows for line in _row_text(row, columns, widths)]
+    columns, notes = _shown(frame, once, hidden, min(width, _PAGE_CHARACTERS))
+    used = accumulate(column.least_width + len(_GAP) for column in columns)
+    fitting = max(1, sum(each - len(_GAP) <= width for each in used))
+    if fitting < len(columns):
+        notes.append(f"Not shown here: {', '.join(each.name for each in columns[fitting:])}.")
+    lines = _lines(columns[:fitting], width)
     return "\n".join([*lines, *textwrap.wrap(" ".join(notes), width)])
 
 
-def _fitting(columns: list[_Column], width: int) -> tuple[list[_Column], list[str]]:
-    """Return the columns that fit beside each other, from the left, and the names of the others."""
-    used = 0
-    for place, column in enumerate(columns):
-        used += column.least_width + (len(_GAP) if place else 0)
-        if used > width and place:
-            return columns[:place], [each.name for each in columns[place:]]
-    return columns, []
+# -- what is shown -----------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Column:
+    """A column as it is shown: its name and cells, as text; those of numbers stand to the right."""
+
+    name: str
+    cells: list[str]
+    kind: str = "O"
+
+    @property
+    def texts(self) -> list[str]:
+        return [self.name, *self.cells]
+
+    @property
+    def is_number(self) -> bool:
+        return self.kind in "iuf"
+
+    @property
+    def width(self) -> int:
+        return max(map(len, self.texts))
+
+    @property
+    def least_width(self) -> int:
+        return self.width if self.kind in "iufM" else min(self.width, _NARROWEST)
+
+    def html(self) -> list[str]:
+        """Return the cells; with styles, since JupyterLab's own sheet says "right"."""
+        style = f"text-align:{'right' if self.is_number else 'left'}"
+        style += ";white-space:nowrap" if self.kind in "iufM" else ""
+        head, *cells = map(html.escape, self.texts)
+        told = [f'<td style="{style}">{cell}</td>' for cell in cells]
+        return [f'<th style="{style}">{head}</th>', *told]
+
+
+def _shown(
+    frame: pd.DataFrame, once: Collection[str], hidden: Collection[str], page: int
+) -> tuple[list[_Column], list[str]]:
+    """Return the columns that are shown, and sentences on what is not."""
+    rows = len(frame)
+    is_cut = rows > _MOST_ROWS
+    ends = [*range(_ROWS_AT_EACH_END), *range(rows - _ROWS_AT_EACH_END, rows)]
+    part = frame.iloc[ends] if is_cut else frame
+    most = _MOST_FIELDS if rows == 1 else _MOST_COLUMNS
+    columns = [_Column("", [str(label) for label in part.index], "i")] if rows > 1 else []
+    empty = []
+    for place, name in enumerate(map(str, frame.columns[:most])):
+        column = _column(name, part.iloc[:, place], once=name in once)
+        if rows and not any(_cell(name, each) for each in frame.iloc[:, place].dropna()):
+            empty.append(column.name)
+        elif name not in hidden:
+            columns.append(column)
+    for column in columns if is_cut else ():
+        column.cells.insert(_ROWS_AT_EACH_END, "…")
+    if rows == 1 and sum(column.width + len(_GAP) for column in columns) > page:
+        columns = [
+            _Column("field", [column.name for column in columns]),
+            _Column("value", [column.cells[0] for column in columns]),
+        ]
+    notes = [f"{plural(rows, 'row')}."] if is_cut or not rows else []
+    notes += [f"Without a value: {', '.join(empty)}."] if empty else []
+    if (more := len(frame.columns) - most) > 0:
+        notes.append(f"And {more:,} more of {len(frame.columns):,} columns.")
+    return columns, [*notes, *frame.attrs.get("notes", ())]
+
+
+def _column(name: str, values: pd.Series[Any], *, once: bool) -> _Column:
+    told = zip(values, values.isna(), strict=True)
+    cells = ["" if gone else _cell(name, value) for value, gone in told]
+    if once:
+        cells = ["" if row and cells[row - 1] == each else each for row, each in enumerate(cells)]
+    return _Column(name.translate(_CONTROLS), cells, values.dtype.kind)
+
+
+def _cell(name: str, value: object) -> str:
+    """Return a value as text on one line: times to the second, seconds to the millisecond."""
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M:%S}" + ("Z" if value.tzinfo is not None else "")
+    if isinstance(value, float) and name.endswith("_s"):
+        return f"{value:.3f}"
+    text = (value if isinstance(value, str) else _json(value)).translate(_CONTROLS)
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}…"
+
+
+def _json(value: object) -> str:
+    if isinstance(value, tuple) and all(isinstance(each, int) for each in value):
+        return ", ".join(map(str, value))
+    if not isinstance(value, dict | list | tuple):
+        return str(value)
+    try:
+        return json.dumps(value, ensure_ascii=False, default=str)
+    except (RecursionError, ValueError):
+        return "(nested too deeply to be shown)"
+
+
+# -- in lines ----------------------------------------------------------------------------------
+
+
+def _lines(columns: Sequence[_Column], width: int) -> list[str]:
+    widths = _widths(columns, width)
+    lines = []
+    for row in zip(*(column.texts for column in columns), strict=True):
+        cells = [textwrap.wrap(cell, most) for cell, most in zip(row, widths, strict=True)]
+        for parts in zip_longest(*cells, fillvalue=""):
+            placed = (
+                part.rjust(most) if column.is_number else part.ljust(most)
+                for part, column, most in zip(parts, columns, widths, strict=True)
+            )
+            lines.append(_GAP.join(placed).rstrip())
+    return lines
 
 
 def _widths(columns: Sequence[_Column], width: int) -> list[int]:
-    """Return a width for each column, the widest text made narrower until all fit."""
+    """Return a width for each column, texts made narrower in proportion until all fit."""
     widths = [column.width for column in columns]
-    over = sum(widths) + len(_GAP) * (len(widths) - 1) - width
-    for _ in range(over):
-        spare = [now - column.least_width for now, column in zip(widths, columns, strict=True)]
-        widest = max(
+    for _ in range(sum(widths) + len(_GAP) * (len(widths) - 1) - width):
+        place = max(
             range(len(widths)),
-            key=lambda place: (spare[place] > 0, widths[place] / columns[place].width),
+            key=lambda each: (
+                widths[each] > columns[each].least_width,
+                widths[each] / max(columns[each].width, 1),
+            ),
         )
-        widths[widest] -= spare[widest] > 0
+        widths[place] -= widths[place] > columns[place].least_width
     return widths
-
-
-def _row_text(row: Sequence[str], columns: Sequence[_Column], widths: Sequence[int]) -> list[str]:
-    cells = [textwrap.wrap(cell, width) for cell, width in zip(row, widths, strict=True)]
-    lines = []
-    for parts in zip_longest(*cells, fillvalue=""):
-        placed = (
-            part.rjust(width) if column.is_number else part.ljust(width)
-            for part, column, width in zip(parts, columns, widths, strict=True)
-        )
-        lines.append(_GAP.join(placed).rstrip())
-    return lines

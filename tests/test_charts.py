@@ -23,7 +23,7 @@ from PIL import Image
 
 import directmail_lab as dm
 from directmail_lab.charts import Chart, chart_rate_limits
-from directmail_lab.charts.thinning import by_operation, episodes, is_exhausted, thinned, windows
+from directmail_lab.charts.thinning import by_operation, episodes, exhausted, thinned, windows
 from directmail_lab.quota import Reading
 from directmail_lab.readings import frame_of
 
@@ -356,8 +356,8 @@ def test_exhausted_is_a_429_or_an_error_with_nothing_left() -> None:
     """Also where remaining is missing; an empty frame gives an empty answer."""
     rows = frame([reading(0, None, status=429), reading(1, None, status=500), reading(2, 0)])
 
-    assert list(is_exhausted(rows)) == [True, False, False]
-    assert is_exhausted(frame([])).empty
+    assert list(exhausted(rows)["status"]) == [429]
+    assert exhausted(frame([])).empty
 
 
 def test_allowance_bars_are_the_last_sound_reading_of_each_operation() -> None:

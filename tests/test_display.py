@@ -44,7 +44,7 @@ def test_ipython_shows_html_and_text_alike() -> None:
 
     assert set(data) == {"text/html", "text/plain"}
     assert '<td style="text-align:left">Ada</td>' in data["text/html"]
-    assert '<td style="text-align:right">20</td>' in data["text/html"]
+    assert '<td style="text-align:right;white-space:nowrap">20</td>' in data["text/html"]
     assert data["text/plain"] == "   name   n\n0  Ada    1\n1  Bo    20"
 
 
@@ -117,10 +117,11 @@ def test_what_does_not_fit_a_terminal_is_named() -> None:
 @pytest.mark.parametrize("rows", [61, 100_000])
 def test_of_many_rows_both_ends_are_shown(rows: int) -> None:
     """Ten at each end, and how many there are."""
-    frame = pd.DataFrame({"n": range(rows)})
+    seldom = [None] * 30 + ["once"] + [None] * (rows - 31)
+    frame = pd.DataFrame({"n": range(rows), "seldom": seldom, "never": None})
 
     assert as_html(frame).count("<tr>") == 22
-    assert as_text(frame).endswith(f"{rows:,} rows.")
+    assert as_text(frame).endswith(f"{rows:,} rows. Without a value: never.")
 
 
 def test_a_frame_of_nothing_shows_its_columns() -> None:

@@ -414,8 +414,12 @@ def test_an_unchanged_service_gives_an_empty_frame(service: StandIn) -> None:
 
     assert table.empty
     assert table.dtypes.astype(str).to_dict() == COLUMNS
-    assert table.attrs == {"sent": 4, "not_sent": [], "notes": ["4 requests sent."]}
-    assert "4 requests sent." in as_html(table)
+    assert table.attrs == {
+        "sent": 4,
+        "not_sent": [],
+        "notes": ["4 requests sent, all answered as recorded."],
+    }
+    assert "4 requests sent, all" in as_html(table)
     assert sum(asked.values()) == 4
 
 

@@ -4,70 +4,35 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-import numpy as np
 import pandas as pd
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from ..display import plural
-from .figure import (
-    ABOVE_IN,
-    ALARM,
-    BAND,
-    BELOW_IN,
-    INK,
-    TRACK,
-    WARNING,
-    Chart,
-    color_of,
-    empty_chart,
-    label_axis,
-    quiet,
-    styled,
-)
-from .thinning import (
-    are_timed,
-    broken,
-    by_operation,
-    episodes,
-    is_exhausted,
-    span_in_words,
-    thinned,
-    windows,
-)
+from . import figure, thinning
+from .figure import INK, Chart
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
-    from numpy.typing import NDArray
-
-    Operations = list[tuple[str, pd.DataFrame]]
-
-__all__ = ["Kind", "chart_rate_limits"]
 
 Kind = Literal["remaining", "allowance", "latency"]
 
-_WIDTH_IN: Final = 8.0
+_MOST_OPERATIONS: Final = 6
 _PANEL_IN: Final = 1.6
 _LOW_PANEL_IN: Final = 1.25
 _MOST_HIGH_PANELS: Final = 3
-_TITLE_IN: Final = 0.25
-_AXIS_IN: Final = 0.25
-_MOST_OPERATIONS: Final = 6
 _FEW_POINTS: Final = 60
 _MANY_MARKS: Final = 120
 _MOST_WINDOWS: Final = 40
 # Of the span shown, how much is left free on either side; of a single moment, in days.
 _MARGIN: Final = 0.02
 _MOMENT: Final = 0.5 / 86400
-
 _BAR_IN: Final = 0.42
 _MOST_BARS: Final = 15
-
 _LATENCY_IN: Final = 3.2
-_MOST_POINTS: Final = 1_500
-_BINS: Final = 40
+_MANY_DOTS: Final = 1_500
 _WIDE: Final = 20.0
 _MARKERS: Final = "os^Dv*"
 
@@ -96,7 +61,7 @@ def chart_rate_limits(frame: pd.DataFrame, *, kind: Kind = "remaining") -> Chart
     """
     if kind not in _DRAWERS:
         raise ValueError(f"There is no chart of kind {kind!r}. Choose of {', '.join(_DRAWERS)}.")
-    with styled():
+    with figure.styled():
         return _DRAWERS[kind](frame)
 
 
@@ -114,65 +79,51 @@ def _left_in_words(readings: pd.DataFrame) -> str:
 
 
 def _chart_remaining(frame: pd.DataFrame) -> Chart:
-    operations = by_operation(frame, most=_MOST_OPERATIONS)
+    operations = thinning.by_operation(frame, most=_MOST_OPERATIONS)
     if not operations:
-        return empty_chart("No readings yet. Make a request, such as me(), and draw again.")
+        return figure.empty_chart("No readings yet. Make a request, such as me(), and draw again.")
     shown = pd.concat([readings for _, readings in operations])
-    timed = are_timed(frame)
-    spans = episodes(shown["x"]) if timed else [(shown["x"].min(), shown["x"].max())]
+    timed = thinning.are_timed(frame)
+    spans = thinning.episodes(shown["x"]) if timed else [(shown["x"].min(), shown["x"].max())]
     panel = _PANEL_IN if len(operations) <= _MOST_HIGH_PANELS else _LOW_PANEL_IN
-    height = ABOVE_IN + panel * len(operations) + _AXIS_IN + BELOW_IN
-    chart = Chart(_WIDTH_IN, height, arranged=False)
-    grid = chart.subplots(
-        len(operations), len(spans), squeeze=False, sharex="col", sharey="row",
-        gridspec_kw=_margins(height, panel),
-    )  # fmt: skip
+    chart = Chart(2 * figure.AROUND_IN + panel * len(operations))
+    grid = chart.subplots(len(operations), len(spans), squeeze=False, sharex="col", sharey="row")
     for row, (name, readings) in enumerate(operations):
         for axes, span in zip(grid[row], spans, strict=True):
-            _draw_panel(axes, readings[readings["x"].between(*span)], color_of(row))
+            figure.lay_out(axes, timed=timed, most_ticks=9 // len(spans))
+            _draw_panel(axes, readings[readings["x"].between(*span)], figure.color_of(row))
         _set_heights(grid[row][0], readings)
-        grid[row][0].set_title(name, color=color_of(row), fontweight="bold")
+        grid[row][0].set_title(name, color=figure.color_of(row), fontweight="bold")
         grid[row][-1].set_title(_left_in_words(readings), loc="right", fontsize=9)
     for axes, (begins, ends) in zip(grid[-1], spans, strict=True):
         margin = (ends - begins) * _MARGIN or (_MOMENT if timed else 0.5)
         axes.set_xlim(begins - margin, ends + margin)
-        label_axis(axes, timed=timed, most_ticks=9 // len(spans))
     total = len(frame[["method", "operation"]].drop_duplicates())
     more = f", {len(operations)} of {total} operations" if total > len(operations) else ""
-    chart.head(f"Requests left in the window: {plural(len(frame), 'reading')}{more}")
-    chart.foot(span_in_words(spans, timed=timed))
+    title = f"Requests left in the window: {plural(len(frame), 'reading')}{more}"
+    chart.label(title, thinning.span_in_words(spans, timed=timed))
     _explain_marks(chart, shown)
-    chart.alt_text = _remaining_in_words(frame, operations)
+    lines = "; ".join(f"{name}: {_left_in_words(readings)}" for name, readings in operations)
+    refused = plural(len(thinning.exhausted(frame)), "response")
+    chart.alt_text = f"{title}. {lines}. Refused because nothing was left: {refused}."
     return chart
 
 
-def _margins(height: float, panel: float) -> dict[str, float]:
-    """Return where the panels stand, as parts of the figure: all of them are equally high."""
-    return {
-        "left": 0.5 / _WIDTH_IN,
-        "right": 1 - 0.3 / _WIDTH_IN,
-        "top": 1 - (ABOVE_IN + _TITLE_IN) / height,
-        "bottom": (_AXIS_IN + BELOW_IN) / height,
-        "hspace": 2 * _TITLE_IN / (panel - _TITLE_IN),
-        "wspace": 0.06,
-    }
-
-
 def _draw_panel(axes: Axes, readings: pd.DataFrame, color: str) -> None:
-    found = windows(readings)
+    found = thinning.windows(readings)
     for begins, ends in found if len(found) <= _MOST_WINDOWS else ():
-        axes.axvspan(begins, ends, facecolor=BAND, edgecolor="none", zorder=0)
+        axes.axvspan(begins, ends, facecolor=figure.BAND, edgecolor="none", zorder=0)
         axes.axvline(ends, color=INK, linewidth=0.8, linestyle=":", zorder=1)
-    kept = thinned(readings)
+    kept = thinning.thinned(readings)
     _draw_limit(axes, kept.dropna(subset=["limit"]))
-    x, remaining = broken(kept, found)
-    axes.plot(
-        x, remaining, color=color, linewidth=1.6, drawstyle="steps-post",
-        marker="o" if len(x) <= _FEW_POINTS else "", markersize=3.5,
-    )  # fmt: skip
-    _mark(axes, readings[is_exhausted(readings)], "x", ALARM)
-    _mark(axes, readings[readings["problem"].notna()], "D", WARNING)
-    quiet(axes)
+    x, remaining = thinning.broken(kept, found)
+    marker = "o" if len(x) <= _FEW_POINTS else ""
+    axes.plot(x, remaining, color=color, drawstyle="steps-post", marker=marker, markersize=3.5)
+    for marked, style, _ in _marks(readings):
+        few = thinning.thinned(marked, many=_MANY_MARKS, buckets=_MANY_MARKS)
+        # One that has no remaining to be drawn at stands on the axis.
+        heights = few["remaining"].fillna(0).astype(int)
+        axes.plot(few["x"], heights, **style, clip_on=False, zorder=4, in_layout=False)
 
 
 def _draw_limit(axes: Axes, told: pd.DataFrame) -> None:
@@ -185,13 +136,16 @@ def _draw_limit(axes: Axes, told: pd.DataFrame) -> None:
         axes.plot(told["x"], limits, drawstyle="steps-post", **style)
 
 
-def _mark(axes: Axes, readings: pd.DataFrame, marker: str, color: str) -> None:
-    """Mark readings; one that has no remaining to be drawn at stands on the axis."""
-    kept = thinned(readings, many=_MANY_MARKS, buckets=_MANY_MARKS)
-    axes.plot(
-        kept["x"], kept["remaining"].fillna(0).astype(int), marker, color=color, markersize=5.5,
-        markeredgewidth=1.6, fillstyle="none", clip_on=False, zorder=4,
-    )  # fmt: skip
+def _marks(readings: pd.DataFrame) -> list[tuple[pd.DataFrame, dict[str, Any], str]]:
+    """Return the readings that are marked, how they are, and what that means."""
+    style: dict[str, Any] = {"linestyle": "", "fillstyle": "none", "markersize": 5.5}
+    style["markeredgewidth"] = 1.6
+    refused = {**style, "marker": "x", "color": figure.ALARM}
+    problem = {**style, "marker": "D", "color": figure.WARNING}
+    return [
+        (thinning.exhausted(readings), refused, "refused, nothing left"),
+        (readings[readings["problem"].notna()], problem, "headers with a problem"),
+    ]
 
 
 def _set_heights(axes: Axes, readings: pd.DataFrame) -> None:
@@ -205,30 +159,11 @@ def _explain_marks(chart: Chart, shown: pd.DataFrame) -> None:
     """Say below the data what the marks are, those alone that were drawn."""
     entries: list[Artist] = [Line2D([], [], color=INK, linestyle="--", linewidth=1, label="limit")]
     if shown["renews_x"].notna().any():
-        entries.append(Patch(color=BAND, label="a window, to its renewal"))
-    marks = (
-        (is_exhausted(shown), "x", ALARM, "refused, nothing left"),
-        (shown["problem"].notna(), "D", WARNING, "headers with a problem"),
-    )
-    for marked, marker, color, label in marks:
-        if marked.any():
-            entries.append(
-                Line2D([], [], color=color, marker=marker, linestyle="", fillstyle="none",
-                       markeredgewidth=1.6, markersize=5.5, label=f"{label} ({marked.sum():,})")
-            )  # fmt: skip
-    chart.legend(
-        handles=entries, loc="lower left", ncols=4, fontsize=8, handlelength=1.6,
-        borderaxespad=0.0, borderpad=0.5,
-    )  # fmt: skip
-
-
-def _remaining_in_words(frame: pd.DataFrame, operations: Operations) -> str:
-    lines = "; ".join(f"{name}: {_left_in_words(readings)}" for name, readings in operations)
-    refused = plural(int(is_exhausted(frame).sum()), "response")
-    return (
-        f"Requests left over time, {plural(len(frame), 'reading')}. {lines}. "
-        f"Refused because nothing was left: {refused}."
-    )
+        entries.append(Patch(color=figure.BAND, label="a window, to its renewal"))
+    for marked, style, label in _marks(shown):
+        if len(marked):
+            entries.append(Line2D([], [], **style, label=f"{label} ({len(marked):,})"))
+    chart.legend(handles=entries, loc="lower left", ncols=4, handlelength=1.6, borderaxespad=0.0)
 
 
 # -- allowances --------------------------------------------------------------------------------
@@ -237,19 +172,17 @@ def _remaining_in_words(frame: pd.DataFrame, operations: Operations) -> str:
 def _chart_allowance(frame: pd.DataFrame) -> Chart:
     last = _last_readings(frame)
     if last.empty:
-        return empty_chart("No reading tells a limit yet. Make a request, and draw again.")
-    chart = Chart(_WIDTH_IN, _BAR_IN * len(last) + ABOVE_IN + BELOW_IN + 0.2)
+        return figure.empty_chart("No reading tells a limit yet. Make a request, and draw again.")
+    chart = Chart(_BAR_IN * len(last) + 2 * figure.AROUND_IN + 0.2)
     axes = chart.subplots()
-    axes.barh(last.index, last["limit"], color=TRACK, height=0.62)
-    axes.barh(last.index, last["remaining"], color=color_of(0), height=0.62)
+    axes.barh(last.index, last["limit"], color=figure.TRACK, height=0.62)
+    axes.barh(last.index, last["remaining"], color=figure.color_of(0), height=0.62)
     for row, (limit, words) in enumerate(zip(last["limit"], last["words"], strict=True)):
         axes.annotate(words, (limit, row), (6, 0), textcoords="offset points", va="center")
-    axes.spines[["left", "bottom"]].set_visible(False)
+    axes.spines["bottom"].set_visible(False)
     axes.set_xticks([])
-    axes.margins(x=0)
     axes.set_xlim(0, 1.25 * max(last["limit"].max(), 1))
-    chart.head("Allowance by operation: requests in a window")
-    chart.foot("filled: left when last read")
+    chart.label("Allowance by operation: requests in a window", "filled: left when last read")
     lines = "; ".join(f"{name}: {words}" for name, words in last["words"][::-1].items())
     chart.alt_text = f"Allowance by operation. {lines}."
     return chart
@@ -258,14 +191,13 @@ def _chart_allowance(frame: pd.DataFrame) -> Chart:
 def _last_readings(frame: pd.DataFrame) -> pd.DataFrame:
     """Return one row an operation: its name as index, ``limit``, ``remaining`` and ``words``."""
     rows = {}
-    for name, readings in by_operation(frame, most=_MOST_BARS):
+    for name, readings in thinning.by_operation(frame, most=_MOST_BARS):
         told = readings.dropna(subset=["limit", "remaining"])
         if not told.empty:
-            values = told.iloc[-1]
-            rows[name] = (int(values["limit"]), int(values["remaining"]), _left_in_words(told))
+            limit, remaining = told.iloc[-1][["limit", "remaining"]]
+            rows[name] = int(limit), int(remaining), _left_in_words(told)
     columns = ["limit", "remaining", "words"]
-    last = pd.DataFrame.from_dict(rows, orient="index", columns=columns)
-    return last.sort_values("limit", ascending=True, kind="stable")
+    return pd.DataFrame.from_dict(rows, orient="index", columns=columns).sort_values("limit")
 
 
 # -- latencies ---------------------------------------------------------------------------------
@@ -273,72 +205,47 @@ def _last_readings(frame: pd.DataFrame) -> pd.DataFrame:
 
 def _chart_latency(frame: pd.DataFrame) -> Chart:
     told = frame[frame["elapsed_s"] > 0]
-    operations = by_operation(told, most=_MOST_OPERATIONS)
+    operations = thinning.by_operation(told, most=_MOST_OPERATIONS)
     if not operations:
-        return empty_chart("No latency is known yet. Make a request, and draw again.")
-    seconds = told["elapsed_s"].to_numpy(dtype=float)
-    chart = Chart(_WIDTH_IN, _LATENCY_IN)
-    over_time, spread = chart.subplots(1, 2, sharey=True, width_ratios=[4, 1])
+        return figure.empty_chart("No latency is known yet. Make a request, and draw again.")
+    chart, timed = Chart(_LATENCY_IN), thinning.are_timed(told)
+    axes = chart.subplots()
     for number, (name, readings) in enumerate(operations):
-        kept = _slowest_kept(readings)
-        over_time.plot(
-            kept["x"], kept["elapsed_s"], _MARKERS[number], color=color_of(number), markersize=4,
-            alpha=0.8, markeredgewidth=0, label=name,
+        kept = thinning.thinned(readings, "elapsed_s", many=_MANY_DOTS, buckets=_MANY_DOTS // 4)
+        axes.plot(
+            kept["x"], kept["elapsed_s"], _MARKERS[number], color=figure.color_of(number),
+            markersize=4, alpha=0.8, markeredgewidth=0, label=name,
         )  # fmt: skip
-    quiet(over_time)
-    label_axis(over_time, timed=are_timed(told))
-    median, high = np.quantile(seconds, [0.5, 0.95])
-    _scale(over_time, seconds, median)
-    _draw_spread(spread, seconds, over_time)
+    figure.lay_out(axes, timed=timed)
+    median, high, slowest = (float(told["elapsed_s"].quantile(part)) for part in (0.5, 0.95, 1))
+    _scale(axes, slowest, median)
     for value, name in ((median, "median"), (high, "95%")):
-        over_time.axhline(value, color=INK, linewidth=0.8, linestyle=":")
-        spread.axhline(value, color=INK, linewidth=0.8, linestyle=":")
-        spread.annotate(
-            f"{name} {_seconds_in_words(value)}", (1, value), xytext=(4, 0), fontsize=8,
-            xycoords=("axes fraction", "data"), textcoords="offset points", va="center",
+        axes.axhline(value, color=INK, linewidth=0.8, linestyle=":")
+        axes.annotate(
+            f"{name} {_seconds_in_words(value)}", (1, value), (4, 0), fontsize=8, va="center",
+            xycoords=("axes fraction", "data"), textcoords="offset points",
         )  # fmt: skip
-    title = f"Latency: {plural(len(seconds), 'response')}"
-    chart.head(title)
-    x = pd.concat([readings["x"] for _, readings in operations])
-    chart.foot(span_in_words([(x.min(), x.max())], timed=are_timed(told)))
+    title, x = f"Latency: {plural(len(told), 'response')}", axes.dataLim.intervalx
+    chart.label(title, thinning.span_in_words([(x[0], x[1])], timed=timed))
     if len(operations) > 1:
-        chart.legend(loc="outside lower left", ncols=3, fontsize=8, markerscale=1.6)
+        chart.legend(loc="outside lower left", ncols=3, markerscale=1.6)
     chart.alt_text = (
         f"{title}. Median {_seconds_in_words(median)}, 95th percentile {_seconds_in_words(high)}, "
-        f"slowest {_seconds_in_words(seconds.max())}."
+        f"slowest {_seconds_in_words(slowest)}."
     )
     return chart
 
 
-def _slowest_kept(readings: pd.DataFrame) -> pd.DataFrame:
-    """Return the readings, or of very many the first and the slowest of each stretch of them."""
-    if len(readings) <= _MOST_POINTS:
-        return readings
-    seconds = readings["elapsed_s"].reset_index(drop=True)
-    stretches = seconds.groupby(np.arange(len(readings)) * _MOST_POINTS // (2 * len(readings)))
-    places = pd.concat([stretches.idxmax(), stretches.apply(lambda each: each.index[0])])
-    return readings.iloc[sorted(set(places))]
-
-
-def _scale(axes: Axes, seconds: NDArray[np.float64], median: float) -> None:
-    if seconds.max() >= _WIDE * median:
+def _scale(axes: Axes, slowest: float, median: float) -> None:
+    if slowest >= _WIDE * median:
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
         axes.yaxis.set_minor_formatter(NullFormatter())
         axes.tick_params(axis="y", which="minor", left=False)
     else:
-        axes.set_ylim(0, 1.1 * seconds.max())
+        axes.set_ylim(0, 1.1 * slowest)
         axes.yaxis.set_major_locator(MaxNLocator(4))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _seconds_in_words(value)))
-
-
-def _draw_spread(axes: Axes, seconds: NDArray[np.float64], beside: Axes) -> None:
-    space = np.geomspace if beside.get_yscale() == "log" else np.linspace
-    edges = list(space(*beside.get_ylim(), _BINS))
-    axes.hist(seconds, bins=edges, orientation="horizontal", color=TRACK)
-    axes.set_xticks([])
-    axes.tick_params(axis="y", which="both", labelleft=False, left=False)
-    axes.spines[:].set_visible(False)
 
 
 def _seconds_in_words(seconds: float) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import sys
-from contextlib import contextmanager
 from datetime import UTC
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,26 +21,10 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from PIL import Image
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
-
-__all__ = [
-    "ABOVE_IN",
-    "ALARM",
-    "BAND",
-    "BELOW_IN",
-    "INK",
-    "TRACK",
-    "WARNING",
-    "Chart",
-    "color_of",
-    "empty_chart",
-    "label_axis",
-    "quiet",
-    "styled",
-]
 
 # Of one lightness, told apart by hue and by what stands beside; vermilion is kept for alarm.
 _SERIES: Final = ("#0B7FC4", "#128C6A", "#C05A9A", "#957600", "#7A7A7A", "#A8683A")
@@ -52,21 +35,26 @@ BAND: Final = (0.48, 0.55, 0.65, 0.14)
 TRACK: Final = (0.48, 0.55, 0.65, 0.30)
 _FAINT: Final = (0.48, 0.48, 0.48, 0.25)
 
+WIDTH_IN: Final = 8.0
+# Left free for the title and for what stands at the foot.
+AROUND_IN: Final = 0.35
 # Drawn at twice the size at which it is shown.
 _SHOWN_DPI: Final = 96
 _DPI: Final = 2 * _SHOWN_DPI
 _MOST_COLORS: Final = 256
-# An axis of times is in days.
-_FEW_MINUTES: Final = 5 / 1440
-_FEW_SECONDS: Final = 4 / 86400
-_PART_OF_A_SECOND: Final = 0.8 / 86400
-# Left free for the title and for what stands at the foot.
-ABOVE_IN: Final = 0.35
-BELOW_IN: Final = 0.35
+# The format of a time on an axis that shows more days than this, and how much of it is shown.
+_TIME_FORMATS: Final = (
+    (2, "%-d %b", None),
+    (5 / 1440, "%H:%M", None),
+    (4 / 86400, "%H:%M:%S", None),
+    (0.8 / 86400, "%H:%M:%S.%f", -5),
+    (0, "%H:%M:%S.%f", -3),
+)
 _STYLE: Final[dict[str, Any]] = {
     "axes.edgecolor": _FAINT,
     "axes.facecolor": "none",
     "axes.labelcolor": INK,
+    "axes.spines.left": False,
     "axes.spines.right": False,
     "axes.spines.top": False,
     "axes.titlecolor": INK,
@@ -76,6 +64,7 @@ _STYLE: Final[dict[str, Any]] = {
     "font.family": "DejaVu Sans",
     "font.size": 9,
     "grid.color": _FAINT,
+    "legend.fontsize": 8,
     "legend.frameon": False,
     "text.color": INK,
     "text.parse_math": False,
@@ -86,11 +75,10 @@ _STYLE: Final[dict[str, Any]] = {
 }
 
 
-@contextmanager
-def styled() -> Iterator[None]:
+def styled() -> AbstractContextManager[None]:
     """Draw in our style, whatever the user's own settings of matplotlib are."""
-    with matplotlib.style.context(["default", _STYLE]):
-        yield
+    context: AbstractContextManager[None] = matplotlib.style.context(["default", _STYLE])
+    return context
 
 
 class Chart(Figure):
@@ -106,13 +94,12 @@ class Chart(Figure):
         The chart in a sentence or two, for who cannot see it.
     """
 
-    def __init__(self, width_in: float, height_in: float, *, arranged: bool = True) -> None:
-        between = 1 - (ABOVE_IN + BELOW_IN) / height_in
-        arranging = ConstrainedLayoutEngine(rect=(0, BELOW_IN / height_in, 1, between))
-        super().__init__(
-            figsize=(width_in, height_in), dpi=_DPI, layout=arranging if arranged else None
-        )
-        self.alt_text = ""
+    def __init__(self, height_in: float, alt_text: str = "") -> None:
+        """Make a chart with room for a title above, and for what stands below."""
+        around = AROUND_IN / height_in
+        arranging = ConstrainedLayoutEngine(rect=(0, around, 1, 1 - 2 * around))
+        super().__init__(figsize=(WIDTH_IN, height_in), dpi=_DPI, layout=arranging)
+        self.alt_text = alt_text
         _refuse_pyplots_printers()
 
     def png(self) -> bytes:
@@ -125,18 +112,11 @@ class Chart(Figure):
         _small_picture(pixels).save(buffer, "PNG", optimize=True)
         return buffer.getvalue()
 
-    def head(self, title: str) -> None:
-        """Write the chart's title."""
-        self.text(
-            0.08 / self.get_figwidth(), 1 - 0.08 / self.get_figheight(), title, va="top",
-            fontsize=11, fontweight="bold",
-        )  # fmt: skip
-
-    def foot(self, text: str) -> None:
-        """Write what belongs to the whole axis, at the lower right."""
-        self.text(
-            1 - 0.08 / self.get_figwidth(), 0.1 / self.get_figheight(), text, ha="right", fontsize=8
-        )
+    def label(self, title: str, foot: str) -> None:
+        """Write the chart's title, and at the lower right what belongs to the whole axis."""
+        x, y = 0.08 / WIDTH_IN, 0.08 / self.get_figheight()
+        self.text(x, 1 - y, title, va="top", fontsize=11, fontweight="bold")
+        self.text(1 - x, y, foot, ha="right", fontsize=8)
 
     def _repr_mimebundle_(
         self, include: object = None, exclude: object = None
@@ -180,28 +160,22 @@ def _refuse_pyplots_printers() -> None:
             shell.display_formatter.formatters[kind].for_type(Chart, lambda _: None)
 
 
+def empty_chart(message: str) -> Chart:
+    """Return a chart that says why it is empty and what to do."""
+    chart = Chart(1.2, message)
+    chart.text(0.5, 0.5, message, ha="center", va="center")
+    return chart
+
+
 def color_of(index: int) -> str:
     """Return the colour of a series; after the last, the palette begins again."""
     return _SERIES[index % len(_SERIES)]
 
 
-def empty_chart(message: str) -> Chart:
-    """Return a chart that says why it is empty and what to do."""
-    chart = Chart(8.0, 1.2)
-    chart.text(0.5, 0.5, message, ha="center", va="center")
-    chart.alt_text = message
-    return chart
-
-
-def quiet(axes: Axes) -> None:
-    """Leave an axes with a light grid of its values and no frame."""
+def lay_out(axes: Axes, *, timed: bool, most_ticks: int = 8) -> None:
+    """Give an axes a light grid of its values, and times of day, days (UTC) or numbers below."""
     axes.grid(axis="y", linewidth=0.8)
     axes.set_axisbelow(True)
-    axes.spines["left"].set_visible(False)
-
-
-def label_axis(axes: Axes, *, timed: bool, most_ticks: int = 8) -> None:
-    """Label an axis with the time of day, or the day, in UTC; or with numbers."""
     if not timed:
         axes.xaxis.set_major_locator(MaxNLocator(most_ticks, integer=True))
         return
@@ -215,12 +189,6 @@ def label_axis(axes: Axes, *, timed: bool, most_ticks: int = 8) -> None:
 def _time_text(axes: Axes, place: float) -> str:
     """Return a tick's time to the digit that matters over the time shown."""
     begins, ends = axes.get_xlim()
+    layout, cut = next(each[1:] for each in _TIME_FORMATS if ends - begins > each[0])
     moment = num2date(place, tz=UTC)  # type: ignore[no-untyped-call]
-    shown = ends - begins
-    if shown > 2:
-        return f"{moment:%-d %b}"
-    if shown > _FEW_MINUTES:
-        return f"{moment:%H:%M}"
-    if shown > _FEW_SECONDS:
-        return f"{moment:%H:%M:%S}"
-    return f"{moment:%H:%M:%S.%f}"[: -5 if shown > _PART_OF_A_SECOND else -3]
+    return f"{moment:{layout}}"[:cut]

@@ -13,21 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pandas as pd
 
+from ..quota import is_exhausted
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
-
-__all__ = [
-    "are_timed",
-    "broken",
-    "by_operation",
-    "episodes",
-    "is_exhausted",
-    "span_in_words",
-    "thinned",
-    "windows",
-]
 
 Span = tuple[float, float]
 """Where something begins and ends on the axis."""
@@ -45,10 +36,10 @@ def are_timed(frame: pd.DataFrame) -> bool:
     return bool(frame["at"].notna().all())
 
 
-def is_exhausted(frame: pd.DataFrame) -> pd.Series[bool]:
-    """Return which responses said that the allowance is used up."""
-    spent = (frame["remaining"] == 0).fillna(False).astype(bool)
-    return (frame["status"] == 429) | ((frame["status"] >= 400) & spent)
+def exhausted(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the readings whose response said that the allowance is used up."""
+    marked: pd.Series[bool] = is_exhausted(frame["status"], frame["remaining"])
+    return frame[marked.fillna(False).astype(bool)]
 
 
 def by_operation(frame: pd.DataFrame, most: int) -> list[tuple[str, pd.DataFrame]]:
@@ -70,21 +61,23 @@ def _days(times: pd.Series[pd.Timestamp]) -> pd.Series[float]:
     return (pd.to_datetime(times, utc=True) - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
 
 
-def thinned(frame: pd.DataFrame, many: int = _MANY, buckets: int = _BUCKETS) -> pd.DataFrame:
+def thinned(
+    frame: pd.DataFrame, column: str = "remaining", *, many: int = _MANY, buckets: int = _BUCKETS
+) -> pd.DataFrame:
     """Return the readings that a chart cannot do without, of one operation, in order.
 
     Up to ``many`` are kept as they are. Of more, each of ``buckets`` equal spans of the axis keeps
-    its first and last reading, and those with the least and the most remaining: the line looks the
-    same, and no minimum is lost.
+    its first and last reading, and those with the least and the most in a column: the picture looks
+    the same, and no minimum and no maximum is lost.
     """
     if len(frame) <= many:
         return frame
     ordered = frame.reset_index(drop=True)
     x = ordered["x"].to_numpy() - ordered["x"].iloc[0]
     bucket = np.minimum((x / max(x[-1], 1e-12) * buckets).astype(int), buckets - 1)
-    remaining = ordered["remaining"].dropna().astype(int)
+    told = ordered[column].dropna().astype(float)
     places = pd.Series(ordered.index).groupby(bucket)
-    values = remaining.groupby(bucket[remaining.index])
+    values = told.groupby(bucket[told.index])
     kept = [places.first(), places.last(), values.idxmin(), values.idxmax()]
     return ordered.loc[sorted(set(pd.concat(kept)))]
 

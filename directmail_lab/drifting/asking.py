@@ -98,7 +98,7 @@ def drift(
     DataFrame
         See `drift_frame`. ``attrs``: ``"sent"``, how many requests were; ``"not_sent"``, the
         operations that were left out because they write or because redaction took part of them;
-        ``"notes"``, the same in a sentence, which is shown below the table.
+        ``"notes"``, the same in words, which are shown below the table.
 
     Raises
     ------
@@ -120,13 +120,10 @@ def drift(
             found = compare(recorded, now, ignore=ignore)
             rows.extend((number, operation, difference) for difference in found)
     table = drift_frame(rows)
-    table.attrs.update(sent=len(reads), not_sent=left_out, notes=[_note(len(reads), left_out)])
+    notes = [f"{plural(len(reads), 'request')} sent{'' if rows else ', all answered as recorded'}."]
+    notes += [f"Not sent: {', '.join(left_out)}."] if left_out else []
+    table.attrs.update(sent=len(reads), not_sent=left_out, notes=notes)
     return table
-
-
-def _note(sent: int, left_out: Sequence[str]) -> str:
-    note = f"{plural(sent, 'request')} sent."
-    return f"{note} Not sent: {', '.join(left_out)}." if left_out else note
 
 
 def drift_frame(rows: Sequence[tuple[int, str, Difference]]) -> pd.DataFrame:
