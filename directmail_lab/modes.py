@@ -18,6 +18,7 @@ from .cassettes import shown_path
 from .errors import NotConnectedError
 from .http import is_write
 from .interaction import base_path
+from .pacing import PacingTransport
 from .transports import CassetteTransport, ObservingTransport, recorded_request
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from .cassettes import Cassette
     from .http import httpx
-    from .pacing import PacingTransport
+    from .pacing import Pacer
     from .quota import Reading
     from .transports import Transport
 
@@ -71,7 +72,7 @@ class Modes:
         The session's base address.
     network
         What sends; None in a session that has no key.
-    pacing
+    pacer
         What is known of the allowance, whatever the mode.
     on_reading
         Gets the reading of every response.
@@ -83,7 +84,7 @@ class Modes:
 
     base_url: str
     network: Transport | None
-    pacing: PacingTransport
+    pacer: Pacer
     on_reading: Callable[[Reading], None]
     redacted: Callable[[str], str]
     clock: Callable[[], float]
@@ -92,7 +93,7 @@ class Modes:
     def live(self) -> Mode:
         """Send to the service: nothing is recorded."""
         observed = self._observing(self._required_network("go live"), None)
-        return Mode("live", self.pacing.over(observed))
+        return Mode("live", PacingTransport(observed, self.pacer, clock=self.clock))
 
     def record(self, open_cassette: Callable[[], Cassette]) -> Mode:
         """Send to the service what the cassette does not answer, and record it."""
@@ -107,7 +108,8 @@ class Modes:
 
         recorded = self._playing(cassette, network)
         observed = self._observing(recorded, cassette.name)
-        return Mode("record", self.pacing.over(observed, is_replayed=is_replayed), cassette)
+        paced = PacingTransport(observed, self.pacer, is_replayed=is_replayed, clock=self.clock)
+        return Mode("record", paced, cassette)
 
     def replay(self, cassette: Cassette, *, latency_factor: float = 0.0) -> Mode:
         """Answer from the cassette: there is no network below it."""

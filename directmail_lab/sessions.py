@@ -18,7 +18,7 @@ from .http import AsyncClient, Client, service_error
 from .interaction import READING
 from .modes import Mode, ModeChange, Modes, decorates, latency_factor
 from .network import NetworkTransport
-from .pacing import PacingTransport
+from .pacing import Pacer
 from .readings import ReadingLog
 from .redaction import Redactor
 from .redaction.log_guard import guard_logs
@@ -122,9 +122,7 @@ class Session:
         self._modes = Modes(
             base_url=self.base_url,
             network=self._network,
-            pacing=PacingTransport(
-                nowhere, pace=pace, max_wait_s=max_wait_s, reset_unit=reset_unit, clock=clock
-            ),
+            pacer=Pacer(self.readings.inference, pace=pace, max_wait_s=max_wait_s),
             on_reading=self._note,
             redacted=self._redactor.text,
             clock=clock,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import math
 from collections import deque
 from email.utils import formatdate
@@ -10,12 +11,13 @@ from typing import TYPE_CHECKING
 
 import httpx
 
-from directmail_lab.pacing import PacingTransport
+from directmail_lab.pacing import Pacer, PacingTransport
 from directmail_lab.readings import ReadingLog
 from directmail_lab.transports import ObservingTransport
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from concurrent.futures import Future
 
 START = 1_795_000_000.25
 
@@ -26,6 +28,7 @@ class Clock:
     def __init__(self, now: float = START) -> None:
         self.now = now
         self.slept: list[float] = []
+        self.waits: list[float] = []
 
     def __call__(self) -> float:
         return self.now
@@ -34,9 +37,21 @@ class Clock:
         self.slept.append(seconds)
         self.now += seconds
 
-    async def asleep(self, seconds: float) -> None:
-        self.sleep(seconds)
-        await asyncio.sleep(0)
+    def wait(self, woken: Future[None], seconds: float) -> None:
+        if not woken.done():
+            self.sleep(seconds)
+
+    async def wait_async(self, woken: Future[None], seconds: float) -> None:
+        until = self.now + seconds
+        self.waits.append(until)
+        for turn in itertools.count():
+            await asyncio.sleep(0)
+            if woken.done() or self.now >= until:
+                break
+            # The time moves on to the next that is due, when nothing else moves.
+            if turn % 50 == 49 and until == min(self.waits):
+                self.sleep(until - self.now)
+        self.waits.remove(until)
 
 
 class Service:
@@ -113,20 +128,27 @@ class Service:
 def paced(service: Service, log: ReadingLog | None = None, **options: object) -> PacingTransport:
     """Return a stack on a service, paced on its clock."""
     clock = service.clock
+    log = ReadingLog(reset_unit=options.pop("reset_unit", None)) if log is None else log  # type: ignore[arg-type]
     observing = ObservingTransport(
         httpx.MockTransport(service),
-        (ReadingLog() if log is None else log).append,
+        log.append,
         clock=clock,
         timer=clock,
     )
-    settings = {"progress": None, "backoff": lambda attempt: 0.5 * attempt, **options}
-    return PacingTransport(
-        observing,
-        clock=clock,
-        sleep=clock.sleep,
-        asleep=clock.asleep,
-        **settings,  # type: ignore[arg-type]
+    pacer = Pacer(
+        log.inference,
+        pace=options.pop("pace", "burst"),  # type: ignore[arg-type]
+        max_wait_s=options.pop("max_wait_s", 120.0),  # type: ignore[arg-type]
     )
+    settings = {
+        "clock": clock,
+        "wait": clock.wait,
+        "wait_async": clock.wait_async,
+        "progress": None,
+        "backoff": lambda failures: 0.5 * failures,
+        **options,
+    }
+    return PacingTransport(observing, pacer, **settings)  # type: ignore[arg-type]
 
 
 def client(service: Service, **options: object) -> httpx.Client:

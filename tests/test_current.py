@@ -42,7 +42,7 @@ def test_importing_loads_nothing_heavy() -> None:
 
     loaded = set(done.stdout.decode().split())
     heavy = {"matplotlib", "ipywidgets", "anywidget", "bqplot", "tornado", "vcr", "yaml", "tqdm"}
-    assert not loaded & {*heavy, "stamina", "tenacity", "typer", "IPython", "genson", "keyring"}
+    assert not loaded & {*heavy, "stamina", "typer", "IPython", "genson", "keyring"}
 
 
 def test_with_nothing_set_a_call_says_how_to_get_a_session() -> None:

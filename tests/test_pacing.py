@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -15,16 +13,19 @@ import nbformat
 import pytest
 from paced_service import START, Clock, Service, client, paced
 
+import directmail_lab as dm
 from directmail_lab.errors import OutcomeUnknownError, QuotaExhaustedError
-from directmail_lab.pacing import PacingTransport
-from directmail_lab.pacing.pacer import Go, Hold, Pacer
+from directmail_lab.pacing import Pacer, PacingTransport
 from directmail_lab.quota import Reading
+from directmail_lab.quota.reset_unit import ResetUnitInference
 from directmail_lab.readings import ReadingLog
 from directmail_lab.standin import stand_in
 from directmail_lab.transports import ObservingTransport
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from concurrent.futures import Future
+
+    from directmail_lab.pacing.pacer import Wait
 
 UNITS = ["seconds_left", "milliseconds_left", "epoch_s", "epoch_ms"]
 ME = "/v1/users/me"
@@ -166,18 +167,16 @@ def test_an_interrupted_wait_ends_at_once_and_leaves_the_session_usable() -> Non
         def close(self) -> None:
             shown.append("closed")
 
-    def interrupted(seconds: float) -> None:
-        raise KeyboardInterrupt
+    def wait(woken: Future[None], seconds: float) -> None:
+        if shown == ["shown"]:
+            raise KeyboardInterrupt
+        clock.sleep(seconds)
 
     service = Service(clock, limit=1)
-    transport = paced(service, progress=Bar)
-    with httpx.Client(transport=transport, base_url="https://api.example.test") as paced_client:
+    with client(service, progress=Bar, wait=wait) as paced_client:
         paced_client.get(ME)
-        clock.sleep, sleep = interrupted, clock.sleep  # type: ignore[method-assign]
-        transport._sleep = interrupted
         with pytest.raises(KeyboardInterrupt):
             paced_client.get(ME)
-        transport._sleep = sleep
         paced_client.get(ME)
 
     assert shown == ["shown", "closed", "shown", "closed"]
@@ -188,7 +187,7 @@ def test_an_interrupted_wait_ends_at_once_and_leaves_the_session_usable() -> Non
 def test_in_a_notebook_the_bar_of_a_wait_is_full_and_then_gone(seen_s: float) -> None:
     """tqdm leaves a red bar where one is closed a little early; of ours nothing stays."""
     cell = nbformat.v4.new_code_cell(
-        "from directmail_lab.pacing.waits import WaitingBar\n"
+        "from directmail_lab.pacing.transport import WaitingBar\n"
         "bar = WaitingBar(2.0, 'until the allowance renews')\n"
         f"bar.update({seen_s})\n"
         "bar.close()"
@@ -206,16 +205,7 @@ def test_in_a_notebook_the_bar_of_a_wait_is_full_and_then_gone(seen_s: float) ->
 def test_retry_after_wins_over_reset() -> None:
     """A refusal that says when to come back is obeyed to the second."""
     service = Service(Clock(), limit=5, window_s=60.0)
-    refusal = httpx.Response(
-        429,
-        headers={
-            "X-RateLimit-Limit": "5",
-            "X-RateLimit-Remaining": "0",
-            "X-RateLimit-Reset": "60",
-            "Retry-After": "7",
-        },
-    )
-    service.instead = [refusal]
+    service.instead = [refusal(**{"X-RateLimit-Reset": "60", "Retry-After": "7"})]
 
     burst(service, 1, reset_unit="seconds_left")
 
@@ -320,62 +310,18 @@ def test_an_answer_that_repeating_would_not_change_is_given_back(status: int) ->
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
-@pytest.mark.parametrize("error", [httpx.ReadTimeout("slow"), httpx.ReadError("reset")], ids=repr)
+@pytest.mark.parametrize(
+    "error",
+    [httpx.ReadTimeout("slow"), httpx.ReadError("reset"), httpx.ConnectError("refused")],
+    ids=repr,
+)
 def test_a_write_without_an_answer_is_never_repeated(method: str, error: Exception) -> None:
-    """A second letter costs money: the error says that it may have been carried out."""
+    """A second letter costs money."""
     service = Service(Clock())
     service.instead = [error]
 
-    with client(service) as paced_client, pytest.raises(OutcomeUnknownError, match="may have been"):
+    with client(service) as paced_client, pytest.raises(type(error)):
         paced_client.request(method, "/v1/letters", json={"to": "someone"})
-
-    assert len(service.sent_at) == 1
-
-
-class Breaking(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """A body that breaks off after its first part."""
-
-    def __iter__(self) -> Iterator[bytes]:
-        yield b"{"
-        raise httpx.RemoteProtocolError("cut off")
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        for part in self:
-            yield part
-
-
-@pytest.mark.parametrize(
-    ("method", "expected"),
-    [("POST", OutcomeUnknownError), ("DELETE", OutcomeUnknownError), ("GET", httpx.TransportError)],
-)
-def test_an_answer_to_a_write_that_breaks_off_leaves_its_outcome_open(
-    method: str, expected: type[Exception]
-) -> None:
-    """Its status came and its body did not: with threads and with tasks alike."""
-    service = Service(Clock())
-    service.instead = [httpx.Response(201, stream=Breaking()) for _ in range(2)]
-
-    async def send() -> None:
-        transport = paced(service)
-        base_url = "https://api.example.test"
-        async with httpx.AsyncClient(transport=transport, base_url=base_url) as paced_client:
-            await paced_client.request(method, "/v1/letters")
-
-    with client(service) as paced_client, pytest.raises(expected):
-        paced_client.request(method, "/v1/letters")
-    with pytest.raises(expected):
-        asyncio.run(send())
-
-    assert len(service.sent_at) == 2
-
-
-def test_a_write_that_was_never_sent_raises_what_httpx_raised() -> None:
-    """A refused connection leaves nothing open."""
-    service = Service(Clock())
-    service.instead = [httpx.ConnectError("refused")]
-
-    with client(service) as paced_client, pytest.raises(httpx.ConnectError):
-        paced_client.post("/v1/letters")
 
     assert len(service.sent_at) == 1
 
@@ -410,28 +356,87 @@ def test_what_is_replayed_is_neither_held_back_nor_counted() -> None:
     assert service.clock.slept == []
 
 
-def test_tasks_share_one_allowance() -> None:
-    """Fifteen tasks at once meet no refusal, and take two renewals."""
+async def gather(service: Service, n: int, **options: object) -> list[int | BaseException]:
+    """Send n reads at once, as tasks; return the order in which they were answered, or errors."""
+    order: list[int | BaseException] = []
+
+    async def ask(client: httpx.AsyncClient, number: int) -> None:
+        try:
+            await client.get(ME)
+            order.append(number)
+        except QuotaExhaustedError as error:
+            order.append(error)
+
+    transport, base_url = paced(service, **options), "https://api.example.test"
+    async with httpx.AsyncClient(transport=transport, base_url=base_url) as paced_client:
+        await asyncio.gather(*(ask(paced_client, number) for number in range(n)))
+    return order
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("pace", ["burst", "even"])
+def test_tasks_share_one_allowance_and_are_served_in_the_order_they_came(
+    unit: str, pace: str
+) -> None:
+    """Seventeen tasks at once meet no refusal, and no later one overtakes an earlier one."""
+    service = Service(Clock(), unit=unit)
+
+    order = asyncio.run(gather(service, 17, reset_unit=unit, pace=pace))
+
+    assert service.statuses == [200] * 17
+    assert order == list(range(17))
+
+
+def test_max_wait_s_bounds_all_waiting_of_each_request() -> None:
+    """Who would have to wait for a third window is told so before it waits for the second."""
+    service = Service(Clock(), window_s=50.0)
+
+    order = asyncio.run(gather(service, 17, reset_unit="seconds_left", max_wait_s=120.0))
+    told = [each for each in order if isinstance(each, QuotaExhaustedError)]
+
+    assert (len(order) - len(told), len(told)) == (15, 2)
+    assert max(service.sent_at) - START < 120.0
+
+
+def refusal(**headers: str) -> httpx.Response:
+    """Return a response that refuses for want of allowance."""
+    standard = {"X-RateLimit-Limit": "5", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "2"}
+    return httpx.Response(429, headers=standard | headers)
+
+
+def test_a_read_that_is_refused_has_not_failed() -> None:
+    """Others on the account may spend each new window first: it is asked for until it is given."""
     service = Service(Clock())
+    service.instead = [refusal() for _ in range(6)]
 
-    async def go() -> None:
-        transport = paced(service, reset_unit="seconds_left")
-        base_url = "https://api.example.test"
-        async with httpx.AsyncClient(transport=transport, base_url=base_url) as paced_client:
-            await asyncio.gather(*(paced_client.get(ME) for _ in range(15)))
+    burst(service, 1, reset_unit="seconds_left")
 
-    asyncio.run(go())
+    assert service.statuses == [429] * 6 + [200]
 
-    assert service.statuses == [200] * 15
+
+def test_a_read_that_is_always_refused_ends_when_its_time_is_over() -> None:
+    """max_wait_s bounds what it waits in all, however short each wait is."""
+    service = Service(Clock())
+    service.instead = [refusal() for _ in range(99)]
+
+    with (
+        client(service, reset_unit="seconds_left", max_wait_s=20.0) as paced_client,
+        pytest.raises(QuotaExhaustedError, match="max_wait_s is 20"),
+    ):
+        paced_client.get(ME)
+
+    assert 10.0 < service.clock.now - START < 20.0
 
 
 def test_a_task_that_is_cancelled_while_it_waits_gives_its_place_back() -> None:
     """After a cancelled wait the next task is paced as if the first had never been."""
     service = Service(Clock(), limit=1)
 
+    async def wait_async(woken: Future[None], seconds: float) -> None:
+        await asyncio.Event().wait()
+
     async def go() -> int:
-        transport = paced(service, reset_unit="seconds_left")
-        transport._asleep = asyncio.sleep
+        transport = paced(service, reset_unit="seconds_left", wait_async=wait_async)
         base_url = "https://api.example.test"
         async with httpx.AsyncClient(transport=transport, base_url=base_url) as paced_client:
             await paced_client.get(ME)
@@ -446,60 +451,59 @@ def test_a_task_that_is_cancelled_while_it_waits_gives_its_place_back() -> None:
     assert asyncio.run(go()) == 200
 
 
-def test_the_first_request_of_many_threads_asks_for_all() -> None:
-    """Until an answer says what there is, one request is out and the others listen."""
-    out, most = [], []
-    release = threading.Event()
+@pytest.mark.asyncio
+async def test_the_first_request_of_many_asks_for_all() -> None:
+    """Until an answer says what there is, one request is out and the others wait for it."""
+    sent, release = [], asyncio.Event()
+    log = ReadingLog()
 
-    def answer(request: httpx.Request) -> httpx.Response:
-        out.append(1)
-        most.append(len(out))
-        if len(most) == 1:
-            release.wait(5.0)
+    async def answer(request: httpx.Request) -> httpx.Response:
+        sent.append(request)
+        await release.wait()
         headers = {"X-RateLimit-Limit": "9", "X-RateLimit-Remaining": "8", "X-RateLimit-Reset": "9"}
-        out.pop()
         return httpx.Response(200, headers=headers)
 
-    transport = PacingTransport(
-        ObservingTransport(httpx.MockTransport(answer), ReadingLog().append)
-    )
+    observing = ObservingTransport(httpx.MockTransport(answer), log.append)
+    transport = PacingTransport(observing, Pacer(log.inference))
     request = httpx.Request("GET", f"https://api.example.test{ME}")
-    with ThreadPoolExecutor(4) as threads:
-        answers = [threads.submit(transport.handle_request, request) for _ in range(4)]
-        while not most:
-            threading.Event().wait(0.001)
-        first = list(most)
-        release.set()
-        for future in answers:
-            future.result(timeout=10)
+    tasks = [asyncio.create_task(transport.handle_async_request(request)) for _ in range(4)]
+    for _ in range(10):
+        await asyncio.sleep(0)
+    first = len(sent)
+    release.set()
+    await asyncio.gather(*tasks)
 
-    assert first == [1]
-    assert len(most) == 4
+    assert (first, len(sent)) == (1, 4)
 
 
-@pytest.mark.parametrize("unit", ["seconds_left", "milliseconds_left", "epoch_ms"])
-@pytest.mark.parametrize("threads", [1, 8])
-def test_a_real_service_is_never_overrun(unit: str, threads: int) -> None:
-    """Against the stand-in, three times the allowance takes two windows and meets no refusal."""
-    log = ReadingLog()
+def test_threads_never_overrun_a_real_service() -> None:
+    """Against the stand-in, three times the allowance meets no refusal from eight threads."""
     with (
-        stand_in(limit=5, window_s=1.0, reset_unit=unit, limits={}) as service,  # type: ignore[arg-type]
-        httpx.HTTPTransport() as network,
+        stand_in(limit=5, window_s=1.0, limits={}) as service,
+        dm.Session(service.base_url, service.api_key) as session,
+        ThreadPoolExecutor(8) as threads,
     ):
-        observing = ObservingTransport(network, log.append)
-        transport = PacingTransport(observing, reset_unit=unit, progress=None)  # type: ignore[arg-type]
-        with (
-            httpx.Client(
-                transport=transport, base_url=service.base_url, auth=(service.api_key, "")
-            ) as paced_client,
-            ThreadPoolExecutor(threads) as pool,
-        ):
-            started = time.monotonic()
-            list(pool.map(lambda _: paced_client.get(ME), range(15)))
-            took_s = time.monotonic() - started
+        list(threads.map(lambda _: session.request("GET", ME), range(15)))
 
-    assert {reading.status for reading in log.since(0)} == {200}
-    assert took_s < 2.5
+        assert session.rate_limits()["status"].tolist() == [200] * 15
+
+
+@pytest.mark.parametrize("method", ["POST", "DELETE"])
+def test_an_answer_to_a_write_that_breaks_off_leaves_its_outcome_open(method: str) -> None:
+    """Its status came and its body did not: with threads and with tasks alike."""
+
+    async def send(session: dm.Session) -> None:
+        await session.async_client.request(method, "/v1/letters")
+
+    with (
+        stand_in() as service,
+        dm.Session(service.base_url, service.api_key, allow_writes=True) as session,
+        service.fault(cut_after=1, body=b"{}", status=201),
+    ):
+        with pytest.raises(OutcomeUnknownError, match="may have been"):
+            session.request(method, "/v1/letters")
+        with pytest.raises(OutcomeUnknownError, match="may have been"):
+            asyncio.run(send(session))
 
 
 def test_an_answer_that_was_overtaken_does_not_give_back_what_is_spent() -> None:
@@ -508,16 +512,15 @@ def test_an_answer_that_was_overtaken_does_not_give_back_what_is_spent() -> None
     def reading(remaining: int, reset: int, at: float, elapsed_s: float) -> Reading:
         return Reading(at, "GET", ME, ME, 200, 5, remaining, reset, elapsed_s=elapsed_s)
 
-    pacer = Pacer(reset_unit="milliseconds_left")
-    first = pacer.ask(ME, START)
-    assert isinstance(first, Go)
-    pacer.answered(first, reading(4, 1000, START, 0.0), START)
-    slow, quick = pacer.ask(ME, START), pacer.ask(ME, START)
-    assert isinstance(slow, Go)
-    assert isinstance(quick, Go)
-    pacer.answered(quick, reading(2, 990, START + 0.01, 0.01), START + 0.01)
-    pacer.answered(slow, reading(3, 995, START + 0.4, 0.395), START + 0.4)
+    def ask(ticket: int, now: float) -> Wait | None:
+        return pacer.ask(ME, ticket, now, now + 120.0)
 
-    decisions = [type(pacer.ask(ME, START + 0.4)) for _ in range(3)]
+    pacer = Pacer(ResetUnitInference(stated="milliseconds_left"))
+    first = ask(0, START)
+    pacer.settle(ME, 0, reading(4, 1000, START, 0.0), START)
+    slow, quick = ask(1, START), ask(2, START)
+    pacer.settle(ME, 2, reading(2, 990, START + 0.01, 0.01), START + 0.01)
+    pacer.settle(ME, 1, reading(3, 995, START + 0.4, 0.395), START + 0.4)
 
-    assert decisions == [Go, Go, Hold]
+    assert (first, slow, quick) == (None, None, None)
+    assert [ask(ticket, START + 0.4) is None for ticket in (3, 4, 5)] == [True, True, False]

@@ -1,56 +1,154 @@
-"""Whether a request may be sent now: a decision on passed-in times, by the service's own numbers.
+"""Whether a request may be sent now: decided by the service's own numbers, on times passed in.
 
-Pure but for its memory, and not thread-safe: `directmail_lab.pacing` holds the lock and waits.
+What is known of one operation's allowance is a `PaceState`, plain values. A `Pacer` reads it,
+decides, notes what is in flight and writes it back, each time under its lock: the same steps do for
+a state that several processes share.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+import threading
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Final, Literal
 
 from ..contract import TYPICAL_LIMIT, TYPICAL_WINDOW_S
 from ..errors import QuotaExhaustedError
-from ..quota.allowance import Allowance
 from .renewals import RenewalReader
 
 if TYPE_CHECKING:
     from ..quota import Reading
-    from ..quota.reset_unit import ResetUnit
+    from ..quota.reset_unit import ResetUnitInference
+    from .renewals import Renewal
 
-__all__ = ["Go", "Hold", "Pace", "Pacer", "Wait"]
+__all__ = ["Pace", "PaceState", "Pacer", "Wait"]
 
 Pace = Literal["burst", "even", "off"]
 
 _OPERATIONS_AT_MOST: Final = 1000
 _LAST_S: Final = 253_402_300_799.0
-
-
-@dataclass(frozen=True, slots=True)
-class Go:
-    """Send it now. Give this back with the answer."""
-
-    operation: str
-    sent_after: int
+# The second "nothing left" in a row doubts what was told: each doubles the pause, up to this.
+_LONGEST_PAUSE_S: Final = 16.0
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Ask again at this time, in seconds since the Unix epoch."""
+    """Ask again at ``until``, in seconds since the Unix epoch, or once ``woken`` is done.
+
+    ``for_answer`` says that it is an answer to another request that may change things.
+    """
 
     until: float
+    for_answer: bool = False
+    woken: Future[None] = field(default_factory=Future, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """Ask again when an answer to this operation came, or at ``until``."""
+@dataclass(slots=True)
+class PaceState:
+    """What is known of one operation's allowance, and who uses it. Plain values.
 
-    until: float
+    Attributes
+    ----------
+    in_flight
+        The tickets of requests that are out: how many answers had come when each was sent.
+    waiting
+        The tickets of those that wait, in the order they came.
+    remaining, limit
+        The service's last word; ``remaining`` is None before it, and where answers do not tell.
+    began_at, renews_at, seen_at
+        When the window's first answer came, when the allowance renews, and when the last answer
+        came, in seconds since the Unix epoch.
+    answers
+        How many came.
+    refusals
+        How many of the last ones said "nothing left".
+    probed_for
+        The renewal after which a request was let through to ask.
+    next_slot_at, gap_s
+        Where requests are spread: when the next is due, and how long after the last.
+    """
+
+    in_flight: dict[int, int] = field(default_factory=dict)
+    waiting: dict[int, None] = field(default_factory=dict)
+    remaining: int | None = None
+    limit: int | None = None
+    began_at: float = 0.0
+    renews_at: float = -math.inf
+    seen_at: float = -math.inf
+    answers: int = 0
+    refusals: int = 0
+    probed_for: float | None = None
+    next_slot_at: float = -math.inf
+    gap_s: float = 0.0
+
+    @property
+    def free(self) -> int:
+        """Requests that can be sent now; those in flight may not be counted in the answers yet."""
+        return (self.remaining or 0) - len(self.in_flight)
+
+    def is_turn_of(self, ticket: int, places: int) -> bool:
+        """Return whether a request is among the first ``places`` of those that wait."""
+        if len(self.waiting) < places:
+            return True
+        return ticket in islice(self.waiting, max(places, 0))
+
+    def may_probe(self, now: float) -> bool:
+        """Return whether one request may ask what there is, where nothing is known to be left."""
+        clock_was_set_back = now < self.seen_at - 1.0
+        if self.remaining != 0 or (now < self.renews_at and not clock_was_set_back):
+            return False
+        return not (self.in_flight and self.probed_for == self.renews_at)
+
+    def take(self, reading: Reading, sent_after: int, renewal: Renewal | None, now: float) -> None:
+        """Take an answer to a request that was sent after ``sent_after`` answers had come."""
+        is_first, overlaps = not self.answers, sent_after < self.answers
+        self.answers += 1
+        is_refusal = reading.status == 429
+        left = 0 if is_refusal else reading.remaining
+        self.refusals = self.refusals + 1 if is_refusal else 0
+        self.seen_at = now
+        if left is None:
+            if self.remaining:
+                self.remaining -= 1
+            return
+        if overlaps and self._was_overtaken(left, renewal):
+            return
+        if is_first or left > (self.remaining or 0) or now >= self.renews_at:
+            self.began_at, self.renews_at = now, -math.inf
+        self.remaining, self.limit = left, reading.limit
+        self._renew(renewal, now)
+
+    def _was_overtaken(self, left: int, renewal: Renewal | None) -> bool:
+        """Return whether another answer of the same window, that came before, says less is left."""
+        if renewal is None or self.renews_at == -math.inf:
+            return left > (self.remaining or 0)
+        if renewal.at > self.renews_at + renewal.tolerance_s:
+            return False
+        is_of_earlier_window = renewal.at < self.renews_at - renewal.tolerance_s
+        return is_of_earlier_window or left > (self.remaining or 0)
+
+    def _renew(self, renewal: Renewal | None, now: float) -> None:
+        if renewal is None:
+            # Nothing tells when: service.md's typical window, from its first answer on.
+            at = max(self.began_at + TYPICAL_WINDOW_S, now + 1.0)
+        else:
+            at = renewal.at
+            # One window told twice: rounded up, the earlier is closer, and late enough.
+            if renewal.resolution_s and abs(at - self.renews_at) <= renewal.tolerance_s:
+                at = min(at, self.renews_at)
+        if self.refusals > 1:
+            at = max(at, now + min(2.0 ** (self.refusals - 2), _LONGEST_PAUSE_S))
+        self.renews_at = at
 
 
 class Pacer:
     """Decides by operation: what one operation used up says nothing of the others.
+
+    Any number of threads and tasks may use one.
 
     Parameters
     ----------
@@ -58,107 +156,110 @@ class Pacer:
         ``"burst"`` sends at will while requests remain, ``"even"`` spreads them over the window,
         ``"off"`` decides for sending, always.
     max_wait_s
-        The longest wait; a longer one is a `QuotaExhaustedError`.
-    reset_unit
-        What ``X-RateLimit-Reset`` counts, where the user knows.
+        The longest that one request waits for the allowance, in all; a longer wait is a
+        `QuotaExhaustedError`.
+    inference
+        What is known of the unit of ``X-RateLimit-Reset``.
     """
 
     def __init__(
-        self,
-        *,
-        pace: Pace = "burst",
-        max_wait_s: float = 120.0,
-        reset_unit: ResetUnit | None = None,
+        self, inference: ResetUnitInference, *, pace: Pace = "burst", max_wait_s: float = 120.0
     ) -> None:
         if pace not in ("burst", "even", "off"):
             raise ValueError('pace is "burst", "even" or "off".')
-        self._pace = pace
-        self._max_wait_s = max_wait_s
-        self._renewals = RenewalReader(stated=reset_unit, max_wait_s=max_wait_s)
-        self._allowances: dict[str, Allowance] = {}
+        self.pace = pace
+        self.max_wait_s = max_wait_s
+        self._renewals = RenewalReader(inference, max_wait_s=max_wait_s)
+        self._states: dict[str, PaceState] = {}
+        self._woken: dict[int, Future[None]] = {}
+        self._lock = threading.Lock()
 
-    def ask(self, operation: str, now: float) -> Go | Wait | Hold:
-        """Return whether a request may be sent at ``now``.
+    def ask(self, operation: str, ticket: int, now: float, give_up_at: float) -> Wait | None:
+        """Return None where a request may be sent now, else what it waits for.
+
+        Each request has a ticket, a number of its own, and gives it back by `settle`.
 
         Raises
         ------
         QuotaExhaustedError
-            Where nothing is left and the renewal is further away than ``max_wait_s``.
+            Where nothing is left and the allowance renews after ``give_up_at``.
         """
-        allowance = self._allowances.get(operation) or self._new(operation)
-        if self._pace != "off":
-            decision = self._hindrance(operation, allowance, now)
-            if decision is not None:
-                return decision
-            allowance.next_slot = now + allowance.gap_s
-        allowance.in_flight += 1
-        return Go(operation, allowance.answers)
+        with self._lock:
+            state = self._state(operation)
+            wait = None if self.pace == "off" else self._wait(state, ticket, now)
+            if wait is None:
+                state.waiting.pop(ticket, None)
+                state.in_flight[ticket] = state.answers
+                state.next_slot_at = now + state.gap_s
+                self._wake_next(state)
+            elif wait.until > give_up_at and not wait.for_answer:
+                raise self._exhausted(operation, wait.until, now)
+            else:
+                state.waiting.setdefault(ticket)
+                self._woken[ticket] = wait.woken
+            return wait
 
-    def answered(self, ticket: Go, reading: Reading | None, now: float) -> None:
-        """Take the answer to a request that was let go; None where none came."""
-        allowance = self._allowances.get(ticket.operation)
-        if allowance is None:
-            return
-        allowance.in_flight -= 1
-        if reading is None or reading.source == "replayed" or self._pace == "off":
-            return
-        renewal = self._renewals.read(reading, too_early=self._was_too_early(allowance, reading))
-        allowance.take(reading, ticket.sent_after, renewal, now)
+    def settle(self, operation: str, ticket: int, reading: Reading | None, now: float) -> None:
+        """Take the answer to a request; None where none came, or it no longer waits for its turn.
 
-    def renews_at(self, operation: str) -> float | None:
-        """Return when an operation's allowance renews, where something tells; None where not."""
-        allowance = self._allowances.get(operation)
-        if allowance is None or not math.isfinite(allowance.renews_at):
-            return None
-        return allowance.renews_at
+        Those whose turn it may be now are woken.
+        """
+        with self._lock:
+            state = self._state(operation)
+            self._woken.pop(ticket, None)
+            state.waiting.pop(ticket, None)
+            sent_after = state.in_flight.pop(ticket, None)
+            is_news = reading is not None and reading.source != "replayed" and self.pace != "off"
+            if sent_after is not None and reading is not None and is_news:
+                told = math.isfinite(state.renews_at) and state.remaining == 0
+                too_early = told and reading.status == 429 and not state.refusals
+                renewal = self._renewals.read(reading, too_early=too_early)
+                state.take(reading, sent_after, renewal, now)
+            self._wake_next(state)
 
-    def _hindrance(self, operation: str, allowance: Allowance, now: float) -> Wait | Hold | None:
-        if allowance.remaining is None:
+    def _wait(self, state: PaceState, ticket: int, now: float) -> Wait | None:
+        if state.remaining is None:
             # The first request asks what there is. Where the answers do not tell, none waits.
-            first_is_out = allowance.in_flight > 0 and not allowance.was_answered
-            return Hold(now + self._max_wait_s) if first_is_out else None
-        if allowance.free > 0:
-            return self._slot(allowance, now) if self._pace == "even" else None
-        if allowance.remaining == 0 and allowance.may_probe(now):
+            is_asking = state.in_flight and not state.answers
+            return Wait(math.inf, for_answer=True) if is_asking else None
+        free = state.free
+        if free > 0 and state.is_turn_of(ticket, 1 if self.pace == "even" else free):
+            return self._slot(state, now) if self.pace == "even" else None
+        if state.may_probe(now) and state.is_turn_of(ticket, 1):
+            state.probed_for = state.renews_at
             return None
-        if allowance.in_flight:
-            renews_later = now < allowance.renews_at
-            return Hold(allowance.renews_at if renews_later else now + self._max_wait_s)
-        if allowance.renews_at - now > self._max_wait_s:
-            raise _exhausted(operation, allowance, now, self._max_wait_s)
-        return Wait(allowance.renews_at)
+        if state.in_flight or free > 0 or now >= state.renews_at:
+            until = state.renews_at if now < state.renews_at else math.inf
+            return Wait(until, for_answer=True)
+        return Wait(state.renews_at)
 
-    def _slot(self, allowance: Allowance, now: float) -> Wait | None:
+    def _slot(self, state: PaceState, now: float) -> Wait | None:
         """Return the wait for the turn of an evenly spread request; None where it is now."""
-        if now < allowance.next_slot <= now + self._max_wait_s:
-            return Wait(allowance.next_slot)
-        left_s = allowance.renews_at - now
-        if not 0 < left_s < self._max_wait_s:
-            left_s = TYPICAL_WINDOW_S * allowance.free / (allowance.limit or TYPICAL_LIMIT)
-        allowance.gap_s = left_s / allowance.free
+        if now < state.next_slot_at <= now + self.max_wait_s:
+            return Wait(state.next_slot_at)
+        left_s = state.renews_at - now
+        if not 0 < left_s < self.max_wait_s:
+            left_s = TYPICAL_WINDOW_S * state.free / (state.limit or TYPICAL_LIMIT)
+        state.gap_s = left_s / state.free
         return None
 
-    def _was_too_early(self, allowance: Allowance, reading: Reading) -> bool:
-        """Return whether a request that waited for its renewal was refused all the same."""
-        told = math.isfinite(allowance.renews_at) and allowance.remaining == 0
-        return told and reading.status == 429 and allowance.strikes == 0
+    def _wake_next(self, state: PaceState) -> None:
+        for ticket in islice(state.waiting, max(state.free, 1)):
+            with suppress(KeyError, InvalidStateError):
+                self._woken.pop(ticket).set_result(None)
 
-    def _new(self, operation: str) -> Allowance:
-        if len(self._allowances) >= _OPERATIONS_AT_MOST:
-            idle = [name for name, kept in self._allowances.items() if not kept.in_flight]
-            for name in idle:
-                del self._allowances[name]
-        self._allowances[operation] = allowance = Allowance()
-        return allowance
+    def _state(self, operation: str) -> PaceState:
+        if operation not in self._states and len(self._states) >= _OPERATIONS_AT_MOST:
+            for name, kept in list(self._states.items()):
+                if not kept.in_flight and not kept.waiting:
+                    del self._states[name]
+        return self._states.setdefault(operation, PaceState())
 
-
-def _exhausted(
-    operation: str, allowance: Allowance, now: float, max_wait_s: float
-) -> QuotaExhaustedError:
-    until = datetime.fromtimestamp(min(allowance.renews_at, _LAST_S), UTC)
-    return QuotaExhaustedError(
-        f"Nothing is left for {operation} until {until:%Y-%m-%d %H:%M:%S} UTC, "
-        f"{allowance.renews_at - now:.0f} s from now, and max_wait_s is {max_wait_s:g}. "
-        "Try again then, or connect(…, max_wait_s=…) with more.",
-        until=allowance.renews_at,
-    )
+    def _exhausted(self, operation: str, renews_at: float, now: float) -> QuotaExhaustedError:
+        until = datetime.fromtimestamp(min(renews_at, _LAST_S), UTC)
+        return QuotaExhaustedError(
+            f"Nothing is left for {operation} until {until:%Y-%m-%d %H:%M:%S} UTC, "
+            f"{renews_at - now:.0f} s from now, and max_wait_s is {self.max_wait_s:g}. "
+            "Try again then, or connect(…, max_wait_s=…) with more.",
+            until=renews_at,
+        )

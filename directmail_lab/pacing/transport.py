@@ -1,42 +1,43 @@
-"""Pacing: requests go at will while the service says that some remain, and wait where none do."""
+"""The transport that waits for the allowance and repeats failed reads, as a `Pacer` decides."""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
+import random
 import threading
 import time
-from collections.abc import Generator
-from copy import copy
-from dataclasses import dataclass
+from concurrent import futures
+from contextlib import closing
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from ..http import httpx, is_write, lost_answer
+from ..http import httpx, is_write
 from ..interaction import READING, operation_of
-from .bell import Bell
-from .pacer import Go, Hold, Pace, Pacer
-from .retries import (
-    ATTEMPTS,
-    CONNECT_ATTEMPTS,
-    RETRIED_ERRORS,
-    RETRIED_STATUSES,
-    WatchedBody,
-    backoff_s,
-    may_retry,
-)
-from .waits import WaitingBar, asleep_for, sleep_for
+from .pacer import Wait
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Generator
 
     from ..quota import Reading
-    from ..quota.reset_unit import ResetUnit
-    from .waits import Progress
+    from .pacer import Pacer
 
-__all__ = ["Pace", "PacingTransport"]
+__all__ = ["PacingTransport", "WaitingBar"]
 
-# A held request asks again this often even if it missed the answer it waits for.
-_HOLD_AT_MOST_S: Final = 5.0
+_ATTEMPTS: Final = 4
+# Where no connection is made there is mostly no service: one more attempt, and its user is told.
+_ATTEMPTS_TO_CONNECT: Final = 2
+_RETRIED_STATUSES: Final = frozenset({502, 503, 504})
+# The connection failed. A read that timed out is not tried again: its user waited long enough.
+_RETRIED_ERRORS: Final = (httpx.NetworkError, httpx.RemoteProtocolError)
+
+# A request that waits for another's answer asks again this often, should it never be told.
+_LONGEST_PIECE_S: Final = 5.0
+_SHOWN_PIECE_S: Final = 0.25
+# A shorter wait is over before anyone wonders.
+_SHOWN_FROM_S: Final = 1.0
+
+_tickets = itertools.count()
 
 
 class _Inner(Protocol):
@@ -45,61 +46,106 @@ class _Inner(Protocol):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response: ...
 
 
-@dataclass(frozen=True, slots=True)
+class _Shown(Protocol):
+    def update(self, seconds: float) -> object: ...
+
+    def close(self) -> object: ...
+
+
 class _Send:
-    """Send the request."""
+    """What a request's steps yield where it is to be sent."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Drop:
-    """Close a response that nobody will see."""
+_SEND: Final = _Send()
 
-    response: httpx.Response
-
-
-@dataclass(frozen=True, slots=True)
-class _Pause:
-    """Sleep; ``reason`` is for whoever watches."""
-
-    seconds: float
-    reason: str
+_Step = _Send | tuple[Wait, str] | httpx.Response
+"""Send the request; wait, and for what; or close a response that nobody will see."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Listen:
-    """Sleep until another answer of an operation came, at most so long (see `Bell`)."""
+class WaitingBar:
+    """A tqdm bar of a wait, gone when the wait is over; of several waits, the first is shown."""
 
-    operation: str
-    seconds: float
-    rung: int
+    _one = threading.Lock()
+
+    def __init__(self, seconds: float, reason: str) -> None:
+        self._bar: Any = None
+        self._output: Any = None
+        if self._one.acquire(blocking=False):
+            self._show(
+                total=round(seconds, 1),
+                desc=reason,
+                leave=False,
+                bar_format="{desc}: {bar} {n:.0f} of {total:.0f} s",
+            )
+
+    def _show(self, **options: Any) -> None:
+        from tqdm.auto import tqdm
+        from tqdm.notebook import tqdm_notebook
+
+        if not issubclass(tqdm, tqdm_notebook):
+            self._bar = tqdm(**options)
+            return
+        from IPython.display import display
+
+        self._bar = tqdm(display=False, **options)
+        self._output = display(self._bar.container, display_id=True)  # type: ignore[no-untyped-call]
+
+    def update(self, seconds: float) -> None:
+        """Move on."""
+        if self._bar is not None:
+            # tqdm warns of a bar that is more than full, as a rounded total or sum may make it.
+            self._bar.update(min(seconds, self._bar.total - self._bar.n))
+
+    def close(self) -> None:
+        """Take the bar away."""
+        if self._bar is None:
+            return
+        # In a notebook tqdm turns a bar red, and leaves it, where it is not full at the end.
+        self._bar.n = self._bar.total
+        self._bar.close()
+        if self._output is not None:
+            # The file too: tqdm leaves its text there.
+            self._output.update({}, raw=True)
+        self._bar = self._output = None
+        self._one.release()
 
 
-_Step = _Send | _Drop | _Pause | _Listen
-_Steps = Generator[_Step, httpx.Response | None, httpx.Response]
+def _backoff_s(failures: int) -> float:
+    """Return the seconds before the next attempt: more with each that failed, by chance."""
+    return random.uniform(0.0, min(0.5 * 2.0 ** (failures - 1), 8.0))
 
-_SEND = _Send()
+
+def _wait(woken: futures.Future[None], seconds: float) -> None:
+    futures.wait([woken], seconds)
+
+
+async def _wait_async(woken: futures.Future[None], seconds: float) -> None:
+    await asyncio.wait([asyncio.wrap_future(woken)], timeout=seconds)
 
 
 class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     """Sends while the service says that requests remain, waits where none do, repeats failed reads.
 
     Any number of threads, tasks and event loops may use one. What is below it leaves the `Reading`
-    of each response in ``response.extensions[READING]``.
+    of each response in ``response.extensions[READING]``. A read that is refused for want of
+    allowance waits for the next, and has not failed. With ``pace="off"`` nothing waits, and so
+    nothing is sent again.
 
     Parameters
     ----------
     inner
         What sends.
-    pace, max_wait_s, reset_unit
-        See `Pacer`. With ``pace="off"`` nothing waits, and so nothing is sent again.
+    pacer
+        What is known of the allowance.
     is_replayed
         Whether a request will be answered without the service: it is then not held back.
     clock
         What gives the time, in seconds since the Unix epoch: the clock that readings are made by.
-    sleep, asleep
-        How to sleep, and how to in a task.
+    wait, wait_async
+        How to wait until a future is done, at most so many seconds, and how to in a task.
     progress
-        What shows a wait; None shows nothing. The default is a tqdm bar, from a second on.
+        What shows a wait: called with its seconds and its reason, then updated with seconds that
+        are over. None shows nothing. The default is a tqdm bar, from a second on.
     backoff
         Seconds between attempts of a read, by how many failed.
     """
@@ -107,38 +153,23 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     def __init__(
         self,
         inner: _Inner,
+        pacer: Pacer,
         *,
-        pace: Pace = "burst",
-        max_wait_s: float = 120.0,
-        reset_unit: ResetUnit | None = None,
-        is_replayed: Callable[[httpx.Request], bool] | None = None,
+        is_replayed: Callable[[httpx.Request], bool] = lambda _: False,
         clock: Callable[[], float] = time.time,
-        sleep: Callable[[float], None] = time.sleep,
-        asleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        progress: Progress | None = WaitingBar,
-        backoff: Callable[[int], float] = backoff_s,
+        wait: Callable[[futures.Future[None], float], None] = _wait,
+        wait_async: Callable[[futures.Future[None], float], Awaitable[None]] = _wait_async,
+        progress: Callable[[float, str], _Shown] | None = WaitingBar,
+        backoff: Callable[[int], float] = _backoff_s,
     ) -> None:
         self._inner = inner
-        self._pacer = Pacer(pace=pace, max_wait_s=max_wait_s, reset_unit=reset_unit)
-        self._waits = pace != "off"
-        self._max_wait_s = max_wait_s
+        self._pacer = pacer
         self._is_replayed = is_replayed
         self._clock = clock
-        self._sleep = sleep
-        self._asleep = asleep
-        self._watch = (clock, progress)
+        self._wait = wait
+        self._wait_async = wait_async
+        self._progress = progress
         self._backoff = backoff
-        self._lock = threading.Lock()
-        self._bell = Bell()
-
-    def over(
-        self, inner: _Inner, *, is_replayed: Callable[[httpx.Request], bool] | None = None
-    ) -> PacingTransport:
-        """Return the same pacing over another transport: what it knows is shared."""
-        other = copy(self)
-        other._inner = inner
-        other._is_replayed = is_replayed
-        return other
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         steps = self._steps(request)
@@ -148,20 +179,20 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             try:
                 if isinstance(step, _Send):
                     response = self._inner.handle_request(request)
-                elif isinstance(step, _Drop):
-                    step.response.close()
-                elif isinstance(step, _Pause):
-                    sleep_for(step.seconds, step.reason, self._sleep, *self._watch)
+                elif isinstance(step, httpx.Response):
+                    step.close()
                 else:
-                    self._bell.wait(step.operation, step.rung, step.seconds)
+                    with closing(self._pieces(*step)) as pieces:
+                        for seconds in pieces:
+                            self._wait(step[0].woken, seconds)
             except BaseException as error:
                 step = steps.throw(error)
-            else:
-                try:
-                    step = steps.send(response)
-                except StopIteration as end:
-                    answer: httpx.Response = end.value
-                    return answer
+                continue
+            try:
+                step = steps.send(response)
+            except StopIteration as end:
+                answer: httpx.Response = end.value
+                return answer
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         steps = self._steps(request)
@@ -171,103 +202,107 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             try:
                 if isinstance(step, _Send):
                     response = await self._inner.handle_async_request(request)
-                elif isinstance(step, _Drop):
-                    await step.response.aclose()
-                elif isinstance(step, _Pause):
-                    await asleep_for(step.seconds, step.reason, self._asleep, *self._watch)
+                elif isinstance(step, httpx.Response):
+                    await step.aclose()
                 else:
-                    await self._bell.wait_async(step.operation, step.rung, step.seconds)
+                    with closing(self._pieces(*step)) as pieces:
+                        for seconds in pieces:
+                            await self._wait_async(step[0].woken, seconds)
             except BaseException as error:
                 step = steps.throw(error)
-            else:
-                try:
-                    step = steps.send(response)
-                except StopIteration as end:
-                    answer: httpx.Response = end.value
-                    return answer
-
-    def _steps(self, request: httpx.Request) -> _Steps:
-        """Say, step by step, what is to be done for a request: sync and async do it alike."""
-        operation = _operation(request)
-        replayed = self._is_replayed is not None and self._is_replayed(request)
-        attempt = 0
-        while True:
-            attempt += 1
-            ticket = None if replayed else (yield from self._admit(operation))
-            response: httpx.Response | None = None
-            failure: Exception | None = None
+                continue
             try:
+                step = steps.send(response)
+            except StopIteration as end:
+                answer: httpx.Response = end.value
+                return answer
+
+    def _steps(
+        self, request: httpx.Request
+    ) -> Generator[_Step, httpx.Response | None, httpx.Response]:
+        """Say, step by step, what is to be done for a request: sync and async do it alike."""
+        operation, ticket = _operation(request), next(_tickets)
+        give_up_at = self._clock() + self._pacer.max_wait_s
+        is_replayed, failures = self._is_replayed(request), 0
+        while True:
+            response, reading, failure = None, None, None
+            try:
+                while not is_replayed and (
+                    wait := self._pacer.ask(operation, ticket, self._clock(), give_up_at)
+                ):
+                    yield wait, f"{operation}: until the allowance renews"
                 response = yield _SEND
+                assert response is not None
+                reading = response.extensions.get(READING)
             except httpx.TransportError as error:
                 failure = error
             finally:
-                self._settle(ticket, response)
-            if not self._is_worth_another(request, response, failure, attempt):
+                if not is_replayed:
+                    self._pacer.settle(operation, ticket, reading, self._clock())
+            pause_s = 0.0
+            if not self._is_refused_read(request, reading):
+                failures += 1
+                if not self._is_worth_another(request, response, failure, failures):
+                    break
+                asked_s = None if reading is None else reading.retry_after_s
+                pause_s = self._backoff(failures) if asked_s is None else asked_s
+            until = self._clock() + pause_s
+            if until > give_up_at:
                 break
             if response is not None:
-                yield _Drop(response)
-            pause_s = self._pause_s(response, attempt)
-            if pause_s > 0:
-                yield _Pause(pause_s, f"{operation}: attempt {attempt + 1} of {ATTEMPTS}")
+                yield response
+            yield Wait(until), f"{operation}: attempt {failures + 1} of {_ATTEMPTS}"
         if failure is not None:
-            lost = lost_answer(request, failure)
-            raise failure if lost is None else lost from failure
+            raise failure
         assert response is not None
-        if is_write(request):
-            response.stream = WatchedBody(request, response)
         return response
 
-    def _admit(self, operation: str) -> Generator[_Step, httpx.Response | None, Go]:
-        """Wait until a request of an operation may be sent."""
-        while True:
-            with self._lock:
-                now = self._clock()
-                decision = self._pacer.ask(operation, now)
-                rung = self._bell.rung(operation)
-            if isinstance(decision, Go):
-                return decision
-            seconds = max(decision.until - now, 0.0)
-            if isinstance(decision, Hold):
-                yield _Listen(operation, min(seconds, _HOLD_AT_MOST_S), rung)
-            else:
-                yield _Pause(seconds, f"{operation}: until the allowance renews")
-
-    def _settle(self, ticket: Go | None, response: httpx.Response | None) -> None:
-        """Tell the pacer what came of a request, and wake those that wait for it."""
-        if ticket is None:
-            return
-        reading: Reading | None = None if response is None else response.extensions.get(READING)
-        with self._lock:
-            self._pacer.answered(ticket, reading, self._clock())
-        self._bell.ring(ticket.operation)
+    def _is_refused_read(self, request: httpx.Request, reading: Reading | None) -> bool:
+        """Return whether a read came too early, and can be asked for again once it may be."""
+        if reading is None or reading.source == "replayed" or self._pacer.pace == "off":
+            return False
+        return reading.status == 429 and _may_repeat(request)
 
     def _is_worth_another(
         self,
         request: httpx.Request,
         response: httpx.Response | None,
-        failure: Exception | None,
-        attempt: int,
+        failure: httpx.TransportError | None,
+        failures: int,
     ) -> bool:
-        most = CONNECT_ATTEMPTS if isinstance(failure, httpx.ConnectError) else ATTEMPTS
-        if not self._waits or attempt >= most or not may_retry(request):
+        is_unconnected = isinstance(failure, httpx.ConnectError)
+        most = _ATTEMPTS_TO_CONNECT if is_unconnected else _ATTEMPTS
+        if self._pacer.pace == "off" or failures >= most or not _may_repeat(request):
             return False
         if response is None:
-            return isinstance(failure, RETRIED_ERRORS)
+            return isinstance(failure, _RETRIED_ERRORS)
         reading: Reading | None = response.extensions.get(READING)
-        if reading is not None and reading.source == "replayed":
-            return False
-        return response.status_code in RETRIED_STATUSES
+        is_live = reading is None or reading.source != "replayed"
+        return is_live and response.status_code in _RETRIED_STATUSES
 
-    def _pause_s(self, response: httpx.Response | None, attempt: int) -> float:
-        """Return the pause before another attempt: as asked for, else a library's backoff."""
-        reading: Reading | None = None
-        if response is not None:
-            reading = response.extensions.get(READING)
-            if response.status_code == 429 and reading is not None:
-                # The allowance is empty now: asking for the next go waits until it renews.
-                return 0.0
-        asked_s = None if reading is None else reading.retry_after_s
-        return min(self._backoff(attempt) if asked_s is None else asked_s, self._max_wait_s)
+    def _pieces(self, wait: Wait, reason: str) -> Generator[float]:
+        """Yield how long to wait, piece by piece, until it is over or woken.
+
+        It is over by the clock or, if that was set back meanwhile, by the sum of the pieces.
+        """
+        started, waited = self._clock(), 0.0
+        seconds = wait.until - started
+        shown = None
+        if self._progress is not None and seconds >= _SHOWN_FROM_S and not wait.for_answer:
+            shown = self._progress(seconds, reason)
+        try:
+            while not wait.woken.done():
+                left = min(seconds - waited, wait.until - self._clock())
+                if left <= 0:
+                    return
+                piece = min(left, _LONGEST_PIECE_S if shown is None else _SHOWN_PIECE_S)
+                yield piece
+                waited += piece
+                if shown is not None:
+                    shown.update(piece)
+        finally:
+            if shown is not None:
+                shown.close()
 
     def close(self) -> None:
         """Close what is below."""
@@ -280,6 +315,12 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         aclose = getattr(self._inner, "aclose", None)
         if aclose is not None:
             await aclose()
+
+
+def _may_repeat(request: httpx.Request) -> bool:
+    """Return whether a request may be sent again: GET and HEAD, where the body is still there."""
+    repeatable = request.method in ("GET", "HEAD") and not is_write(request)
+    return repeatable and isinstance(request.stream, httpx.ByteStream)
 
 
 def _operation(request: httpx.Request) -> str:

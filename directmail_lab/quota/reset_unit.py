@@ -253,6 +253,11 @@ class _Stretch:
         return self.last.latest - self.first.latest
 
     @property
+    def uncertainty_s(self) -> float:
+        """How much longer or shorter it may have taken."""
+        return sum(sight.latest - sight.earliest for sight in (self.first, self.last))
+
+    @property
     def is_long(self) -> bool:
         """Whether chance does not explain that what remains went on falling."""
         enough = _ANSWERS_ENOUGH if self.is_ours_alone else _ANSWERS_ENOUGH_BESIDE_OTHERS
@@ -325,7 +330,10 @@ class _Track:
 
     def _counts(self, unit: UnitName, other: UnitName) -> bool:
         stretch = self.stretch
-        return stretch.is_long and unit not in stretch.misfits and other in stretch.misfits
+        # Where the moments are known by half a minute only, much fits that is not so.
+        is_clear = stretch.fall * SCALES[unit].seconds >= 2 * stretch.uncertainty_s
+        fits = unit not in stretch.misfits and other in stretch.misfits
+        return stretch.is_long and is_clear and fits
 
 
 def _step_s(unit: UnitName) -> float:

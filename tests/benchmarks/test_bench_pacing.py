@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from directmail_lab.pacing import PacingTransport
+from directmail_lab.pacing import Pacer, PacingTransport
 from directmail_lab.quota import Reading
+from directmail_lab.quota.reset_unit import ResetUnitInference
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,4 +76,4 @@ def test_paced(benchmark: BenchmarkFixture, send: Callable[[Transport], None]) -
     """The same below the pacing transport."""
     grouped(benchmark, send)
     benchmark.extra_info.update(on_top_of="test_unpaced", at_most_us=20)
-    benchmark.pedantic(send, [PacingTransport(Answering())], rounds=40)
+    benchmark.pedantic(send, [PacingTransport(Answering(), Pacer(ResetUnitInference()))], rounds=40)
