@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import warnings
-from typing import TYPE_CHECKING, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal
 
 from .contract import ME_PATH
 from .current import session
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from .charts import Chart, Kind
-    from .http import RequestOptions, httpx
+    from .http import httpx
     from .quota import Reading
     from .sessions import Session
 
@@ -62,7 +62,7 @@ async def me_async() -> pd.DataFrame:
     return await session().me_async()
 
 
-def request(method: str, path: str, **options: Unpack[RequestOptions]) -> httpx.Response:
+def request(method: str, path: str, **options: Any) -> httpx.Response:
     """Send a request through the current session, below its base address.
 
     ``options`` are those of `httpx.Client.request`: ``params``, ``json``, ``headers`` and so on. An
@@ -71,12 +71,12 @@ def request(method: str, path: str, **options: Unpack[RequestOptions]) -> httpx.
     return session().request(method, path, **options)
 
 
-def get(path: str, **options: Unpack[RequestOptions]) -> httpx.Response:
+def get(path: str, **options: Any) -> httpx.Response:
     """Send a GET through the current session; see `request`."""
     return session().request("GET", path, **options)
 
 
-def post(path: str, **options: Unpack[RequestOptions]) -> httpx.Response:
+def post(path: str, **options: Any) -> httpx.Response:
     """Send a POST through the current session, which must allow writes; see `request`."""
     return session().request("POST", path, **options)
 

@@ -37,7 +37,6 @@ __all__ = [
     "Client",
     "ClientOptions",
     "KeyedAuth",
-    "RequestOptions",
     "httpx",
     "is_write",
     "lost_answer",
@@ -106,22 +105,6 @@ class ClientOptions(TypedDict):
     timeout_s: float
     redacted: Callable[[str], str]
     on_answer: Callable[[httpx.Response], object]
-
-
-class RequestOptions(TypedDict, total=False):
-    """What `httpx.Client.request` takes besides method and URL."""
-
-    params: Any
-    headers: Any
-    cookies: Any
-    content: Any
-    data: Any
-    files: Any
-    json: Any
-    auth: Any
-    follow_redirects: bool
-    timeout: Any
-    extensions: Any
 
 
 class Client(httpx.Client):
@@ -247,7 +230,7 @@ class _LostInTimeError(OutcomeUnknownError, httpx.TimeoutException):
     """A write that timed out: who catches httpx's own error for it has it too."""
 
 
-def lost_answer(request: httpx.Request, error: Exception) -> OutcomeUnknownError | None:
+def lost_answer(request: httpx.Request, error: BaseException) -> OutcomeUnknownError | None:
     """Return the error for a write that was sent and not answered; None where nothing is open."""
     if isinstance(error, _NOT_SENT) or not isinstance(error, httpx.RequestError):
         return None

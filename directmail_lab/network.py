@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
 import urllib.request
 from base64 import b64encode
 from typing import TYPE_CHECKING, Final
@@ -16,13 +15,15 @@ from .errors import (
     WriteRefusedError,
     without_traceback,
 )
-from .http import SENT, WANTS_KEY, httpx, is_write
+from .http import SENT, WANTS_KEY, httpx, is_write, lost_answer
 from .settings import is_loopback, origin
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 
     from .credentials import ApiKey
+
+    _Place = tuple[int, asyncio.AbstractEventLoop]
 
 __all__ = ["NetworkTransport"]
 
@@ -42,37 +43,57 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         self._api_key = api_key
         self._allow_writes = allow_writes
         self._proxy = _proxy_for(base_url)
-        self._pools = _Pools(self._proxy)
+        # By process, so that a forked child opens its own connections. A pool of an event loop
+        # belongs to it, and ends with it.
+        self._pools: dict[int, httpx.HTTPTransport] = {}
+        self._loop_pools: dict[_Place, tuple[httpx.AsyncHTTPTransport, AsyncGenerator[None]]] = {}
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         signed = self._checked_and_signed(request)
+        process = os.getpid()
+        # Threads that come at once share one pool: `setdefault` takes the first.
+        pool = self._pools.get(process) or self._pools.setdefault(
+            process, httpx.HTTPTransport(proxy=self._proxy)
+        )
         try:
-            response = self._own_pools().here().handle_request(signed)
+            response = pool.handle_request(signed)
         except BaseException as error:
             failure = without_traceback(error)
         else:
-            response.stream = _Body(response.stream)
+            response.stream = _Body(request, response.stream)
             return response
         raise failure
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         signed = self._checked_and_signed(request)
-        pool = await self._own_pools().in_this_loop()
+        pool = await self._pool_of_this_loop()
         try:
             response = await pool.handle_async_request(signed)
         except BaseException as error:
             failure = without_traceback(error)
         else:
-            response.stream = _Body(response.stream)
+            response.stream = _Body(request, response.stream)
             return response
         raise failure
 
-    def _own_pools(self) -> _Pools:
-        if self._pools.process != os.getpid():
-            # A forked child: the connections are its parent's. They are kept, unused, since to
-            # collect them would warn that they were never closed.
-            self._pools = _Pools(self._proxy, of_parent=self._pools)
-        return self._pools
+    async def _pool_of_this_loop(self) -> httpx.AsyncHTTPTransport:
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            raise DirectMailLabError(
+                "async_client runs under asyncio alone, and nothing was sent. Under trio, call the "
+                "session's other methods in a thread: trio.to_thread.run_sync(session.me)."
+            ) from None
+        here = (os.getpid(), loop)
+        if here not in self._loop_pools:
+            for ended in [place for place in list(self._loop_pools) if place[1].is_closed()]:
+                self._loop_pools.pop(ended, None)
+            pool = httpx.AsyncHTTPTransport(proxy=self._proxy)
+            # asyncio.run() closes the generators that are still open before it closes its loop.
+            closing = _closing_at_the_end(pool)
+            self._loop_pools[here] = pool, closing
+            await anext(closing)
+        return self._loop_pools[here][0]
 
     def _checked_and_signed(self, request: httpx.Request) -> httpx.Request:
         """Return the copy of a request that is sent."""
@@ -116,74 +137,39 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     def close(self) -> None:
         """Close the connections; those of a running event loop are closed by that loop."""
-        self._own_pools().close()
+        process = os.getpid()
+        if (pool := self._pools.pop(process, None)) is not None:
+            pool.close()
+        for place, (_, closing) in list(self._loop_pools.items()):
+            if place[0] == process and place[1].is_running():
+                asyncio.run_coroutine_threadsafe(closing.aclose(), place[1])
+        self._loop_pools.clear()
 
     async def aclose(self) -> None:
         """Close the connections, this loop's own included, and wait for it."""
-        await self._own_pools().aclose()
-
-
-class _Pools:
-    """The connections of one process: one pool for its threads, one for each event loop."""
-
-    def __init__(self, proxy: str | None, *, of_parent: _Pools | None = None) -> None:
-        self.process = os.getpid()
-        self._proxy = proxy
-        self._of_parent = of_parent
-        self._sync: httpx.HTTPTransport | None = None
-        self._opening = threading.Lock()
-        # A pool of connections belongs to the event loop that opened them, and ends with it.
-        self._by_loop: dict[asyncio.AbstractEventLoop, httpx.AsyncHTTPTransport] = {}
-        self._keepers: dict[asyncio.AbstractEventLoop, AsyncGenerator[None]] = {}
-
-    def here(self) -> httpx.HTTPTransport:
-        with self._opening:  # threads that come at once share one pool: no other is closed
-            self._sync = self._sync or httpx.HTTPTransport(proxy=self._proxy)
-        return self._sync
-
-    async def in_this_loop(self) -> httpx.AsyncHTTPTransport:
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            loop = None
-        if loop is None:
-            raise DirectMailLabError(
-                "async_client runs under asyncio alone, and nothing was sent. Under trio, call the "
-                "session's other methods in a thread: trio.to_thread.run_sync(session.me)."
-            )
-        return self._by_loop.get(loop) or await self._open(loop)
-
-    async def _open(self, loop: asyncio.AbstractEventLoop) -> httpx.AsyncHTTPTransport:
-        for ended in [each for each in list(self._by_loop) if each.is_closed()]:
-            self._by_loop.pop(ended, None)
-            self._keepers.pop(ended, None)
-        pool = self._by_loop[loop] = httpx.AsyncHTTPTransport(proxy=self._proxy)
-        # asyncio.run() closes the generators that are still open before it closes its loop.
-        keeper = self._keepers[loop] = _closing_at_the_end(pool)
-        await anext(keeper)
-        return pool
-
-    def close(self) -> None:
-        if self._sync is not None:
-            self._sync.close()
-        for loop, keeper in list(self._keepers.items()):
-            if loop.is_running():
-                asyncio.run_coroutine_threadsafe(keeper.aclose(), loop)
-        self._by_loop.clear()
-        self._keepers.clear()
-
-    async def aclose(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._by_loop.pop(loop, None)
-        if (own := self._keepers.pop(loop, None)) is not None:
-            await own.aclose()
+        own = self._loop_pools.pop((os.getpid(), asyncio.get_running_loop()), None)
+        if own is not None:
+            await own[1].aclose()
         self.close()
 
 
-class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """The body of a live answer: an error while it is read has no frames below, as in `send`."""
+async def _closing_at_the_end(pool: httpx.AsyncHTTPTransport) -> AsyncGenerator[None]:
+    try:
+        yield
+    finally:
+        await pool.aclose()
 
-    def __init__(self, stream: httpx.SyncByteStream | httpx.AsyncByteStream) -> None:
+
+class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
+    """The body of a live answer. What breaks in it is told as what breaks before it is.
+
+    A write's outcome is then unknown, and no frame below is left on an error.
+    """
+
+    def __init__(
+        self, request: httpx.Request, stream: httpx.SyncByteStream | httpx.AsyncByteStream
+    ) -> None:
+        self._request = request
         self._stream = stream
 
     def __iter__(self) -> Iterator[bytes]:
@@ -191,7 +177,7 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
         try:
             yield from self._stream
         except BaseException as error:
-            failure = without_traceback(error)
+            failure = lost_answer(self._request, error) or without_traceback(error)
         else:
             return
         raise failure
@@ -202,7 +188,7 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
             async for part in self._stream:
                 yield part
         except BaseException as error:
-            failure = without_traceback(error)
+            failure = lost_answer(self._request, error) or without_traceback(error)
         else:
             return
         raise failure
@@ -214,13 +200,6 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
     async def aclose(self) -> None:
         assert isinstance(self._stream, httpx.AsyncByteStream)
         await self._stream.aclose()
-
-
-async def _closing_at_the_end(pool: httpx.AsyncHTTPTransport) -> AsyncGenerator[None]:
-    try:
-        yield
-    finally:
-        await pool.aclose()
 
 
 def _proxy_for(base_url: str) -> str | None:

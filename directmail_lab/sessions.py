@@ -7,7 +7,7 @@ import threading
 import time
 import warnings
 import weakref
-from typing import TYPE_CHECKING, Literal, NoReturn, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TypedDict, Unpack
 
 from .bodies import AnswerShapes
 from .cassettes import DEFAULT_MATCH_ON, open_cassette
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from .cassettes import Cassette
     from .cassettes.player import Matcher
     from .credentials import ApiKey
-    from .http import ClientOptions, RequestOptions, httpx
+    from .http import ClientOptions, httpx
     from .modes import ModeName, Timing
     from .pacing import Pace
     from .quota import Reading
@@ -112,7 +112,8 @@ class Session:
         self._reset_unit = reset_unit
         self._listeners: dict[object, Callable[[Reading], None]] = {}
         self._changing = threading.RLock()
-        self._redactor = self.redactor()
+        redactor = Redactor()
+        self._redacted = redactor.text
         nowhere = RefusingTransport("This session has no key.")
         self._network: NetworkTransport | None = None
         if self._api_key is not None:
@@ -124,7 +125,7 @@ class Session:
             network=self._network,
             pacer=Pacer(self.readings.inference, pace=pace, max_wait_s=max_wait_s),
             on_reading=self._note,
-            redacted=self._redactor.text,
+            redacted=self._redacted,
             clock=clock,
             timer=timer,
         )
@@ -133,40 +134,26 @@ class Session:
         common: ClientOptions = {
             "base_url": self.base_url,
             "timeout_s": timeout_s,
-            "redacted": self._redactor.text,
+            "redacted": self._redacted,
             "on_answer": self._note_shape,
         }
         self.client: httpx.Client = Client(self._switch, **common)
         self.async_client: httpx.AsyncClient = AsyncClient(self._switch, **common)
-        self._end_log_guard = guard_logs(self._redactor)
+        self._end_log_guard = guard_logs(redactor)
         # A session that is dropped without close() takes its filter along, which knows the key.
         weakref.finalize(self, self._end_log_guard)
 
     # -- what is asked ------------------------------------------------------------------
 
     def me(self) -> pd.DataFrame:
-        """Return the current user's record, one row (``GET /v1/users/me``, service.md part 4).
-
-        Its columns are whatever the service sends: see `frame`.
-
-        Raises
-        ------
-        UnauthorizedError
-            The service answered 401 or 403.
-        ServiceError
-            It answered with another error status.
-        NotJSONError
-            Its body is not JSON.
-        NotRecordedError
-            In a replay whose cassette has no such request.
-        """
+        """Return the user's record, one row (service.md part 4); see `directmail_lab.me`."""
         return self._record_in(self.client.get(ME_PATH))
 
     async def me_async(self) -> pd.DataFrame:
         """Return the same as `me`, without blocking the event loop."""
         return self._record_in(await self.async_client.get(ME_PATH))
 
-    def request(self, method: str, path: str, **options: Unpack[RequestOptions]) -> httpx.Response:
+    def request(self, method: str, path: str, **options: Any) -> httpx.Response:
         """Send a request below the base address; ``options`` are those of `httpx.Client.request`.
 
         An error status is returned, not raised.
@@ -271,14 +258,12 @@ class Session:
         metadata
             What is written at the head of a new cassette, beside our own.
         """
-        if record_mode == "none":
-            return self._replay(cassette, redact=redact, match_on=match_on)
 
         def opened() -> Cassette:
             return open_cassette(
                 cassette,
                 record_mode=record_mode,
-                redactor=self.redactor(redact),
+                redactor=Redactor(redact=redact),
                 base_url=self.base_url,
                 match_on=match_on,
                 on_write_error=on_write_error,
@@ -286,6 +271,8 @@ class Session:
                 clock=self._modes.clock,
             )
 
+        if record_mode == "none":
+            return self._change(lambda: self._modes.replay(opened()))
         return self._change(lambda: self._modes.record(opened))
 
     @decorates
@@ -298,26 +285,13 @@ class Session:
         match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON,
     ) -> ModeChange[Session]:
         """Answer from a cassette alone, with no key and no network; see `directmail_lab.replay`."""
-        return self._replay(
-            cassette, factor=latency_factor(timing), repeat=repeat, match_on=match_on
-        )
+        factor = latency_factor(timing)
 
-    def _replay(
-        self,
-        cassette: str | Path,
-        *,
-        factor: float = 0.0,
-        repeat: Literal["last", "strict"] = "last",
-        redact: Iterable[str] = (),
-        match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON,
-    ) -> ModeChange[Session]:
-        def entered() -> Mode:
-            opened = open_cassette(
-                cassette, redactor=self.redactor(redact), repeat=repeat, match_on=match_on
-            )
-            return self._modes.replay(opened, latency_factor=factor)
+        def opened() -> Mode:
+            played = open_cassette(cassette, match_on=match_on, repeat=repeat)
+            return self._modes.replay(played, latency_factor=factor)
 
-        return self._change(entered)
+        return self._change(opened)
 
     def _change(self, open_mode: Callable[[], Mode]) -> ModeChange[Session]:
         with self._changing:
@@ -342,11 +316,6 @@ class Session:
                 mode.resume()
                 self._switch.inner = mode.transport
 
-    def redactor(self, redact: Iterable[str] = ()) -> Redactor:
-        """Return what removes this session's key, and the personal data named."""
-        secrets = [self._api_key.reveal()] if self._api_key is not None else []
-        return Redactor(secrets, redact=redact)
-
     def _note(self, reading: Reading) -> None:
         self.readings.append(reading)
         for callback in list(self._listeners.values()):
@@ -366,7 +335,7 @@ class Session:
         from .frames import frame
 
         if response.status_code >= 400:
-            raise service_error(response, base_url=self.base_url, redacted=self._redactor.text)
+            raise service_error(response, base_url=self.base_url, redacted=self._redacted)
         return frame(response)
 
     # -- the end ------------------------------------------------------------------------

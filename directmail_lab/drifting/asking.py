@@ -22,7 +22,7 @@ from ..interaction import (
     operation_of,
     path_below,
 )
-from ..redaction import PLACEHOLDER
+from ..redaction import PLACEHOLDER, Redactor
 from .comparison import ABSENT, Difference, compare
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def drift(
     _check_age(str(cassette), loaded.interactions, max_age, now=_utc(clock()), on_old=on_old)
     prefix = base_path(loaded.base_url or "")
     reads, left_out = _reads(loaded.interactions, prefix)
-    redactor = session.redactor(loaded.redact)
+    redactor = Redactor(redact=loaded.redact)
     rows: list[tuple[int, str, Difference]] = []
     with session.live():
         for number, recorded in reads:
