@@ -87,6 +87,7 @@ def tour(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="kills a forked process")
 def test_a_kill_at_any_moment_loses_nothing_that_the_caller_saw(tmp_path: Path) -> None:
     """SIGKILL at 200 random moments: all acknowledged is there, and vcrpy loads the repaired."""

@@ -105,6 +105,7 @@ def test_lab_asks_no_server_outside(tmp_path: Path) -> None:
     assert "--LabApp.extension_manager=readonly" in given
 
 
+@pytest.mark.slow
 def test_the_lab_starts_on_the_first_tutorial(tmp_path: Path) -> None:
     """The command starts a real JupyterLab whose page opens the notebook, and Ctrl-C ends it."""
     process = subprocess.Popen(

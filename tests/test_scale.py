@@ -35,6 +35,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 # What a cluster's own processes warn of when they start and end is not ours.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize(
     ("read", "count"), [(dm.read_interactions, 50), (dm.read_readings, CASSETTES)]

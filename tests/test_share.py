@@ -86,6 +86,7 @@ def names_in(zipped: Path) -> list[str]:
 # -- the zip -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_reader_unzips_and_runs_it_offline(
     tour: Path, service: StandIn, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -129,6 +129,7 @@ def test_a_copy_names_the_python_that_runs_it(name: str, tmp_path: Path) -> None
     assert new.cells == old.cells
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_a_run_recreates_the_committed_outputs(name: str, copy: Path) -> None:
     """What is committed is what a keyless, replayed run shows, and its pictures look the same."""
@@ -146,6 +147,7 @@ def test_a_run_recreates_the_committed_outputs(name: str, copy: Path) -> None:
         assert abs(pixels(before).size / pixels(after).size - 1) < 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_a_notebook_runs_twice_in_one_kernel_offline(
     name: str, copy: Path, offline: dict[str, str]
@@ -159,6 +161,7 @@ def test_a_notebook_runs_twice_in_one_kernel_offline(
     assert told_on_stderr(notebook) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_the_cells_after_the_first_run_in_reverse(
     name: str, copy: Path, offline: dict[str, str]
@@ -179,6 +182,7 @@ def test_the_kernel_of_these_tests_reaches_no_other_machine(
         run(notebook, tmp_path, environ=offline)
 
 
+@pytest.mark.slow
 def test_a_reader_without_pytest_is_told_what_to_install(copy: Path) -> None:
     """The README's first command installs none, and the tutorial shows its tests all the same."""
     site = copy / "site"
