@@ -37,24 +37,18 @@ class Clock:
 
 
 @pytest.fixture
-def server() -> Iterator[StandIn]:
-    with stand_in() as running:
-        yield running
-
-
-@pytest.fixture
-def client(server: StandIn) -> Iterator[httpx.Client]:
-    with client_of(server) as signed_in:
+def client(service: StandIn) -> Iterator[httpx.Client]:
+    with client_of(service) as signed_in:
         yield signed_in
 
 
-def client_of(server: StandIn) -> httpx.Client:
-    return httpx.Client(base_url=server.base_url, auth=(server.api_key, ""), trust_env=False)
+def client_of(service: StandIn) -> httpx.Client:
+    return httpx.Client(base_url=service.base_url, auth=(service.api_key, ""), trust_env=False)
 
 
-def raw_answer(server: StandIn, sent: bytes) -> bytes:
-    """Send bytes, and read to the end; the server ends it, or it may drop what came with ours."""
-    parts = urlsplit(server.base_url)
+def raw_answer(service: StandIn, sent: bytes) -> bytes:
+    """Send bytes, and read to the end; the service ends it, or it may drop what came with ours."""
+    parts = urlsplit(service.base_url)
     with socket.create_connection((parts.hostname, parts.port), timeout=5) as connection:
         connection.sendall(sent)
         return b"".join(iter(lambda: connection.recv(4096), b""))
@@ -80,40 +74,31 @@ def test_header_names_are_spelled_as_the_document_spells_them(client: httpx.Clie
     assert set(HEADERS) <= sent
 
 
+def basic(credentials: str) -> str:
+    return f"Basic {base64.b64encode(credentials.encode()).decode()}"
+
+
+KEY_AND_COLON = basic(f"{STAND_IN_KEY}:").removeprefix("Basic ")
+
+
 @pytest.mark.parametrize(
-    "credentials",
+    "header",
     [
-        f"{STAND_IN_KEY}:password",
-        f"{STAND_IN_KEY}::",
-        STAND_IN_KEY,
-        "another-key:",
-        ":",
-        f":{STAND_IN_KEY}",
-        "ключ:",
+        *map(
+            basic, (f"{STAND_IN_KEY}:password", f"{STAND_IN_KEY}::", STAND_IN_KEY, "another-key:")
+        ),
+        *map(basic, (":", f":{STAND_IN_KEY}", "ключ:")),
+        *(None, "Basic", "Basic %%%", f"Bearer {KEY_AND_COLON}", KEY_AND_COLON),
     ],
 )
-def test_any_other_credentials_are_refused(server: StandIn, credentials: str) -> None:
-    """A non-empty password, another key, and a key in the wrong place are all refused."""
-    token = base64.b64encode(credentials.encode()).decode()
-    response = httpx.get(
-        server.base_url + ME_PATH, headers={"Authorization": f"Basic {token}"}, trust_env=False
-    )
-
-    assert response.status_code == 401
-    assert STAND_IN_KEY not in response.text
-
-
-TOKEN = base64.b64encode(f"{STAND_IN_KEY}:".encode()).decode()
-
-
-@pytest.mark.parametrize("header", [None, "Basic", "Basic %%%", f"Bearer {TOKEN}", TOKEN])
-def test_no_basic_credentials_are_refused(server: StandIn, header: str | None) -> None:
-    """No header, one that cannot be decoded, and another scheme are refused."""
-    headers = {} if header is None else {"Authorization": header}
-    response = httpx.get(server.base_url + ME_PATH, headers=headers, trust_env=False)
+def test_any_other_credentials_are_refused(service: StandIn, header: str | None) -> None:
+    """A password, another key, one in the wrong place, another scheme, or no header at all."""
+    headers = {} if header is None else {"Authorization": header.encode()}
+    response = httpx.get(service.base_url + ME_PATH, headers=headers, trust_env=False)
 
     assert response.status_code == 401
     assert response.headers["WWW-Authenticate"].startswith("Basic")
+    assert STAND_IN_KEY not in response.text
 
 
 @pytest.mark.parametrize(
@@ -145,10 +130,10 @@ def test_every_answer_has_the_three_headers(
 
 @pytest.mark.parametrize("status", [200, 302, 400, 401, 403, 404, 429, 500, 502, 503])
 def test_told_statuses_have_the_three_headers(
-    server: StandIn, client: httpx.Client, status: int
+    service: StandIn, client: httpx.Client, status: int
 ) -> None:
     """A 5xx or a gateway's page carries them too."""
-    with server.fault(status=status, html=True):
+    with service.fault(status=status, html=True):
         response = client.get(ME_PATH)
 
     assert response.status_code == status
@@ -163,9 +148,9 @@ def test_told_statuses_have_the_three_headers(
         b"GET / HTTP/1.1\r\nHost: a\r\nBad Header\r\n\r\n",
     ],
 )
-def test_what_is_no_http_gets_a_400_with_the_three_headers(server: StandIn, sent: bytes) -> None:
+def test_what_is_no_http_gets_a_400_with_the_three_headers(service: StandIn, sent: bytes) -> None:
     """Tornado answers these itself, past the application; the headers are there all the same."""
-    answer = raw_answer(server, sent).decode()
+    answer = raw_answer(service, sent).decode()
 
     assert answer.startswith("HTTP/1.1 400 ")
     assert all(f"\r\n{name}: " in answer for name in HEADERS)
@@ -174,7 +159,7 @@ def test_what_is_no_http_gets_a_400_with_the_three_headers(server: StandIn, sent
 def test_the_window_counts_down_and_then_answers_as_told() -> None:
     """Three of three are answered; the fourth is not, and nothing goes below 0."""
     options = {"limit": 3, "exhausted_status": 420, "retry_after": "seconds", "clock": Clock()}
-    with stand_in(**options) as server, client_of(server) as client:
+    with stand_in(**options) as service, client_of(service) as client:
         answers = [client.get(ME_PATH) for _ in range(5)]
 
     assert [each.status_code for each in answers] == [200, 200, 200, 420, 420]
@@ -183,49 +168,29 @@ def test_the_window_counts_down_and_then_answers_as_told() -> None:
     assert answers[3].headers["Retry-After"] == "60"
 
 
-def test_a_fixed_window_starts_with_its_first_request_and_renews_whole() -> None:
-    """After window_s seconds the allowance is whole again, and not before."""
-    clock = Clock()
-    with stand_in(limit=2, window_s=10, clock=clock) as server, client_of(server) as client:
-        seen = []
-        for at in (0.0, 4.0, 9.9, 10.0):
+@pytest.mark.parametrize(
+    ("window", "seen"),
+    [
+        # From its first request at 1.0 to 11.0.
+        ("fixed", {1.0: (200, 1, 10), 5.0: (200, 0, 6), 10.9: (429, 0, 1), 11.0: (200, 1, 10)}),
+        # From 0.0 to 10.0, whenever the first request comes.
+        ("aligned", {1.0: (200, 1, 9), 5.0: (200, 0, 5), 9.9: (429, 0, 1), 10.0: (200, 1, 10)}),
+        # Each request leaves the count 10 s after it was made; one that is refused is not counted.
+        ("sliding", {1.0: (200, 1, 10), 5.0: (200, 0, 6), 6.0: (429, 0, 5), 11.0: (200, 0, 4),
+                     11.5: (429, 0, 4)}),
+    ],
+)  # fmt: skip
+def test_a_window_renews_when_it_ends(window: str, seen: dict[float, tuple[int, int, int]]) -> None:
+    """Of two requests in 10 s: the status, what remains, and the seconds until more do."""
+    clock, answers = Clock(), []
+    options = {"limit": 2, "window_s": 10, "window": window, "clock": clock}
+    with stand_in(**options) as service, client_of(service) as client:
+        for at in seen:
             clock.now = 1_800_000_000.0 + at
             response = client.get(ME_PATH)
-            seen.append((response.status_code, *limits_of(response)))
+            answers.append((response.status_code, *map(int, limits_of(response)[1:])))
 
-    assert seen == [
-        (200, "2", "1", "10"),
-        (200, "2", "0", "6"),
-        (429, "2", "0", "1"),
-        (200, "2", "1", "10"),
-    ]
-
-
-def test_an_aligned_window_ends_at_a_whole_multiple_of_its_length() -> None:
-    """The first window may be short."""
-    clock = Clock(1_800_000_050.0)
-    with stand_in(window="aligned", clock=clock) as server, client_of(server) as client:
-        first = client.get(ME_PATH).headers[RESET_HEADER]
-        clock.now += 10
-        second = client.get(ME_PATH)
-
-    assert first == "10"
-    assert limits_of(second) == ("300", "299", "60")
-
-
-def test_a_sliding_window_gives_back_one_request_at_a_time() -> None:
-    """Each request leaves the count one window after it was made."""
-    clock = Clock(0.0)
-    with stand_in(limit=2, window_s=10, window="sliding", clock=clock) as server:
-        seen = []
-        with client_of(server) as client:
-            for at in (0.0, 4.0, 5.0, 10.0, 10.5):
-                clock.now = at
-                response = client.get(ME_PATH)
-                seen.append((response.status_code, *limits_of(response)[1:]))
-
-    assert seen == [(200, "1", "10"), (200, "0", "6"), (429, "0", "5"), (200, "0", "4"),
-                    (429, "0", "4")]  # fmt: skip
+    assert answers == list(seen.values())
 
 
 @pytest.mark.parametrize(
@@ -242,7 +207,7 @@ def test_a_sliding_window_gives_back_one_request_at_a_time() -> None:
 )
 def test_reset_is_sent_in_the_unit_asked_for(unit: str, text: str) -> None:
     """Rounded up, so that a client that waits as told is not too early."""
-    with stand_in(reset_unit=unit, clock=Clock()) as server, client_of(server) as client:
+    with stand_in(reset_unit=unit, clock=Clock()) as service, client_of(service) as client:
         sent = client.get(ME_PATH).headers[RESET_HEADER]
 
     assert sent == text
@@ -251,7 +216,7 @@ def test_reset_is_sent_in_the_unit_asked_for(unit: str, text: str) -> None:
 def test_operations_have_allowances_of_their_own() -> None:
     """One operation's requests do not count against another's; ids are one operation."""
     limits = {"/v1/lists/{id}": 7, "POST /v1/letters": 2}
-    with stand_in(limits=limits) as server, client_of(server) as client:
+    with stand_in(limits=limits) as service, client_of(service) as client:
         client.get("/v1/lists/lst_stand_in_1")
         answers = [
             client.get("/v1/lists/lst_stand_in_2"),
@@ -265,11 +230,11 @@ def test_operations_have_allowances_of_their_own() -> None:
     ]  # fmt: skip
 
 
-def test_refused_requests_do_not_spend_the_accounts_allowance(server: StandIn) -> None:
+def test_refused_requests_do_not_spend_the_accounts_allowance(service: StandIn) -> None:
     """A wrong key is counted apart."""
-    url = server.base_url + ME_PATH
+    url = service.base_url + ME_PATH
     refused = [httpx.get(url, auth=("wrong", ""), trust_env=False) for _ in range(2)]
-    with client_of(server) as client:
+    with client_of(service) as client:
         own = client.get(ME_PATH)
 
     assert [each.headers[REMAINING_HEADER] for each in refused] == ["299", "298"]
@@ -277,21 +242,21 @@ def test_refused_requests_do_not_spend_the_accounts_allowance(server: StandIn) -
 
 
 def test_every_request_is_counted_for_the_tests_to_see(
-    server: StandIn, client: httpx.Client
+    service: StandIn, client: httpx.Client
 ) -> None:
     """A letter sent twice shows, even where its answer never came."""
-    with server.fault(drop="close"), pytest.raises(httpx.RemoteProtocolError):
+    with service.fault(drop="close"), pytest.raises(httpx.RemoteProtocolError):
         client.post("/v1/letters", json={"to": "01234"})
     client.get(ME_PATH + "?verbose=1")
 
-    assert server.requests == {"POST /v1/letters": 1, f"GET {ME_PATH}": 1}
+    assert service.requests == {"POST /v1/letters": 1, f"GET {ME_PATH}": 1}
 
 
 def test_many_threads_are_counted_exactly() -> None:
     """Of 60 requests from 8 threads, with 50 allowed, just 50 are answered."""
     with (
-        stand_in(limit=50, clock=Clock()) as server,
-        client_of(server) as client,
+        stand_in(limit=50, clock=Clock()) as service,
+        client_of(service) as client,
         ThreadPoolExecutor(8) as pool,
     ):
         statuses = list(pool.map(lambda _: client.get(ME_PATH).status_code, range(60)))
@@ -304,7 +269,7 @@ def test_the_record_may_be_any_json(record: object) -> None:
     """What a record holds is not shown, so any value is served."""
     bodies = []
     for envelope in (None, "data"):
-        with stand_in(record=record, envelope=envelope) as server, client_of(server) as client:
+        with stand_in(record=record, envelope=envelope) as service, client_of(service) as client:
             bodies.append(client.get(ME_PATH).json())
 
     assert bodies == [record, {"data": record, "service": "stand-in"}]
@@ -312,11 +277,11 @@ def test_the_record_may_be_any_json(record: object) -> None:
 
 def test_a_base_address_may_have_a_path_before_the_version() -> None:
     """As a regional address may; below it all is the same, and nothing is beside it."""
-    with stand_in(prefix="/eu/api") as server, client_of(server) as client:
-        below, beside = client.get(ME_PATH), client.get(httpx.URL(server.base_url).join(ME_PATH))
+    with stand_in(prefix="/eu/api") as service, client_of(service) as client:
+        below, beside = client.get(ME_PATH), client.get(httpx.URL(service.base_url).join(ME_PATH))
 
     assert (below.status_code, beside.status_code) == (200, 404)
-    assert server.requests[f"GET {ME_PATH}"] == 1
+    assert service.requests[f"GET {ME_PATH}"] == 1
 
 
 @pytest.mark.parametrize(
@@ -329,20 +294,20 @@ def test_a_base_address_may_have_a_path_before_the_version() -> None:
     ],
 )
 def test_a_broken_connection_is_the_clients_error(
-    server: StandIn, client: httpx.Client, fault: dict[str, object], error: type[Exception]
+    service: StandIn, client: httpx.Client, fault: dict[str, object], error: type[Exception]
 ) -> None:
     """Resets, closes, cut bodies and silence; afterwards the service is sound again."""
-    with server.fault(**fault), pytest.raises(error):
+    with service.fault(**fault), pytest.raises(error):
         client.get(ME_PATH, timeout=0.2)
 
     assert client.get(ME_PATH).status_code == 200
 
 
 def test_a_fault_may_apply_to_one_path_and_a_number_of_requests(
-    server: StandIn, client: httpx.Client
+    service: StandIn, client: httpx.Client
 ) -> None:
     """Two 503 for one path, then all is well; other paths never saw it."""
-    server.fault(status=503, path=ME_PATH, times=2)
+    service.fault(status=503, path=ME_PATH, times=2)
     statuses = [client.get(path).status_code for path in ("/v1/lists", *[ME_PATH] * 3)]
 
     assert statuses == [200, 503, 503, 200]
@@ -350,20 +315,20 @@ def test_a_fault_may_apply_to_one_path_and_a_number_of_requests(
 
 def test_faults_can_be_there_from_the_start_and_be_healed() -> None:
     """The last one added goes first, and heal ends them all."""
-    with stand_in(faults=[Fault(status=500)]) as server, client_of(server) as client:
-        server.fault(status=503)
+    with stand_in(faults=[Fault(status=500)]) as service, client_of(service) as client:
+        service.fault(status=503)
         during = client.get(ME_PATH).status_code
-        server.heal()
+        service.heal()
 
         assert (during, client.get(ME_PATH).status_code) == (503, 200)
 
 
 def test_headers_can_be_missing_malformed_or_repeated(
-    server: StandIn, client: httpx.Client
+    service: StandIn, client: httpx.Client
 ) -> None:
     """Whatever a proxy may do to the three headers."""
     changes = {LIMIT_HEADER: None, REMAINING_HEADER: "many", RESET_HEADER: ["1", "2"]}
-    with server.fault(headers=changes):
+    with service.fault(headers=changes):
         headers = client.get(ME_PATH).headers
 
     assert LIMIT_HEADER not in headers
@@ -373,20 +338,20 @@ def test_headers_can_be_missing_malformed_or_repeated(
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])
 def test_a_compressed_body_is_the_same_body(
-    server: StandIn, client: httpx.Client, encoding: str
+    service: StandIn, client: httpx.Client, encoding: str
 ) -> None:
     """And says so in its headers."""
     plain = client.get(ME_PATH).json()
-    with server.fault(encoding=encoding):
+    with service.fault(encoding=encoding):
         packed = client.get(ME_PATH)
 
     assert packed.headers["Content-Encoding"] == encoding
     assert packed.json() == plain
 
 
-def test_an_echo_holds_the_key_as_it_was_sent(server: StandIn, client: httpx.Client) -> None:
+def test_an_echo_holds_the_key_as_it_was_sent(service: StandIn, client: httpx.Client) -> None:
     """So that redaction can be tested on bodies and headers that hold it."""
-    with server.fault(echo_key=True):
+    with service.fault(echo_key=True):
         response = client.get(ME_PATH)
 
     assert response.headers["X-Echo"] == STAND_IN_KEY
@@ -394,13 +359,13 @@ def test_an_echo_holds_the_key_as_it_was_sent(server: StandIn, client: httpx.Cli
     assert base64.b64encode(f"{STAND_IN_KEY}:".encode()).decode() in response.text
 
 
-def test_redirects_bodies_and_empty_answers(server: StandIn, client: httpx.Client) -> None:
+def test_redirects_bodies_and_empty_answers(service: StandIn, client: httpx.Client) -> None:
     """A redirect to anywhere, a body to the byte, and a 204 with none."""
-    with server.fault(redirect_to="https://elsewhere.example/"):
+    with service.fault(redirect_to="https://elsewhere.example/"):
         moved = client.get(ME_PATH)
-    with server.fault(body=b"\xff\x00"):
+    with service.fault(body=b"\xff\x00"):
         raw = client.get(ME_PATH)
-    with server.fault(status=204):
+    with service.fault(status=204):
         empty = client.get(ME_PATH)
 
     assert (moved.status_code, moved.headers["Location"]) == (302, "https://elsewhere.example/")
@@ -413,8 +378,8 @@ def test_a_clock_that_raises_ends_the_request_and_not_the_service(
 ) -> None:
     """The client gets a closed connection at once, and the log says why."""
     with (
-        stand_in(clock=lambda: 1 / 0) as server,
-        client_of(server) as client,
+        stand_in(clock=lambda: 1 / 0) as service,
+        client_of(service) as client,
         pytest.raises(httpx.RemoteProtocolError),
     ):
         client.get(ME_PATH)
@@ -424,48 +389,48 @@ def test_a_clock_that_raises_ends_the_request_and_not_the_service(
 
 def test_closing_frees_the_port_and_the_thread() -> None:
     """Even with connections open and an answer waiting; closing twice is closing once."""
-    server = stand_in()
-    port = urlsplit(server.base_url).port
-    with client_of(server) as client:
+    service = stand_in()
+    port = urlsplit(service.base_url).port
+    with client_of(service) as client:
         client.get(ME_PATH)
-        server.fault(latency_s=60.0)
+        service.fault(latency_s=60.0)
         with pytest.raises(httpx.ReadTimeout):
             client.get(ME_PATH, timeout=0.05)
-        server.close()
-        server.close()
+        service.close()
+        service.close()
 
         with pytest.raises(httpx.ConnectError):
             client.get(ME_PATH)
     assert not [each for each in threading.enumerate() if each.name.startswith("stand-in")]
     with stand_in(port=port) as again:
-        assert again.base_url == server.base_url
+        assert again.base_url == service.base_url
 
 
-def test_a_port_that_is_taken_says_so(server: StandIn) -> None:
+def test_a_port_that_is_taken_says_so(service: StandIn) -> None:
     """What happened, and what to do."""
     with pytest.raises(OSError, match="Choose another port"):
-        stand_in(port=urlsplit(server.base_url).port)
+        stand_in(port=urlsplit(service.base_url).port)
 
 
 def test_several_run_at_once_and_share_nothing() -> None:
     """Each has its own allowance, options and key."""
     with stand_in() as one, stand_in(api_key="another", limit=5) as other:
         limits = []
-        for server in (one, one, other):
-            with client_of(server) as client:
+        for service in (one, one, other):
+            with client_of(service) as client:
                 limits.append(limits_of(client.get(ME_PATH))[:2])
 
     assert limits == [("300", "299"), ("300", "298"), ("5", "4")]
 
 
-def test_no_repr_shows_the_key(server: StandIn) -> None:
+def test_no_repr_shows_the_key(service: StandIn) -> None:
     """It is public test data, but a habit is a habit."""
-    assert STAND_IN_KEY not in repr(server) + repr(server.options) + str(vars(server))
+    assert STAND_IN_KEY not in repr(service) + repr(service.options) + str(vars(service))
 
 
-def test_each_open_part_is_printed_with_the_option_that_sets_it(server: StandIn) -> None:
+def test_each_open_part_is_printed_with_the_option_that_sets_it(service: StandIn) -> None:
     """So that nobody takes an assumption for what the service does."""
-    text = "\n".join(server.assumptions())
+    text = "\n".join(service.assumptions())
 
     for option in ("reset_unit", "window_s", "limit", "limits", "exhausted_status", "retry_after",
                    "unauthorized_status", "record", "envelope", "prefix"):  # fmt: skip
@@ -522,7 +487,7 @@ def test_alone_it_serves_until_a_signal_and_ends_cleanly(number: int) -> None:
 def test_its_date_header_is_its_own_clock() -> None:
     """So that a skewed clock shows as one."""
     clock = Clock(1_000_000_000.0)
-    with stand_in(clock=clock) as server, client_of(server) as client:
+    with stand_in(clock=clock) as service, client_of(service) as client:
         date = client.get(ME_PATH).headers["Date"]
 
     assert parsedate_to_datetime(date).timestamp() == clock.now
