@@ -14,15 +14,9 @@ import pandas as pd
 from ..cassettes import find_cassette, read_cassette
 from ..display import plural, readable
 from ..errors import CassetteError
-from ..interaction import (
-    Interaction,
-    RecordedRequest,
-    RecordedResponse,
-    base_path,
-    operation_of,
-    path_below,
-)
+from ..interaction import Interaction, RecordedRequest, base_path, operation_of, path_below
 from ..redaction import PLACEHOLDER, Redactor
+from ..transports import recorded_response
 from .comparison import ABSENT, Difference, compare
 
 if TYPE_CHECKING:
@@ -31,30 +25,22 @@ if TYPE_CHECKING:
 
     from ..sessions import Session
 
-__all__ = ["OldCassetteWarning", "drift", "drift_frame"]
-
 # Of a recorded request: what chooses among answers, and asks for nothing else. A cassette may be a
 # stranger's, and what it says goes out with this account's key.
 _RESENT: Final = frozenset({"accept", "accept-language", "accept-charset", "prefer"})
+_LONGEST_URI: Final = 8_000
 # How frameworks let a GET stand for another method.
-_LONGEST_URI: Final = 8000
 _OVERRIDE: Final = re.compile(r"_method|x-http-method(-override)?|x-method-override", re.IGNORECASE)
-
 # What redaction leaves in an address: the placeholder, or a pseudonym (see `personal`).
 _REPLACED: Final = re.compile(
     rf"{re.escape(PLACEHOLDER)}|person-[0-9a-f]{{8}}@example\.invalid|<[^<>]+-[0-9a-f]{{8}}>"
 )
 
-_DTYPES: Final[dict[str, Any]] = {
-    "interaction": "Int64",
-    "operation": "string",
-    "part": "string",
-    "path": "string",
-    "change": "string",
-    "recorded": "object",
-    "now": "object",
-    "new_path": "string",
-}
+_COLUMNS: Final = (
+    *("interaction", "operation", "part", "path", "change"),
+    *("recorded", "now", "new_path"),
+)
+_DTYPES: Final = {"interaction": "Int64", "recorded": "object", "now": "object"}
 
 
 class OldCassetteWarning(UserWarning):
@@ -141,15 +127,8 @@ def drift_frame(rows: Sequence[tuple[int, str, Difference]]) -> pd.DataFrame:
          _cell(each.now), each.new_path)
         for number, operation, each in rows
     ]  # fmt: skip
-    columns = zip(*told, strict=True) if told else ((),) * len(_DTYPES)
-    return readable(
-        pd.DataFrame(
-            {
-                name: pd.Series(list(values), dtype=dtype)
-                for (name, dtype), values in zip(_DTYPES.items(), columns, strict=True)
-            }
-        )
-    )
+    dtypes: Any = {name: _DTYPES.get(name, "string") for name in _COLUMNS}
+    return readable(pd.DataFrame(told, columns=list(_COLUMNS), dtype=object).astype(dtypes))
 
 
 def _cell(value: object) -> object:
@@ -234,15 +213,9 @@ def _asked_again(
     headers = [
         (name, value)
         for name, value in request.headers
-        if name.lower() in _RESENT and PLACEHOLDER not in value
-        if value.isascii() and value.isprintable()
+        if name.lower() in _RESENT and value.isascii() and value.isprintable()
+        if PLACEHOLDER not in value
     ]
     address = session.base_url + "/" + _target(request, prefix).lstrip("/")
     response = session.request(request.method, address, headers=headers)
-    answered = RecordedResponse(
-        response.status_code,
-        response.reason_phrase,
-        tuple(response.headers.multi_items()),
-        response.content,
-    )
-    return Interaction(request, answered, recorded_at=_utc(clock()))
+    return Interaction(request, recorded_response(response), recorded_at=_utc(clock()))

@@ -20,19 +20,6 @@ if TYPE_CHECKING:
 
     from ..interaction import Headers, Interaction
 
-__all__ = [
-    "ABSENT",
-    "PASSING_HEADERS",
-    "ROOT",
-    "VOLATILE_FIELDS",
-    "VOLATILE_HEADERS",
-    "Change",
-    "Difference",
-    "Part",
-    "compare",
-    "moved_with_the_clock",
-]
-
 Part = Literal["status", "header", "body"]
 Change = Literal[
     "added", "removed", "retyped", "possibly renamed", "null-turned", "null-filled", "changed"
@@ -158,9 +145,10 @@ def _headers(old: Headers, new: Headers) -> Iterator[Difference]:
         was, is_now = recorded.get(name), now.get(name)
         if name in PASSING_HEADERS:
             continue
-        if was is None or is_now is None:
-            change: Change = "added" if was is None else "removed"
-            yield Difference("header", name, change, _or_absent(was), _or_absent(is_now))
+        if was is None:
+            yield Difference("header", name, "added", ABSENT, is_now)
+        elif is_now is None:
+            yield Difference("header", name, "removed", was)
         elif _is_integer(was) != _is_integer(is_now):
             yield Difference("header", name, "retyped", was, is_now)
         elif was != is_now and name not in VOLATILE_HEADERS:
@@ -174,10 +162,6 @@ def _joined(headers: Headers) -> dict[str, str]:
         key = name.lower()
         joined[key] = f"{joined[key]}, {value}" if key in joined else value
     return joined
-
-
-def _or_absent(value: str | None) -> object:
-    return ABSENT if value is None else value
 
 
 def _is_integer(value: str) -> bool:
