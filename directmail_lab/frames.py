@@ -36,6 +36,8 @@ VALUE_COLUMN: Final = "value"
 _LARGEST_EXACT = 2**53 - 1  # of the integers that a float holds exactly
 _LARGEST_INT64 = 2**63 - 1
 _MISSING: Final = object()
+_NOTHING: Final = {type(None), type(_MISSING)}
+_Path = tuple[str, ...]
 
 
 def frame(
@@ -252,87 +254,55 @@ def _leads_nowhere(body: object, path: str) -> str:
 # -- records to columns ------------------------------------------------------------------------
 
 
-class _Field:
-    """A key somewhere in the records: the values it has itself, and the keys below it."""
-
-    __slots__ = ("below", "values")
-
-    def __init__(self) -> None:
-        self.below: dict[str, _Field] = {}
-        self.values: list[object] = []
-
-    def put(self, row: int, value: object) -> None:
-        values = self.values
-        if missing := row - len(values):
-            values.extend([_MISSING] * missing)
-        values.append(value)
-
-
 def _table(records: object) -> pd.DataFrame:
     rows = records if isinstance(records, list | tuple) else [records]
     fields = _fields(rows)
-    names = _names([path for path, _ in fields])
     index = pd.RangeIndex(len(rows))
-    columns = {number: _column(values, index) for number, (_, values) in enumerate(fields)}
+    columns = {number: _column(values, index) for number, values in enumerate(fields.values())}
     table = pd.DataFrame(columns, index=index, copy=False)
-    table.columns = _labels(names)
+    table.columns = _labels(_names(list(fields)))
     return table
 
 
-def _fields(rows: Sequence[object]) -> list[tuple[tuple[str, ...], list[object]]]:
-    """Return the fields of the records, each with its keys and the values of all rows."""
-    root = _Field()
+def _fields(rows: Sequence[object]) -> dict[_Path, list[object]]:
+    """Return the fields of the records by their keys, each with the values of all rows so far."""
+    fields: dict[_Path, list[object]] = {}
     most = min(MOST_COLUMNS, max(MOST_CELLS // max(len(rows), 1), 1))
     for number, row in enumerate(rows):
-        if isinstance(row, dict):
-            most -= _spread(root, row, number)
+        for path, value in _leaves(row, ()) if isinstance(row, dict) else [((), row)]:
+            values = fields.get(path)
+            if values is None:
+                values = fields[path] = []
+            if missing := number - len(values):
+                values.extend([_MISSING] * missing)
+            values.append(value)
+        if len(fields) > most:
+            return {(): list(rows)}
+    if len(fields) > 1 and {type(each) for each in fields.get((), [_MISSING])} <= _NOTHING:
+        fields.pop((), None)  # a null between records is a row without values
+    return fields
+
+
+def _leaves(record: Mapping[str, object], path: _Path) -> Iterator[tuple[_Path, object]]:
+    """Yield what makes columns, with its keys: all but objects that have fields of their own."""
+    for key, value in record.items():
+        place = (*path, key)
+        if value and isinstance(value, dict) and len(place) < MAX_DEPTH:
+            yield from _leaves(value, place)
         else:
-            root.put(number, row)
-        if most < 0:
-            return [((), list(rows))]
-    if root.below and set(map(type, root.values)) <= {type(None), type(_MISSING)}:
-        root.values.clear()  # a null between records is a row without values, and needs no column
-    return [(path, field.values) for path, field in _with_values(root)]
+            yield place, value
 
 
-def _spread(root: _Field, record: Mapping[str, object], row: int) -> int:
-    """Put the values of one record into their fields; return how many new columns that makes."""
-    added = 0
-    waiting: list[tuple[_Field, Mapping[str, object], int]] = [(root, record, 1)]
-    while waiting:  # no recursion, however deep it is
-        field, members, depth = waiting.pop()
-        for key, value in members.items():
-            below = field.below.get(key)
-            if below is None:
-                below = field.below[key] = _Field()
-            if value and depth < MAX_DEPTH and isinstance(value, dict):
-                waiting.append((below, value, depth + 1))
-            else:
-                added += not below.values
-                below.put(row, value)
-    return added
-
-
-def _with_values(root: _Field) -> Iterator[tuple[tuple[str, ...], _Field]]:
-    """Yield the fields that have values, each with its keys, in the order of the records."""
-    waiting: list[tuple[tuple[str, ...], _Field]] = [((), root)]
-    while waiting:
-        path, field = waiting.pop()
-        if field.values:
-            yield path, field
-        waiting.extend(((*path, str(key)), field.below[key]) for key in reversed(field.below))
-
-
-def _names(paths: Sequence[tuple[str, ...]]) -> list[str]:
+def _names(paths: Sequence[_Path]) -> list[str]:
     """Return a name for each path, no two alike.
 
     Where ``{"a.b": 1, "a": {"b": 2}}`` has two for one name, the shortest path keeps it and the
     other one gets a number: ``a.b``, ``a.b_2``.
     """
-    names: dict[tuple[str, ...], str] = {}
+    names: dict[_Path, str] = {}
     taken: set[str] = set()
     for path in sorted(paths, key=lambda path: len(path) or len(paths) + MAX_DEPTH):
-        plain = name = ".".join(path) if path else VALUE_COLUMN
+        plain = name = ".".join(map(str, path)) if path else VALUE_COLUMN
         number = 1
         while name in taken:
             number += 1
