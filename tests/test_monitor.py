@@ -222,17 +222,16 @@ def test_after_logout_it_says_that_no_session_is_open(
 
 
 def test_a_closed_monitor_sends_nothing(live: Session, sent: list[dict[str, Any]]) -> None:
-    """It is not called back any more, whatever is requested."""
+    """It says that it stopped, and is not called back any more, whatever is requested."""
     make_current(live)
     widget = dm.monitor()
     widget.receive("hello")
-    shown = len(sent)
     widget.receive("stop")
     live.me()
-    pictures = [each for each in sent[shown:] if each.get("type") == "picture"]
+    dm.logout()
 
-    assert shown == 1
-    assert pictures == []
+    assert [each["source"] for each in sent] == ["Live", "Stopped"]
+    assert [each["live"] for each in sent] == [True, False]
 
 
 def test_updates_are_few_however_many_events_there_are() -> None:

@@ -92,13 +92,15 @@ class MonitorWidget(Widget):
     def picture(self) -> dict[str, object]:
         """Return all that the page draws. Its size does not grow with the number of readings."""
         followed = self._session
-        live = current_session() is followed
+        source, advice = self._state()
+        live = not advice
         with self._lock:
             shown = self._operations()
             return {
                 "type": "picture",
                 "live": live,
-                "source": _source_of(followed) if live else "No session is open",
+                "source": source,
+                "advice": advice,
                 "responses": self._history.responses,
                 "more": len(self._history.operations) - len(shown),
                 "operations": [
@@ -106,6 +108,14 @@ class MonitorWidget(Widget):
                     for each in shown
                 ],
             }
+
+    def _state(self) -> tuple[str, str]:
+        """Return what is followed, in words, and what to do where that is nothing."""
+        if self._stopped:
+            return "Stopped", "Run this cell again to follow the current session."
+        if current_session() is not self._session:
+            return "No session is open", "Sign in with login(), and this follows the new session."
+        return _source_of(self._session), ""
 
     def receive(self, kind: str, _buffers: Sequence[bytes | memoryview] = ()) -> None:
         """Show the picture, or stop."""
@@ -122,9 +132,13 @@ class MonitorWidget(Widget):
         self._unsubscribe()
         self._throttle.stop()
         with contextlib.suppress(Exception):
+            self.tell()
             self.keep_picture()
             self._publish(0, {"text/plain": repr(self)})
-        super().close()
+        if self._display_ids is None:
+            self._unwatch()  # marimo goes on showing it, and needs the connection for that
+        else:
+            super().close()
 
     def keep_picture(self) -> None:
         """Renew the PNG in the notebook."""

@@ -186,7 +186,7 @@ function showPicture(view, picture) {
   const { frame, rowsByName } = view;
   frame.root.classList.add("dml-hides-next");
   frame.root.classList.toggle("dml-is-live", picture.live);
-  frame.stop.hidden = false;
+  frame.stop.hidden = !picture.live;
   setText(frame.source, picture.source);
   setText(frame.count, plural(picture.responses, "response"));
   const names = new Set(picture.operations.map(({ name }) => name));
@@ -202,8 +202,8 @@ function showPicture(view, picture) {
   drawSoon(view);
 }
 
-function footOf({ live, more, operations }) {
-  if (!live) return "Sign in with login(), and this follows the new session.";
+function footOf({ advice, more, operations }) {
+  if (advice) return advice;
   if (!operations.length) return "No responses yet. Make a request, such as me().";
   return more ? `and ${plural(more, "operation")} not shown` : "";
 }
