@@ -41,8 +41,8 @@ _KINDS: Final = (
 _ANY_KIND = re.compile("|".join(_KINDS))
 _EACH_KIND: Final = tuple(map(re.compile, _KINDS))
 # Every text in JSON has \" in it and many a query an &: they matter to a key that has one.
-_SIGN = re.compile(r"\\[ux/]|%[2-7]|&(?:amp;)*#")
-_ANY_SIGN = re.compile(r"\\|%[2-7]|&")
+_SIGNS: Final[tuple[str, ...]] = ("\\u", "\\x", "\\/", "%", "&#", "&amp;")
+_ALL_SIGNS: Final[tuple[str, ...]] = ("\\", "%", "&")
 
 _WORD = re.compile(r"((?:&#?\w{1,8};|[^\s\"'<>&,;?=:/@#(){}\[\]|])++(?:==?(?![\w%=]))?)")
 _LONG_WORD = re.compile(r"([^\s\"]+)")
@@ -62,29 +62,24 @@ def _plain(match: re.Match[str]) -> str:
     return _meaning(match[0])
 
 
-def _below(text: str, sign: re.Pattern[str]) -> Iterator[str]:
+def _below(text: str, signs: tuple[str, ...]) -> Iterator[str]:
     """Yield a text, then what it is with a layer of escapes undone, and so on.
 
     The first layer also of one kind alone: in ``%61b\\u0062`` a ``%`` may stand before hex digits.
     """
     yield text
-    if not sign.search(text):
-        return
-    given = text
-    alone = [inner for kind in _EACH_KIND if (inner := kind.sub(_plain, text)) != text]
-    yield from alone
-    if not alone:
-        return
-    text = alone[0]
-    if len(alone) > 1:
-        yield (text := _ANY_KIND.sub(_plain, given))
-    for _ in range(_MAX_LAYERS - 1):
-        if not sign.search(text):
+    alone: list[str] = []
+    for layer in range(_MAX_LAYERS):
+        if not any(sign in text for sign in signs):
             return
-        outer, text = text, _ANY_KIND.sub(_plain, text)
+        if layer == 0:
+            alone = [inner for kind in _EACH_KIND if (inner := kind.sub(_plain, text)) != text]
+            yield from alone
+        outer, text = text, alone[0] if len(alone) == 1 else _ANY_KIND.sub(_plain, text)
         if text == outer:
             return
         yield text
+        alone = []
 
 
 def _forms(key: str) -> Iterator[tuple[str, int, int]]:
@@ -92,7 +87,7 @@ def _forms(key: str) -> Iterator[tuple[str, int, int]]:
 
     Base64 is yielded at each of three alignments, without the digits that hold a neighbour's bits.
     """
-    for text in _below(key, _ANY_SIGN):
+    for text in _below(key, _ALL_SIGNS):
         yield text, FRAGMENT, 1
     yield key.encode().hex(), 2 * FRAGMENT, 2
     for before in range(3):
@@ -111,13 +106,12 @@ def _pieces(text: str, size: int, step: int) -> Iterator[str]:
 class KeySearch:
     """Finds and removes the keys that it has learned, and shows none of them."""
 
-    __slots__ = ("__known", "__needles", "__probes", "__sign")
+    __slots__ = ("__known", "__needles", "__signs")
 
     def __init__(self) -> None:
         self.__known: frozenset[str] = frozenset()
-        self.__needles: tuple[str, ...] = ()
-        self.__probes: tuple[str, ...] = ()
-        self.__sign = _SIGN
+        self.__needles: tuple[tuple[str, tuple[str, ...]], ...] = ()
+        self.__signs = _SIGNS
 
     def __repr__(self) -> str:
         return "<hidden>"
@@ -132,28 +126,24 @@ class KeySearch:
             for key in self.__known
             if len(key) >= FRAGMENT and key.isascii() and key.isprintable() and key != PLACEHOLDER
         ]
-        forms = [form for key in long for form in _forms(key)]
-        self.__needles = tuple({piece for form in forms for piece in _pieces(*form)})
-        # Half as long, and so far apart that any needle has one whole: a few tell most texts clean.
-        self.__probes = tuple(
-            {
-                probe
-                for text, size, _ in forms
-                if len(text) >= size
-                for probe in _pieces(text, size // 2, size - size // 2 + 1)
-            }
-        )
-        self.__sign = _ANY_SIGN if set("".join(long)) & set("\"'\\&<>") else _SIGN
+        # Probes are half as long as needles, and so far apart that any needle has one whole: a few
+        # tell most texts clean.
+        found: dict[str, set[str]] = {}
+        for text, size, step in itertools.chain.from_iterable(map(_forms, long)):
+            probes = list(_pieces(text, size // 2, size - size // 2 + 1))
+            for needle in _pieces(text, size, step):
+                probe = next(probe for probe in probes if probe in needle)
+                found.setdefault(probe, set()).add(needle)
+        self.__needles = tuple((probe, tuple(needles)) for probe, needles in found.items())
+        self.__signs = _ALL_SIGNS if set("".join(long)) & set("\"'\\&<>") else _SIGNS
 
     def holds(self, text: str) -> bool:
         """Return whether any form of a key is in a text, whole or eight characters of it."""
-        for plain in _below(text, self.__sign):
+        for plain in _below(text, self.__signs):
             low = plain.lower()
-            for probe in self.__probes:
-                if probe in low:
-                    if any(needle in low for needle in self.__needles):
-                        return True
-                    break
+            for probe, needles in self.__needles:
+                if probe in low and any(needle in low for needle in needles):
+                    return True
         return False
 
     def without(self, text: str) -> str:

@@ -13,6 +13,7 @@ Pseudonyms are recognised, and left as they are when a text is redacted again.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import re
@@ -37,24 +38,41 @@ __all__ = [
 PERSONAL: Final = "personal"
 """The name that stands for all personal data that is known here, by its looks or by its field."""
 
+_KINDS: Final = {
+    "email": ("e-mail address", "e-mail addresses", "email emailaddress mail"),
+    "phone": (
+        *("telephone number", "telephone numbers"),
+        "phone phonenumber telephone telephonenumber tel mobile mobilephone mobilenumber cellphone "
+        "fax faxnumber",
+    ),
+    "name": (
+        *("name", "names"),
+        "name firstname middlename lastname fullname givenname familyname surname maidenname "
+        "initials displayname contactname recipientname sendername",
+    ),
+    "company": (
+        *("company", "companies"),
+        "company companyname organization organisation organizationname organisationname employer",
+    ),
+    "address": (
+        *("part of an address", "parts of addresses"),
+        "address address1 address2 address3 addressline addressline1 addressline2 addressline3 "
+        "line1 line2 line3 street street1 street2 streetname streetaddress housenumber "
+        "postaladdress city town postcode postalcode zip zipcode pobox",
+    ),
+    "birth date": ("birth date", "birth dates", "birthdate birthday dateofbirth dob"),
+    "bank account": (
+        *("bank account", "bank accounts"),
+        "iban bankaccount accountnumber bankaccountnumber",
+    ),
+    "personal number": (
+        *("personal number", "personal numbers"),
+        "ssn bsn socialsecuritynumber nationalid passportnumber taxid vatnumber",
+    ),
+}
+
 PERSONAL_FIELDS: Final = {
-    name: kind
-    for kind, names in {
-        "email": "email emailaddress mail",
-        "phone": "phone phonenumber telephone telephonenumber tel mobile mobilephone mobilenumber "
-        "cellphone fax faxnumber",
-        "name": "name firstname middlename lastname fullname givenname familyname surname initials "
-        "maidenname displayname contactname recipientname sendername",
-        "company": "company companyname organization organisation organizationname "
-        "organisationname employer",
-        "address": "address address1 address2 address3 addressline addressline1 addressline2 "
-        "addressline3 line1 line2 line3 street street1 street2 streetname streetaddress "
-        "housenumber postaladdress city town postcode postalcode zip zipcode pobox",
-        "birth date": "birthdate birthday dateofbirth dob",
-        "bank account": "iban bankaccount accountnumber bankaccountnumber",
-        "personal number": "ssn bsn socialsecuritynumber nationalid passportnumber taxid vatnumber",
-    }.items()
-    for name in names.split()
+    name: kind for kind, (_, _, names) in _KINDS.items() for name in names.split()
 }
 """Names of fields, in small letters and without marks (``firstName`` and ``first_name`` are
 ``firstname``), and the kind of personal data that each holds. Any other field is named in
@@ -62,17 +80,6 @@ PERSONAL_FIELDS: Final = {
 
 # All that is below a field of these kinds is of that kind: {"address": {"country": "NL"}}.
 _INHERITED: Final = frozenset(("address", "name"))
-
-_WORDS: Final = {
-    "email": ("e-mail address", "e-mail addresses"),
-    "phone": ("telephone number", "telephone numbers"),
-    "name": ("name", "names"),
-    "company": ("company", "companies"),
-    "address": ("part of an address", "parts of addresses"),
-    "birth date": ("birth date", "birth dates"),
-    "bank account": ("bank account", "bank accounts"),
-    "personal number": ("personal number", "personal numbers"),
-}
 
 # The local part is bounded and starts where no other of its characters stands before, so that a
 # megabyte without an @ is searched once. In text that quotes JSON, `\njoe@…` is no address of njoe.
@@ -102,110 +109,139 @@ _NOBODY = re.compile(r"(?:git|no-?reply)@.*|.*@users\.noreply\.github\.com", re.
 _PAIR = re.compile(r"(^|[?&;\n])([^=&;#?\s{}\"]{1,200})=([^&;#\s\"]+)")
 _PART_NAME = re.compile(r";\s*name=\"([^\"\r\n]*)\"", re.I)
 
-# A step through JSON, or through as much as there is of a torn one: what stands between, then a
-# name, a string, a bracket, or a string that never ends.
+# A step through JSON, or text that quotes some: what stands between, then brackets that open or
+# close, a string (a name, where a colon follows), or one that never ends.
 _STEP = re.compile(
-    r'([^"\[\]{}]*+)(?:("[^"\\]*+(?:\\.[^"\\]*+)*+")(\s*:)?|([\[{])|([\]}])|(")|\Z)', re.DOTALL
+    r'([^"\[\]{}]*+)(?:([\[{]+)|([\]}]+)|("[^"\\]*+(?:\\.[^"\\]*+)*+")(\s*+:)?|(".*)|\Z)', re.DOTALL
 )
+_NUMBERS = re.compile(r"(?:[\s,:\d.eE+\-]|true|false|null)*+")
 _SCALAR = re.compile(r"-?\d[\d.eE+\-]*|true|false")
-_MARKS = str.maketrans("", "", "_- ")
-_SHORTEST: Final = len("a@b.c")
-_REMEMBERED: Final = 1000
+# No text that is shorter or has none of these holds what is known by its looks, or a form.
+_SHORTEST: Final = len("a=b")
+_MAY_HOLD = re.compile(r"[@=%&\\]|\d[ ().\-/]{0,2}\d")
+_NO_DIGITS = re.compile(r"\D+")
+_NO_LETTERS = re.compile(r"[\W_]+")
 _MADE_UP = re.compile(r'"service": ?"stand-in"')
+
+_Place = tuple[tuple[str, ...], str]
+"""Where in JSON or a form: the names of the fields, and what a pseudonym there is called."""
+_OUTSIDE: Final[_Place] = ((), "")
+
+# A list has the same few names and values over and over: so a megabyte takes 0.4 s, not 2.
+_remembered = functools.lru_cache(4096)
 
 
 def _digest(value: str) -> str:
-    normal = unquote(value).strip().lower().encode("utf-8", "surrogatepass")
-    return hashlib.blake2b(normal, digest_size=4, key=b"directmail_lab pseudonym").hexdigest()
+    normal = _unquoted(value).strip().lower().encode("utf-8", "surrogatepass")
+    return hashlib.blake2s(normal, digest_size=4, person=b"dm_lab").hexdigest()
 
 
-def _email_for(value: str, at: str = "@") -> str:
-    return f"person-{_digest(value)}{at}example.invalid"
+def _unquoted(value: str) -> str:
+    return unquote(value) if "%" in value else value
 
 
-def _phone_for(value: str, plus: str = "+") -> str:
-    # +999 is a country code that the ITU holds back: no one's number.
-    return plus + _number_for("".join(filter(str.isdigit, unquote(value))))
+def _digits(value: str) -> str:
+    return _NO_DIGITS.sub("", _unquoted(value))
 
 
 def _number_for(digits: str) -> str:
+    # 999 is a country code that the ITU holds back: no one's number.
     return f"999{int(_digest(digits), 16) % 10**9:09d}"
 
 
 def _simple(name: str) -> str:
-    return name.lower().translate(_MARKS)
+    return _NO_LETTERS.sub("", name).lower()
+
+
+@_remembered
+def _quoted(pseudonym: str) -> str:
+    return quote(pseudonym, safe="")
+
+
+@_remembered
+def _simple_name(string: str) -> str:
+    return _simple(_value(string))
 
 
 @final
 class Pseudonyms:
     """Replaces the personal data that ``redact`` names; see `redaction.Redactor`.
 
-    ``seen`` has what was replaced, by kind; what is surely no one's is not in it.
+    ``seen``, where it is given, gets what was replaced, by kind, but for what is surely no one's.
     """
 
-    __slots__ = ("_anywhere", "_depth", "_inherited", "_labels", "_names", "_paths", "seen")
-
-    def __init__(self, redact: Iterable[str]) -> None:
+    def __init__(self, redact: Iterable[str], *, seen: dict[str, set[str]] | None = None) -> None:
         paths = [tuple(map(_simple, name.split("."))) for name in redact if name.strip()]
         self._anywhere = (PERSONAL,) in paths
         self._names = frozenset(path[0] for path in paths if len(path) == 1) - {PERSONAL}
+        self._known = self._names.union(PERSONAL_FIELDS if self._anywhere else ())
         self._paths = tuple(path for path in paths if len(path) > 1)
         self._depth = max(map(len, self._paths), default=1)
         below = {name for name, kind in PERSONAL_FIELDS.items() if kind in _INHERITED}
         self._inherited = below | self._names | {path[-1] for path in self._paths}
-        self._labels: dict[str, str] = {}
-        self.seen: dict[str, set[str]] = {}
+        self._seen = seen
+        self._below = _remembered(self._place_below)
+        self._label_of = _remembered(self._label_of_field)
+        self._scalar = _remembered(self._scalar_for)
+        self._pseudonym = _remembered(self._pseudonym_for)
 
     def __bool__(self) -> bool:
-        return bool(self._anywhere or self._names or self._paths)
+        return bool(self._known or self._paths)
 
     def text(self, text: str) -> str:
         """Return a text with its personal data replaced: JSON, a form, an address or any other."""
         if text.startswith("--") and "name=" in text:
-            return self._multipart(text)
+            boundary = text.partition("\r\n")[0]
+            return boundary.join(map(self._part, text.split(boundary)))
         return self._json(text) if '"' in text or text[:1] in ("[", "{") else self._plain(text)
 
     def _plain(self, text: str) -> str:
         if "=" in text:
             text = _PAIR.sub(self._replace_pair, text)
-        if self._anywhere and len(text) >= _SHORTEST:
+        if not self._anywhere:
+            return text
+        if "@" in text or "%40" in text or "&#64;" in text:
             text = _EMAIL.sub(self._replace_email, text)
-            text = _PHONE.sub(self._replace_phone, text)
-        return text
+        return _PHONE.sub(self._replace_phone, text)
 
     def _json(self, text: str) -> str:
         """Return JSON of the same shape, or text that quotes some: its strings are written anew."""
         parts: list[str] = []
-        outside: list[tuple[tuple[str, ...], str]] = []
-        path: tuple[str, ...] = ()
-        label, end = "", 0
+        outside: list[_Place] = [_OUTSIDE]
+        place, kept = _OUTSIDE, 0
         for step in _STEP.finditer(text):
-            between, string, colon, opens, closes, torn = step.groups()
-            if torn:
-                break
-            end = step.end()
-            parts.append(self._between(between, label) if len(between) > 1 else between)
+            between, opens, closes, string, colon, torn = step.groups("")
+            label = place[1]
             if opens:
-                outside.append((path, label))
+                outside += [place] * len(opens)
             elif closes:
-                path, label = outside.pop() if outside else ((), "")
+                depth = max(len(outside) - len(closes), 0)
+                place = outside[depth]
+                del outside[depth or 1 :]
             elif colon:
-                above, inherited = outside[-1] if outside else ((), "")
-                path = (*above, _simple(_value(string)))[-self._depth :]
-                label = self._label(path, inherited)
-                string = self._string(string, "") + colon
-            elif string:
-                string = self._string(string, label)
-            parts.append(string or opens or closes or "")
-        return "".join((*parts, self._plain(text[end:])))
+                place = self._below(outside[-1], _simple_name(string))
+            if label or len(between) >= _SHORTEST or len(string or torn) >= _SHORTEST:
+                new = self._between(between, label)
+                new += self._string(string, "" if colon else label) + self._plain(torn)
+                if new != (old := between + string + torn):
+                    parts += (text[kept : step.start()], new)
+                    kept = step.start() + len(old)
+        return "".join((*parts, text[kept:]))
+
+    def _place_below(self, place: _Place, name: str) -> _Place:
+        above, inherited = place
+        path = (*above, name)[-self._depth :]
+        if name in self._known or any(path[-len(each) :] == each for each in self._paths):
+            return path, name
+        return path, inherited if inherited in self._inherited else ""
 
     def _between(self, text: str, label: str) -> str:
         """Return what stands between strings and brackets: numbers, and in no JSON any text."""
-        if label:
-            text = _SCALAR.sub(lambda match: self._scalar(match[0], label), text)
-        return self._plain(text)
+        if label and _NUMBERS.fullmatch(text):
+            return _SCALAR.sub(lambda match: self._scalar(match[0], label), text)
+        return self._plain(text) if _MAY_HOLD.search(text) else text
 
-    def _scalar(self, raw: str, label: str) -> str:
+    def _scalar_for(self, raw: str, label: str) -> str:
         """Return a number for a number; a truth value becomes null where its field is named."""
         if raw in ("true", "false"):
             return raw if label in PERSONAL_FIELDS and label not in self._names else "null"
@@ -215,83 +251,64 @@ class Pseudonyms:
         return _number_for(raw) + (".0" if set(raw) & set(".eE") else "")
 
     def _string(self, raw: str, label: str) -> str:
+        if not (label or _MAY_HOLD.search(raw)):
+            return raw
         value = _value(raw)
         new = self._pseudonym(value, label) if label else self.text(value)
-        return raw if new == value else json.dumps(new, ensure_ascii=_is_escaped(raw))
-
-    def _multipart(self, text: str) -> str:
-        boundary = text.partition("\r\n")[0]
-        return boundary.join(map(self._part, text.split(boundary)))
+        if new == value:
+            return raw
+        return json.dumps(new, ensure_ascii=raw.isascii() or "\\u" in raw)
 
     def _part(self, part: str) -> str:
+        """Return a part of a multipart form."""
         head, gap, value = part.partition("\r\n\r\n")
         named = _PART_NAME.search(head)
-        label = self._field(named[1]) if named else ""
+        label = self._label_of(named[1]) if named else ""
         if not label:
             return head + gap + self.text(value)
         value = value.removesuffix("\r\n")
         return head + gap + self._pseudonym(value, label) + part[len(head + gap + value) :]
 
     def _replace_pair(self, match: re.Match[str]) -> str:
-        if not (label := self._field(match[2])):
+        if not (label := self._label_of(match[2])):
             return match[0]
         value = unquote_plus(match[3])
         new = self._pseudonym(value, label)
-        return match[0] if new == value else f"{match[1]}{match[2]}={quote(new, safe='')}"
+        return match[0] if new == value else f"{match[1]}{match[2]}={_quoted(new)}"
 
-    def _field(self, name: str) -> str:
-        """Return `_label` of a form's field: ``first_name``, ``contact[first_name]``."""
-        label = self._labels.get(name)
-        if label is None:
-            label, path = "", unquote_plus(name).replace("]", "").replace("[", ".").split(".")
-            for depth in range(len(path)):
-                label = self._label(tuple(map(_simple, path[: depth + 1])), label)
-            if len(self._labels) < _REMEMBERED:
-                self._labels[name] = label
-        return label
+    def _label_of_field(self, name: str) -> str:
+        """Return the label of a form's field: ``first_name``, ``contact[first_name]``."""
+        place = _OUTSIDE
+        for each in unquote_plus(name).replace("[", ".").split("."):
+            place = self._place_below(place, _simple(each))
+        return place[1]
 
-    def _label(self, path: tuple[str, ...], inherited: str = "") -> str:
-        """Return the name by which a field's pseudonym is called; empty where it is to stay."""
-        name = path[-1] if path else ""
-        if (
-            name in self._names
-            or (self._anywhere and name in PERSONAL_FIELDS)
-            or any(path[-len(each) :] == each for each in self._paths)
-        ):
-            return name
-        return inherited if inherited in self._inherited else ""
-
-    def _pseudonym(self, value: str, label: str) -> str:
+    def _pseudonym_for(self, value: str, label: str) -> str:
         if not value.strip() or _PSEUDONYM.fullmatch(value):
             return value
         self._note(label, value)
-        if _EMAIL.fullmatch(value):
-            return _email_for(value)
-        is_phone = PERSONAL_FIELDS.get(label) == "phone" and any(map(str.isdigit, value))
-        if is_phone or _PHONE.fullmatch(value):
-            return _phone_for(value)
+        if "@" in value and _EMAIL.fullmatch(value):
+            return f"person-{_digest(value)}@example.invalid"
+        digits = _digits(value)
+        if digits and (PERSONAL_FIELDS.get(label) == "phone" or _PHONE.fullmatch(value)):
+            return f"+{_number_for(digits)}"
         return f"<{label}-{_digest(value)}>"
 
     def _replace_email(self, match: re.Match[str]) -> str:
-        if _PSEUDONYM.fullmatch(match[0]):
-            return match[0]
         escape, local, at, domain = match.groups("")
-        self._note("email", f"{local}@{domain}")
-        return escape + _email_for(f"{local}@{domain}", at)
+        return escape + self._pseudonym(f"{local}@{domain}", "email").replace("@", at)
 
     def _replace_phone(self, match: re.Match[str]) -> str:
-        if not _is_phone(match) or _PSEUDONYM.fullmatch(match[0]):
+        if not _is_phone(match):
             return match[0]
-        self._note("phone", match[0])
-        return _phone_for(match[0], match[1] or "+")
+        return self._pseudonym(match[0], "phone").replace("+", match[1] or "+")
 
     def _note(self, label: str, value: str) -> None:
         kind = PERSONAL_FIELDS.get(label)
-        value = unquote(value).strip().lower()
-        if kind == "phone":
-            value = "".join(filter(str.isdigit, value))
-        if kind and not _is_no_ones(value):
-            self.seen.setdefault(kind, set()).add(value)
+        if self._seen is not None and kind:
+            value = _digits(value) if kind == "phone" else _unquoted(value).strip().lower()
+            if not _is_no_ones(value):
+                self._seen.setdefault(kind, set()).add(value)
 
 
 def _value(raw: str) -> str:
@@ -302,14 +319,9 @@ def _value(raw: str) -> str:
     return raw[1:-1]
 
 
-def _is_escaped(raw: str) -> bool:
-    return raw.isascii() or "\\u" in raw
-
-
 def _is_phone(match: re.Match[str]) -> bool:
     # A date has eight digits, and E.164 allows fifteen.
-    digits = sum(map(str.isdigit, match[0])) - (2 if (match[1] or "").startswith("%") else 0)
-    return (8 if match[1] else 9) <= digits <= 15
+    return (8 if match[1] else 9) <= len(_digits(match[0])) <= 15
 
 
 def _is_no_ones(value: str) -> bool:
@@ -324,7 +336,7 @@ def personal_in(text: str) -> Iterator[tuple[str, str, int]]:
             yield "email", address, match.start()
     for match in _PHONE.finditer(text):
         if _is_phone(match) and not _PSEUDONYM.fullmatch(match[0]):
-            yield "phone", "".join(filter(str.isdigit, unquote(match[0]))), match.start()
+            yield "phone", _digits(match[0]), match.start()
 
 
 def summarise_personal(interactions: Iterable[Interaction]) -> dict[str, int]:
@@ -338,12 +350,13 @@ def summarise_personal(interactions: Iterable[Interaction]) -> dict[str, int]:
         ``{"email": 2, "phone": 1}``, of the kinds in `PERSONAL_FIELDS`; what does not occur is
         left out.
     """
-    search = Pseudonyms([PERSONAL])
+    seen: dict[str, set[str]] = {}
+    search = Pseudonyms([PERSONAL], seen=seen)
     for interaction in interactions:
         for text in _texts_of(interaction):
             if not _MADE_UP.search(text):
                 search.text(text)
-    return {kind: len(search.seen[kind]) for kind in _WORDS if kind in search.seen}
+    return {kind: len(seen[kind]) for kind in _KINDS if kind in seen}
 
 
 def _texts_of(interaction: Interaction) -> Iterator[str]:
@@ -364,7 +377,7 @@ def personal_notice(counts: dict[str, int], cassette: str, *, looked_at: int | N
     "Cassette 'tour' holds 2 e-mail addresses and 1 telephone number. Before you share it: \
 directmail-lab cassette redact tour, or record it with redact=['personal']."
     """
-    told = [f"{count} {_WORDS[kind][count != 1]}" for kind, count in counts.items() if count]
+    told = [f"{count} {_KINDS[kind][count != 1]}" for kind, count in counts.items() if count]
     if not told:
         return ""
     what = " and ".join(filter(None, (", ".join(told[:-1]), told[-1])))

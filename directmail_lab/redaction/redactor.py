@@ -113,7 +113,7 @@ class Redactor:
     @_bare
     def interaction(self, interaction: Interaction) -> Interaction:
         """Return an interaction as it may be written."""
-        request, response = self.request(interaction.request), self.response(interaction.response)
+        request, response = self._request(interaction.request), self._response(interaction.response)
         if request is interaction.request and response is interaction.response:
             return interaction
         return replace(interaction, request=request, response=response)
@@ -121,6 +121,9 @@ class Redactor:
     @_bare
     def request(self, request: RecordedRequest) -> RecordedRequest:
         """Return a request as it may be written."""
+        return self._request(request)
+
+    def _request(self, request: RecordedRequest) -> RecordedRequest:
         self._learn(_secrets_of(request))
         headers, given = _writable(request.headers), request.body or b""
         uri = _without_key_parameters(request.uri)
@@ -137,6 +140,9 @@ class Redactor:
     def response(self, response: RecordedResponse) -> RecordedResponse:
         """Return a response as it may be written."""
         self._learn()
+        return self._response(response)
+
+    def _response(self, response: RecordedResponse) -> RecordedResponse:
         headers = _writable(response.headers)
         if self._is_clean((response.reason,), headers, response.body):
             return response if headers is response.headers else replace(response, headers=headers)
