@@ -31,16 +31,22 @@ __all__ = [
     "record",
     "replay",
     "session",
+    "wrong_key_sent",
 ]
 
 
 class _Current:
-    """The session that the module-level calls act on, and who is told when it changes."""
+    """The session that the module-level calls act on, and who is told when it changes.
+
+    ``wrong_key_sent`` are the base addresses that got a wrong key in the life of this process: an
+    account may be locked for it, so `explore` sends none again.
+    """
 
     session: Session | None = None
 
     def __init__(self) -> None:
         self.callbacks: dict[object, Callable[[], object]] = {}
+        self.wrong_key_sent: set[str] = set()
 
 
 _current: Final = _Current()
@@ -125,6 +131,11 @@ def make_current(opened: Session | None) -> None:
 def current_session() -> Session | None:
     """Return the current session, or None; unlike `session` it never opens one."""
     return _current.session
+
+
+def wrong_key_sent() -> set[str]:
+    """Return the base addresses that got a wrong key in the life of this process."""
+    return _current.wrong_key_sent
 
 
 def on_current_change(callback: Callable[[], object]) -> Callable[[], object]:

@@ -13,6 +13,7 @@ from ..bodies import AnswerShapes, Sighting
 from ..cassettes import find_cassette, read_cassette
 from ..contract import ME_PATH
 from ..current import session as current
+from ..current import wrong_key_sent
 from ..errors import CassetteError, NotConnectedError, QuotaExhaustedError
 from ..http import httpx
 from ..interaction import READING, base_path
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from ..quota.reset_unit import Evidence
     from ..sessions import Session
 
-__all__ = ["explore", "findings"]
-
 # Paths that nothing is known to be at, and that nobody would mind being asked for.
 _NOWHERE: Final = "/v1/directmail-lab-nowhere"
 _NEXT_VERSION: Final = ME_PATH.replace("/v1/", "/v2/")
@@ -41,9 +40,6 @@ _NO_KEY: Final = "directmail-lab-no-key"
 _REFUSED: Final = (401, 403)
 # Reads enough to see a time left count down, if it does.
 _MOST_READS_FOR_UNIT: Final = 12
-
-# Where a wrong key was sent to, in the life of this process: an account may be locked for it.
-_wrong_key_sent: set[str] = set()
 
 
 def findings(cassette: str | Path | None = None) -> pd.DataFrame:
@@ -61,7 +57,12 @@ def findings(cassette: str | Path | None = None) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A row for each open part, in the document's order: see `frame_of_findings`.
+        A row for each open part, in the document's order: ``part`` and ``section`` of the document;
+        ``seen`` of it, in words, empty where nothing was; ``how_sure`` (``"not seen"``,
+        ``"undecided"``, ``"seen once"``, ``"seen repeatedly"``, and ``"certain"`` where all else is
+        ruled out); ``interactions``, which ones, by source and number from 0; ``find_out``, the one
+        call that would find out more; ``schema``, a JSON Schema (dict) of the bodies, or None (the
+        table does not show it).
 
     Raises
     ------
@@ -190,7 +191,7 @@ class _Exploration:
         first = self._ask("GET", ME_PATH, pause=False)
         if first is not None and first.status in _REFUSED:
             # To go on would be to send a wrong key again and again.
-            _wrong_key_sent.add(base_url)
+            wrong_key_sent().add(base_url)
             self.announce("The key was refused, so nothing more is sent.")
             return
         for method, path in (("OPTIONS", ME_PATH), ("GET", _NOWHERE), ("GET", _NEXT_VERSION)):
@@ -205,10 +206,10 @@ class _Exploration:
 
     def _ask_with_wrong_key(self) -> None:
         base_url = self.session.base_url
-        if base_url in _wrong_key_sent:
+        if base_url in wrong_key_sent():
             self.announce(f"A wrong key was sent to {base_url} before, and is not sent again.")
             return
-        _wrong_key_sent.add(base_url)
+        wrong_key_sent().add(base_url)
         self._ask_apart(base_url, "wrong")
 
     def _read_until_unit_is_known(self, last: Reading | None) -> None:

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from ..bodies import AnswerShape, AnswerShapes, Credentials, Sighting
     from ..quota.reset_unit import Evidence
 
-__all__ = ["Finding", "HowSure", "Seen", "findings_of", "frame_of_findings"]
-
 HowSure = Literal["not seen", "undecided", "seen once", "seen repeatedly", "certain"]
 
 _ME: Final = f"GET {ME_PATH}"
@@ -63,7 +61,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was seen of one open part; `frame_of_findings` says what the fields are."""
+    """What was seen of one open part; `findings` says what the fields are."""
 
     part: str
     section: str
@@ -100,17 +98,7 @@ def findings_of(seen: Seen) -> list[Finding]:
 
 
 def frame_of_findings(findings: Sequence[Finding]) -> pd.DataFrame:
-    """Return findings as a DataFrame, a row for each.
-
-    Returns
-    -------
-    DataFrame
-        ``part`` and ``section`` of service.md; ``seen`` of it, in words, empty where nothing was;
-        ``how_sure`` (``"not seen"``, ``"undecided"``, ``"seen once"``, ``"seen repeatedly"``, and
-        ``"certain"`` where all else is ruled out); ``interactions``, which ones, by source and
-        number from 0; ``find_out``, the one call that would find out more; ``schema``, a JSON
-        Schema (dict) of the bodies, or None (it is not shown, but it is there).
-    """
+    """Return findings as a DataFrame, a row for each: `findings` says what its columns are."""
     names = list(Finding.__dataclass_fields__)
     columns = {name: [getattr(finding, name) for finding in findings] for name in names}
     frame = pd.DataFrame(
