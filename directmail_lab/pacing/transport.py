@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import random
-import threading
 import time
+from collections.abc import Generator
 from concurrent import futures
 from contextlib import closing
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ..http import httpx, is_write
 from ..interaction import READING, operation_of
 from .pacer import Wait
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator
+    from collections.abc import Awaitable, Callable
 
     from ..quota import Reading
+    from ..transports import Transport
     from .pacer import Pacer
 
 __all__ = ["PacingTransport", "WaitingBar"]
@@ -37,51 +37,31 @@ _SHOWN_PIECE_S: Final = 0.25
 # A shorter wait is over before anyone wonders.
 _SHOWN_FROM_S: Final = 1.0
 
-_tickets = itertools.count()
+_Answer = httpx.Response | httpx.TransportError
 
+_Step = tuple[Wait, str] | httpx.Response | None
+"""Wait, and for what; close a response that nobody will see; None sends the request."""
 
-class _Inner(Protocol):
-    def handle_request(self, request: httpx.Request) -> httpx.Response: ...
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response: ...
-
-
-class _Shown(Protocol):
-    def update(self, seconds: float) -> object: ...
-
-    def close(self) -> object: ...
-
-
-class _Send:
-    """What a request's steps yield where it is to be sent."""
-
-
-_SEND: Final = _Send()
-
-_Step = _Send | tuple[Wait, str] | httpx.Response
-"""Send the request; wait, and for what; or close a response that nobody will see."""
+_T = TypeVar("_T")
+_Steps = Generator[_Step, httpx.Response, _T]
+"""Steps to be done for a request; the one that sends it is told the response."""
 
 
 class WaitingBar:
-    """A tqdm bar of a wait, gone when the wait is over; of several waits, the first is shown."""
-
-    _one = threading.Lock()
+    """A tqdm bar of a wait, gone when the wait is over."""
 
     def __init__(self, seconds: float, reason: str) -> None:
-        self._bar: Any = None
-        self._output: Any = None
-        if self._one.acquire(blocking=False):
-            self._show(
-                total=round(seconds, 1),
-                desc=reason,
-                leave=False,
-                bar_format="{desc}: {bar} {n:.0f} of {total:.0f} s",
-            )
-
-    def _show(self, **options: Any) -> None:
         from tqdm.auto import tqdm
         from tqdm.notebook import tqdm_notebook
 
+        options: dict[str, Any] = {
+            "total": round(seconds, 1),
+            "desc": reason,
+            "leave": False,
+            "bar_format": "{desc}: {bar} {n:.0f} of {total:.0f} s",
+        }
+        self._bar: Any
+        self._output: Any = None
         if not issubclass(tqdm, tqdm_notebook):
             self._bar = tqdm(**options)
             return
@@ -92,22 +72,17 @@ class WaitingBar:
 
     def update(self, seconds: float) -> None:
         """Move on."""
-        if self._bar is not None:
-            # tqdm warns of a bar that is more than full, as a rounded total or sum may make it.
-            self._bar.update(min(seconds, self._bar.total - self._bar.n))
+        # tqdm warns of a bar that is more than full, as a rounded total or sum may make it.
+        self._bar.update(min(seconds, self._bar.total - self._bar.n))
 
     def close(self) -> None:
         """Take the bar away."""
-        if self._bar is None:
-            return
         # In a notebook tqdm turns a bar red, and leaves it, where it is not full at the end.
         self._bar.n = self._bar.total
         self._bar.close()
         if self._output is not None:
-            # The file too: tqdm leaves its text there.
+            # tqdm leaves its text in the notebook's file.
             self._output.update({}, raw=True)
-        self._bar = self._output = None
-        self._one.release()
 
 
 def _backoff_s(failures: int) -> float:
@@ -152,14 +127,14 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     def __init__(
         self,
-        inner: _Inner,
+        inner: Transport,
         pacer: Pacer,
         *,
         is_replayed: Callable[[httpx.Request], bool] = lambda _: False,
         clock: Callable[[], float] = time.time,
         wait: Callable[[futures.Future[None], float], None] = _wait,
         wait_async: Callable[[futures.Future[None], float], Awaitable[None]] = _wait_async,
-        progress: Callable[[float, str], _Shown] | None = WaitingBar,
+        progress: Callable[[float, str], Any] | None = WaitingBar,
         backoff: Callable[[int], float] = _backoff_s,
     ) -> None:
         self._inner = inner
@@ -175,9 +150,9 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         steps = self._steps(request)
         step = next(steps)
         while True:
-            response: httpx.Response | None = None
+            response: Any = None
             try:
-                if isinstance(step, _Send):
+                if step is None:
                     response = self._inner.handle_request(request)
                 elif isinstance(step, httpx.Response):
                     step.close()
@@ -198,9 +173,9 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         steps = self._steps(request)
         step = next(steps)
         while True:
-            response: httpx.Response | None = None
+            response: Any = None
             try:
-                if isinstance(step, _Send):
+                if step is None:
                     response = await self._inner.handle_async_request(request)
                 elif isinstance(step, httpx.Response):
                     await step.aclose()
@@ -217,68 +192,64 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 answer: httpx.Response = end.value
                 return answer
 
-    def _steps(
-        self, request: httpx.Request
-    ) -> Generator[_Step, httpx.Response | None, httpx.Response]:
+    def _steps(self, request: httpx.Request) -> _Steps[httpx.Response]:
         """Say, step by step, what is to be done for a request: sync and async do it alike."""
-        operation, ticket = _operation(request), next(_tickets)
+        if self._is_replayed(request):
+            return (yield None)
+        operation, ticket, failures = _operation(request), self._pacer.ticket(), 0
         give_up_at = self._clock() + self._pacer.max_wait_s
-        is_replayed, failures = self._is_replayed(request), 0
         while True:
-            response, reading, failure = None, None, None
-            try:
-                while not is_replayed and (
-                    wait := self._pacer.ask(operation, ticket, self._clock(), give_up_at)
-                ):
-                    yield wait, f"{operation}: until the allowance renews"
-                response = yield _SEND
-                assert response is not None
-                reading = response.extensions.get(READING)
-            except httpx.TransportError as error:
-                failure = error
-            finally:
-                if not is_replayed:
-                    self._pacer.settle(operation, ticket, reading, self._clock())
+            answer = yield from self._attempt(operation, ticket, give_up_at)
             pause_s = 0.0
-            if not self._is_refused_read(request, reading):
+            if not self._is_refused_read(request, answer):
                 failures += 1
-                if not self._is_worth_another(request, response, failure, failures):
+                if not self._is_worth_another(request, answer, failures):
                     break
-                asked_s = None if reading is None else reading.retry_after_s
-                pause_s = self._backoff(failures) if asked_s is None else asked_s
+                pause_s = self._pause_s(answer, failures)
             until = self._clock() + pause_s
             if until > give_up_at:
                 break
-            if response is not None:
-                yield response
+            if isinstance(answer, httpx.Response):
+                yield answer
             yield Wait(until), f"{operation}: attempt {failures + 1} of {_ATTEMPTS}"
-        if failure is not None:
-            raise failure
-        assert response is not None
-        return response
+        if isinstance(answer, httpx.Response):
+            return answer
+        raise answer
 
-    def _is_refused_read(self, request: httpx.Request, reading: Reading | None) -> bool:
+    def _attempt(self, operation: str, ticket: int, give_up_at: float) -> _Steps[_Answer]:
+        """Wait for its turn, send it, and tell the pacer what came of it."""
+        reading = None
+        try:
+            while wait := self._pacer.ask(operation, ticket, self._clock(), give_up_at):
+                yield wait, f"{operation}: until the allowance renews"
+            response = yield None
+            reading = _reading_on(response)
+            return response
+        except httpx.TransportError as error:
+            return error
+        finally:
+            self._pacer.settle(operation, ticket, reading, self._clock())
+
+    def _is_refused_read(self, request: httpx.Request, answer: _Answer) -> bool:
         """Return whether a read came too early, and can be asked for again once it may be."""
-        if reading is None or reading.source == "replayed" or self._pacer.pace == "off":
+        if self._pacer.pace == "off" or not isinstance(answer, httpx.Response):
             return False
-        return reading.status == 429 and _may_repeat(request)
+        is_told = _reading_on(answer) is not None and not _is_replayed(answer)
+        return is_told and answer.status_code == 429 and _may_repeat(request)
 
-    def _is_worth_another(
-        self,
-        request: httpx.Request,
-        response: httpx.Response | None,
-        failure: httpx.TransportError | None,
-        failures: int,
-    ) -> bool:
-        is_unconnected = isinstance(failure, httpx.ConnectError)
-        most = _ATTEMPTS_TO_CONNECT if is_unconnected else _ATTEMPTS
+    def _is_worth_another(self, request: httpx.Request, answer: _Answer, failures: int) -> bool:
+        most = _ATTEMPTS_TO_CONNECT if isinstance(answer, httpx.ConnectError) else _ATTEMPTS
         if self._pacer.pace == "off" or failures >= most or not _may_repeat(request):
             return False
-        if response is None:
-            return isinstance(failure, _RETRIED_ERRORS)
-        reading: Reading | None = response.extensions.get(READING)
-        is_live = reading is None or reading.source != "replayed"
-        return is_live and response.status_code in _RETRIED_STATUSES
+        if isinstance(answer, httpx.Response):
+            return answer.status_code in _RETRIED_STATUSES and not _is_replayed(answer)
+        return isinstance(answer, _RETRIED_ERRORS)
+
+    def _pause_s(self, answer: _Answer, failures: int) -> float:
+        """Return the pause before another attempt: as the service asks, or longer each time."""
+        reading = _reading_on(answer) if isinstance(answer, httpx.Response) else None
+        asked_s = None if reading is None else reading.retry_after_s
+        return self._backoff(failures) if asked_s is None else asked_s
 
     def _pieces(self, wait: Wait, reason: str) -> Generator[float]:
         """Yield how long to wait, piece by piece, until it is over or woken.
@@ -288,7 +259,9 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         started, waited = self._clock(), 0.0
         seconds = wait.until - started
         shown = None
-        if self._progress is not None and seconds >= _SHOWN_FROM_S and not wait.for_answer:
+        is_long = seconds >= _SHOWN_FROM_S and not wait.for_answer
+        # Of several waits at once, the first is shown.
+        if self._progress is not None and is_long and self._pacer.shown.acquire(blocking=False):
             shown = self._progress(seconds, reason)
         try:
             while not wait.woken.done():
@@ -303,18 +276,17 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         finally:
             if shown is not None:
                 shown.close()
+                self._pacer.shown.release()
 
-    def close(self) -> None:
-        """Close what is below."""
-        close = getattr(self._inner, "close", None)
-        if close is not None:
-            close()
 
-    async def aclose(self) -> None:
-        """Close what is below."""
-        aclose = getattr(self._inner, "aclose", None)
-        if aclose is not None:
-            await aclose()
+def _reading_on(response: httpx.Response) -> Reading | None:
+    reading: Reading | None = response.extensions.get(READING)
+    return reading
+
+
+def _is_replayed(response: httpx.Response) -> bool:
+    reading = _reading_on(response)
+    return reading is not None and reading.source == "replayed"
 
 
 def _may_repeat(request: httpx.Request) -> bool:

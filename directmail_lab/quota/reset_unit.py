@@ -178,19 +178,20 @@ class ResetUnitInference:
         key = (reading.method, reading.operation, reading.limit, reading.source)
         if key not in self._tracks and len(self._tracks) >= _TRACKS_AT_MOST:
             self._tracks.clear()
-        track = self._tracks.setdefault(key, _Track())
-        before, now = track.last, track.move_on(reading, value, row)
-        if before is None or now is None:
+        track, sight = self._tracks.setdefault(key, _Track()), _sight(reading, value, row)
+        before = track.take(sight)
+        if before is None or sight is None:
             return
-        fell_too_far = [unit for unit in _TIMES_LEFT if _Stretch(before, now).fell_too_far(unit)]
+        fell_too_far = [unit for unit in _TIMES_LEFT if _Stretch(before, sight).fell_too_far(unit)]
         self._exclude(fell_too_far, f"rows {before.row} and {row} fall faster than time")
-        counted, stretch = track.counts_down(), track.stretch
+        counted, stretch = track.counts_down_in, track.stretch
         if counted is not None and counted not in self._excluded:
             self._counts_down = True
             self._exclude(
                 [unit for unit in UNITS if unit != counted],
                 f"rows {stretch.first.row} to {row} count down by {stretch.fall} in "
-                f"{stretch.took_s:.3g} s, and what remains says that nothing renewed meanwhile",
+                f"{sight.latest - stretch.first.latest:.3g} s, and what remains says that nothing "
+                "renewed meanwhile",
             )
 
     def _exclude(self, units: Iterable[UnitName], why: str) -> None:
@@ -225,13 +226,23 @@ class ResetUnitInference:
 
 @dataclass(frozen=True, slots=True)
 class _Sight:
-    """A value, the moment it was written (between two times, in seconds), and its row."""
+    """A value of Reset, and the moment it was written: between two times, in seconds."""
 
     value: int
-    remaining: int | None
+    reading: Reading
+    row: int
     earliest: float
     latest: float
-    row: int
+
+
+def _sight(reading: Reading, value: int, row: int) -> _Sight | None:
+    """Return a value with the moment it was written, or None where that is not known."""
+    if math.isnan(reading.at):
+        # A recording that kept no times: the service's own clock tells them, to the second.
+        served = reading.served_at
+        return None if served is None else _Sight(value, reading, row, served, served + 1.0)
+    waited_s = _UNKNOWN_LATENCY_S if reading.elapsed_s is None else reading.elapsed_s
+    return _Sight(value, reading, row, reading.at - waited_s, reading.at)
 
 
 @dataclass(slots=True)
@@ -249,113 +260,87 @@ class _Stretch:
         return self.first.value - self.last.value
 
     @property
-    def took_s(self) -> float:
-        return self.last.latest - self.first.latest
-
-    @property
-    def uncertainty_s(self) -> float:
-        """How much longer or shorter it may have taken."""
-        return sum(sight.latest - sight.earliest for sight in (self.first, self.last))
-
-    @property
-    def is_long(self) -> bool:
-        """Whether chance does not explain that what remains went on falling."""
+    def unit(self) -> UnitName | None:
+        """The one unit that the values count down in, where chance does not explain it."""
         enough = _ANSWERS_ENOUGH if self.is_ours_alone else _ANSWERS_ENOUGH_BESIDE_OTHERS
-        return self.answers >= enough
+        fits = [unit for unit in _TIMES_LEFT if unit not in self.misfits]
+        if self.answers < enough or len(fits) != 1:
+            return None
+        # Where the moments are known by half a minute only, much fits that is not so.
+        unsure_s = sum(sight.latest - sight.earliest for sight in (self.first, self.last))
+        return fits[0] if self.fall * SCALES[fits[0]].seconds >= 2 * unsure_s else None
 
     def goes_on_with(self, sight: _Sight) -> bool:
         """Return whether nothing renewed until then, as far as can be seen."""
-        before, after = self.last.remaining, sight.remaining
+        before, after = self.last.reading.remaining, sight.reading.remaining
         falls = before is not None and after is not None and after < before
-        return falls and sight.latest >= self.last.earliest and sight.value <= self.last.value
+        return falls and sight.value <= self.last.value
 
     def add(self, sight: _Sight) -> None:
         """Take the next reading."""
-        self.is_ours_alone &= (self.last.remaining or 0) - (sight.remaining or 0) == 1
+        spent = (self.last.reading.remaining or 0) - (sight.reading.remaining or 0)
+        self.is_ours_alone &= spent == 1
         self.answers += 1
         self.last = sight
-        self.misfits |= {
-            unit
-            for unit in _TIMES_LEFT
-            if self.fell_too_far(unit) or self.fall < self._least_s() / _step_s(unit) - _ROUNDING
-        }
+        least_s = sight.earliest - self.first.latest
+        for unit in _TIMES_LEFT:
+            fell_too_little = self.fall < least_s / SCALES[unit].seconds - _ROUNDING
+            if fell_too_little or self.fell_too_far(unit):
+                self.misfits.add(unit)
 
     def fell_too_far(self, unit: UnitName) -> bool:
         """Return whether a time left in a unit cannot fall so fast."""
         most_s = self.last.latest - self.first.earliest
-        return self.fall > most_s / _step_s(unit) + _ROUNDING
-
-    def _least_s(self) -> float:
-        return self.last.earliest - self.first.latest
+        return self.fall > most_s / SCALES[unit].seconds + _ROUNDING
 
 
 class _Track:
     """The values that one allowance may stand behind: the last one, and how they move."""
 
-    __slots__ = ("_last_reading", "_seconds_fell", "last", "stretch")
+    stretch: _Stretch
 
     def __init__(self) -> None:
-        self.last: _Sight | None = None
-        self.stretch: _Stretch
-        self._last_reading: Reading | None = None
+        self._last: _Sight | None = None
         self._seconds_fell = 0
 
-    def move_on(self, reading: Reading, value: int, row: int) -> _Sight | None:
-        """Take the next value; None where the step to it says nothing: its time is not known."""
-        before, self._last_reading = self._last_reading, reading
-        sight = _sight(reading, value, row)
-        last, self.last = self.last, sight
+    def take(self, sight: _Sight | None) -> _Sight | None:
+        """Take the next value; return the one before, where the two can be compared."""
+        before, self._last = self._last, sight
         if sight is None:
             return None
-        was_set = before is not None and _clock_was_set(before, reading)
-        if last is not None and not was_set and self.stretch.goes_on_with(sight):
+        known = before
+        if before is not None and (sight.latest < before.earliest or _clock_was_set(before, sight)):
+            known = None
+        if known is not None and self.stretch.goes_on_with(sight):
             self.stretch.add(sight)
         else:
-            if last is not None and self._counts("seconds_left", "milliseconds_left"):
+            if before is not None and self.stretch.unit == "seconds_left":
                 self._seconds_fell += self.stretch.fall
             self.stretch = _Stretch(sight, sight)
-        return None if was_set or (last is not None and sight.latest < last.earliest) else sight
+        return known
 
-    def counts_down(self) -> UnitName | None:
-        """Return the unit that the values count down in, where they say it clearly."""
-        fall, first = self.stretch.fall, self.stretch.first.value
-        if self._counts("milliseconds_left", "seconds_left") and fall >= 50:
-            return "milliseconds_left"
-        if not self._counts("seconds_left", "milliseconds_left"):
-            return None
-        # A window of 2 s tells 2, 1 and again 2, 1: two such falls count as one by two. Of values
-        # that may be constant milliseconds, 60000 or by their rounding 60001, that is not enough.
-        is_enough = fall + self._seconds_fell >= 2 if first < _LEAST_CONSTANT_MS else fall >= 3
-        return "seconds_left" if fall and is_enough else None
-
-    def _counts(self, unit: UnitName, other: UnitName) -> bool:
-        stretch = self.stretch
-        # Where the moments are known by half a minute only, much fits that is not so.
-        is_clear = stretch.fall * SCALES[unit].seconds >= 2 * stretch.uncertainty_s
-        fits = unit not in stretch.misfits and other in stretch.misfits
-        return stretch.is_long and is_clear and fits
+    @property
+    def counts_down_in(self) -> UnitName | None:
+        """The unit that the values count down in, where they say it clearly."""
+        unit, first = self.stretch.unit, self.stretch.first.value
+        if unit == "milliseconds_left":
+            enough = 50
+        elif first >= _LEAST_CONSTANT_MS:
+            # They may be constant milliseconds, 60001 or by their rounding 60000.
+            enough = 3
+        else:
+            # A window of 2 s tells 2, 1 and again 2, 1: two such falls count as one by two.
+            enough = max(1, 2 - self._seconds_fell)
+        return unit if self.stretch.fall >= enough else None
 
 
-def _step_s(unit: UnitName) -> float:
-    return SCALES[unit].seconds
-
-
-def _sight(reading: Reading, value: int, row: int) -> _Sight | None:
-    """Return a value with the moment it was written, or None where that is not known."""
-    if math.isnan(reading.at):
-        # A recording that kept no times: the service's own clock tells them, to the second.
-        served = reading.served_at
-        return None if served is None else _Sight(value, reading.remaining, served, served + 1, row)
-    waited_s = _UNKNOWN_LATENCY_S if reading.elapsed_s is None else reading.elapsed_s
-    return _Sight(value, reading.remaining, reading.at - waited_s, reading.at, row)
-
-
-def _clock_was_set(before: Reading, after: Reading) -> bool:
+def _clock_was_set(before: _Sight, after: _Sight) -> bool:
     """Return whether our clock went another way than the service's between two readings."""
-    if after.source == "replayed" or before.served_at is None or after.served_at is None:
+    first, last = before.reading, after.reading
+    if last.source == "replayed" or first.served_at is None or last.served_at is None:
         return False
-    tolerance_s = 2.0 + (before.elapsed_s or 0.0) + (after.elapsed_s or 0.0)
-    return abs((after.at - before.at) - (after.served_at - before.served_at)) > tolerance_s
+    tolerance_s = 2.0 + (first.elapsed_s or 0.0) + (last.elapsed_s or 0.0)
+    return abs((last.at - first.at) - (last.served_at - first.served_at)) > tolerance_s
 
 
 def _could_be(unit: UnitName, value: int, reading: Reading) -> bool:
