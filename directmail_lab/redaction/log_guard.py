@@ -15,16 +15,19 @@ if TYPE_CHECKING:
 
 __all__ = ["GUARDED_LOGGERS", "guard_logs"]
 
+_HTTPCORES: Final = ("httpcore", "httpcore2")  # httpx's, and that of its fork httpx2
+
 GUARDED_LOGGERS: Final = (
-    "httpx",
-    "httpcore.connection",
-    "httpcore.http11",
-    "httpcore.http2",
-    "httpcore.proxy",
-    "httpcore.socks",
-    "directmail_lab",
+    *("directmail_lab", "httpx", "httpx2"),
+    *(
+        f"{core}.{part}"
+        for core in _HTTPCORES
+        for part in ("connection", "http11", "http2", "proxy", "socks")
+    ),
 )
 """The loggers that a request's address, headers or errors reach, beside their children."""
+
+_PARENTS: Final = ("directmail_lab.", "httpx.", "httpx2.", *(f"{core}." for core in _HTTPCORES))
 
 
 # httpcore logs headers as pairs of bytes: (b'Cookie', b'…').
@@ -68,8 +71,7 @@ def _children() -> list[str]:
     return [
         name
         for name in list(logging.root.manager.loggerDict)
-        if name.startswith(("directmail_lab.", "httpcore.", "httpx."))
-        and name not in GUARDED_LOGGERS
+        if name.startswith(_PARENTS) and name not in GUARDED_LOGGERS
     ]
 
 
