@@ -13,9 +13,9 @@ from cassette_samples import NOON, NoRedaction, answered, get
 
 from directmail_lab.cassettes import (
     InteractionView,
+    cassettes_by_name,
     find_cassette,
     interactions,
-    list_cassettes,
     new_cassette_path,
     open_cassette,
     read_cassette,
@@ -180,7 +180,8 @@ def test_all_cassettes_of_ones_own_are_listed_first(tmp_path: Path) -> None:
     second = write(tmp_path / "cassettes" / "parts" / "b.yaml")
     (tmp_path / "cassettes" / "notes.txt").touch()
 
-    assert list_cassettes()[:2] == [first, second]
+    assert list(cassettes_by_name().values())[:2] == [first, second]
+    assert list(cassettes_by_name())[:2] == ["a", "parts/b"]
 
 
 BAD_FILES = {

@@ -17,7 +17,7 @@ from directmail_lab.errors import NotRecordedError
 from directmail_lab.interaction import Interaction, RecordedRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 
@@ -417,8 +417,8 @@ def test_a_long_load_shows_how_far_it_is(
     """Tens of thousands of interactions come with tqdm's bar, a few do not; the index is whole."""
     shown: list[int] = []
 
-    def bar(each: Iterable[object], *_: object, total: int, **__: object) -> Iterable[object]:
-        shown.append(total)
+    def bar(each: Sequence[object], *_: object, **__: object) -> Sequence[object]:
+        shown.append(len(each))
         return each
 
     monkeypatch.setattr("tqdm.auto.tqdm", bar)

@@ -6,16 +6,18 @@ import base64
 import json
 from dataclasses import astuple
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from key_search import traces
 
-from directmail_lab.cassettes.har import from_har, har_text, read_har, to_har
+from directmail_lab.cassettes import read_cassette
+from directmail_lab.cassettes.convert import convert
+from directmail_lab.cassettes.har import har_text, read_har
 from directmail_lab.errors import CassetteFormatError
 from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse
-from directmail_lab.redaction import Redactor
 
 KEY = "dm_live_8fK2xQ9zLr7TtVb3nWm5YcHs1pAe"
 CREDENTIAL = base64.b64encode(f"{KEY}:".encode()).decode()
@@ -32,12 +34,10 @@ types = st.sampled_from(
 )
 headers = st.builds(
     lambda pairs, kind: (*pairs, ("Content-Type", kind)),
-    st.lists(st.tuples(names, st.text(max_size=20).filter(lambda v: "@" not in v)), max_size=5).map(
-        tuple
-    ),
+    st.lists(st.tuples(names, st.text(max_size=20)), max_size=5).map(tuple),
     types,
 )
-bodies = st.binary(max_size=60).filter(lambda b: b"@" not in b) | tokens.map(str.encode)
+bodies = st.binary(max_size=60) | tokens.map(str.encode)
 exchanges = st.builds(
     Interaction,
     st.builds(
@@ -56,13 +56,13 @@ exchanges = st.builds(
 @given(interactions=st.lists(exchanges, max_size=3))
 def test_a_round_trip_loses_nothing(interactions: list[Interaction]) -> None:
     """Bytes that are no text, repeated headers and times come back as they were."""
-    assert read_har(har_text(interactions)) == interactions
+    assert read_har(har_text(interactions).encode()) == interactions
 
 
 def test_the_document_has_every_field_that_the_specification_requires() -> None:
     """So that any viewer opens it."""
     exchange = Interaction(RecordedRequest("GET", "https://a.test/?a=1&b="), RecordedResponse(200))
-    log = to_har([exchange])["log"]
+    log = json.loads(har_text([exchange]))["log"]
 
     assert {"version", "creator", "entries"} <= log.keys()
     assert {"name", "version"} <= log["creator"].keys()
@@ -76,6 +76,11 @@ def test_the_document_has_every_field_that_the_specification_requires() -> None:
         {"name": "a", "value": "1"},
         {"name": "b", "value": ""},
     ]
+
+
+def read_entries(*entries: object) -> list[Interaction]:
+    """Return what is read of a HAR file of these entries."""
+    return read_har(json.dumps({"log": {"entries": entries}}).encode())
 
 
 def chromium() -> dict[str, object]:
@@ -124,7 +129,9 @@ def chromium() -> dict[str, object]:
 
 def test_a_browsers_file_is_read_and_its_key_is_learned_and_removed() -> None:
     """No one told the redactor the key: it stands in the file's own Authorization."""
-    interactions = from_har(chromium())
+    Path("browser.har").write_text(json.dumps(chromium()))
+    convert(Path("browser.har"), Path("tour.yaml"), "lines")
+    interactions = list(read_cassette(Path("tour.yaml")).interactions)
 
     assert traces(repr([astuple(each) for each in interactions]).encode(), KEY) == []
     (exchange,) = interactions
@@ -147,21 +154,12 @@ def test_a_form_and_a_query_kept_apart_are_put_together() -> None:
         },
         "response": {"status": 201},
     }
-    (exchange,) = from_har({"log": {"entries": [entry]}})
+    (exchange,) = read_entries(entry)
 
     assert exchange.request.uri == "https://api.test/v1/letters?dry=1"
     assert exchange.request.body == b"a+b=c%26d"
     assert exchange.response == RecordedResponse(201)
     assert (exchange.recorded_at, exchange.elapsed_s) == (None, None)
-
-
-def test_the_callers_redactor_is_applied_too() -> None:
-    """Personal data is redacted on the way in where that is asked for."""
-    body = {"status": 200, "content": {"text": "joe@corp.com"}}
-    document = {"log": {"entries": [{"request": {"url": "/"}, "response": body}]}}
-    (exchange,) = from_har(document, redactor=Redactor(redact=["personal"]))
-
-    assert b"joe" not in exchange.response.body
 
 
 def test_a_byte_order_mark_is_no_obstacle() -> None:
@@ -210,7 +208,7 @@ def test_junk_is_a_format_error(text: bytes) -> None:
 def test_any_json_is_read_or_a_format_error(document: object) -> None:
     """Nothing else comes out of it."""
     try:
-        read = from_har({"log": {"entries": [{"request": document, "response": document}]}})
+        read = read_entries({"request": document, "response": document})
     except CassetteFormatError:
         read = []
 

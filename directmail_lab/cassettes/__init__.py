@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .cassette import Cassette, open_cassette
-from .library import cassettes_by_name, find_cassette, list_cassettes, new_cassette_path, shown_path
+from .library import cassettes_by_name, find_cassette, new_cassette_path, shown_path
 from .player import DEFAULT_MATCH_ON
 from .reader import LoadedCassette, read_cassette
 
@@ -21,7 +21,6 @@ __all__ = [
     "cassettes_by_name",
     "find_cassette",
     "interactions",
-    "list_cassettes",
     "new_cassette_path",
     "open_cassette",
     "read_cassette",

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from .player import Key, Matcher
 
-__all__ = ["RECORD_MODES", "Cassette", "open_cassette"]
 
 RECORD_MODES: Final = ("none", "once", "new_episodes", "any", "all")
 
@@ -118,7 +117,7 @@ class Cassette:
         self._known: dict[tuple[str, str, str | None], tuple[Key, ...]] = {}
         self._is_full = self._recorded = False
         self._said = ""
-        self._metadata = about_recording(base_url, metadata, self._redactor, clock)
+        self._metadata = about_recording(base_url, metadata, clock)
         self.path = find_cassette(name) if record_mode == "none" else new_cassette_path(name)
         self.records = record_mode != "none" and not (record_mode == "once" and _holds(self.path))
         self._recording = self._open_recording(anew=record_mode == "all") if self.records else None

@@ -15,7 +15,7 @@ from . import layout
 from .library import command_name, create, locked
 from .player import Matching
 from .reader import parse_cassette, read_cassette
-from .recorder import adopt, checked, header_for, replace_whole, unfinished_files
+from .recorder import adopt, checked, header_for, redacted_metadata, replace_whole, unfinished_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -23,15 +23,6 @@ if TYPE_CHECKING:
 
     from ..interaction import Interaction
 
-__all__ = [
-    "LAYOUTS",
-    "Layout",
-    "convert",
-    "layout_of",
-    "notice_of_personal_data",
-    "redact",
-    "repair",
-]
 
 Layout = Literal["lines", "vcrpy", "json", "har"]
 LAYOUTS: Final[tuple[Layout, ...]] = get_args(Layout)
@@ -71,7 +62,7 @@ def convert(source: Path, target: Path, to: Layout) -> int:
             _write_lines(path, metadata, redacted, redactor)
         else:
             try:
-                text = _foreign_text(to, _redacted(metadata, redactor), redacted)
+                text = _foreign_text(to, redacted_metadata(metadata, redactor), redacted)
             except RecursionError:
                 raise CassetteError(f"{source} is nested too deep for that layout.") from None
             redactor.refuse_leak(text)
@@ -191,9 +182,8 @@ def _write_lines(
     interactions: Sequence[Interaction],
     redactor: Redactor,
 ) -> None:
-    about = _about(_redacted(metadata, redactor))
     texts = (checked(each, redactor) for each in interactions)
-    replace_whole(path, header_for(about, redactor), texts)
+    replace_whole(path, header_for(_about(metadata), redactor), texts)
 
 
 def _about(metadata: Mapping[str, object]) -> dict[str, object]:
@@ -202,13 +192,6 @@ def _about(metadata: Mapping[str, object]) -> dict[str, object]:
     others = {name: value for name, value in metadata.items() if name != "recorded_with"}
     # First, and always ours: it is what tells the line layout from others.
     return {"recorded_with": f"directmail-lab {__version__}", **others}
-
-
-def _redacted(metadata: Mapping[str, object], redactor: Redactor) -> dict[str, object]:
-    return {
-        name: redactor.text(value) if isinstance(value, str) else value
-        for name, value in metadata.items()
-    }
 
 
 def _foreign_text(

@@ -27,35 +27,26 @@ from ..interaction import (
     header,
     unreadable,
 )
-from ..redaction import Redactor, secrets_in
 from ..redaction.unpack import unpack
 from .layout import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["from_har", "har_text", "read_har", "to_har"]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def to_har(
-    interactions: Iterable[Interaction], *, redactor: Redactor | None = None, version: str = "0.1.0"
-) -> dict[str, Any]:
-    """Return interactions as a HAR document, each redacted once more on its way out."""
-    redactor = redactor or Redactor()
-    return {
-        "log": {
-            "version": "1.2",
-            "creator": {"name": "directmail-lab", "version": version},
-            "entries": [_entry(redactor.interaction(each)) for each in interactions],
-        }
+def har_text(interactions: Iterable[Interaction]) -> str:
+    """Return interactions, which are redacted already, as the text of a .har file."""
+    from directmail_lab import __version__
+
+    log = {
+        "version": "1.2",
+        "creator": {"name": "directmail-lab", "version": __version__},
+        "entries": [_entry(each) for each in interactions],
     }
-
-
-def har_text(interactions: Iterable[Interaction], *, redactor: Redactor | None = None) -> str:
-    """Return interactions as the text of a .har file."""
-    return json.dumps(to_har(interactions, redactor=redactor), indent=2) + "\n"
+    return json.dumps({"log": log}, indent=2) + "\n"
 
 
 def _entry(interaction: Interaction) -> dict[str, Any]:
@@ -136,40 +127,27 @@ def _charset(mime: str) -> str:
     return message.get_content_charset("utf-8")
 
 
-def read_har(text: str | bytes, *, redactor: Redactor | None = None) -> list[Interaction]:
-    """Return the interactions of a .har file's text; see `from_har`."""
-    try:
-        if isinstance(text, bytes):
-            text = text.decode("utf-8-sig")
-        document = json.loads(text.removeprefix("\ufeff"))
-    except (ValueError, RecursionError):
-        raise CassetteFormatError(
-            "The file is not HAR: it is not JSON, or cut off. Export it again."
-        ) from None
-    return from_har(document, redactor=redactor)
+def read_har(text: bytes) -> list[Interaction]:
+    """Return the interactions of a .har file as they are: nothing is redacted.
 
-
-def from_har(document: object, *, redactor: Redactor | None = None) -> list[Interaction]:
-    """Return the interactions of a HAR document, redacted.
-
-    The credentials that the document itself carries are learned from its ``Authorization`` headers
-    and the like first, and then removed wherever they are. Requests that got no answer are left
-    out. ``redactor`` removes what it knows besides.
+    Requests that got no answer are left out.
 
     Raises
     ------
     CassetteFormatError
-        Where the document is not HAR. It names the entry, and none of its values.
+        Where it is not HAR. The message names the entry, and none of its values.
     """
-    log = document.get("log") if isinstance(document, dict) else None
-    entries = log.get("entries") if isinstance(log, dict) else None
-    if not isinstance(entries, list):
-        raise CassetteFormatError("The file is not HAR: it has no list log.entries. Export again.")
+    try:
+        entries = json.loads(text.decode("utf-8-sig"))["log"]["entries"]
+        if not isinstance(entries, list):
+            raise TypeError
+    except ODD:
+        raise CassetteFormatError(
+            "The file is not HAR: it is no JSON with a list log.entries, or cut off. "
+            "Export it again."
+        ) from None
     found = [_interaction(entry, number) for number, entry in enumerate(entries, 1)]
-    interactions = [each for each in found if each is not None]
-    learned = Redactor(secrets_in(interactions))
-    redacted = map(learned.interaction, interactions)
-    return list(redacted if redactor is None else map(redactor.interaction, redacted))
+    return [each for each in found if each is not None]
 
 
 def _interaction(entry: object, number: int) -> Interaction | None:

@@ -19,22 +19,6 @@ from ..interaction import Headers, Interaction, RecordedRequest, RecordedRespons
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = [
-    "INTERACTION",
-    "address_of",
-    "end_line",
-    "header_text",
-    "interaction_parts",
-    "interaction_text",
-    "is_end_line",
-    "may_be_torn_header",
-    "read_header",
-    "read_json",
-    "recorded_at_of",
-    "request_of",
-    "response_of",
-    "text_of",
-]
 
 # What is said of a recording stands under `recording`, not `metadata`: where there is metadata,
 # vcrpy's loader returns three values and not two, and pytest-recording (0.14) fails on that.
@@ -162,7 +146,7 @@ def address_of(data: bytes, start: int) -> tuple[str, str] | None:
 def request_of(value: Mapping[str, Any]) -> RecordedRequest:
     """Return the request that a ``request:`` value holds."""
     return RecordedRequest(
-        value["method"], value["uri"], _headers_of(value["headers"]), _bytes_of(value["body"])
+        value["method"], value["uri"], headers_of(value["headers"]), _bytes_of(value["body"])
     )
 
 
@@ -171,14 +155,16 @@ def response_of(value: Mapping[str, Any]) -> RecordedResponse:
     status = value["status"]
     body = value["body"]["string"]
     reason = text_of(status["message"] or "")
-    headers = _headers_of(value["headers"])
+    headers = headers_of(value["headers"])
     return RecordedResponse(status["code"], reason, headers, _bytes_of(body) or b"")
 
 
-def recorded_at_of(text: str) -> datetime | None:
+def recorded_at_of(text: object) -> datetime | None:
     """Return a time as the layout writes it; None where it is null or no time with a zone."""
+    if isinstance(text, datetime):  # YAML's own, which is in UTC where no zone stands with it
+        return text.astimezone(UTC) if text.tzinfo else text.replace(tzinfo=UTC)
     try:
-        at = datetime.fromisoformat(text.strip('" '))
+        at = datetime.fromisoformat(str(text).strip('" '))
     except ValueError:
         return None
     return at.astimezone(UTC) if at.tzinfo else None
@@ -199,9 +185,10 @@ def _bytes_of(value: Any) -> Any:
     return value.encode() if isinstance(value, str) else value
 
 
-def _headers_of(value: Mapping[str, Any]) -> Headers:
+def headers_of(value: Mapping[str, Any]) -> Headers:
+    """Return headers from a mapping of each name to its values, or to the only one."""
     return tuple(
-        (name, text_of(each))
+        (text_of(name), text_of(each))
         for name, values in value.items()
         for each in (values if isinstance(values, list | tuple) else (values,))
     )

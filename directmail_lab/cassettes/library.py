@@ -15,21 +15,6 @@ from ..settings import CASSETTES_VARIABLE
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = [
-    "OPEN_TO_WRITE",
-    "acquire_lock",
-    "cassette_name",
-    "cassettes_by_name",
-    "command_name",
-    "create",
-    "find_cassette",
-    "list_cassettes",
-    "locked",
-    "new_cassette_path",
-    "real_path",
-    "release_lock",
-    "shown_path",
-]
 
 OPEN_TO_WRITE: Final = os.O_WRONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
 """Flags to open a file with, where that is no link."""
@@ -103,11 +88,6 @@ def cassettes_by_name() -> dict[str, Path]:
                 name = path.relative_to(folder).as_posix().removesuffix(".yaml")
                 found.setdefault(name, path)
     return found
-
-
-def list_cassettes() -> list[Path]:
-    """Return every cassette that a name finds, the ones of your own first."""
-    return list(cassettes_by_name().values())
 
 
 def cassette_name(name: str | Path) -> str:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     Matcher = Callable[[Any, Any], object]
     Key = tuple[Hashable, ...]
 
-__all__ = ["DEFAULT_MATCH_ON", "Matching", "Player"]
 
 _MOST_COMPARED: Final = 500
 _LONG_LOAD: Final = 20_000
@@ -59,7 +58,7 @@ class Matching:
             )
         self.names = tuple(names)
         self.custom = tuple(each for each in match_on if not isinstance(each, str))
-        self._parts = [(name, _PARTS[name]) for name in names if name != "body"]
+        self._parts = [_PARTS[name] for name in names if name != "body"]
         self._body = "body" in names
 
     def by_address_alone(self, method: str) -> bool:
@@ -71,7 +70,7 @@ class Matching:
 
         ``prefix`` is the path of the base address that the request was sent to.
         """
-        base = tuple(part(request, prefix) for _, part in self._parts)
+        base = tuple(part(request, prefix) for part in self._parts)
         if not self._body or request.method in SAFE_METHODS:
             return (base,)
         return tuple((*base, form) for form in _body_forms(request))
@@ -80,22 +79,16 @@ class Matching:
         self, asked: RecordedRequest, prefix: str, recorded: RecordedRequest, recorded_prefix: str
     ) -> list[str]:
         """Return the names of what differs."""
-        names = [
+        return [
             name
-            for name, part in self._parts
-            if part(asked, prefix) != part(recorded, recorded_prefix)
+            for name in self.names
+            for rule in [Matching([name])]
+            if not {*rule.keys(asked, prefix)} & {*rule.keys(recorded, recorded_prefix)}
         ]
-        if self._body and not set(_bodies(asked)) & set(_bodies(recorded)):
-            names.append("body")
-        return names
 
 
 # vcrpy chooses by these headers how it compares a body; without them, by its bytes.
 _TELLS_FORM: Final = frozenset({"content-type", "transfer-encoding"})
-
-
-def _bodies(request: RecordedRequest) -> Sequence[Hashable]:
-    return ((),) if request.method in SAFE_METHODS else _body_forms(request)
 
 
 def _body_forms(request: RecordedRequest) -> list[Hashable]:
@@ -218,8 +211,8 @@ class Player:
         self._played = bytearray(len(interactions))
         self._queues: dict[Key, array[int]] = {}
         self._next: dict[Key, int] = {}
-        for index, keys in enumerate(self._shown(self._all_keys())):
-            for key in keys:
+        for index in self._numbers():
+            for key in matching.keys(self._comparable(index), prefix):
                 self._queues.setdefault(key, array("L")).append(index)
 
     def take(self, keys: Sequence[Key], asked: RecordedRequest) -> int | None:
@@ -269,22 +262,17 @@ class Player:
             reason="no_match",
         )
 
-    def _shown(self, keys: Iterable[tuple[Key, ...]]) -> Iterable[tuple[Key, ...]]:
-        """Show how far a long load is, from a second on; a short one pays nothing for it."""
-        count = len(self._interactions)
-        if count < _LONG_LOAD:
-            return keys
+    def _numbers(self) -> Iterable[int]:
+        """Return the number of each interaction; a long load shows how far it is."""
+        numbers: Iterable[int] = range(len(self._interactions))
+        if len(self._interactions) < _LONG_LOAD:
+            return numbers
         from tqdm.auto import tqdm
 
-        loading = f"Cassette {self._name!r}"
-        bar: Iterable[tuple[Key, ...]] = tqdm(
-            keys, loading, total=count, unit="interaction", delay=1, leave=False
+        bar: Iterable[int] = tqdm(
+            numbers, f"Cassette {self._name!r}", unit="interaction", delay=1, leave=False
         )
         return bar
-
-    def _all_keys(self) -> Iterator[tuple[Key, ...]]:
-        for index in range(len(self._interactions)):
-            yield self._matching.keys(self._comparable(index), self._prefix)
 
     def _comparable(self, index: int) -> RecordedRequest:
         """Return what is compared of a recorded request: of most, no more than the address."""

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from ..interaction import RecordedResponse
 
-__all__ = ["LoadedCassette", "LoadedLines", "parse_cassette", "read_cassette"]
 
 T = TypeVar("T")
 

@@ -29,16 +29,6 @@ if TYPE_CHECKING:
     from ..interaction import Interaction
     from .player import Matching
 
-__all__ = [
-    "LineWriter",
-    "Recording",
-    "about_recording",
-    "adopt",
-    "checked",
-    "header_for",
-    "replace_whole",
-    "unfinished_files",
-]
 
 _FSYNC_EVERY_S: Final = 1.0
 _CHUNK_BYTES: Final = 2**20
@@ -353,18 +343,25 @@ def checked(interaction: Interaction, redactor: Redactor) -> Iterable[str]:
 
 
 def header_for(metadata: Mapping[str, object], redactor: Redactor) -> str:
-    """Return the first lines of a cassette, which say by what rules it is redacted."""
-    rules = list(redactor.redact)
-    text = layout.header_text({**metadata, "redact": rules} if rules else metadata)
+    """Return the first lines of a cassette, redacted, which say by what rules it is."""
+    about = redacted_metadata(metadata, redactor)
+    text = layout.header_text(
+        about | ({"redact": list(redactor.redact)} if redactor.redact else {})
+    )
     redactor.refuse_leak(text)
     return text
 
 
+def redacted_metadata(metadata: Mapping[str, object], redactor: Redactor) -> dict[str, object]:
+    """Return what a cassette says of itself, as it may be written."""
+    return {
+        name: redactor.text(value) if isinstance(value, str) else value
+        for name, value in metadata.items()
+    }
+
+
 def about_recording(
-    base_url: str | None,
-    given: Mapping[str, object] | None,
-    redactor: Redactor,
-    clock: Callable[[], float],
+    base_url: str | None, given: Mapping[str, object] | None, clock: Callable[[], float]
 ) -> dict[str, object]:
     """Return what a new cassette says of itself: by what it was recorded, of where, and when."""
     from directmail_lab import __version__
@@ -376,8 +373,4 @@ def about_recording(
         "base_url": base_url,
         "started_at": started.replace("+00:00", "Z"),
     }
-    about.update((name, value) for name, value in (given or {}).items() if name not in about)
-    return {
-        name: redactor.text(value) if isinstance(value, str) else value
-        for name, value in about.items()
-    }
+    return about | {name: value for name, value in (given or {}).items() if name not in about}

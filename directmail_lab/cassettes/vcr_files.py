@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import json
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import yaml
@@ -23,7 +22,6 @@ from yaml.composer import Composer
 from ..errors import CassetteError, CassetteFormatError
 from ..interaction import (
     ODD,
-    Headers,
     Interaction,
     RecordedRequest,
     RecordedResponse,
@@ -35,19 +33,11 @@ from ..interaction import (
     unreadable,
 )
 from ..redaction.unpack import unpack
-from .layout import recorded_at_of, text_of
+from .layout import headers_of, recorded_at_of, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-__all__ = [
-    "block_text",
-    "load_cassette_text",
-    "load_yaml",
-    "matches",
-    "parsed_body",
-    "vcr_request",
-]
 
 _DEEPEST: Final = 64
 _MOST_NODES: Final = 100_000
@@ -187,9 +177,15 @@ def _interaction(entry: Mapping[str, Any], number: int) -> Interaction:
     try:
         request = Request._from_dict(entry["request"])
         sent = RecordedRequest(
-            text_of(request.method), text_of(request.uri), _pairs(request.headers), _body(request)
+            text_of(request.method),
+            text_of(request.uri),
+            headers_of(request.headers),
+            _body(request),
         )
-        recorded_at, elapsed_s = _time(entry.get("recorded_at")), _number(entry.get("elapsed_s"))
+        recorded_at, elapsed_s = (
+            recorded_at_of(entry.get("recorded_at")),
+            _number(entry.get("elapsed_s")),
+        )
         check_times(recorded_at, elapsed_s)
         answered = check_response(_response(entry["response"]))
         return Interaction(check_request(sent), answered, recorded_at, elapsed_s)
@@ -199,7 +195,7 @@ def _interaction(entry: Mapping[str, Any], number: int) -> Interaction:
 
 def _response(value: dict[str, Any]) -> RecordedResponse:
     if "status_code" in value:  # the layout of vcrpy's httpx recordings before 6.0
-        headers, content = _pairs(value["headers"] or {}), _content(value["content"])
+        headers, content = headers_of(value["headers"] or {}), _content(value["content"])
         plain = unpack(content, header(headers, "content-encoding") or "")
         old = RecordedResponse(value["status_code"], "", headers, plain)
         return old if plain is content else normalize_headers(old)
@@ -207,7 +203,7 @@ def _response(value: dict[str, Any]) -> RecordedResponse:
     return RecordedResponse(
         int(code) if isinstance(code, str) else code,
         text_of(reason or ""),
-        _pairs(value["headers"] or {}),
+        headers_of(value["headers"] or {}),
         _content((value.get("body") or {}).get("string")),
     )
 
@@ -220,20 +216,6 @@ def _content(body: Any) -> bytes:
 def _body(request: Request) -> bytes | None:
     body: Any = read_body(request)
     return json.dumps(body).encode() if isinstance(body, dict | list) else body
-
-
-def _pairs(headers: Mapping[str, Any]) -> Headers:
-    return tuple(
-        (text_of(name), text_of(each))
-        for name, values in headers.items()
-        for each in (values if isinstance(values, list | tuple) else (values,))
-    )
-
-
-def _time(value: object) -> datetime | None:
-    if isinstance(value, datetime):
-        return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
-    return recorded_at_of(value) if isinstance(value, str) else None
 
 
 def _number(value: object) -> float | None:

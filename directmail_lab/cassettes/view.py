@@ -28,13 +28,6 @@ if TYPE_CHECKING:
     from ..interaction import Headers, Interaction
     from .reader import LoadedCassette
 
-__all__ = [
-    "InteractionView",
-    "frame_of_interactions",
-    "interactions",
-    "read_interactions",
-    "show_interaction",
-]
 
 _DTYPES: Final = {
     "at": "datetime64[us, UTC]",

@@ -9,8 +9,8 @@ import pandas as pd
 import typer
 
 from directmail_lab.cassettes import (
+    cassettes_by_name,
     find_cassette,
-    list_cassettes,
     read_cassette,
     read_interactions,
     show_interaction,
@@ -36,7 +36,7 @@ Names = Annotated[list[str], typer.Argument(help="Cassettes by name, or files.")
 @app.command("list")
 def list_(as_json: AsJson = False, as_csv: AsCsv = False) -> None:
     """List the cassettes that a name finds, with what is wrong with them if anything is."""
-    rows = [_about(path) for path in list_cassettes()]
+    rows = [_about(path) for path in cassettes_by_name().values()]
     columns = ["name", "interactions", "recorded_at", "layout", "bytes", "problem", "path"]
     show(pd.DataFrame(rows, columns=columns), as_json=as_json, as_csv=as_csv)
 
