@@ -1,7 +1,7 @@
 """A request and its response as a value: what was sent, what came back, when, how long it took.
 
-What is read from a file passes `check_request`, `check_response` and `check_times` once, there:
-everything else relies on the types and ranges that these allow.
+What is read from a file passes `check_interaction` once, there: everything else relies on the types
+and ranges that it allows.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ __all__ = [
     "RecordedRequest",
     "RecordedResponse",
     "base_path",
+    "check_interaction",
     "check_request",
     "check_response",
     "check_times",
@@ -110,14 +111,23 @@ def unreadable(which: str, error: Exception) -> CassetteFormatError:
     return CassetteFormatError(f"{which} cannot be read: {why}. Correct it, or record it again.")
 
 
-def check_request(request: RecordedRequest) -> RecordedRequest:
-    """Return a request that was read from a file.
+def check_interaction(interaction: Interaction) -> Interaction:
+    """Return an interaction that was read from a file.
 
     Raises
     ------
     CassetteFormatError
-        Where a value is of another type, or its address is none. The message holds no value.
+        Where a value is of another type or out of its range, or the address is none. The message
+        holds no value.
     """
+    check_times(interaction.recorded_at, interaction.elapsed_s)
+    check_request(interaction.request)
+    check_response(interaction.response)
+    return interaction
+
+
+def check_request(request: RecordedRequest) -> RecordedRequest:
+    """Return a request that was read from a file; raises as `check_interaction` does."""
     _check_message(request.headers, request.body, "request")
     if not isinstance(request.method, str) or not _METHOD.fullmatch(request.method):
         raise CassetteFormatError("its method is not a word")
@@ -130,7 +140,7 @@ def check_request(request: RecordedRequest) -> RecordedRequest:
 
 
 def check_response(response: RecordedResponse) -> RecordedResponse:
-    """Return a response that was read from a file; raises as `check_request` does."""
+    """Return a response that was read from a file; raises as `check_interaction` does."""
     _check_message(response.headers, response.body, "response")
     if type(response.status) is not int or not 0 <= response.status <= 999:
         raise CassetteFormatError("its status is not a number of three digits")

@@ -21,9 +21,7 @@ from ..interaction import (
     Interaction,
     RecordedRequest,
     RecordedResponse,
-    check_request,
-    check_response,
-    check_times,
+    check_interaction,
     header,
     unreadable,
 )
@@ -160,12 +158,9 @@ def _interaction(entry: object, number: int) -> Interaction | None:
             return None
         elapsed_s = _elapsed_s(entry)
         recorded_at = _recorded_at(entry, elapsed_s)
-        check_times(recorded_at, elapsed_s)
-        asked, answered = (
-            check_request(_request(entry["request"])),
-            check_response(_response(answer)),
+        return check_interaction(
+            Interaction(_request(entry["request"]), _response(answer), recorded_at, elapsed_s)
         )
-        return Interaction(asked, answered, recorded_at, elapsed_s)
     except ODD as error:
         raise unreadable(f"Entry {number} of the HAR file", error) from None
 

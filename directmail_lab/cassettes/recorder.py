@@ -118,34 +118,29 @@ class LineWriter:
 
     def open(self) -> int:
         """Open the file behind its last whole interaction: a torn one and an end line go."""
-        if self._file is not None:
-            self._cut_back(self._file)
-            return self._file
-        file = os.open(self._path, OPEN_TO_WRITE | os.O_CREAT, 0o666)
-        try:
-            if self._whole[0] == 0:
-                self._begin(file)
-            else:
-                self._hash_what_stands(self._whole[1])
-            self._cut_back(file)
-        except BaseException:
-            os.close(file)
-            raise
-        self._file = file
-        return file
+        if self._file is None:
+            file = os.open(self._path, OPEN_TO_WRITE | os.O_CREAT, 0o666)
+            try:
+                self._whole = self._begun(file)
+            except BaseException:
+                os.close(file)
+                raise
+            self._file = file
+        self._cut_back(self._file)
+        return self._file
 
-    def _begin(self, file: int) -> None:
-        header = self._header.encode()
-        os.ftruncate(file, 0)
-        _write(file, header)
-        self._whole = len(header), hashlib.sha256(header), 0
-
-    def _hash_what_stands(self, digest: hashlib._Hash) -> None:
-        left = self._whole[0]
+    def _begun(self, file: int) -> tuple[int, hashlib._Hash, int]:
+        """Return what stands in the file; the header is written where nothing does."""
+        clean_bytes, digest, number = self._whole[0], hashlib.sha256(), self._whole[2]
+        if clean_bytes == 0:
+            header = self._header.encode()
+            os.ftruncate(file, 0)
+            _write(file, header)
+            return len(header), hashlib.sha256(header), 0
         with self._path.open("rb") as written:
-            while left and (data := written.read(min(left, _CHUNK_BYTES))):
-                digest.update(data)
-                left -= len(data)
+            for at in range(0, clean_bytes, _CHUNK_BYTES):
+                digest.update(written.read(min(_CHUNK_BYTES, clean_bytes - at)))
+        return clean_bytes, digest, number
 
     def _cut_back(self, file: int) -> None:
         """Let the file end behind its last whole interaction, where it does not."""

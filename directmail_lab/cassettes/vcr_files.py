@@ -25,9 +25,7 @@ from ..interaction import (
     Interaction,
     RecordedRequest,
     RecordedResponse,
-    check_request,
-    check_response,
-    check_times,
+    check_interaction,
     header,
     normalize_headers,
     unreadable,
@@ -175,22 +173,27 @@ class _Loader(yamlserializer._CassetteLoader, Composer):  # type: ignore[misc]
 
 def _interaction(entry: Mapping[str, Any], number: int) -> Interaction:
     try:
-        request = Request._from_dict(entry["request"])
-        sent = RecordedRequest(
-            text_of(request.method),
-            text_of(request.uri),
-            headers_of(request.headers),
-            _body(request),
+        elapsed_s = entry.get("elapsed_s")
+        return check_interaction(
+            Interaction(
+                _request(Request._from_dict(entry["request"])),
+                _response(entry["response"]),
+                recorded_at_of(entry.get("recorded_at")),
+                float(elapsed_s) if isinstance(elapsed_s, int | float) else None,
+            )
         )
-        recorded_at, elapsed_s = (
-            recorded_at_of(entry.get("recorded_at")),
-            _number(entry.get("elapsed_s")),
-        )
-        check_times(recorded_at, elapsed_s)
-        answered = check_response(_response(entry["response"]))
-        return Interaction(check_request(sent), answered, recorded_at, elapsed_s)
     except ODD as error:
         raise unreadable(f"Interaction {number}", error) from None
+
+
+def _request(request: Request) -> RecordedRequest:
+    body: Any = read_body(request)
+    return RecordedRequest(
+        text_of(request.method),
+        text_of(request.uri),
+        headers_of(request.headers),
+        json.dumps(body).encode() if isinstance(body, dict | list) else body,
+    )
 
 
 def _response(value: dict[str, Any]) -> RecordedResponse:
@@ -211,15 +214,6 @@ def _response(value: dict[str, Any]) -> RecordedResponse:
 def _content(body: Any) -> bytes:
     # vcrpy leaves lone surrogates alone.
     return body.encode("utf-8", "surrogatepass") if isinstance(body, str) else body or b""
-
-
-def _body(request: Request) -> bytes | None:
-    body: Any = read_body(request)
-    return json.dumps(body).encode() if isinstance(body, dict | list) else body
-
-
-def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) else None
 
 
 def block_text(
