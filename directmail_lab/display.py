@@ -35,6 +35,7 @@ _PAGE_CHARACTERS: Final = 110
 _TERMINAL_CHARACTERS: Final = 100
 _NARROWEST: Final = 12
 _GAP: Final = "  "
+_OPTIONS: Final = "_readable"
 # What a terminal acts on: text of a service could move the cursor.
 _CONTROLS: Final = dict.fromkeys((*range(32), *range(127, 160)), " ")
 
@@ -63,39 +64,29 @@ def readable(
     def bundle(include: object = None, exclude: object = None) -> dict[str, str]:
         del include, exclude  # IPython's; it drops what it did not want
         kept = shown()
-        if kept is None:
-            return {}
-        options: dict[str, Any] = {"once": once, "hidden": hidden}
-        return {"text/html": as_html(kept, **options), "text/plain": as_text(kept, **options)}
+        return {} if kept is None else {"text/html": as_html(kept), "text/plain": as_text(kept)}
 
-    object.__setattr__(frame, "_repr_mimebundle_", bundle)
+    vars(frame)["_repr_mimebundle_"] = bundle
+    vars(frame)[_OPTIONS] = (once, hidden)
     return frame
 
 
-def as_html(
-    frame: pd.DataFrame, *, once: Collection[str] = (), hidden: Collection[str] = ()
-) -> str:
+def as_html(frame: pd.DataFrame) -> str:
     """Return a frame as an HTML table, in the page's own colours; every value is escaped."""
-    columns, notes = _shown(frame, once, hidden, _PAGE_CHARACTERS)
+    columns, notes = _shown(frame, _PAGE_CHARACTERS)
     rows = zip(*(column.html() for column in columns), strict=True)
     head, *body = ("<tr>" + "".join(row) + "</tr>" for row in rows) if columns else ("",)
     below = f"<p>{html.escape(' '.join(notes))}</p>" if notes else ""
     return f"<table><thead>{head}</thead><tbody>{''.join(body)}</tbody></table>{below}"
 
 
-def as_text(
-    frame: pd.DataFrame,
-    *,
-    once: Collection[str] = (),
-    hidden: Collection[str] = (),
-    width: int | None = None,
-) -> str:
+def as_text(frame: pd.DataFrame, *, width: int | None = None) -> str:
     """Return a frame as lines of text that fit the terminal; long cells go over several lines.
 
     ``width`` is in characters, by default the terminal's. Columns that do not fit are named below.
     """
     width = width or shutil.get_terminal_size((_TERMINAL_CHARACTERS, 24)).columns
-    columns, notes = _shown(frame, once, hidden, min(width, _PAGE_CHARACTERS))
+    columns, notes = _shown(frame, min(width, _PAGE_CHARACTERS))
     used = accumulate(column.least_width + len(_GAP) for column in columns)
     fitting = max(1, sum(each - len(_GAP) <= width for each in used))
     if fitting < len(columns):
@@ -140,10 +131,9 @@ class _Column:
         return [f'<th style="{style}">{head}</th>', *told]
 
 
-def _shown(
-    frame: pd.DataFrame, once: Collection[str], hidden: Collection[str], page: int
-) -> tuple[list[_Column], list[str]]:
+def _shown(frame: pd.DataFrame, page: int) -> tuple[list[_Column], list[str]]:
     """Return the columns that are shown, and sentences on what is not."""
+    once, hidden = vars(frame).get(_OPTIONS, ((), ()))
     rows = len(frame)
     is_cut = rows > _MOST_ROWS
     ends = [*range(_ROWS_AT_EACH_END), *range(rows - _ROWS_AT_EACH_END, rows)]

@@ -34,7 +34,7 @@ def test_a_readable_frame_is_a_plain_frame() -> None:
     assert type(frame) is pd.DataFrame
     pd.testing.assert_frame_equal(plain, frame)
     pd.testing.assert_frame_equal(pickle.loads(pickle.dumps(frame)), plain)
-    assert not hasattr(frame.head(), "_repr_mimebundle_")
+    assert not {"_repr_mimebundle_", "_readable"} & set(vars(frame.head()))
     assert frame.attrs == {}
 
 
@@ -79,7 +79,7 @@ def test_a_statement_is_shown_once_and_hidden_columns_not_at_all() -> None:
     """The value of the row above is left out; a whole document in a cell is no table."""
     frame = pd.DataFrame({"rule": ["x", "x", "y"], "schema": [{}, {}, {}], "n": [1, 2, 3]})
 
-    assert as_text(frame, once=["rule"], hidden=["schema"]).splitlines() == [
+    assert as_text(readable(frame, once=["rule"], hidden=["schema"])).splitlines() == [
         "   rule  n", "0  x     1", "1        2", "2  y     3",
     ]  # fmt: skip
 
