@@ -12,10 +12,12 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reading_samples import NOON_S
+from reading_samples import reading as sample
 
 from directmail_lab.contract_check import check_contract
 from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse
-from directmail_lab.quota import Reading, reading_of
+from directmail_lab.quota import reading_of
 from directmail_lab.quota.reset_unit import SCALES
 from directmail_lab.readings import (
     ReadingLog,
@@ -26,9 +28,9 @@ from directmail_lab.readings import (
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from directmail_lab.quota import Reading
     from directmail_lab.quota.reset_unit import ResetUnit
 
-NOON_S = 1_795_262_400.0
 DTYPES = {
     "at": "datetime64[us, UTC]",
     "method": "string",
@@ -48,18 +50,8 @@ DTYPES = {
 
 def reading(n: int = 0, **changes: object) -> Reading:
     """Return the n-th reading of a window of 60 s, changed as told."""
-    plain = Reading(
-        at=NOON_S + n,
-        method="GET",
-        path="/v1/users/me",
-        operation="/v1/users/me",
-        status=200,
-        limit=300,
-        remaining=300 - n % 300,
-        reset=60 - n % 60,
-        elapsed_s=0.02,
-    )
-    return replace(plain, **changes)  # type: ignore[arg-type]
+    in_turn = {"remaining": 300 - n % 300, "reset": 60 - n % 60}
+    return sample(**{"at": NOON_S + n, **in_turn, **changes})  # type: ignore[arg-type]
 
 
 _FIRST, _LAST = "Mon, 01 Jan 0001 00:00:00 GMT", "Fri, 31 Dec 9999 23:59:59 -2359"
@@ -105,7 +97,7 @@ def test_a_row_holds_what_its_reading_says() -> None:
 
     assert row["at"] == pd.Timestamp("2026-11-21 12:00:02", tz="UTC")
     assert (row["limit"], row["remaining"], row["reset"], row["status"]) == (300, 298, 58, 200)
-    assert (row["source"], row["cassette"], row["elapsed_s"]) == ("replayed", "tour", 0.02)
+    assert (row["source"], row["cassette"], row["elapsed_s"]) == ("replayed", "tour", 0.03)
 
 
 def test_what_is_missing_is_missing_in_the_row() -> None:

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reading_samples import reading as sample
 
-from directmail_lab.quota import Reading
 from directmail_lab.quota.reset_unit import ResetUnitInference, infer_reset_unit
 from directmail_lab.quota.windows import allowances
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from directmail_lab.quota import Reading
 
 NOW_S = 1_795_262_400.3
 UNITS = ["seconds_left", "milliseconds_left", "epoch_s", "epoch_ms"]
@@ -30,19 +32,8 @@ def told(unit: str, left_s: float, renews_at: float, rounding: Callable[[float],
 
 
 def reading(at: float, reset: int | None, **changes: object) -> Reading:
-    """Return a reading of one operation, changed as told."""
-    fields: dict[str, object] = {
-        "at": at,
-        "method": "GET",
-        "path": "/v1/users/me",
-        "operation": "/v1/users/me",
-        "status": 200,
-        "limit": 300,
-        "remaining": 3,
-        "reset": reset,
-        "elapsed_s": 0.03,
-    }
-    return Reading(**{**fields, **changes})  # type: ignore[arg-type]
+    """Return a reading of one operation that says nothing of renewals but by Reset."""
+    return sample(at, **{"reset": reset, "remaining": 3, **changes})
 
 
 def window(
@@ -224,6 +215,17 @@ def test_what_the_service_says_now_overrules_a_replay() -> None:
     live = window("seconds_left", BY_HAND, start=NOW_S + 999)
 
     assert infer_reset_unit(played + live + played).unit == "seconds_left"
+
+
+def test_a_replay_in_the_time_of_its_playing_tells_nothing_of_seconds() -> None:
+    """Played one a second, with latencies unknown, hours that count down are no milliseconds."""
+    told = [86396, 86359, 86339, 86334, 86321, 86301, 86300, 86263, 86148, 86145]
+    played = [
+        reading(NOW_S + n, value, remaining=299 - n, elapsed_s=None, source="replayed")
+        for n, value in enumerate(told)
+    ]
+
+    assert infer_reset_unit(played).unit == "undetermined"
 
 
 @st.composite
