@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 from nbformat.v4 import new_code_cell, new_notebook
-from tutorials import RECORDINGS, ROOT, execute, read, record, run
+from tutorials import RECORDINGS, ROOT, execute, fresh_copy, read, record, run
 
 from directmail_lab import tutorials as packaged
 from directmail_lab.sharing.audit import audit_cassette, audit_notebook
@@ -49,10 +49,7 @@ sys.meta_path.insert(0, Missing)
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """A copy of the tutorials, as an unpacked wheel leaves it."""
-    copy_tutorials(ROOT, tmp_path)
-    for own in (*tmp_path.glob("cassettes/my-*"), *tmp_path.glob("notebooks/test_my_*.py")):
-        own.unlink()
-    return tmp_path
+    return fresh_copy(ROOT, tmp_path)
 
 
 @pytest.fixture

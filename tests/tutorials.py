@@ -12,6 +12,7 @@ import sys
 from base64 import b64encode
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 import nbformat
@@ -22,6 +23,7 @@ from directmail_lab.credentials import ApiKey
 from directmail_lab.sessions import Session
 from directmail_lab.settings import API_KEY_VARIABLE, BASE_URL_VARIABLE
 from directmail_lab.standin import StandIn, stand_in
+from directmail_lab.tutorials import copy_tutorials
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -157,13 +159,23 @@ _PICTURE_WIDTH: Final = 472
 
 
 def execute(path: Path) -> None:
-    """Run the notebook at ``path`` in a fresh kernel, with no key, and save its outputs in it."""
+    """Run the notebook at ``path`` in a fresh kernel, with no key, and save its outputs in it.
+
+    It runs in a copy, as a reader has it: what it records and writes is not left behind.
+    """
     notebook = read(path)
-    for own in path.parent.glob("test_my_*.py"):  # %%writefile says whether it was there before
-        own.unlink()
-    run(notebook, path.parent)
+    with TemporaryDirectory() as folder:
+        run(notebook, fresh_copy(path.parent.parent, Path(folder)) / "notebooks")
     _keep_what_lasts(notebook, path.parent)
     nbformat.write(notebook, path)  # type: ignore[no-untyped-call]
+
+
+def fresh_copy(source: Path, target: Path) -> Path:
+    """Copy the tutorials as an installed wheel would, without what a reader made in them."""
+    copy_tutorials(source, target)
+    for own in (*target.glob("cassettes/my-*"), *target.glob("notebooks/test_my_*.py")):
+        own.unlink()
+    return target
 
 
 def read(path: Path) -> Any:
