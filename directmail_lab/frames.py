@@ -15,7 +15,7 @@ import pandas as pd
 
 from .bodies import charset_in, read_json
 from .display import readable
-from .errors import DirectMailLabError, NotJSONError
+from .errors import DirectMailLabError, NotJSONError, without_traceback
 from .interaction import READING
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def frame(
     try:
         return _framed(response_or_json, record_path)
     except DirectMailLabError as error:
-        failure = error.with_traceback(None)
+        failure = without_traceback(error)
     # A traceback with locals would show the body, and in it a key that the service echoed: the
     # frames below are left out of it, and this one has let go.
     del response_or_json

@@ -107,12 +107,12 @@ class ClientOptions(TypedDict):
     on_answer: Callable[[httpx.Response], object]
 
 
-class Client(httpx.Client):
-    """`httpx.Client` whose errors are in words."""
+class _SessionClient:
+    """What both clients are made with."""
 
     def __init__(
         self,
-        transport: httpx.BaseTransport,
+        transport: httpx.BaseTransport | httpx.AsyncBaseTransport,
         **options: Unpack[ClientOptions],
     ) -> None:
         super().__init__(
@@ -121,8 +121,12 @@ class Client(httpx.Client):
             timeout=options["timeout_s"],
             auth=KeyedAuth(),
             headers=_HEADERS,
-        )
+        )  # type: ignore[call-arg]
         self._redacted, self._on_answer = options["redacted"], options["on_answer"]
+
+
+class Client(_SessionClient, httpx.Client):
+    """`httpx.Client` whose errors are in words."""
 
     def send(
         self, request: httpx.Request, *, stream: bool = False, **options: Any
@@ -138,22 +142,8 @@ class Client(httpx.Client):
         raise failure
 
 
-class AsyncClient(httpx.AsyncClient):
+class AsyncClient(_SessionClient, httpx.AsyncClient):
     """The same for `httpx.AsyncClient`."""
-
-    def __init__(
-        self,
-        transport: httpx.AsyncBaseTransport,
-        **options: Unpack[ClientOptions],
-    ) -> None:
-        super().__init__(
-            transport=transport,
-            base_url=options["base_url"],
-            timeout=options["timeout_s"],
-            auth=KeyedAuth(),
-            headers=_HEADERS,
-        )
-        self._redacted, self._on_answer = options["redacted"], options["on_answer"]
 
     async def send(
         self, request: httpx.Request, *, stream: bool = False, **options: Any

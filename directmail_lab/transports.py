@@ -10,7 +10,7 @@ Live and recording, outermost first::
 
 Replaying there is no network to reach: ``Switching(Observing(Cassette))``. Each class answers
 ``handle_request`` and ``handle_async_request`` from one core, so one stack serves both clients.
-`Session` builds it: see `Session._transport`.
+`directmail_lab.modes` builds it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from .errors import (
 from .http import httpx
 from .interaction import (
     READING,
-    Headers,
     Interaction,
     RecordedRequest,
     RecordedResponse,
@@ -209,8 +208,9 @@ class CassetteTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             if pause_s := self._pause_s(played):
                 self._sleep(pause_s)
             return _as_response(played, "replayed")
+        assert self._inner is not None  # a cassette that only replays has raised
         sent = self._timer()
-        response = self._below().handle_request(request)
+        response = self._inner.handle_request(request)
         stream = response.stream
         assert isinstance(stream, httpx.SyncByteStream)
         try:
@@ -227,8 +227,9 @@ class CassetteTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             if pause_s := self._pause_s(played):
                 await self._sleep_async(pause_s)
             return _as_response(played, "replayed")
+        assert self._inner is not None
         sent = self._timer()
-        response = await self._below().handle_async_request(request)
+        response = await self._inner.handle_async_request(request)
         stream = response.stream
         assert isinstance(stream, httpx.AsyncByteStream)
         try:
@@ -236,11 +237,6 @@ class CassetteTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         finally:
             await stream.aclose()
         return self._record(asked, response, sent)
-
-    def _below(self) -> Transport:
-        if self._inner is None:
-            raise CassetteError("A replay sends nothing. Use record(…) to add to the cassette.")
-        return self._inner
 
     def _pause_s(self, played: Interaction) -> float:
         return min(self._latency_factor * (played.elapsed_s or 0.0), _LONGEST_PAUSE_S)
@@ -285,7 +281,8 @@ def _decoded_response(response: httpx.Response, method: str, *, encoded: bool) -
 
 def recorded_request(request: httpx.Request, body: bytes = b"") -> RecordedRequest:
     """Return a request as a value; no body is an empty one, as vcrpy records httpx."""
-    return RecordedRequest(request.method, str(request.url), _as_texts(request.headers), body)
+    headers = tuple(request.headers.multi_items())
+    return RecordedRequest(request.method, str(request.url), headers, body)
 
 
 def recorded_response(response: httpx.Response, body: bytes | None = None) -> RecordedResponse:
@@ -293,17 +290,9 @@ def recorded_response(response: httpx.Response, body: bytes | None = None) -> Re
     return RecordedResponse(
         status=response.status_code,
         reason=response.reason_phrase,
-        headers=_as_texts(response.headers),
+        headers=tuple(response.headers.multi_items()),
         body=response.content if body is None else body,
     )
-
-
-def _as_texts(headers: httpx.Headers) -> Headers:
-    """Return headers as ``multi_items`` gives them, at half the cost where they are ASCII."""
-    try:
-        return tuple([(n.decode("ascii").lower(), v.decode("ascii")) for n, v in headers.raw])
-    except UnicodeDecodeError:
-        return tuple(headers.multi_items())
 
 
 def _as_response(interaction: Interaction, source: str) -> httpx.Response:
