@@ -13,8 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from directmail_lab.cassettes import read_cassette
-from directmail_lab.cli import main
-from directmail_lab.cli.app import app
+from directmail_lab.cli import app, main
 from directmail_lab.errors import CassetteError
 
 if TYPE_CHECKING:

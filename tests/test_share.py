@@ -139,6 +139,7 @@ def test_the_zip_holds_what_a_reader_needs(tour: Path) -> None:
     assert other.startswith("httpx==")
 
 
+@pytest.mark.slow
 def test_its_requirements_install_what_runs_it(tour: Path, tmp_path: Path) -> None:
     """pip takes the wheel that lies in the zip, and what it installs is this package."""
     with zipfile.ZipFile(share(notebook("one.ipynb", REPLAY), "tour.zip")) as packed:

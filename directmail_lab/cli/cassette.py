@@ -1,41 +1,28 @@
-"""``directmail-lab cassette …``: look at cassettes, check, mend and convert them."""
+"""``directmail-lab cassette …``: look at cassettes, check, fix and convert them."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated
 
-import pandas as pd
 import typer
 
-from directmail_lab.cassettes import (
-    cassettes_by_name,
-    find_cassette,
-    read_cassette,
-    read_interactions,
-    show_interaction,
-)
-from directmail_lab.cassettes.convert import Layout, layout_of
-from directmail_lab.cassettes.convert import convert as convert_file
-from directmail_lab.cassettes.convert import redact as redact_file
-from directmail_lab.cassettes.convert import repair as repair_file
-from directmail_lab.display import plural
-from directmail_lab.errors import CassetteError
-from directmail_lab.redaction.personal import PERSONAL
-
-from .output import AsCsv, AsJson, Exit, show
+from ..cassettes.convert import Layout
+from ..errors import CassetteError
+from .output import AsCsv, AsJson, CassetteArgument, Exit, cassette_file, names_of_cassettes, show
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, help="Look at cassettes, check, mend and convert them.")
-
-Name = Annotated[str, typer.Argument(help="A cassette's name, or a file with its folder.")]
-Names = Annotated[list[str], typer.Argument(help="Cassettes by name, or files.")]
+app = typer.Typer(no_args_is_help=True, help="Look at cassettes, check, fix and convert them.")
 
 
 @app.command("list")
 def list_(as_json: AsJson = False, as_csv: AsCsv = False) -> None:
     """List the cassettes that a name finds, with what is wrong with them if anything is."""
+    import pandas as pd
+
+    from ..cassettes import cassettes_by_name
+
     rows = [_about(path) for path in cassettes_by_name().values()]
     columns = ["name", "interactions", "recorded_at", "layout", "bytes", "problem", "path"]
     show(pd.DataFrame(rows, columns=columns), as_json=as_json, as_csv=as_csv)
@@ -43,7 +30,7 @@ def list_(as_json: AsJson = False, as_csv: AsCsv = False) -> None:
 
 @app.command("show")
 def show_(
-    name: Name,
+    name: CassetteArgument,
     number: Annotated[
         int | None, typer.Option("--number", "-n", help="Show this one in full, counted from 1.")
     ] = None,
@@ -51,7 +38,9 @@ def show_(
     as_csv: AsCsv = False,
 ) -> None:
     """Show a cassette's interactions, a line each, or one of them in full."""
-    path = _path(name)
+    from ..cassettes import read_interactions, show_interaction
+
+    path = cassette_file(name)
     if number is not None:
         if as_json or as_csv:
             raise typer.BadParameter(
@@ -68,17 +57,21 @@ def show_(
 
 @app.command()
 def audit(
-    names: Names,
+    names: Annotated[
+        list[str],
+        typer.Argument(help="Cassettes, notebooks, or files.", autocompletion=names_of_cassettes),
+    ],
     secrets_only: Annotated[
         bool, typer.Option("--secrets-only", help="Do not look for personal data.")
     ] = False,
 ) -> None:
     """Look for secrets and personal data; exits with 1 where there are any."""
-    from directmail_lab.sharing.audit import audit_cassette, audit_notebook
+    from ..display import plural
+    from ..sharing.audit import audit_cassette, audit_notebook
 
     found = []
     for name in names:
-        path = _path(name)
+        path = cassette_file(name)
         look = audit_notebook if path.suffix == ".ipynb" else audit_cassette
         found += [each for each in look(path) if not (secrets_only and each.kind == "personal")]
     for each in found:
@@ -90,7 +83,7 @@ def audit(
 
 @app.command()
 def redact(
-    name: Name,
+    name: CassetteArgument,
     rules: Annotated[
         list[str] | None,
         typer.Option(
@@ -102,23 +95,28 @@ def redact(
     ] = None,
 ) -> None:
     """Replace personal data in a cassette by stable pseudonyms, in place."""
-    changed = redact_file(_path(name), rules or [PERSONAL])
+    from ..cassettes.convert import redact as redact_file
+    from ..display import plural
+
+    changed = redact_file(cassette_file(name), rules or ["personal"])
     typer.echo(f"Changed {plural(changed, 'interaction')} of {name}.")
 
 
 @app.command()
-def repair(name: Name) -> None:
+def repair(name: CassetteArgument) -> None:
     """Close a recording that broke off; every whole interaction is kept.
 
     What a killed recording anew left beside the cassette is put into it.
     """
-    found = repair_file(_path(name))
+    from ..cassettes.convert import repair as repair_file
+
+    found = repair_file(cassette_file(name))
     typer.echo("\n".join(f"{name}: {said}" for said in found) or f"{name} is clean.")
 
 
 @app.command()
 def convert(
-    source: Name,
+    source: CassetteArgument,
     target: Annotated[Path, typer.Argument(help="The file to write.")],
     to: Annotated[
         Layout | None,
@@ -129,15 +127,19 @@ def convert(
     ] = False,
 ) -> None:
     """Convert between our lines, vcrpy's YAML and JSON, and HAR 1.2."""
+    from ..cassettes.convert import convert as convert_file
+    from ..cassettes.convert import layout_of
+    from ..display import plural
+
     if target.exists() and not force:
         raise CassetteError(f"{target} is there already. Give another name, or --force.")
-    count = convert_file(_path(source), target, to or layout_of(target))
+    count = convert_file(cassette_file(source), target, to or layout_of(target))
     typer.echo(f"Wrote {plural(count, 'interaction')} to {target}.")
 
 
 @app.command()
 def verify(
-    name: Name,
+    name: CassetteArgument,
     ignore: Annotated[
         list[str] | None, typer.Option(help="A path or header that may change. Repeatable.")
     ] = None,
@@ -148,21 +150,17 @@ def verify(
     as_csv: AsCsv = False,
 ) -> None:
     """Send a cassette's reads again and say what is answered differently; exits with 1 then."""
-    from directmail_lab import drift
+    from .. import drift
 
-    changed = drift(_path(name), ignore=ignore or (), max_age=max_age, on_old="raise")
+    changed = drift(cassette_file(name), ignore=ignore or (), max_age=max_age, on_old="raise")
     show(changed, as_json=as_json, as_csv=as_csv)
     if len(changed):
         raise typer.Exit(Exit.FOUND)
 
 
-def _path(name: str) -> Path:
-    """Return the file that a word of the command line means: a path where it is one."""
-    file = Path(name)
-    return file if file.is_file() else find_cassette(name)
-
-
 def _about(path: Path) -> dict[str, object]:
+    from ..cassettes import read_cassette
+
     try:
         loaded = read_cassette(path)
     except CassetteError as error:

@@ -1,15 +1,24 @@
-"""``directmail-lab lab``: JupyterLab on the tutorials, with nothing fetched from outside."""
+"""JupyterLab on the tutorials or a demonstration, and the stand-in service alone."""
 
 from __future__ import annotations
 
 import json
 import os
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-from directmail_lab.tutorials import FIRST, workplace
+import typer
 
-__all__ = ["lab_arguments", "open_lab"]
+from ..settings import API_KEY_VARIABLE, BASE_URL_VARIABLE
+from ..standin.options import STAND_IN_KEY, ResetUnit, WindowKind
+
+if TYPE_CHECKING:
+    from ..standin import StandIn
+
+__all__ = ["lab_arguments", "open_demo", "open_lab", "serve"]
 
 # The news pop-up asks a server outside; only this setting keeps it from the page altogether.
 _PAGE_CONFIG = {"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}}
@@ -21,19 +30,37 @@ def open_lab(beside: Path, *, port: int | None, browser: bool) -> None:
     From a checkout the tutorials are its own; from an installed wheel they are copied to a folder
     in ``beside`` first, and what is there already is kept.
     """
-    from jupyterlab.labapp import LabApp
+    from ..tutorials import FIRST, workplace
 
+    typer.echo("Starting JupyterLab on the tutorials; its address follows. Ctrl-C ends it.")
     folder = workplace(beside)
-    with tempfile.TemporaryDirectory(prefix="directmail-lab-") as config:
-        _configure(Path(config))
-        LabApp.launch_instance(lab_arguments(folder, port=port, browser=browser))
+    _run_jupyterlab(lab_arguments(folder, f"notebooks/{FIRST}", port=port, browser=browser))
 
 
-def lab_arguments(folder: Path, *, port: int | None, browser: bool) -> list[str]:
-    """Return the arguments that start JupyterLab on ``folder`` without asking the network."""
+def open_demo(beside: Path, *, port: int | None, browser: bool) -> None:
+    """Run the stand-in service, and JupyterLab on a notebook that is ready to sign in to it.
+
+    The kernels find its address and key in their environment. The notebook is written to a folder
+    in ``beside``; one that is there already is kept.
+    """
+    from ..standin import stand_in
+
+    typer.echo("Starting the stand-in service and JupyterLab; its address follows. Ctrl-C ends it.")
+    folder = beside / "directmail-lab-demo"
+    (folder / "cassettes").mkdir(parents=True, exist_ok=True)
+    if not (folder / _DEMO).exists():
+        (folder / _DEMO).write_text(json.dumps(_demo_notebook(), indent=1) + "\n", encoding="utf-8")
+    with stand_in() as service:
+        os.environ |= {BASE_URL_VARIABLE: service.base_url, API_KEY_VARIABLE: service.api_key}
+        _run_jupyterlab(lab_arguments(folder, _DEMO, port=port, browser=browser))
+
+
+def lab_arguments(folder: Path, notebook: str, *, port: int | None, browser: bool) -> list[str]:
+    """Return the arguments that start JupyterLab on a notebook without asking the network."""
+    page = f"/lab/tree/{notebook}" if (folder / notebook).is_file() else "/lab"
     return [
         f"--ServerApp.root_dir={folder}",
-        f"--LabApp.default_url=/lab/tree/notebooks/{FIRST}",
+        f"--LabApp.default_url={page}",
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
         "--LabApp.news_url=None",
         "--LabApp.extension_manager=readonly",
@@ -44,9 +71,104 @@ def lab_arguments(folder: Path, *, port: int | None, browser: bool) -> list[str]
     ]
 
 
+def _run_jupyterlab(arguments: list[str]) -> None:
+    # CPython 3.11 maps and unmaps memory at each call that crosses the edge of a 16 kB piece of its
+    # stack. Imported from here, a hot loop of JupyterLab's imports lies on one: 380,000 munmap and
+    # 9 s in the place of 2,800 and 3 s. A thread begins a piece of its own.
+    with ThreadPoolExecutor(1) as thread:
+        lab_app = thread.submit(import_module, "jupyterlab.labapp").result().LabApp
+    with tempfile.TemporaryDirectory(prefix="directmail-lab-") as config:
+        _configure(Path(config))
+        lab_app.launch_instance(arguments)
+
+
 def _configure(folder: Path) -> None:
     """Put our page settings before the user's, for this process and its children only."""
     (folder / "labconfig").mkdir()
     (folder / "labconfig" / "page_config.json").write_text(json.dumps(_PAGE_CONFIG))
     before = os.environ.get("JUPYTER_CONFIG_PATH")
     os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join(filter(None, [str(folder), before]))
+
+
+# -- the demonstration -------------------------------------------------------------------------
+
+_DEMO = "demo.ipynb"
+_DEMO_CELLS = (
+    "# A demonstration\n\nA service that keeps the documented contract runs on this machine. "
+    "Run each cell with Shift+Enter. The form has the service's address, and the kernel has its "
+    "key: choose **Sign in**.",
+    "import directmail_lab as dm\n\ndm.login()",
+    "Watch what is left of the allowance here, while the cells below use it up:",
+    "dm.monitor()",
+    "dm.me()",
+    "dm.burst(40);",
+    "dm.chart_rate_limits()",
+    "Recorded answers need neither the service nor a key:",
+    'with dm.record("my-demo"):\n    dm.me()\n\ndm.replay("my-demo")\ndm.me()',
+)
+
+
+def _demo_notebook() -> dict[str, object]:
+    cells: list[dict[str, object]] = []
+    for number, source in enumerate(_DEMO_CELLS):
+        cell: dict[str, object] = {"id": f"demo-{number}", "metadata": {}, "source": source}
+        if "dm." in source:
+            cells.append(cell | {"cell_type": "code", "execution_count": None, "outputs": []})
+        else:
+            cells.append(cell | {"cell_type": "markdown"})
+    kernel = {"name": "python3", "display_name": "Python 3 (ipykernel)", "language": "python"}
+    return {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
+
+
+# -- the stand-in service ----------------------------------------------------------------------
+
+
+def serve(
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 takes a free one.")
+    ] = 8400,
+    api_key: Annotated[str, typer.Option(help="The one key that it accepts.")] = STAND_IN_KEY,
+    limit: Annotated[int, typer.Option(min=0, help="Requests allowed in a window.")] = 300,
+    window: Annotated[
+        float, typer.Option("--window", min=0.001, help="Seconds in a window.")
+    ] = 60.0,
+    window_kind: Annotated[WindowKind, typer.Option(help="When windows start.")] = "fixed",
+    reset_unit: Annotated[
+        ResetUnit, typer.Option(help="What X-RateLimit-Reset holds.")
+    ] = "seconds_left",
+    exhausted_status: Annotated[int, typer.Option(help="Status when nothing is left.")] = 429,
+    unauthorized_status: Annotated[int, typer.Option(help="Status without the key.")] = 401,
+    envelope: Annotated[
+        str | None, typer.Option(help="Member to wrap bodies in, such as data.")
+    ] = None,
+) -> None:
+    """Run the stand-in service on this machine, until Ctrl-C."""
+    from ..standin import serve_forever
+    from ..standin.options import StandInOptions
+
+    try:
+        options = StandInOptions(
+            port=port,
+            api_key=api_key,
+            limit=limit,
+            window_s=window,
+            window=window_kind,
+            reset_unit=reset_unit,
+            exhausted_status=exhausted_status,
+            unauthorized_status=unauthorized_status,
+            envelope=envelope,
+        )
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    serve_forever(options, on_start=_introduce)
+    typer.echo("Stopped.")
+
+
+def _introduce(server: StandIn) -> None:
+    typer.echo(f"The stand-in service listens on {server.base_url}")
+    if server.api_key == STAND_IN_KEY:
+        typer.echo(f"Its key is {STAND_IN_KEY}: public, and good for nothing else.")
+    typer.echo("It assumes, where the service's document says nothing:")
+    for line in server.assumptions():
+        typer.echo(f"  {line}")
+    typer.echo("Ctrl-C ends it.")

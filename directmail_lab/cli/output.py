@@ -1,9 +1,11 @@
-"""How the commands print data: as a table, JSON or CSV, and what their exit codes say."""
+"""What the commands share: the names of cassettes, and how data is printed."""
 
 from __future__ import annotations
 
 import json
+import sys
 from enum import IntEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,10 +13,16 @@ import typer
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["AsCsv", "AsJson", "Exit", "show"]
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON: an array of objects.")]
-AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV.")]
+__all__ = [
+    "AsCsv",
+    "AsJson",
+    "CassetteArgument",
+    "CassetteOption",
+    "Exit",
+    "cassette_file",
+    "names_of_cassettes",
+    "show",
+]
 
 
 class Exit(IntEnum):
@@ -25,19 +33,66 @@ class Exit(IntEnum):
     FAILED = 2
 
 
+def names_of_cassettes(typed: str) -> list[str]:
+    """Return the cassettes that a name finds, for the shell to complete what is typed."""
+    from ..cassettes import cassettes_by_name
+
+    return [name for name in cassettes_by_name() if name.startswith(typed)]
+
+
+def cassette_file(name: str) -> Path:
+    """Return the file that a word of the command line means: a file's path, or a cassette's name.
+
+    Raises
+    ------
+    CassetteError
+        Where there is neither.
+    """
+    from ..cassettes import find_cassette
+    from ..errors import CassetteError
+
+    try:
+        return Path(name) if Path(name).is_file() else find_cassette(name)
+    except (CassetteError, OSError, ValueError):
+        raise CassetteError(
+            f"There is no file {name}, and no cassette of that name. "
+            "These have a name: directmail-lab cassette list."
+        ) from None
+
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON: an array of objects.")]
+AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV.")]
+CassetteArgument = Annotated[
+    str, typer.Argument(help="A cassette's name, or a file.", autocompletion=names_of_cassettes)
+]
+CassetteOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Read this cassette, by name or file; without one, ask the live service.",
+        autocompletion=names_of_cassettes,
+    ),
+]
+
+
 def show(frame: pd.DataFrame, *, as_json: bool, as_csv: bool) -> None:
-    """Print a frame on standard output; times as ISO 8601, missing values as null or nothing."""
+    """Print a frame on standard output: a table that fits the terminal, or JSON, or CSV.
+
+    Of JSON and CSV, times are ISO 8601 and missing values null or nothing.
+    """
     if as_json and as_csv:
         raise typer.BadParameter("Give --json or --csv, not both.")
     if as_json:
         text = frame.to_json(orient="records", date_format="iso", date_unit="us") or "[]"
         typer.echo(json.dumps(json.loads(text), ensure_ascii=False, indent=2))
     elif as_csv:
-        typer.echo(_flat(frame).to_csv(index=False), nl=False)
+        flat = frame.map(lambda cell: json.dumps(cell) if isinstance(cell, list | dict) else cell)
+        typer.echo(flat.to_csv(index=False), nl=False)
+    elif not len(frame):
+        typer.echo("Nothing.")
     else:
-        typer.echo(_flat(frame).to_string(index=False) if len(frame) else "Nothing.")
+        from ..display import as_text
+
+        typer.echo(as_text(frame, width=None if sys.stdout.isatty() else _WIDE))
 
 
-def _flat(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the frame with lists and objects in its cells as JSON text."""
-    return frame.map(lambda cell: json.dumps(cell) if isinstance(cell, list | dict) else cell)
+_WIDE = 1000  # a pipe has no width: a line for each row, for grep
