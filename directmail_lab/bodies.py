@@ -264,7 +264,6 @@ def _is_word(value: object) -> bool:
 # -- the shapes of answers -----------------------------------------------------------------------
 
 _MOST_ANSWERS: Final = 1_000
-_MOST_HEADERS: Final = 200
 _LARGEST_LIVE_BYTES: Final = 1024**2
 _MOST_LIVE_BODIES: Final = 200
 
@@ -322,7 +321,7 @@ class AnswerShape:
 
     def add(self, headers: Headers, body: bytes) -> None:
         """Take one more answer."""
-        self._add_names(name.lower() for name, _ in headers)
+        self.headers.update(name.lower() for name, _ in headers)
         value, problem = json_in(headers, body)
         if problem is None:
             self.body.add(value)
@@ -333,12 +332,8 @@ class AnswerShape:
     def merge(self, other: AnswerShape) -> None:
         """Take all that another one was made of."""
         self.kinds.update(other.kinds)
-        self._add_names(other.headers)
+        self.headers |= other.headers
         self.body.merge(other.body)
-
-    def _add_names(self, names: Iterable[str]) -> None:
-        if len(self.headers) < _MOST_HEADERS:
-            self.headers.update(names)
 
 
 class AnswerShapes:

@@ -175,7 +175,7 @@ def _chart_allowance(frame: pd.DataFrame) -> Chart:
         return figure.empty_chart("No reading tells a limit yet. Make a request, and draw again.")
     chart = Chart(_BAR_IN * len(last) + 2 * figure.AROUND_IN + 0.2)
     axes = chart.subplots()
-    axes.barh(last.index, last["limit"], color=figure.TRACK, height=0.62)
+    axes.barh(last.index, last["limit"], color=figure.UNFILLED, height=0.62)
     axes.barh(last.index, last["remaining"], color=figure.color_of(0), height=0.62)
     for row, (limit, words) in enumerate(zip(last["limit"], last["words"], strict=True)):
         axes.annotate(words, (limit, row), (6, 0), textcoords="offset points", va="center")

@@ -32,7 +32,7 @@ ALARM: Final = "#D95F0E"
 WARNING: Final = "#8A68C8"
 INK: Final = "#7A7A7A"
 BAND: Final = (0.48, 0.55, 0.65, 0.14)
-TRACK: Final = (0.48, 0.55, 0.65, 0.30)
+UNFILLED: Final = (0.48, 0.55, 0.65, 0.30)
 _FAINT: Final = (0.48, 0.48, 0.48, 0.25)
 
 WIDTH_IN: Final = 8.0
