@@ -33,7 +33,7 @@ _STATEMENTS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Finding:
+class _Judgement:
     rule: int
     operation: str | None
     verdict: Verdict
@@ -73,15 +73,15 @@ def check_contract(
     groups: Sequence[tuple[str | None, list[tuple[int, Reading]]]] = list(by_operation.items())
     groups = groups or [(None, [])]
     found = allowances(kept, reset_unit=reset_unit)
-    findings = [_headers_present(operation, group) for operation, group in groups]
-    findings += [_remaining_within(operation, group) for operation, group in groups]
-    findings.append(_majority_within(found))
-    frame = _frame(findings)
+    judgements = [_headers_present(operation, group) for operation, group in groups]
+    judgements += [_remaining_within(operation, group) for operation, group in groups]
+    judgements.append(_majority_within(found))
+    frame = _frame(judgements)
     frame.attrs["notes"] = _notes(kept, found)
     return frame
 
 
-def _headers_present(operation: str | None, group: list[tuple[int, Reading]]) -> _Finding:
+def _headers_present(operation: str | None, group: list[tuple[int, Reading]]) -> _Judgement:
     wrong = [
         row
         for row, reading in group
@@ -92,10 +92,10 @@ def _headers_present(operation: str | None, group: list[tuple[int, Reading]]) ->
     problems = sorted(told - {"", REMAINING_OVER_LIMIT})
     have = f"{len(group) - len(wrong)} of {len(group)} responses have all three"
     detail = "; ".join([have, *problems])
-    return _finding(1, operation, len(group), wrong, detail)
+    return _judgement(1, operation, len(group), wrong, detail)
 
 
-def _remaining_within(operation: str | None, group: list[tuple[int, Reading]]) -> _Finding:
+def _remaining_within(operation: str | None, group: list[tuple[int, Reading]]) -> _Judgement:
     told = [
         (row, reading.remaining, reading.limit)
         for row, reading in group
@@ -103,10 +103,10 @@ def _remaining_within(operation: str | None, group: list[tuple[int, Reading]]) -
     ]
     wrong = [row for row, remaining, limit in told if remaining > limit]
     detail = f"{len(wrong)} of {len(told)} responses say that more remain than are allowed"
-    return _finding(2, operation, len(told), wrong, detail)
+    return _judgement(2, operation, len(told), wrong, detail)
 
 
-def _majority_within(found: Sequence[Allowance]) -> _Finding:
+def _majority_within(found: Sequence[Allowance]) -> _Judgement:
     known = [allowance for allowance in found if allowance.limit is not None]
     within = [allowance for allowance in known if _a_minute(allowance) <= TYPICAL_LIMIT]
     detail = f"{len(within)} of {len(known)} operations seen"
@@ -117,7 +117,7 @@ def _majority_within(found: Sequence[Allowance]) -> _Finding:
         detail += f"; above: {', '.join(above)}"
     verdict: Verdict = "holds" if 2 * len(within) > len(known) else "violated"
     responses = sum(allowance.responses for allowance in known)
-    return _Finding(3, None, verdict if known else "not observed", responses, (), detail)
+    return _Judgement(3, None, verdict if known else "not observed", responses, (), detail)
 
 
 def _a_minute(allowance: Allowance) -> float:
@@ -125,27 +125,27 @@ def _a_minute(allowance: Allowance) -> float:
     return (allowance.limit or 0) * TYPICAL_WINDOW_S / window_s
 
 
-def _finding(
+def _judgement(
     rule: int, operation: str | None, responses: int, wrong: list[int], detail: str
-) -> _Finding:
+) -> _Judgement:
     if not responses:
-        return _Finding(rule, operation, "not observed", 0, (), "no response says")
+        return _Judgement(rule, operation, "not observed", 0, (), "no response says")
     verdict: Verdict = "violated" if wrong else "holds"
-    return _Finding(rule, operation, verdict, responses, tuple(wrong), detail)
+    return _Judgement(rule, operation, verdict, responses, tuple(wrong), detail)
 
 
-def _frame(findings: Sequence[_Finding]) -> pd.DataFrame:
-    violations = [len(found.rows) for found in findings]
+def _frame(judgements: Sequence[_Judgement]) -> pd.DataFrame:
+    violations = [len(found.rows) for found in judgements]
     frame = pd.DataFrame(
         {
-            "rule": pd.array([found.rule for found in findings], dtype="int64"),
-            "statement": pd.array([_STATEMENTS[f.rule] for f in findings], dtype="string"),
-            "operation": pd.array([found.operation for found in findings], dtype="string"),
-            "verdict": pd.array([found.verdict for found in findings], dtype="string"),
-            "responses": pd.array([found.responses for found in findings], dtype="int64"),
+            "rule": pd.array([found.rule for found in judgements], dtype="int64"),
+            "statement": pd.array([_STATEMENTS[f.rule] for f in judgements], dtype="string"),
+            "operation": pd.array([found.operation for found in judgements], dtype="string"),
+            "verdict": pd.array([found.verdict for found in judgements], dtype="string"),
+            "responses": pd.array([found.responses for found in judgements], dtype="int64"),
             "violations": pd.array(violations, dtype="int64"),
-            "rows": pd.Series([found.rows for found in findings], dtype="object"),
-            "detail": pd.array([found.detail for found in findings], dtype="string"),
+            "rows": pd.Series([found.rows for found in judgements], dtype="object"),
+            "detail": pd.array([found.detail for found in judgements], dtype="string"),
         }
     )
     return readable(frame, once=("rule", "statement"))
