@@ -1,55 +1,13 @@
-"""What the cassette tests record: interactions, and a redactor that changes nothing."""
+"""What the cassette tests record."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Self
 
 from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse
 
 BASE_URL = "https://api.example.test"
 NOON = datetime(2026, 11, 21, 12, 0, 0, 123456, tzinfo=UTC)
-
-
-class NoRedaction:
-    """Stands for a redactor where redaction is not what is tested."""
-
-    redact: tuple[str, ...] = ()
-
-    def also(self, _: object) -> Self:
-        return self
-
-    def request(self, request: RecordedRequest) -> RecordedRequest:
-        return request
-
-    def response(self, response: RecordedResponse) -> RecordedResponse:
-        return response
-
-    def interaction(self, interaction: Interaction) -> Interaction:
-        return interaction
-
-    def text(self, text: str) -> str:
-        return text
-
-    def refuse_leak(self, written: str) -> None:
-        pass
-
-
-class Masking(NoRedaction):
-    """Replaces one word, and refuses a text that still holds it."""
-
-    def __init__(self, secret: str) -> None:
-        self._secret = secret
-
-    def request(self, request: RecordedRequest) -> RecordedRequest:
-        return replace(request, uri=self.text(request.uri))
-
-    def interaction(self, interaction: Interaction) -> Interaction:
-        return replace(interaction, request=self.request(interaction.request))
-
-    def text(self, text: str) -> str:
-        return text.replace(self._secret, "<API_KEY>")
 
 
 def get(path: str = "/v1/users/me", *, base: str = BASE_URL) -> RecordedRequest:

@@ -9,7 +9,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from cassette_samples import NOON, NoRedaction, answered, get
+from cassette_samples import NOON, answered, get
 
 from directmail_lab.cassettes import (
     InteractionView,
@@ -28,7 +28,7 @@ from directmail_lab.errors import CassetteError, CassetteFormatError, NotRecorde
 def write(path: Path) -> Path:
     """Write a cassette of one interaction."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with open_cassette(path, record_mode="all", redactor=NoRedaction()) as cassette:
+    with open_cassette(path, record_mode="all") as cassette:
         cassette.record(answered())
     return path
 
@@ -284,7 +284,7 @@ def test_aliases_that_a_writer_made_of_equal_objects_are_read(tmp_path: Path) ->
 def test_a_line_that_was_spoilt_is_an_error_when_it_is_played(tmp_path: Path) -> None:
     """The others are read all the same, and the message says which one it is."""
     path = tmp_path / "tour.yaml"
-    with open_cassette(path, record_mode="all", redactor=NoRedaction()) as cassette:
+    with open_cassette(path, record_mode="all") as cassette:
         cassette.record(answered(get("/0")))
         cassette.record(answered(get("/1")))
     path.write_text(path.read_text().replace('{"code": 200', "{code: [", 1))
@@ -361,7 +361,7 @@ def test_windows_line_ends_are_read_and_mended_when_added_to(tmp_path: Path) -> 
     path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
     assert len(read_cassette(path).interactions) == 1
 
-    with open_cassette(path, record_mode="new_episodes", redactor=NoRedaction()) as cassette:
+    with open_cassette(path, record_mode="new_episodes") as cassette:
         cassette.record(answered(get("/new")))
 
     assert b"\r" not in path.read_bytes()
@@ -411,7 +411,7 @@ def test_a_cassette_is_shown_as_a_frame(tour: Path) -> None:
     assert frame["at"].tolist() == [NOON] * 4
     assert frame.attrs == {"cassette": "tour", "problem": None}
     assert frame.equals(read_interactions(str(tour)))
-    assert frame.equals(interactions(open_cassette("tour", redactor=NoRedaction())))
+    assert frame.equals(interactions(open_cassette("tour")))
 
 
 def test_the_frame_of_an_empty_cassette_has_its_columns(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from cassette_samples import BASE_URL, Masking, NoRedaction, answered, get, post
+from cassette_samples import BASE_URL, answered, get, post
 from vcr.serialize import deserialize
 from vcr.serializers import yamlserializer
 
@@ -22,17 +22,19 @@ from directmail_lab.cassettes.convert import repair
 from directmail_lab.cassettes.vcr_files import block_text
 from directmail_lab.errors import CassetteError, CassetteInUseError
 from directmail_lab.interaction import RecordedResponse, header
+from directmail_lab.redaction import Redactor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+KEY = "dm_live_8fK2xQ9zLr7TtVb3nWm5YcHs1pAe"
 # Each recording ends at a kill; what the recorder had acknowledged by then is on its output.
 KILLS = 200
 KILLED = f"""
 import os, random, signal, sys, time
 sys.path.insert(0, sys.argv[2])
 from pathlib import Path
-from cassette_samples import NoRedaction, answered, get
+from cassette_samples import answered, get
 from directmail_lab.cassettes import open_cassette
 
 folder, chance = Path(sys.argv[1]), random.Random(20261121)
@@ -42,7 +44,7 @@ for number in range({KILLS}):
     child = os.fork()
     if child == 0:
         size = chance.choice([10, 1000, 30_000])
-        with open_cassette(path, record_mode="new_episodes", redactor=NoRedaction()) as cassette:
+        with open_cassette(path, record_mode="new_episodes") as cassette:
             for index in range(100_000):
                 cassette.record(answered(get(f"/{{index}}"), body="x" * size))
                 os.write(into, b".")
@@ -61,8 +63,7 @@ for number in range({KILLS}):
 
 
 def opened(path: Path, record_mode: str = "new_episodes", **options: Any) -> Cassette:
-    """Open a cassette to record, without redaction."""
-    options.setdefault("redactor", NoRedaction())
+    """Open a cassette to record."""
     return open_cassette(path, record_mode=record_mode, base_url=BASE_URL, **options)
 
 
@@ -297,8 +298,11 @@ def test_no_lock_is_taken_through_a_link(tour: Path) -> None:
     assert victim.read_text() == "mine"
 
 
-def test_a_large_interaction_takes_little_memory_beside_itself(tmp_path: Path) -> None:
+def test_a_large_interaction_takes_little_memory_beside_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Bodies of megabytes, of text and of bytes, are written, and read again, as they came."""
+    monkeypatch.setattr(Redactor, "interaction", lambda _, interaction: interaction)
     bodies = [("é" + "x" * 49).encode() * 100_000, b"\xff" * 5_000_001]
     path = tmp_path / "tour.yaml"
     with opened(path, notice=lambda _: None) as cassette:
@@ -310,7 +314,7 @@ def test_a_large_interaction_takes_little_memory_beside_itself(tmp_path: Path) -
             peak_bytes = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
 
-            assert peak_bytes < 2 * len(body)
+            assert peak_bytes < 3 * len(body)
 
     assert [each.response.body for each in read_cassette(path).interactions][1:] == bodies
     assert loads_in_vcrpy(path) == 3
@@ -457,7 +461,7 @@ def test_a_second_writer_is_refused_until_the_first_has_closed(tour: Path) -> No
     for mode in ("new_episodes", "any", "all"):
         with pytest.raises(CassetteInUseError, match="tour"):
             opened(tour, mode)
-    open_cassette(tour, redactor=NoRedaction()).close()
+    open_cassette(tour).close()
     first.close()
     opened(tour).close()
 
@@ -545,18 +549,18 @@ def test_another_programs_cassette_is_rewritten_whole_at_the_first_interaction(
 ) -> None:
     """It becomes the line layout, with all it held, redacted; before that it is left alone."""
     path = tmp_path / "tour.yaml"
-    old = [answered(get("/old?api_key=sesame")), answered(post(b'{"a": 1}'), body="two")]
+    old = [answered(get(f"/old/{KEY}")), answered(post(b'{"a": 1}'), body="two")]
     about = {"by": "vcrpy", "recorded_with": "another", "base_url": None}
     path.write_text(block_text(old, metadata=about, as_json=as_json))
     before = path.read_bytes()
 
-    with opened(path, redactor=Masking("sesame")) as cassette:
+    with opened(path, redactor=Redactor([KEY])) as cassette:
         assert path.read_bytes() == before
         cassette.record(answered(get("/new")))
 
     loaded = read_cassette(path)
     assert loaded.layout == "lines"
-    assert paths_in(path) == ["/old?api_key=<API_KEY>", "/v1/letters", "/new"]
+    assert paths_in(path) == ["/old/<API_KEY>", "/v1/letters", "/new"]
     assert [each.response.body for each in loaded.interactions][1] == b"two"
     assert loaded.metadata["by"] == "vcrpy"
     assert loaded.metadata["recorded_with"].startswith("directmail-lab")
@@ -564,28 +568,26 @@ def test_another_programs_cassette_is_rewritten_whole_at_the_first_interaction(
     assert loads_in_vcrpy(path) == 3
 
 
-def test_what_is_written_is_redacted_and_what_still_leaks_is_not_written(tmp_path: Path) -> None:
+def test_what_is_written_is_redacted_and_what_still_leaks_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The redactor sees the interaction first, and the text that is about to be written."""
-
-    class Suspicious(Masking):
-        def refuse_leak(self, written: str) -> None:
-            if "leak" in written:
-                raise CassetteError("refused")
-
     path = tmp_path / "tour.yaml"
-    with opened(path, redactor=Suspicious("sesame")) as cassette:
-        cassette.record(answered(get("/a?api_key=sesame")))
-        with pytest.raises(CassetteError, match="refused"):
-            cassette.record(answered(get("/leak")))
+    with opened(path, redactor=Redactor([KEY])) as cassette:
+        cassette.record(answered(get(f"/a/{KEY}")))
+        monkeypatch.setattr(Redactor, "interaction", lambda _, interaction: interaction)
+        for leak in (answered(get(f"/b/{KEY}")), answered(body="x" * 3_000_000 + KEY)):
+            with pytest.raises(CassetteError, match="key was about to be written"):
+                cassette.record(leak)
 
-    assert paths_in(path) == ["/a?api_key=<API_KEY>"]
+    assert paths_in(path) == ["/a/<API_KEY>"]
 
 
 def test_the_metadata_says_who_recorded_where_and_when(tmp_path: Path) -> None:
     """And what the caller adds, redacted."""
     path = tmp_path / "tour.yaml"
-    about = {"service": "stand-in sesame"}
-    redactor = Masking("sesame")
+    about = {"service": f"stand-in {KEY}"}
+    redactor = Redactor([KEY])
 
     with opened(path, redactor=redactor, metadata=about, clock=lambda: 0.0) as cassette:
         cassette.record(answered())
@@ -671,7 +673,7 @@ def test_closing_twice_is_fine_and_recording_after_it_is_refused(tour: Path) -> 
 
 def test_a_replay_records_nothing(tour: Path) -> None:
     """To record into a cassette that was opened to replay is an error."""
-    cassette = open_cassette(tour, redactor=NoRedaction())
+    cassette = open_cassette(tour)
 
     with pytest.raises(CassetteError, match="opened to replay"):
         cassette.record(answered())

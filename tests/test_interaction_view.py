@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from cassette_samples import NoRedaction, answered, get
+from cassette_samples import answered, get
 from key_search import traces
 
 from directmail_lab.cassettes import open_cassette, show_interaction
@@ -22,7 +22,7 @@ def recorded(*interactions: Interaction) -> Path:
     """Write a cassette of our own, and return its path."""
     path = Path("cassettes/tour.yaml").absolute()
     path.parent.mkdir(exist_ok=True)
-    with open_cassette(path, record_mode="all", redactor=NoRedaction()) as cassette:
+    with open_cassette(path, record_mode="all") as cassette:
         for each in interactions:
             cassette.record(each)
     return path

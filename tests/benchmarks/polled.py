@@ -7,7 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Final
 
 import httpx
-from cassette_samples import BASE_URL, NoRedaction, answered, get
+from cassette_samples import BASE_URL, answered, get
 
 from directmail_lab.cassettes import open_cassette
 
@@ -52,9 +52,7 @@ def different(size: int) -> list[Interaction]:
 
 def write(path: Path, interactions: Iterable[Interaction]) -> Path:
     """Write a cassette in the line layout."""
-    with open_cassette(
-        path, record_mode="all", redactor=NoRedaction(), base_url=BASE_URL
-    ) as cassette:
+    with open_cassette(path, record_mode="all", base_url=BASE_URL) as cassette:
         for each in interactions:
             cassette.record(each)
     return path
