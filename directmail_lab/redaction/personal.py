@@ -112,12 +112,13 @@ _PART_NAME = re.compile(r";\s*name=\"([^\"\r\n]*)\"", re.I)
 # A step through JSON, or text that quotes some: what stands between, then brackets that open or
 # close, a string (a name, where a colon follows), or one that never ends.
 _STEP = re.compile(
-    r'([^"\[\]{}]*+)(?:([\[{]+)|([\]}]+)|("[^"\\]*+(?:\\.[^"\\]*+)*+")(\s*+:)?|(".*)|\Z)', re.DOTALL
+    r'((?:[^"\[\]{}]++|\[\]|{}|""(?!\s*+:))*+)(?:([\[{]+)|([\]}]+)|("[^"\\]*+(?:\\.[^"\\]*+)*+")(\s*+:)?|(".*)|\Z)',
+    re.DOTALL,
 )
+_OPENS, _CLOSES, _STRING, _NAME = 2, 3, 4, 5
 _NUMBERS = re.compile(r"(?:[\s,:\d.eE+\-]|true|false|null)*+")
 _SCALAR = re.compile(r"-?\d[\d.eE+\-]*|true|false")
-# No text that is shorter or has none of these holds what is known by its looks, or a form.
-_SHORTEST: Final = len("a=b")
+# No text without one of these holds what is known by its looks, or a form.
 _MAY_HOLD = re.compile(r"[@=%&\\]|\d[ ().\-/]{0,2}\d")
 _NO_DIGITS = re.compile(r"\D+")
 _NO_LETTERS = re.compile(r"[\W_]+")
@@ -210,23 +211,28 @@ class Pseudonyms:
         outside: list[_Place] = [_OUTSIDE]
         place, kept = _OUTSIDE, 0
         for step in _STEP.finditer(text):
-            between, opens, closes, string, colon, torn = step.groups("")
-            label = place[1]
-            if opens:
-                outside += [place] * len(opens)
-            elif closes:
-                depth = max(len(outside) - len(closes), 0)
+            kind, label = step.lastindex, place[1]
+            if kind == _NAME:
+                place = self._below(outside[-1], _simple_name(step[_STRING]))
+            elif kind == _OPENS:
+                outside += [place] * len(step[_OPENS])
+            elif kind == _CLOSES:
+                depth = max(len(outside) - len(step[_CLOSES]), 0)
                 place = outside[depth]
                 del outside[depth or 1 :]
-            elif colon:
-                place = self._below(outside[-1], _simple_name(string))
-            if label or len(between) >= _SHORTEST or len(string or torn) >= _SHORTEST:
-                new = self._between(between, label)
-                new += self._string(string, "" if colon else label) + self._plain(torn)
-                if new != (old := between + string + torn):
+            if label or _MAY_HOLD.search(text, step.start(), step.end()):
+                old, new = self._replace_step(step, label)
+                if new != old:
                     parts += (text[kept : step.start()], new)
                     kept = step.start() + len(old)
         return "".join((*parts, text[kept:]))
+
+    def _replace_step(self, step: re.Match[str], label: str) -> tuple[str, str]:
+        """Return a step through JSON up to its bracket or colon, and what is to stand there."""
+        between, _, _, string, colon, torn = step.groups("")
+        new = self._between(between, label) if between else ""
+        new += self._string(string, "" if colon else label) if string else self._plain(torn)
+        return between + string + torn, new
 
     def _place_below(self, place: _Place, name: str) -> _Place:
         above, inherited = place
@@ -251,8 +257,6 @@ class Pseudonyms:
         return _number_for(raw) + (".0" if set(raw) & set(".eE") else "")
 
     def _string(self, raw: str, label: str) -> str:
-        if not (label or _MAY_HOLD.search(raw)):
-            return raw
         value = _value(raw)
         new = self._pseudonym(value, label) if label else self.text(value)
         if new == value:

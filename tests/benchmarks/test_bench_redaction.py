@@ -1,0 +1,89 @@
+"""What redaction costs for the worst inputs that are known: at most 0.4 s for each megabyte.
+
+Each was once, or is in a redactor that is written without care, quadratic in its size.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from directmail_lab.interaction import RecordedResponse
+from directmail_lab.redaction import Redactor
+
+if TYPE_CHECKING:
+    from pytest_benchmark.fixture import BenchmarkFixture
+
+pytestmark = pytest.mark.benchmark(timer=time.process_time)
+
+KEY: Final = "dm_live_8fK2xQ9zLr7TtVb3nWm5YcHs1pAe"
+SIZE: Final = 1_000_000
+AT_MOST_S: Final = 0.4
+PERSON: Final = {"name": "Ada %d", "email": "a%d@corp.com", "address": {"city": "Ede", "zip": "%d"}}
+
+
+def over(text: str, *, start: str = "") -> str:
+    """Return a megabyte of one text over and over."""
+    return start + text * (SIZE // len(text))
+
+
+def each(text: str, *, joint: str = " ", count: int = 70_000) -> str:
+    """Return a text with another number in it each time."""
+    return joint.join(text.replace("%d", f"{number:05}") for number in range(count))
+
+
+INPUTS: Final[dict[str, str | bytes]] = {
+    "backslashes": over("\\"),
+    "escapes": over("%41"),
+    "escaped escapes": over("%25"),
+    "entities": over("&amp;#x41;"),
+    "zeros in an entity": over("0", start="&#"),
+    "brackets": over("["),
+    "empty arrays": over("[],", start="["),
+    "nested objects": over('{"a":'),
+    "quotes": over('"'),
+    "escaped quotes": over('\\"', start='"'),
+    "a torn string": over("a\\n", start='["'),
+    "short strings": over('"hello",', start="["),
+    "numbers in a named field": over("0,", start='{"zip":['),
+    "fields": over('"a":1,', start="{"),
+    "a form": over("a=b&"),
+    "a form of named fields": over("name=b&"),
+    "a form of many names": each("n%d=b", joint="&"),
+    "at signs": over("a@"),
+    "domains": over("a.", start="a@"),
+    "e-mail addresses": each("u%d@b.nl"),
+    "telephone numbers": each("+3161234%d"),
+    "almost telephone numbers": over("+1 2 3 4 "),
+    "api_key": over('"api_key'),
+    "addresses": over("://a:"),
+    "parts of a form": over('Content-Disposition: ; name="a"\r\n', start="--\r\n"),
+    "JSON in JSON": json.dumps(json.dumps(["joe@x.com", "a"] * 30_000)),
+    "the key": over(f"{KEY} "),
+    "the key in JSON": json.dumps([KEY] * (SIZE // 40)),
+    "the key once": over("word ") + KEY,
+    "half of the key": over(KEY[:7] + " "),
+    "zlib's first bytes": over("x\x9c").encode("latin-1"),
+    "gzip's first bytes": over("\x1f\x8b\x08").encode("latin-1"),
+    "any bytes": random.Random(1).randbytes(SIZE),
+    "people": json.dumps(
+        [json.loads(json.dumps(PERSON).replace("%d", str(n))) for n in range(9000)]
+    ),
+}
+
+
+@pytest.mark.parametrize("redact", [(), ("personal",)], ids=["the key", "personal data"])
+@pytest.mark.parametrize("name", INPUTS)
+def test_a_megabyte(benchmark: BenchmarkFixture, name: str, redact: tuple[str, ...]) -> None:
+    """The body of a response, whatever it is."""
+    given = INPUTS[name]
+    body = given if isinstance(given, bytes) else given.encode()
+    response = RecordedResponse(200, "", (), body)
+    redactor = Redactor([KEY], redact=redact)
+    benchmark.group = f"redaction, s for a megabyte (at most {AT_MOST_S}): {' '.join(redact)}"
+    benchmark.extra_info["at_most_s"] = AT_MOST_S * len(body) / SIZE
+    benchmark.pedantic(redactor.response, [response], rounds=3)
