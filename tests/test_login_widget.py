@@ -351,7 +351,7 @@ def test_a_key_is_remembered_on_request_until_one_signs_out(
     page.sign_in(address=service.base_url, key=service.api_key)
     after_sign_in = dict(kept)
     hint = page.hello()["offer"]["key_hint"]
-    without_typing = page.sign_in(address=service.base_url)
+    without_typing = page.sign_in(address=f"{service.base_url}/")
     page.sign_out()
 
     assert after_refusal == {}

@@ -178,9 +178,11 @@ class LoginWidget(Widget):
 
 def _missing_in(request: SignInRequest) -> SignInProblem | None:
     """Return what the form still lacks, if anything."""
-    if request.mode != "replay" and not request.address:
+    if request.mode == "replay":
+        return None
+    if not request.address:
         return SignInProblem("Type the service's address.", field="address")
-    if request.mode != "replay" and request.key is None and not key_source(request.address):
+    if request.key is None and not key_source(choose_address(request.address)):
         return SignInProblem("Type your API key.", field="key")
     if request.mode == "record" and not request.cassette:
         return SignInProblem("Name the cassette.", field="cassette")
