@@ -145,7 +145,7 @@ def test_what_is_missing_is_asked_for(shown: Callable[..., Page], service: Stand
         ({"latency_s": 1.0}, "did not answer in time"),
     ],
 )
-def test_a_service_in_trouble_is_told_from_a_wrong_key(
+def test_a_service_that_fails_is_told_from_a_wrong_key(
     shown: Callable[..., Page], service: StandIn, fault: dict[str, Any], words: str
 ) -> None:
     """What to try differs: the key may be right."""
@@ -295,14 +295,18 @@ def test_regions_that_cannot_be_read_are_told(
     assert "would send the key unencrypted" in state["problem"]["text"]
 
 
-def test_a_key_of_the_environment_need_not_be_typed(
+def test_the_form_comes_filled_in_from_the_environment(
     shown: Callable[..., Page], service: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The form says where the key comes from, and not what it is."""
+    """With the address and the key in the environment one click signs in: nothing is typed.
+
+    The form says where the key comes from, and not what it is.
+    """
     monkeypatch.setenv("DIRECTMAIL_API_KEY", service.api_key)
+    monkeypatch.setenv("DIRECTMAIL_BASE_URL", service.base_url)
     page = shown()
     offer = page.hello()["offer"]
-    state = page.sign_in(address=service.base_url)
+    state = page.sign_in(mode=offer["mode"], address=offer["address"])
 
     assert offer["key_hint"] == "Leave it empty to use the key in DIRECTMAIL_API_KEY."
     assert state["account"]["title"] == "Signed in as Stand-in User"

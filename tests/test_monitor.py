@@ -235,7 +235,7 @@ def test_a_closed_monitor_sends_nothing(live: Session, sent: list[dict[str, Any]
 
 
 def test_updates_are_few_however_many_events_there_are() -> None:
-    """At most one in an interval, and one more after the last beat."""
+    """At most one in an interval, and one more after the last event."""
     updates: list[float] = []
     rested = threading.Event()
     throttle = Throttle(

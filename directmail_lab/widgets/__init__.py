@@ -49,9 +49,10 @@ def shows_widgets() -> bool:
 
 
 def seconds_to_renewal(reading: Reading, session: Session) -> float | None:
-    """Return how long until a reading's allowance renews; None where that is not known, or past.
+    """Return how long until a reading's allowance renews; None where that is not known.
 
-    A page is told seconds and no time: its clock may be another machine's.
+    In a replay it is not: a recorded window renewed long ago. A page is told seconds and no time,
+    since its clock may be another machine's.
     """
     at = renewal_of(reading, session.readings.inference.unit)
     return None if at is None or session.mode == "replay" else at - time.time()
@@ -100,10 +101,10 @@ class Widget(anywidget.AnyWidget):
 
     def _publish(self, which: int, data: Any, metadata: Any = None, *, renew: bool = True) -> None:
         """Show something as one of the widget's two outputs, if it was shown at all."""
-        from IPython.display import publish_display_data
-
-        publish: Any = publish_display_data
         if self._display_ids is not None:
+            from IPython.display import publish_display_data
+
+            publish: Any = publish_display_data
             place = {"display_id": self._display_ids[which]}
             publish(data, metadata, transient=place, update=renew)
 

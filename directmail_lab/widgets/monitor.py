@@ -97,7 +97,6 @@ class MonitorWidget(Widget):
         with self._lock:
             shown = self._operations()
             return {
-                "type": "picture",
                 "live": live,
                 "source": source,
                 "advice": advice,
