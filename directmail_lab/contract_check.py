@@ -90,7 +90,7 @@ def _headers_present(operation: str | None, group: list[tuple[int, Reading]]) ->
     told = {each for _, reading in group for each in (reading.problem or "").split("; ")}
     # That more remain than are allowed is rule 2's.
     problems = sorted(told - {"", REMAINING_OVER_LIMIT})
-    have = f"{len(group) - len(wrong)} of {len(group)} responses have all three"
+    have = f"all three in {len(group) - len(wrong)} of {len(group)}"
     detail = "; ".join([have, *problems])
     return _judgement(1, operation, len(group), wrong, detail)
 
@@ -102,16 +102,16 @@ def _remaining_within(operation: str | None, group: list[tuple[int, Reading]]) -
         if reading.remaining is not None and reading.limit is not None
     ]
     wrong = [row for row, remaining, limit in told if remaining > limit]
-    detail = f"{len(wrong)} of {len(told)} responses say that more remain than are allowed"
+    detail = f"larger in {len(wrong)} of {len(told)}"
     return _judgement(2, operation, len(told), wrong, detail)
 
 
 def _majority_within(found: Sequence[Allowance]) -> _Judgement:
     known = [allowance for allowance in found if allowance.limit is not None]
     within = [allowance for allowance in known if _a_minute(allowance) <= TYPICAL_LIMIT]
-    detail = f"{len(within)} of {len(known)} operations seen"
+    detail = f"true of {len(within)} of {len(known)} operations seen"
     if any(allowance.window_s is None for allowance in known):
-        detail += f" (where the window's length is open, taken as {TYPICAL_WINDOW_S:g} s)"
+        detail += f" (a window whose length is not known is taken as {TYPICAL_WINDOW_S:g} s)"
     above = [allowance.operation for allowance in known if allowance not in within]
     if above:
         detail += f"; above: {', '.join(above)}"
@@ -168,7 +168,7 @@ def _notes(readings: Sequence[Reading], found: Iterable[Allowance]) -> list[str]
             "was a clock set back, or are these several sessions in one?"
         )
     notes.extend(
-        f"{allowance.operation} told {len(allowance.limits)} different limits: "
+        f"{allowance.operation} had {len(allowance.limits)} different limits: "
         "was its allowance changed, or are these several accounts?"
         for allowance in found
         if len(allowance.limits) > 1

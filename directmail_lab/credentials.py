@@ -100,13 +100,13 @@ def _problem_with(key: str) -> str:
     problem = (
         "is empty"
         if not key
-        else "holds a colon, which HTTP Basic keeps for itself"
+        else "holds a colon, which HTTP Basic does not allow in a user name"
         if ":" in key
         else "holds a character that is not plain ASCII text, or a line break"
         if not (key.isascii() and key.isprintable() and " " not in key)
         else ""
     )
-    return problem and f"{problem}. Copy it again, whole and alone"
+    return problem and f"{problem}. Copy it again, all of it and nothing else"
 
 
 def as_api_key(given: str | ApiKey | None) -> ApiKey | None:

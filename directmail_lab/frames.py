@@ -244,9 +244,9 @@ def _members(value: object) -> Iterable[object]:
 def _leads_nowhere(body: object, path: str) -> str:
     members = body if isinstance(body, dict) else ()
     names = [name for name in members if re.fullmatch(r"[A-Za-z_][\w-]{0,39}", str(name))][:8]
-    has = f"its members are {', '.join(names)}" if names else "it is no object with named members"
+    has = f"its members are {', '.join(names)}" if names else "it is not an object"
     return (
-        f"record_path {path!r} leads nowhere in this body: {has}. "
+        f"record_path {path!r} is not in this body: {has}. "
         "Name one of its members, or use record_path=None for the whole body."
     )
 

@@ -228,9 +228,9 @@ def lost_answer(request: httpx.Request, error: BaseException) -> OutcomeUnknownE
         return None
     timed_out = isinstance(error, httpx.TimeoutException)
     return (_LostInTimeError if timed_out else OutcomeUnknownError)(
-        f"{request.method} {operation_of(request.url.path)} was sent and no whole answer came "
-        f"({type(error).__name__}). It may have been carried out, and was not sent again. "
-        "Look whether it was before you repeat it."
+        f"{request.method} {operation_of(request.url.path)} was sent, and no complete answer "
+        f"came back ({type(error).__name__}). It may have been carried out. It was not sent again. "
+        "Find out whether it was carried out before you repeat it."
     )
 
 

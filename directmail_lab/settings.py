@@ -68,7 +68,7 @@ def base_address(text: str, *, only_replays: bool = False) -> str:
         repeats user info, which may be the key.
     """
     if not isinstance(text, str):
-        raise InsecureAddressError(f"The base address is no text but {type(text).__name__}.")
+        raise InsecureAddressError(f"The base address is not text but {type(text).__name__}.")
     address = text.strip()
     if _BARE_ADDRESS.fullmatch(address):
         address = f"https://{address}"

@@ -223,7 +223,9 @@ def test_repair_tells_a_body_that_is_no_json_though_its_header_says_so() -> None
         cassette.record(answered())
         cassette.record(answered(body='{"a": \\x}'))
 
-    assert repair(path) == ["The response is called JSON but is not, in number 2. Record it again."]
+    assert repair(path) == [
+        "Their headers say JSON, but the body is not, in interaction 2. Record it again."
+    ]
 
 
 @pytest.mark.parametrize("write", [lambda tour: convert(tour, Path("out.har"), "har"), repair])

@@ -532,7 +532,7 @@ def test_on_a_full_disk_the_session_can_go_on_unrecorded(tmp_path: Path) -> None
         kept = len(cassette)
 
     assert paths_in(path) == [f"/{index}" for index in range(kept)]
-    assert sum("goes on unrecorded" in notice for notice in notices) == 1
+    assert sum("goes on without recording" in notice for notice in notices) == 1
 
 
 def test_a_folder_that_cannot_be_written_to_is_said_when_opening(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def test_more_remaining_than_allowed_is_not_said_of_the_headers_that_are_all_the
 
     first = check_contract([reading(), missing]).iloc[0]
 
-    assert first["detail"] == "1 of 2 responses have all three; X-RateLimit-Reset is missing"
+    assert first["detail"] == "all three in 1 of 2; X-RateLimit-Reset is missing"
 
 
 def test_a_rule_that_no_response_speaks_of_was_not_observed() -> None:
@@ -125,7 +125,7 @@ def test_the_display_states_each_rule_once_and_the_notes_below() -> None:
     assert shown.count("is not larger than") == 1
     assert (shown.count(">holds<"), shown.count(">violated<")) == (2, 2)
     assert "/&lt;b&gt;" in shown
-    assert "/a told 2 different limits" in shown
+    assert "/a had 2 different limits" in shown
 
 
 def test_verdicts_are_kept_in_parquet(tmp_path: Path) -> None:

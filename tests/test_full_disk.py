@@ -60,7 +60,7 @@ def test_a_session_may_choose_to_go_on_unrecorded(
     assert [len(frame) for frame in frames] == [1, 1, 1]
     assert [
         record.message.split(". ")[-1] for record in caplog.records if "tour" in record.message
-    ] == ["The session goes on unrecorded."]
+    ] == ["The session goes on without recording."]
     assert len(read_cassette(TOUR).interactions) == 1
 
 

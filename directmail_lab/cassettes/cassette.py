@@ -103,7 +103,9 @@ class Cassette:
         clock: Callable[[], float] = time.time,
     ) -> None:
         if record_mode not in RECORD_MODES:
-            raise ValueError(f"{record_mode!r} is no record mode. Use {', '.join(RECORD_MODES)}.")
+            raise ValueError(
+                f"{record_mode!r} is not a record mode. Use {', '.join(RECORD_MODES)}."
+            )
         self.name = cassette_name(name)
         self.record_mode = record_mode
         self.on_unmatched: Callable[[RecordedRequest], object] = lambda _: None
@@ -321,7 +323,7 @@ class Cassette:
         if not self._goes_on:
             raise CassetteError(message) from None
         self._is_full = True
-        self._notice(f"{message} The session goes on unrecorded.")
+        self._notice(f"{message} The session goes on without recording.")
 
 
 open_cassette = Cassette
@@ -347,8 +349,8 @@ def _as_written(interaction: Interaction) -> Interaction:
 
 def _of_unfinished(files: Sequence[Path], path: Path, name: str) -> str:
     return (
-        f"Cassette {name!r}: recording it anew was broken off before. What was recorded then "
-        f"stands in {' and '.join(map(str, files))}. To put it into the cassette: "
+        f"Cassette {name!r}: an earlier recording of it was interrupted. What it recorded "
+        f"is in {' and '.join(map(str, files))}. To put it into the cassette: "
         f"directmail-lab cassette repair {command_name(path, name)}."
     )
 

@@ -64,7 +64,7 @@ def convert(source: Path, target: Path, to: Layout) -> int:
             try:
                 text = _foreign_text(to, redacted_metadata(metadata, redactor), redacted)
             except RecursionError:
-                raise CassetteError(f"{source} is nested too deep for that layout.") from None
+                raise CassetteError(f"{source} is nested too deeply for that layout.") from None
             redactor.refuse_leak(text)
             with create(path) as fresh:
                 fresh.write_text(text, encoding="utf-8")
@@ -127,7 +127,7 @@ def repair(path: Path) -> list[str]:
         ]
     if broken:
         found.append(
-            f"The response is called JSON but is not, in number {', '.join(broken[:10])}"
+            f"Their headers say JSON, but the body is not, in interaction {', '.join(broken[:10])}"
             f"{' and others' * (len(broken) > 10)}. Record it again."
         )
     return found

@@ -141,7 +141,7 @@ def read_har(text: bytes) -> list[Interaction]:
             raise TypeError
     except ODD:
         raise CassetteFormatError(
-            "The file is not HAR: it is no JSON with a list log.entries, or cut off. "
+            "The file is not HAR: it is not JSON with a list log.entries, or it is incomplete. "
             "Export it again."
         ) from None
     found = [_interaction(entry, number) for number, entry in enumerate(entries, 1)]

@@ -212,7 +212,9 @@ def real_path(path: Path) -> Path:
     try:
         return path.resolve()
     except (OSError, RuntimeError, ValueError):
-        raise CassetteError(f"{path} leads nowhere. Give the file itself.") from None
+        raise CassetteError(
+            f"{path} is a link to a file that does not exist. Give the file itself."
+        ) from None
 
 
 def acquire_lock(path: Path) -> FileLock:

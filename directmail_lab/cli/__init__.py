@@ -168,7 +168,7 @@ def share(
     from ..sharing import share as share_files
 
     if target.exists() and not force:
-        raise DirectMailLabError(f"{target} is there already. Give --to another, or --force.")
+        raise DirectMailLabError(f"{target} exists already. Give --to another, or --force.")
     with warnings.catch_warnings(record=True) as noted:
         warnings.simplefilter("always")
         written = share_files(notebooks, target, cassettes=cassettes or ())

@@ -1,4 +1,4 @@
-"""``directmail-lab cassette …``: look at cassettes, check, fix and convert them."""
+"""``directmail-lab cassette …``: show, check, repair and convert cassettes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .output import AsCsv, AsJson, CassetteArgument, Exit, cassette_file, names_
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, help="Look at cassettes, check, fix and convert them.")
+app = typer.Typer(no_args_is_help=True, help="Show, check, repair and convert cassettes.")
 
 
 @app.command("list")
@@ -132,7 +132,7 @@ def convert(
     from ..display import plural
 
     if target.exists() and not force:
-        raise CassetteError(f"{target} is there already. Give another name, or --force.")
+        raise CassetteError(f"{target} exists already. Give another name, or --force.")
     count = convert_file(cassette_file(source), target, to or layout_of(target))
     typer.echo(f"Wrote {plural(count, 'interaction')} to {target}.")
 

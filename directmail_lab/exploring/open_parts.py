@@ -157,7 +157,7 @@ def _states(seen: Seen, answers: Sequence[Sighting]) -> Finding:
     told = seen.where(answers, lambda shape: shape.body.all_states())
     states = ", ".join(sorted(seen.shape(told).body.all_states()))
     words = f"values of fields named state or status: {states}" if states else ""
-    call = "dm.drift(…), on a cassette of some time ago"
+    call = "dm.drift(…), on an older cassette"
     return _finding("states and transitions", "3", told, words, call)
 
 

@@ -160,7 +160,7 @@ class _Bundle:
         if other.resolve() != file.resolve():
             raise DirectMailLabError(
                 f"Two files would be {place} in the zip: {other} and {file}. "
-                "Rename one, or share them apart."
+                "Rename one, or share them separately."
             )
 
 
@@ -228,7 +228,7 @@ def share(
 def _refuse_secrets(found: list[Finding]) -> None:
     if grave := [str(each) for each in found if each.kind == "secret"]:
         raise DirectMailLabError(
-            "Nothing was written: there is what must not be shared in\n  "
+            "Nothing was written, because this must not be shared:\n  "
             + "\n  ".join(grave)
             + "\nEdit those cells, clear their outputs, and record those cassettes again or clean "
             "them with: directmail-lab cassette redact."
