@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -301,12 +302,12 @@ def _names(paths: Sequence[_Path]) -> list[str]:
     """
     names: dict[_Path, str] = {}
     taken: set[str] = set()
+    numbers: Counter[str] = Counter()
     for path in sorted(paths, key=lambda path: len(path) or len(paths) + MAX_DEPTH):
         plain = name = ".".join(map(str, path)) if path else VALUE_COLUMN
-        number = 1
         while name in taken:
-            number += 1
-            name = f"{plain}_{number}"
+            numbers[plain] += 1
+            name = f"{plain}_{numbers[plain] + 1}"
         taken.add(name)
         names[path] = name
     return [names[path] for path in paths]

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar
 
 from .cassettes import shown_path
+from .display import plural
 from .errors import NotConnectedError
 from .http import is_write
 from .interaction import base_path
@@ -189,7 +190,7 @@ class ModeChange(Generic[_S]):
         if cassette is None:
             return f"Live at {self._base_url}"
         what = "Recording to" if self._mode.name == "record" else "Replaying"
-        count = f"{len(cassette)} interaction" + ("" if len(cassette) == 1 else "s")
+        count = plural(len(cassette), "interaction")
         file = shown_path(cassette.path)
         return f"{what} cassette {cassette.name!r} ({count})" + (f" in {file}" if file else "")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import time
@@ -160,6 +161,22 @@ def test_two_paths_with_one_dotted_name_get_two_columns() -> None:
 
     assert table["a.b"].item() == 1
     assert table["a.b_2"].item() == 2
+
+
+def test_very_many_paths_with_one_dotted_name_are_numbered_quickly() -> None:
+    """A body of 300 kB can spell one path in four thousand ways."""
+    names = "abcdefghijklm"
+    body: dict[str, Any] = {}
+    for cuts in itertools.product(".\0", repeat=12):
+        *parents, leaf = "".join(map("".join, zip(names, (*cuts, ""), strict=True))).split("\0")
+        place = body
+        for each in parents:
+            place = place.setdefault(each, {})
+        place[leaf] = 1
+    columns = frame(body).columns
+
+    assert len(set(columns)) == 4096
+    assert {"a.b.c.d.e.f.g.h.i.j.k.l.m", "a.b.c.d.e.f.g.h.i.j.k.l.m_4096"} <= set(columns)
 
 
 def test_elements_that_are_no_objects_go_to_the_value_column() -> None:

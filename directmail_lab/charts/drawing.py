@@ -35,6 +35,12 @@ _LATENCY_IN: Final = 3.2
 _MANY_DOTS: Final = 1_500
 _WIDE: Final = 20.0
 _MARKERS: Final = "os^Dv*"
+_DOTS: Final[dict[str, Any]] = {
+    "linestyle": "",
+    "markersize": 4,
+    "markeredgewidth": 0,
+    "alpha": 0.8,
+}
 
 
 def chart_rate_limits(frame: pd.DataFrame, *, kind: Kind = "remaining") -> Chart:
@@ -212,19 +218,13 @@ def _chart_latency(frame: pd.DataFrame) -> Chart:
     axes = chart.subplots()
     for number, (name, readings) in enumerate(operations):
         kept = thinning.thinned(readings, "elapsed_s", many=_MANY_DOTS, buckets=_MANY_DOTS // 4)
-        axes.plot(
-            kept["x"], kept["elapsed_s"], _MARKERS[number], color=figure.color_of(number),
-            markersize=4, alpha=0.8, markeredgewidth=0, label=name,
-        )  # fmt: skip
+        style: dict[str, Any] = {"color": figure.color_of(number), "marker": _MARKERS[number]}
+        axes.plot(kept["x"], kept["elapsed_s"], **style, **_DOTS, label=name)
     figure.lay_out(axes, timed=timed)
     median, high, slowest = (float(told["elapsed_s"].quantile(part)) for part in (0.5, 0.95, 1))
     _scale(axes, slowest, median)
-    for value, name in ((median, "median"), (high, "95%")):
-        axes.axhline(value, color=INK, linewidth=0.8, linestyle=":")
-        axes.annotate(
-            f"{name} {_seconds_in_words(value)}", (1, value), (4, 0), fontsize=8, va="center",
-            xycoords=("axes fraction", "data"), textcoords="offset points",
-        )  # fmt: skip
+    _draw_level(axes, median, "median")
+    _draw_level(axes, high, "95%")
     title, x = f"Latency: {plural(len(told), 'response')}", axes.dataLim.intervalx
     chart.label(title, thinning.span_in_words([(x[0], x[1])], timed=timed))
     if len(operations) > 1:
@@ -234,6 +234,14 @@ def _chart_latency(frame: pd.DataFrame) -> Chart:
         f"slowest {_seconds_in_words(slowest)}."
     )
     return chart
+
+
+def _draw_level(axes: Axes, seconds: float, name: str) -> None:
+    axes.axhline(seconds, color=INK, linewidth=0.8, linestyle=":")
+    axes.annotate(
+        f"{name} {_seconds_in_words(seconds)}", (1, seconds), (4, 0), fontsize=8, va="center",
+        xycoords=("axes fraction", "data"), textcoords="offset points",
+    )  # fmt: skip
 
 
 def _scale(axes: Axes, slowest: float, median: float) -> None:

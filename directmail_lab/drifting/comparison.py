@@ -75,6 +75,8 @@ _NEAR_S: Final = 300.0
 # How alike two names must be to be taken for one that was renamed, from 0 to 1 (difflib's ratio):
 # `postcode` and `postal_code` are (0.89), `name` and `email` are not (0.22).
 _ALIKE: Final = 0.7
+# Of so many pairs of names each is compared: a hundred fields removed, and a hundred added.
+_MOST_PAIRS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,10 +179,16 @@ def _bodies(recorded: Interaction, now: Interaction) -> Iterator[Difference]:
     is_now, is_problem = json_in(new.headers, new.body)
     if was_problem or is_problem:
         if bool(was_problem) != bool(is_problem) or old.body != new.body:
-            kind: Change = "changed" if was_problem and is_problem else "retyped"
-            names = [_kind_of_body(was_problem), _kind_of_body(is_problem)]
-            yield Difference("body", ROOT, kind, *names)
-        return
+            change: Change = "changed" if was_problem and is_problem else "retyped"
+            kinds = _kind_of_body(was_problem), _kind_of_body(is_problem)
+            yield Difference("body", ROOT, change, *kinds)
+    else:
+        yield from _values(was, is_now, recorded.recorded_at, now.recorded_at)
+
+
+def _values(
+    was: object, is_now: object, recorded_at: datetime | None, now_at: datetime | None
+) -> Iterator[Difference]:
     # Without recursion: a body may be nested as deep as its reader can follow.
     waiting = [("", "", was, is_now)]
     while waiting:
@@ -195,7 +203,7 @@ def _bodies(recorded: Interaction, now: Interaction) -> Iterator[Difference]:
             waiting += [(key, *old_members[key], new_members[key][1]) for key in reversed(common)]
         elif was != is_now and not (
             re.sub(r"[^a-z0-9]", "", name.lower()) in VOLATILE_FIELDS
-            or moved_with_the_clock(was, is_now, recorded.recorded_at, now.recorded_at)
+            or moved_with_the_clock(was, is_now, recorded_at, now_at)
         ):
             yield Difference("body", path or ROOT, "changed", was, is_now)
 
@@ -263,20 +271,16 @@ def _renamed(removed: _Members, added: _Members) -> list[tuple[str, str]]:
     in question; so is a like name with a value of the same type.
     """
     lone = len(removed) == len(added) == 1
+    if len(removed) * len(added) > _MOST_PAIRS:
+        return []
     pairs: dict[str, str] = {}
     for is_alike in (lambda old, new: _same_value(old[1], new[1], lone=lone), _like_names):
         for path, old in removed.items():
-            free = (each for each in added if path not in pairs and each not in pairs.values())
-            match = next(
-                (
-                    each for each in free
-                    if old[0] and _type(old[1]) == _type(added[each][1])
-                    and is_alike(old, added[each])
-                ),
-                None,
-            )  # fmt: skip
-            if match is not None:
-                pairs[path] = match
+            for other, new in added.items() if path not in pairs and old[0] else ():
+                is_free = other not in pairs.values() and _type(old[1]) == _type(new[1])
+                if is_free and is_alike(old, new):
+                    pairs[path] = other
+                    break
     return list(pairs.items())
 
 

@@ -7,6 +7,7 @@ import sys
 import time
 from base64 import b64encode
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from ..bodies import AnswerShapes, Sighting
@@ -16,10 +17,11 @@ from ..current import session as current
 from ..current import wrong_key_sent
 from ..errors import CassetteError, NotConnectedError, QuotaExhaustedError
 from ..http import httpx
-from ..interaction import READING, base_path
-from ..quota import read_headers, reading_of
+from ..interaction import READING, Interaction, RecordedRequest, base_path
+from ..quota import reading_of
 from ..quota.reset_unit import infer_reset_unit
 from ..settings import configured_regions
+from ..transports import recorded_response
 from .open_parts import Seen, findings_of, frame_of_findings
 
 if TYPE_CHECKING:
@@ -239,19 +241,16 @@ class _Exploration:
             response = self._send(client, "GET", ME_PATH, words)
         if response is None:
             return
-        reading = read_headers(
-            response.headers.raw,
-            at=time.time(),
-            method="GET",
-            path=ME_PATH,
-            status=response.status_code,
-            elapsed_s=response.elapsed.total_seconds(),
+        interaction = Interaction(
+            RecordedRequest("GET", base_url + ME_PATH),
+            recorded_response(response),
+            datetime.now(UTC),
+            response.elapsed.total_seconds(),
         )
-        self.session.answers.add_apart(
-            Sighting(reading, base_url=base_url, credentials=credentials),
-            tuple(response.headers.multi_items()),
-            response.content,
-        )
+        reading = reading_of(interaction, prefix=base_path(base_url), source="live")
+        sighting = Sighting(reading, base_url=base_url, credentials=credentials)
+        answer = interaction.response
+        self.session.answers.add_apart(sighting, answer.headers, answer.body)
 
     def _send(
         self, client: httpx.Client, method: str, path: str, words: str, *, pause: bool = True
