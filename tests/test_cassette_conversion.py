@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 import vcr
-from cassette_samples import answered, get
+from cassette_samples import BASE_URL, answered, get
 from key_search import traces
 from vcr.persisters.filesystem import FilesystemPersister
 from vcr.serializers import jsonserializer, yamlserializer
 
 import directmail_lab as dm
+from directmail_lab import credentials
 from directmail_lab.cassettes import open_cassette, read_cassette
 from directmail_lab.cassettes.convert import LAYOUTS, convert, layout_of, redact, repair
 from directmail_lab.cassettes.vcr_files import block_text
+from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import CassetteError
 from directmail_lab.interaction import RecordedResponse
 from directmail_lab.redaction import Redactor
@@ -121,6 +123,28 @@ def test_redacting_in_place_removes_such_a_key_too(theirs: Path) -> None:
 
     assert changed == 2
     assert traces(theirs.read_bytes(), KEY) == []
+
+
+@pytest.mark.parametrize("to", LAYOUTS)
+@pytest.mark.parametrize("known_by", ["environment", "keyring"])
+def test_a_key_that_is_known_here_is_removed(
+    known_by: str, to: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stands in an answer that was recorded by someone who did not know it."""
+    path = Path("tour.yaml")
+    with open_cassette(path, record_mode="all", base_url=BASE_URL) as cassette:
+        cassette.record(answered(body=f'{{"id": "{KEY}"}}'))
+    if known_by == "environment":
+        monkeypatch.setenv("DIRECTMAIL_API_KEY", KEY)
+    else:
+        held = {BASE_URL: ApiKey(KEY)}
+        monkeypatch.setattr(credentials, "remembered_api_key", held.get)
+    assert traces(path.read_bytes(), KEY) != []
+    convert(path, Path(f"end{ENDINGS[to]}"), to)
+    redact(path, ["personal"])
+
+    for name in (path, Path(f"end{ENDINGS[to]}")):
+        assert traces(name.read_bytes(), KEY) == []
 
 
 @pytest.mark.parametrize("to", LAYOUTS)

@@ -281,6 +281,30 @@ def test_aliases_that_a_writer_made_of_equal_objects_are_read(tmp_path: Path) ->
     assert found.request.headers == found.response.headers == (("x", "y"),)
 
 
+def test_an_answer_without_a_body_is_an_empty_one(tmp_path: Path) -> None:
+    """vcrpy plays such cassettes of others for some clients."""
+    path = tmp_path / "tour.yaml"
+    path.write_text(
+        "interactions:\n- request: {method: GET, uri: https://x.test/, body: '', headers: {}}\n"
+        "  response: {status: {code: 204, message: ''}, headers: {}}\n"
+    )
+
+    (found,) = read_cassette(path).interactions
+
+    assert (found.response.status, found.response.body) == (204, b"")
+
+
+@pytest.mark.parametrize("part", ["- [{{}}]", "- &a{} {{x: y}}"])
+def test_what_has_more_parts_than_any_interaction_is_refused(tmp_path: Path, part: str) -> None:
+    """Megabytes of them would take gigabytes of memory."""
+    path = tmp_path / "tour.yaml"
+    parts = "\n".join(f"  {part.format(number)}" for number in range(60_000))
+    path.write_text(f"interactions:\n- request:\n{parts}\n")
+
+    with pytest.raises(CassetteFormatError, match="grow without bound"):
+        read_cassette(path)
+
+
 def test_a_line_that_was_spoilt_is_an_error_when_it_is_played(tmp_path: Path) -> None:
     """The others are read all the same, and the message says which one it is."""
     path = tmp_path / "tour.yaml"

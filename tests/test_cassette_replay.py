@@ -6,8 +6,10 @@ import asyncio
 import sys
 import threading
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 from cassette_samples import BASE_URL, answered, get, post
 
@@ -16,6 +18,7 @@ from directmail_lab.cassettes.vcr_files import block_text
 from directmail_lab.errors import NotRecordedError
 from directmail_lab.interaction import Interaction, RecordedRequest
 from directmail_lab.redaction import Redactor
+from directmail_lab.transports import CassetteTransport
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -401,6 +404,14 @@ def test_playing_takes_as_long_in_a_large_cassette_as_in_a_small_one(tmp_path: P
         assert answer.response.body == b"%d" % (size - 10)
     assert steps[50] == steps[5000]
     assert steps[5000] < 80
+
+
+def test_an_empty_reason_phrase_plays_as_httpx_knows_it(path: Path) -> None:
+    """HTTP/2 has none, and other programs leave it out."""
+    silent = answered()
+    recorded(path, replace(silent, response=replace(silent.response, reason="")))
+    with httpx.Client(transport=CassetteTransport(replayed(path), base_url=BASE_URL)) as client:
+        assert client.get(get().uri).reason_phrase == "OK"
 
 
 def test_nothing_shows_an_address_or_a_header(path: Path) -> None:

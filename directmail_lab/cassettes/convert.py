@@ -6,6 +6,7 @@ import json
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
+from ..credentials import known_keys
 from ..display import plural
 from ..errors import CassetteError, CassetteFormatError
 from ..interaction import header
@@ -41,9 +42,9 @@ def layout_of(path: Path) -> Layout:
 def convert(source: Path, target: Path, to: Layout) -> int:
     """Write what ``source`` holds to ``target`` in another layout, and return how many that were.
 
-    Both may be HAR. What another program wrote is redacted on the way: the credentials that stand
-    in it, also where the service echoed them. ``target`` stands as it was until the new one is
-    whole.
+    Both may be HAR. It is redacted on the way: the credentials that stand in it, also where the
+    service echoed them, and every key that this process and the keyring know. ``target`` stands
+    as it was until the new one is whole.
 
     Raises
     ------
@@ -55,7 +56,7 @@ def convert(source: Path, target: Path, to: Layout) -> int:
         Where ``target`` is being recorded.
     """
     metadata, interactions = _read(source)
-    redactor = Redactor(secrets_in(interactions))
+    redactor = Redactor(_secrets(metadata, interactions))
     redacted = [redactor.interaction(each) for each in interactions]
     with locked(target) as path:
         if to == "lines":
@@ -74,7 +75,7 @@ def convert(source: Path, target: Path, to: Layout) -> int:
 def redact(path: Path, rules: Sequence[str]) -> int:
     """Redact a cassette once more, in place, and return how many interactions that changed.
 
-    Credentials that another program left in it go too, as `convert` removes them.
+    Credentials that stand in it, and known keys, go too, as `convert` removes them.
 
     Parameters
     ----------
@@ -89,7 +90,8 @@ def redact(path: Path, rules: Sequence[str]) -> int:
     with locked(path) as file:
         loaded = read_cassette(file)
         before = list(loaded.interactions)
-        redactor = Redactor(secrets_in(before), redact=loaded.redact).also(rules)
+        secrets = _secrets({"base_url": loaded.base_url}, before)
+        redactor = Redactor(secrets, redact=loaded.redact).also(rules)
         after = [redactor.interaction(each) for each in before]
         for number, (old, new) in enumerate(zip(before, after, strict=True), 1):
             if any(_is_json(was) and not _is_json(now) for was, now in _bodies(old, new)):
@@ -174,6 +176,13 @@ def _read(source: Path) -> tuple[Mapping[str, object], Sequence[Interaction]]:
         return {}, read_har(source.read_bytes())
     except OSError as error:
         raise CassetteFormatError(f"{source} cannot be read ({error.strerror}).") from None
+
+
+def _secrets(metadata: Mapping[str, object], interactions: Sequence[Interaction]) -> set[str]:
+    """Return the credentials that a cassette carries, and the keyring's for its address."""
+    address = metadata.get("base_url")
+    remembered = known_keys(remembered_for=[address] if isinstance(address, str) else ())
+    return {*secrets_in(interactions), *remembered}
 
 
 def _write_lines(
