@@ -166,13 +166,16 @@ def test_personal_fields_are_known_by_their_names(field: str) -> None:
 def test_all_that_is_below_an_address_or_a_name_is_part_of_it() -> None:
     """But not what is below a company: its number is none of a person's."""
     body = (
-        '{"address": {"country": "NL", "lines": ["Quay 1"], "lat": 52.1, "main": true},'
-        ' "name": {"title": "Dr"}, "company": {"id": 7, "name": "Engines", "plan": "free"}}'
+        '{"address": {"country": "NL", "lines": ["Quay 1", "", [], 1234], "lat": 52.1,'
+        ' "main": true}, "name": {"title": "Dr"},'
+        ' "company": {"id": 7, "name": "Engines", "plan": "free"}}'
     )
     got = json.loads(redacted(body, "personal"))
 
     assert got["address"]["country"].startswith("<address-")
     assert got["address"]["lines"][0].startswith("<address-")
+    assert got["address"]["lines"][1:3] == ["", []]
+    assert got["address"]["lines"][3] > 1234
     assert type(got["address"]["lat"]) is float
     assert got["address"]["main"] is True
     assert got["name"]["title"].startswith("<name-")

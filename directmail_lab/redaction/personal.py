@@ -38,42 +38,26 @@ __all__ = [
 PERSONAL: Final = "personal"
 """The name that stands for all personal data that is known here, by its looks or by its field."""
 
-_KINDS: Final = {
-    "email": ("e-mail address", "e-mail addresses", "email emailaddress mail"),
-    "phone": (
-        *("telephone number", "telephone numbers"),
-        "phone phonenumber telephone telephonenumber tel mobile mobilephone mobilenumber cellphone "
-        "fax faxnumber",
-    ),
-    "name": (
-        *("name", "names"),
-        "name firstname middlename lastname fullname givenname familyname surname maidenname "
-        "initials displayname contactname recipientname sendername",
-    ),
-    "company": (
-        *("company", "companies"),
-        "company companyname organization organisation organizationname organisationname employer",
-    ),
-    "address": (
-        *("part of an address", "parts of addresses"),
-        "address address1 address2 address3 addressline addressline1 addressline2 addressline3 "
-        "line1 line2 line3 street street1 street2 streetname streetaddress housenumber "
-        "postaladdress city town postcode postalcode zip zipcode pobox",
-    ),
-    "birth date": ("birth date", "birth dates", "birthdate birthday dateofbirth dob"),
-    "bank account": (
-        *("bank account", "bank accounts"),
-        "iban bankaccount accountnumber bankaccountnumber",
-    ),
-    "personal number": (
-        *("personal number", "personal numbers"),
-        "ssn bsn socialsecuritynumber nationalid passportnumber taxid vatnumber",
-    ),
-}
-
-PERSONAL_FIELDS: Final = {
-    name: kind for kind, (_, _, names) in _KINDS.items() for name in names.split()
-}
+_TABLE: Final = """\
+email | e-mail address | e-mail addresses | email emailaddress mail
+phone | telephone number | telephone numbers | phone phonenumber telephone telephonenumber tel \
+mobile mobilephone mobilenumber cellphone fax faxnumber
+name | name | names | name firstname middlename lastname fullname givenname familyname surname \
+maidenname initials displayname contactname recipientname sendername
+company | company | companies | company companyname organization organisation organizationname \
+organisationname employer
+address | part of an address | parts of addresses | address address1 address2 address3 addressline \
+addressline1 addressline2 addressline3 line1 line2 line3 street street1 street2 streetname \
+streetaddress housenumber postaladdress city town postcode postalcode zip zipcode pobox
+birth date | birth date | birth dates | birthdate birthday dateofbirth dob
+bank account | bank account | bank accounts | iban bankaccount accountnumber bankaccountnumber
+personal number | personal number | personal numbers | ssn bsn socialsecuritynumber nationalid \
+passportnumber taxid vatnumber
+"""
+# Each kind of personal data, what one and what several are called, and the fields that hold it.
+_ROWS: Final = [line.split(" | ") for line in _TABLE.splitlines()]
+_WORDS: Final = {kind: (one, several) for kind, one, several, _ in _ROWS}
+PERSONAL_FIELDS: Final = {name: kind for kind, _, _, names in _ROWS for name in names.split()}
 """Names of fields, in small letters and without marks (``firstName`` and ``first_name`` are
 ``firstname``), and the kind of personal data that each holds. Any other field is named in
 ``redact=["personal", "loyalty_number", "company.id"]``."""
@@ -112,11 +96,12 @@ _PART_NAME = re.compile(r";\s*name=\"([^\"\r\n]*)\"", re.I)
 # A step through JSON, or text that quotes some: what stands between, then brackets that open or
 # close, a string (a name, where a colon follows), or one that never ends.
 _STEP = re.compile(
-    r'((?:[^"\[\]{}]++|\[\]|{}|""(?!\s*+:))*+)(?:([\[{]+)|([\]}]+)|("[^"\\]*+(?:\\.[^"\\]*+)*+")(\s*+:)?|(".*)|\Z)',
+    r'((?:[^"\[\]{}]++|\[\]|{}|""(?!\s*+:))*+)'
+    r'(?:([\[{]+)|([\]}]+)|("[^"\\]*+(?:\\.[^"\\]*+)*+")(\s*+:)?|(".*)|\Z)',
     re.DOTALL,
 )
 _OPENS, _CLOSES, _STRING, _NAME = 2, 3, 4, 5
-_NUMBERS = re.compile(r"(?:[\s,:\d.eE+\-]|true|false|null)*+")
+_NUMBERS = re.compile(r"(?:[\s,:\d.eE+\-\"\[\]{}]|true|false|null)*+")
 _SCALAR = re.compile(r"-?\d[\d.eE+\-]*|true|false")
 # No text without one of these holds what is known by its looks, or a form.
 _MAY_HOLD = re.compile(r"[@=%&\\]|\d[ ().\-/]{0,2}\d")
@@ -360,7 +345,7 @@ def summarise_personal(interactions: Iterable[Interaction]) -> dict[str, int]:
         for text in _texts_of(interaction):
             if not _MADE_UP.search(text):
                 search.text(text)
-    return {kind: len(seen[kind]) for kind in _KINDS if kind in seen}
+    return {kind: len(seen[kind]) for kind in _WORDS if kind in seen}
 
 
 def _texts_of(interaction: Interaction) -> Iterator[str]:
@@ -381,7 +366,7 @@ def personal_notice(counts: dict[str, int], cassette: str, *, looked_at: int | N
     "Cassette 'tour' holds 2 e-mail addresses and 1 telephone number. Before you share it: \
 directmail-lab cassette redact tour, or record it with redact=['personal']."
     """
-    told = [f"{count} {_KINDS[kind][count != 1]}" for kind, count in counts.items() if count]
+    told = [f"{count} {_WORDS[kind][count != 1]}" for kind, count in counts.items() if count]
     if not told:
         return ""
     what = " and ".join(filter(None, (", ".join(told[:-1]), told[-1])))

@@ -183,10 +183,13 @@ class Redactor:
 
     def _is_clean(self, texts: tuple[str, ...], headers: Headers, body: bytes) -> bool:
         """Return whether a message may be written as it is: one search for all of it."""
-        if self.__redact or not body.isascii():
+        try:
+            text = body.decode("utf-8")
+        except UnicodeDecodeError:
             return False
-        parts = [*texts, *(part for pair in headers for part in pair), body.decode("ascii")]
-        whole = "\n".join(parts)
+        if self.__redact or "\0" in text:  # text is never compressed, whatever its headers say
+            return False
+        whole = "\n".join([*texts, *(part for pair in headers for part in pair), text])
         return not (_may_name_a_key(whole) or self.__search.holds(whole))
 
     def _message(self, headers: Headers, body: bytes) -> tuple[Headers, bytes]:
