@@ -515,16 +515,10 @@ def test_at_a_terminal_the_third_wrong_key_is_an_error(service: StandIn) -> None
     assert len(terminal.keys) == 1
 
 
-def test_where_nobody_can_be_asked_it_says_what_to_do() -> None:
-    """A script whose input is no terminal must not hang."""
-    with pytest.raises(NotConnectedError, match=r"needs a notebook or a terminal.*connect\("):
-        login_at_terminal(SignInRequest(), is_terminal=lambda: False)
-
-
-def test_login_outside_of_a_kernel_shows_no_form(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It goes to the terminal, or says what to do where there is none."""
+def test_where_nobody_can_be_asked_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Outside of a notebook it asks at the terminal; a script that has none must not hang."""
     monkeypatch.setattr("sys.stdin", types.SimpleNamespace(isatty=lambda: False))
-    with pytest.raises(NotConnectedError):
+    with pytest.raises(NotConnectedError, match=r"needs a notebook or a terminal.*connect\("):
         login()
 
 
