@@ -14,7 +14,7 @@ from ..contract import HEADERS, LIMIT_HEADER, REMAINING_HEADER, RESET_HEADER
 from ..interaction import operation_of, path_below
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from ..interaction import Interaction
 
@@ -104,13 +104,18 @@ def reading_of(
     return read_headers(
         interaction.response.headers,
         at=math.nan if recorded_at is None else recorded_at.timestamp(),
-        method=interaction.request.method,
-        path=path_below(interaction.request.uri, prefix),
+        method=_encodable(interaction.request.method),
+        path=_encodable(path_below(interaction.request.uri, prefix)),
         status=interaction.response.status,
         elapsed_s=interaction.elapsed_s,
         source=source,
-        cassette=cassette,
+        cassette=None if cassette is None else _encodable(cassette),
     )
+
+
+def _encodable(text: str) -> str:
+    """Return a text without lone surrogates, which no frame and no file takes."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def read_headers(
@@ -135,13 +140,12 @@ def read_headers(
         counts from here, or from the service's own clock where it sent a ``Date``.
     """
     sent = _find(headers)
-    (limit, remaining, reset), problem = _numbers([sent[name] for name in HEADERS])
-    date, retry_after, resets = sent["Date"], sent["Retry-After"], sent[RESET_HEADER]
-    served_at = _http_date(date[0]) if len(date) == 1 else None
-    path = _encodable(path)
+    (limit, remaining, reset), problem = _numbers(sent)
+    date, retry_after = _only(sent, "Date"), _only(sent, "Retry-After")
+    served_at = None if date is None else _http_date(date)
     return Reading(
         at=at,
-        method=_encodable(method),
+        method=method,
         path=path,
         operation=_operation_of(path),
         status=status,
@@ -150,10 +154,10 @@ def read_headers(
         reset=reset,
         elapsed_s=elapsed_s,
         source=source,
-        cassette=None if cassette is None else _encodable(cassette),
+        cassette=cassette,
         problem=problem,
-        retry_after_s=_retry_after_s(retry_after[0], served_at or at) if retry_after else None,
-        reset_text=_dated(resets[0]) if reset is None and len(resets) == 1 else None,
+        retry_after_s=None if retry_after is None else _retry_after_s(retry_after, served_at or at),
+        reset_text=_dated(_only(sent, RESET_HEADER)) if reset is None else None,
         served_at=served_at,
     )
 
@@ -162,29 +166,35 @@ def read_headers(
 _operation_of = lru_cache(maxsize=1024)(operation_of)
 
 
-def _find(
-    headers: Iterable[tuple[str, str]] | Iterable[tuple[bytes, bytes]],
-) -> dict[str, list[str]]:
-    """Return the values of each header that we read: none, one, or what was sent repeatedly."""
-    found: dict[str, list[str]] = {name: [] for name in _NAMES}
+_Sent = dict[str, list[Any]]
+"""The values of the headers that we read, by name: texts or bytes, more than one if repeated."""
+
+
+def _find(headers: Iterable[tuple[str, str]] | Iterable[tuple[bytes, bytes]]) -> _Sent:
+    found: _Sent = {}
     for spelled, value in headers:
         name = _SPELLINGS.get(spelled.lower())
         if name is not None:
-            text = value.decode("latin-1") if isinstance(value, bytes) else value
-            found[name].append(text.strip(_OPTIONAL_WHITESPACE))
+            found.setdefault(name, []).append(value)
     return found
 
 
-def _encodable(text: str) -> str:
-    """Return a text without lone surrogates, which no frame and no file takes."""
-    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+def _text(value: str | bytes) -> str:
+    text = value.decode("latin-1") if isinstance(value, bytes) else value
+    return text.strip(_OPTIONAL_WHITESPACE)
 
 
-def _numbers(sent: list[list[str]]) -> tuple[list[int | None], str | None]:
+def _only(sent: _Sent, name: str) -> str | None:
+    """Return the value of a header that was sent once; None where it was not, or repeatedly."""
+    values = sent.get(name, ())
+    return _text(values[0]) if len(values) == 1 else None
+
+
+def _numbers(sent: _Sent) -> tuple[list[int | None], str | None]:
     """Return the three integers, and what is wrong with them in one text."""
     numbers, problems = [], []
-    for name, values in zip(HEADERS, sent, strict=True):
-        number, fault = _integer(values)
+    for name in HEADERS:
+        number, fault = _integer(sent.get(name, ()))
         numbers.append(number)
         if fault:
             problems.append(f"{name} {fault}")
@@ -194,13 +204,13 @@ def _numbers(sent: list[list[str]]) -> tuple[list[int | None], str | None]:
     return numbers, "; ".join(problems) or None
 
 
-def _integer(values: list[str]) -> tuple[int | None, str | None]:
+def _integer(values: Sequence[str | bytes]) -> tuple[int | None, str | None]:
     """Return a header's integer and None, or None and what is wrong with it."""
     if not values:
         return None, "is missing"
     if len(values) > 1:
         return None, "was sent twice" if len(values) == 2 else f"was sent {len(values)} times"
-    text = values[0]
+    text = _text(values[0])
     if not (text.isascii() and text.isdigit()):
         return None, _fault(text)
     digits = text.lstrip("0") or "0"
@@ -221,8 +231,8 @@ def _fault(text: str) -> str:
     return "holds a list" if "," in text else "is not an integer"
 
 
-def _dated(text: str) -> str | None:
-    return text if date_of(text) is not None else None
+def _dated(text: str | None) -> str | None:
+    return text if text is not None and date_of(text) is not None else None
 
 
 def _retry_after_s(text: str, now: float) -> float | None:

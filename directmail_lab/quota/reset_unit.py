@@ -127,6 +127,7 @@ class ResetUnitInference:
 
     def _start(self) -> None:
         self._inferred: UnitName = "undetermined"
+        self._possible: tuple[UnitName, ...] = UNITS
         self._excluded: dict[UnitName, str] = {}
         self._counts_down = False
         self._tracks: dict[_Key, _Track] = {}
@@ -139,7 +140,7 @@ class ResetUnitInference:
     @property
     def candidates(self) -> tuple[UnitName, ...]:
         """The units that no reading excludes."""
-        return tuple(unit for unit in UNITS if unit not in self._excluded)
+        return self._possible
 
     def observe(self, reading: Reading) -> None:
         """Look at one more reading, in the order they were made."""
@@ -169,22 +170,28 @@ class ResetUnitInference:
         )
 
     def _look_at_number(self, reading: Reading, value: int, row: int) -> None:
-        self._exclude(("http_date", "iso_text"), f"row {row} holds a number")
-        for unit in SCALES:
-            if unit not in self._excluded and not _could_be(unit, value, reading):
+        for unit in self._possible:
+            if unit not in SCALES:
+                self._exclude([unit], f"row {row} holds a number")
+            elif not _could_be(unit, value, reading):
                 self._exclude([unit], f"row {row} would be far from when it was sent")
         if self._inferred != "undetermined":
             return
         key = (reading.method, reading.operation, reading.limit, reading.source)
-        if key not in self._tracks and len(self._tracks) >= _TRACKS_AT_MOST:
-            self._tracks.clear()
-        track, sight = self._tracks.setdefault(key, _Track()), _sight(reading, value, row)
+        track = self._tracks.get(key)
+        if track is None:
+            if len(self._tracks) >= _TRACKS_AT_MOST:
+                self._tracks.clear()
+            track = self._tracks[key] = _Track()
+        sight = _sight(reading, value, row)
         before = track.take(sight)
         if before is None or sight is None:
             return
-        fell_too_far = [unit for unit in _TIMES_LEFT if _Stretch(before, sight).fell_too_far(unit)]
-        self._exclude(fell_too_far, f"rows {before.row} and {row} fall faster than time")
-        counted, stretch = track.counts_down_in, track.stretch
+        if value < before.value:
+            step = _Stretch(before, sight)
+            fell_too_far = [unit for unit in _TIMES_LEFT if step.fell_too_far(unit)]
+            self._exclude(fell_too_far, f"rows {before.row} and {row} fall faster than time")
+        stretch, counted = track.stretch, track.counts_down_in
         if counted is not None and counted not in self._excluded:
             self._counts_down = True
             self._exclude(
@@ -199,7 +206,7 @@ class ResetUnitInference:
             self._excluded.setdefault(unit, why)
 
     def _conclude(self) -> None:
-        left = self.candidates
+        left = self._possible = tuple(unit for unit in UNITS if unit not in self._excluded)
         self._inferred = "undetermined"
         # A time left is named only when it was seen counting down: that the others do not fit may
         # also mean that two accounts were mixed.
@@ -322,6 +329,8 @@ class _Track:
     @property
     def counts_down_in(self) -> UnitName | None:
         """The unit that the values count down in, where they say it clearly."""
+        if self.stretch.fall <= 0:
+            return None
         unit, first = self.stretch.unit, self.stretch.first.value
         if unit == "milliseconds_left":
             enough = 50
@@ -330,7 +339,7 @@ class _Track:
             enough = 3
         else:
             # A window of 2 s tells 2, 1 and again 2, 1: two such falls count as one by two.
-            enough = max(1, 2 - self._seconds_fell)
+            enough = 2 - self._seconds_fell
         return unit if self.stretch.fall >= enough else None
 
 
