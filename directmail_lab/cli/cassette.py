@@ -89,7 +89,7 @@ def redact(
         typer.Option(
             "--redact",
             "-r",
-            help='A field, a dotted path, or "personal" (e-mail addresses and telephone numbers), '
+            help='A field, a dotted path, or "personal" (names, addresses, e-mail and the like), '
             "which is the default. Repeatable.",
         ),
     ] = None,

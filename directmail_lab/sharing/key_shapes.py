@@ -1,0 +1,196 @@
+"""What a credential looks like: by its shape, or by the place that it stands in.
+
+A text counts that looks random in the place of a key: an argument of ``connect``, or the value of a
+name with "key" in it (the names that detect-secrets and bandit look for). Placeholders and the
+stand-in's public key pass: an audit that raises false alarms is switched off.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode
+from html import unescape
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, Literal
+
+from ..standin import STAND_IN_KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["credentials_in", "is_credential_value", "looks_random"]
+
+# What each is, its pattern, and the group that has the secret itself. Their time is linear in the
+# text: none starts again within what it has read, and what may be read twice is bounded.
+_SHAPES: Final = tuple(
+    (what, re.compile(pattern))
+    for what, pattern in (
+        ("a private key", r"(?P<secret>-----BEGIN (?:[A-Z]{1,20} ){0,4}PRIVATE KEY-----)"),
+        (
+            "a service's key, by its prefix",
+            r"(?<![A-Za-z0-9])(?P<secret>"
+            r"(?:[a-z]{2,8}_)?(?:live|prod|secret)_(?:pub_)?[A-Za-z0-9_]{16,}"
+            r"|test_(?:pub_)?[0-9a-f]{24,}|[sr]k-(?:[a-z]{1,20}-)?[A-Za-z0-9_-]{20,}"
+            r"|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_\w{30,}|glpat-[\w-]{20,}|xox[abprs]-[\w-]{10,}"
+            r"|(?:AKIA|ASIA)[0-9A-Z]{16}|AIza[\w-]{35}|SG\.[\w-]{16,99}\.[\w-]{16,}"
+            r"|npm_[A-Za-z0-9]{30,}|hf_[A-Za-z0-9]{30,}|pypi-[\w-]{50,})(?![A-Za-z0-9])",
+        ),
+        ("a signed token (JWT)", r"(?P<secret>eyJ(?<![\w-]eyJ)[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{8,})"),
+        ("a bearer token", r"[Bb](?:earer|EARER)\s{1,9}(?P<secret>[\w.~+/-]{16,})"),
+        (
+            "a user name and password in an address",
+            r"://(?P<secret>[^\s/?#@:\"'<>\\]{0,256}:[^\s/?#@\"'<>\\]{0,256})@",
+        ),
+        ("a key in an address", r"://(?P<secret>(?=[^\s/@]{0,99}\d)[^\s/?#@:\"'<>\\]{16,256})@"),
+        ("an api_key parameter", r"(?i)[?&;]api[-_]?key=(?P<secret>[^&;#\s\"'<>\\]+)"),
+    )
+)
+_BASIC = re.compile(r"[Bb](?:asic|ASIC)\s{1,9}([A-Za-z0-9+/_-]{8,}={0,2})")
+# A name with a word for a key in it, and what it is given: `key: str = f"x"`, `auth=("x", "")`,
+# `"key": "x"`, `environ["KEY"] = "x"`, `setenv("KEY", "x")`, `KEY=x`; with escaped quotes too.
+_NAMED = re.compile(
+    r"(?:[kK](?:ey|EY)|[tT](?:oken|OKEN)|[sS](?:ecret|ECRET)|[pP](?:ass|ASS|wd|WD)|[aA](?:uth|UTH)"
+    r"|[cC](?:redential|REDENTIAL)|[bB](?:earer|EARER))(?P<rest>[\w-]{0,40}+)"
+    r"(?:(?P<closed>\\*+[\"'])\]?+)?+(?:\s{0,9}:\s{0,9}[\w.|]{1,40})?\s{0,9}[:=,]=?\s{0,9}"
+    r"[(\[]?[bfruBFRU]{0,2}\\*+(?P<quote>[\"']{0,3})"
+    r"(?=[^\s\"'\\<>(),;&]{0,200}?\d|[^\s\"'\\<>(),;&]{20})(?P<secret>[^\s\"'\\<>(),;&]{8,512})"
+)
+_NAME_BEFORE = re.compile(r"[\w-]+\Z")
+_ENV = re.compile(r"%(?:set_)?env\s{1,9}(?P<rest>\w{1,64})[\s=]{1,9}(?P<secret>[^\s\"']{8,512})")
+_ARGUMENT = re.compile(r"[(,]\s{0,99}[bfruBFRU]{0,2}\\*[\"'](?P<secret>[^\s\"'\\]{8,512})\\*[\"']")
+_CALL = re.compile(r"(?:connect|login|Session|ApiKey|BasicAuth)\(")
+_HEAD = re.compile(r"<th[^<>]{0,99}>([^<>]{1,64})</th>")
+_CELL = re.compile(r"[^\s<>\"',]{12,512}")
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_KEY_WORDS: Final = _words(
+    "key apikey token secret password passwd pwd passphrase auth authorization credential "
+    "credentials bearer"
+)
+_SURE_WORDS: Final = _words("apikey secret password passwd pwd passphrase credentials")
+_KEY_OF: Final = _words("api secret private access auth account app client service")
+# With one of these it names something else: a page's token, a key's name, a column to sort by.
+_OTHER_WORDS: Final = _words(
+    "public page next previous cursor idempotency cache sort primary foreign partition group "
+    "id ids name names hash digest sha type hint file path url count index length"
+)
+_PLAIN_WORDS: Final = _KEY_WORDS | _words(
+    "a an api access my the some this test user username pass foo bar baz none null true false "
+    "string value"
+)
+_PLACEHOLDER = re.compile(
+    r"<[^<>]*>|\$?\{.*\}|\$\w+|%\w+%|\[\w+\]|\.\.\.|…|[A-Z]{1,12}(?:[_-][A-Z]{1,12})*|(.)\1*",
+    re.DOTALL,
+)
+_SAYS_PLACEHOLDER = re.compile(
+    r"[<…]|\.\.\.|\*\*\*|xxxx|your|example|placeholder|dummy|changeme|redact|filtered|removed|masked"
+    r"|sanitized|fake|replace",
+    re.IGNORECASE,
+)
+
+
+def _passes(secret: str) -> bool:
+    """Return whether what stands in a secret's place is none: a placeholder, or public."""
+    return (
+        secret in ("", STAND_IN_KEY)
+        or _PLACEHOLDER.fullmatch(secret) is not None
+        or _SAYS_PLACEHOLDER.search(secret) is not None
+        or all(word in _PLAIN_WORDS for word in re.split(r"[\W_]+", secret.lower()) if word)
+    )
+
+
+def looks_random(text: str, fewest: int) -> bool:
+    """Return whether a text looks random: letters and digits change in it as no words do.
+
+    ``hk_8fK2xQ9zLr7T`` and each part of a UUID do; ``recordings-2026-11-21``, ``utf8`` do not.
+    """
+    if len(text) < fewest or "://" in text or text[0] in "/.":
+        return False
+    for part in re.split(r"[^A-Za-z0-9]+", text):
+        changes = len(re.findall(r"[A-Za-z](?=\d)|\d(?=[A-Za-z])|[a-z](?=[A-Z])", part))
+        if len(part) >= 8 and changes > max(3, len(part) * 0.2):
+            return True
+    return False
+
+
+def _names_a_key(name: str) -> Literal["", "maybe", "surely"]:
+    words = [word.lower() for word in _WORD.findall(name)]
+    if _KEY_WORDS.isdisjoint(words) or not _OTHER_WORDS.isdisjoint(words):
+        return ""
+    sure = any(a in _KEY_OF and b in ("key", "token") for a, b in pairwise(words))
+    return "surely" if sure or not _SURE_WORDS.isdisjoint(words) else "maybe"
+
+
+def _is_key_beside_name(match: re.Match[str]) -> bool:
+    secret, groups = match["secret"], match.groupdict()
+    quoted = bool(groups.get("quote"))
+    if "," in match[0] and not (quoted and groups["closed"]):
+        return False
+    name = _NAME_BEFORE.search(match.string, max(0, match.start() - 40), match.end("rest"))
+    kind = _names_a_key(name[0] if name else "")
+    if not kind or _passes(secret):
+        return False
+    if kind == "surely" and quoted and "://" not in secret:
+        return len(secret) >= 20 or any(map(str.isdigit, secret))
+    return looks_random(secret, 8 if kind == "surely" else 12)
+
+
+def _key_arguments(text: str) -> Iterator[str]:
+    """Yield each random text among the arguments of a call that takes a key."""
+    calls = [match.end() - 1 for match in _CALL.finditer(text)]
+    for start, following in zip(calls, [*calls[1:], len(text)], strict=False):
+        arguments = text[start : min(start + 400, following)]
+        for match in _ARGUMENT.finditer(arguments):
+            secret, before = match["secret"], arguments[: match.start() + 1]
+            inside = before.count("(") > before.count(")")
+            if inside and looks_random(secret, 8) and not _passes(secret):
+                yield secret
+
+
+def _has_key_column(text: str) -> bool:
+    """Return whether a table has a column named for a key, and in any cell a random text."""
+    heads = set(_HEAD.findall(text))
+    if text.startswith("  "):  # as a DataFrame is printed: its columns' names, and the rows below
+        heads.update(text[:2000].partition("\n")[0].split())
+    return any(map(_names_a_key, heads)) and any(
+        looks_random(cell, 12) and not _passes(cell) for cell in _CELL.findall(text)
+    )
+
+
+def _is_credential(digits: str) -> bool:
+    """Return whether base64 is ``user:password``, and not a word that follows "basic"."""
+    padded = digits.rstrip("=") + "=" * (-len(digits.rstrip("=")) % 4)
+    try:
+        pair = b64decode(padded, altchars=b"-_").decode("utf-8")
+    except ValueError:
+        return False
+    user, colon, password = pair.partition(":")
+    return bool(colon) and pair.isprintable() and not (_passes(user) and _passes(password))
+
+
+def credentials_in(text: str) -> Iterator[str]:
+    """Yield what each kind of credential in a text is, once, and nothing of the credential."""
+    if "&#" in text or "&quot;" in text:
+        text = unescape(text)
+    for what, pattern in _SHAPES:
+        if any(not _passes(match["secret"]) for match in pattern.finditer(text)):
+            yield what
+    if any(_is_credential(match[1]) for match in _BASIC.finditer(text)):
+        yield "credentials of HTTP Basic"
+    if any(_is_key_beside_name(m) for each in (_NAMED, _ENV) for m in each.finditer(text)):
+        yield "a key or password beside its name"
+    elif any(_key_arguments(text)):
+        yield "a key as an argument"
+    elif _has_key_column(text):
+        yield "a key in a table"
+
+
+def is_credential_value(value: str) -> bool:
+    """Return whether the value of a header for a credential is more than a placeholder."""
+    word = value.rpartition(" ")[2]
+    return not _passes(word) and (_BASIC.search(value) is None or _is_credential(word))
