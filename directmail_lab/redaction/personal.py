@@ -314,10 +314,7 @@ def _is_phone(match: re.Match[str]) -> bool:
 
 
 def _is_no_ones(value: str) -> bool:
-    domain = value.rpartition("@")[2]
-    # A table cuts long texts: stand-in@example.co…
-    is_cut = domain.endswith("…") and "example.com".startswith(domain[:-1])
-    return is_cut or bool(_RESERVED.fullmatch(domain) or _NOBODY.fullmatch(value))
+    return bool(_RESERVED.fullmatch(value.rpartition("@")[2]) or _NOBODY.fullmatch(value))
 
 
 def personal_in(text: str, *, by_field: bool = False) -> list[str]:
@@ -333,7 +330,7 @@ def personal_in(text: str, *, by_field: bool = False) -> list[str]:
         seen["email"] = set()
     if any(_is_phone(m) and not _PSEUDONYM.fullmatch(m[0]) for m in _PHONE.finditer(text)):
         seen["phone"] = set()
-    return [words[0] for kind, words in _KINDS.items() if kind in seen]
+    return [words[0] for kind, words in _WORDS.items() if kind in seen]
 
 
 def summarise_personal(interactions: Iterable[Interaction]) -> dict[str, int]:
