@@ -265,7 +265,7 @@ def _is_word(value: object) -> bool:
 
 _MOST_ANSWERS: Final = 1_000
 _LARGEST_LIVE_BYTES: Final = 1024**2
-_MOST_LIVE_BODIES: Final = 200
+_MOST_LIVE_BODIES: Final = 50
 
 Credentials = Literal["key", "none", "wrong", "unknown"]
 """What a request was sent with; "unknown" where it was recorded, since no cassette says."""
@@ -348,6 +348,7 @@ class AnswerShapes:
     def __init__(self) -> None:
         self.apart: list[Sighting] = []
         self._by_key: dict[tuple[str, int, Credentials], AnswerShape] = {}
+        self._live: Counter[tuple[str, str, int, str]] = Counter()
         self._lock = Lock()
 
     def add(self, sighting: Sighting, headers: Headers, body: bytes) -> None:
@@ -359,14 +360,15 @@ class AnswerShapes:
             if known is not None:
                 known.add(headers, body)
 
-    def add_live(self, reading: Reading, headers: Headers, body: bytes) -> None:
-        """Take a session's answer: the first two hundred of a kind, and none of over 1 MB."""
-        sighting = Sighting.of_session(reading)
-        known = self._by_key.get(sighting.key)
-        if len(body) <= _LARGEST_LIVE_BYTES and (
-            known is None or known.kinds.total() < _MOST_LIVE_BODIES
-        ):
-            self.add(sighting, headers, body)
+    def add_live(self, reading: Reading, headers: Any, body: bytes) -> None:
+        """Take a session's answer, whose headers are httpx's: the first fifty of a kind.
+
+        After those, and for a body of over 1 MB, it costs a microsecond.
+        """
+        kind = (reading.method, reading.operation, reading.status, reading.source)
+        if self._live[kind] < _MOST_LIVE_BODIES and len(body) <= _LARGEST_LIVE_BYTES:
+            self._live[kind] += 1
+            self.add(Sighting.of_session(reading), tuple(headers.multi_items()), body)
 
     def add_apart(self, sighting: Sighting, headers: Headers, body: bytes) -> None:
         """Take an answer to what `explore` asked past the session."""

@@ -328,7 +328,7 @@ class Session:
     def _note_shape(self, response: httpx.Response) -> None:
         reading = response.extensions.get(READING)
         if reading is not None:
-            self.answers.add_live(reading, tuple(response.headers.multi_items()), response.content)
+            self.answers.add_live(reading, response.headers, response.content)
 
     def _record_in(self, response: httpx.Response) -> pd.DataFrame:
         """Return the record that a response holds, or raise what its error status means."""
