@@ -196,15 +196,17 @@ class Recording:
         anew: Matching | None = None,
     ) -> None:
         self._path = self._file = real_path(path)
-        self._lock = acquire_lock(self._path)
+        self._locks = [acquire_lock(self._path)]
+        self._anew = anew
         try:
             self.loaded = read_cassette(self._path) if self._path.exists() else None
+            if anew is not None and self.loaded is not None and len(self.loaded.interactions):
+                names = _unfinished_names(self._path)
+                self._file = next(name for name in names if not name.exists())
+                self._locks.append(acquire_lock(self._file))
         except BaseException:
-            release_lock(self._lock)
+            self._release()
             raise
-        self._anew = anew
-        if anew is not None and self.loaded is not None and len(self.loaded.interactions):
-            self._file = next(name for name in _unfinished_names(self._path) if not name.exists())
         # What was once redacted in a cassette is redacted in it from then on.
         self._redactor = redactor.also(self.loaded.redact if self.loaded else ())
         self._metadata = metadata
@@ -258,7 +260,11 @@ class Recording:
                 if self._anew is not None and self._file != self._path:
                     adopt(self._path, self._file, self._anew, self._redactor)
         finally:
-            release_lock(self._lock)
+            self._release()
+
+    def _release(self) -> None:
+        for lock in self._locks:
+            release_lock(lock)
 
     def _start(self) -> LineWriter:
         held = self.loaded
