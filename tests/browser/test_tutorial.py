@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from directmail_lab.tutorials import FIRST, checkout
+from directmail_lab.tutorials import FIRST, checkout, copy_tutorials
 
-from .jupyter import Server, Tab, command, new_tab, run_all, wait_for_kernel
+from .jupyter import Server, Tab, command, new_tab, open_notebook, run_all, wait_for_kernel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Page
 
 # Set it to a folder to keep the pictures that the README files show.
 PICTURES = os.environ.get("DIRECTMAIL_LAB_PICTURES")
@@ -82,6 +82,15 @@ def test_the_command_opens_the_first_tutorial(lab: Tab) -> None:
 
     assert opened == FIRST
     assert lab.page.locator(".Toastify__toast").count() == 0
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_a_tutorial_is_not_changed_by_opening_it(page: Page, server: Server, name: str) -> None:
+    """JupyterLab finds in the file what it would write itself, so autosave leaves it alone."""
+    copy_tutorials(ROOT, server.notebooks / "opened")
+    open_notebook(page, server, f"opened/notebooks/{name}")
+
+    assert page.evaluate("jupyterapp.shell.currentWidget.context.model.dirty") is False
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
