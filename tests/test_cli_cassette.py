@@ -151,7 +151,10 @@ def test_verify_exits_with_1_where_an_answer_changed(
     with service.fault(body='{"id": 7}', headers={"Content-Type": "application/json"}):
         changed = run("verify", "mine", "--json")
 
-    assert (same.exit_code, same.stdout) == (0, "Nothing.\n")
+    assert (same.exit_code, same.stdout) == (
+        0,
+        "1 request sent, all answered as recorded.\n",
+    )
     assert changed.exit_code == 1
     assert len(json.loads(changed.stdout)) > 0
 

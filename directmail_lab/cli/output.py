@@ -88,7 +88,7 @@ def show(frame: pd.DataFrame, *, as_json: bool, as_csv: bool) -> None:
         flat = frame.map(lambda cell: json.dumps(cell) if isinstance(cell, list | dict) else cell)
         typer.echo(flat.to_csv(index=False), nl=False)
     elif not len(frame):
-        typer.echo("Nothing.")
+        typer.echo(" ".join(frame.attrs.get("notes", ())) or "Nothing.")
     else:
         from ..display import as_text
 
