@@ -73,7 +73,8 @@ class Session:
         ``"burst"`` sends at will while the allowance lasts, ``"even"`` spreads requests over the
         window, ``"off"`` never waits.
     max_wait_s
-        The longest wait, in seconds, for a window to renew; beyond it `QuotaExhaustedError`.
+        The longest, in seconds, that one request waits for the allowance, in all; beyond it
+        `QuotaExhaustedError`. A read that the service refuses meanwhile (429) is asked again.
     reset_unit
         The unit of ``X-RateLimit-Reset`` where you know it; else it is inferred (service.md part 8
         leaves it open).
