@@ -201,7 +201,8 @@ def record(
         the file when it is closed, ``"none"`` only replays.
     redact
         Personal data to replace by stable pseudonyms: field names, dotted paths, and ``"personal"``
-        for e-mail addresses and telephone numbers anywhere. The key is always removed.
+        for e-mail addresses and telephone numbers anywhere and for fields named for names, postal
+        addresses, companies, birth dates and bank accounts. The key is always removed.
 
     match_on
         What must be equal of two requests: vcrpy's matchers by name, and functions of two of its

@@ -68,18 +68,15 @@ def _below(text: str, signs: tuple[str, ...]) -> Iterator[str]:
     The first layer also of one kind alone: in ``%61b\\u0062`` a ``%`` may stand before hex digits.
     """
     yield text
-    alone: list[str] = []
-    for layer in range(_MAX_LAYERS):
-        if not any(sign in text for sign in signs):
-            return
-        if layer == 0:
-            alone = [inner for kind in _EACH_KIND if (inner := kind.sub(_plain, text)) != text]
-            yield from alone
-        outer, text = text, alone[0] if len(alone) == 1 else _ANY_KIND.sub(_plain, text)
-        if text == outer:
-            return
-        yield text
-        alone = []
+    if any(sign in text for sign in signs):
+        alone = [inner for kind in _EACH_KIND if (inner := kind.sub(_plain, text)) != text]
+        yield from alone
+        text = alone[0] if len(alone) == 1 else text
+        for _ in range(_MAX_LAYERS):
+            outer, text = text, _ANY_KIND.sub(_plain, text)
+            if text == outer:
+                return
+            yield text
 
 
 def _forms(key: str) -> Iterator[tuple[str, int, int]]:
