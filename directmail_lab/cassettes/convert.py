@@ -118,9 +118,10 @@ def repair(path: Path) -> list[str]:
             replace_whole(file, layout.header_text(_about(loaded.metadata)), texts)
             found.append(f"Repaired: {loaded.problem}.")
         for unfinished in unfinished_files(file):
-            new = read_cassette(unfinished)
-            redactor = Redactor(redact=loaded.redact).also(new.redact)
-            count = adopt(file, unfinished, Matching(), redactor)
+            with locked(unfinished):
+                new = read_cassette(unfinished)
+                redactor = Redactor(redact=loaded.redact).also(new.redact)
+                count = adopt(file, unfinished, Matching(), redactor)
             found.append(f"Put {plural(count, 'interaction')} of {unfinished.name} into it.")
         broken = [
             str(number)
