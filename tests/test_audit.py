@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 from typing import TYPE_CHECKING
 
@@ -159,6 +160,21 @@ def test_a_cassette_is_searched_in_every_part(
     found = audit_cassette(path)
 
     assert [finding.where for finding in found] == [f"{path}, interaction 1, {place}"]
+
+
+def test_personal_fields_of_a_body_are_found_as_redaction_finds_them(tmp_path: Path) -> None:
+    """By the names of fields too, and in compressed bodies; chance bytes are no e-mail address."""
+    body = gzip.compress(b'{"first_name": "Joe", "iban": "NL91ABNA0417164300"}')
+    packed = {"response_body": {"string": body.hex()}}
+    path = cassette(tmp_path / "tour.yaml", **packed)
+    binary = f'!!binary "{base64.b64encode(body).decode()}"'
+    path.write_text(path.read_text().replace(f'"{body.hex()}"', binary))
+    noise = cassette(tmp_path / "noise.yaml", response_body={"string": "@@"})
+    chance = base64.b64encode(b"\xff\xfe a@corp.com \x81").decode()
+    noise.write_text(noise.read_text().replace('"@@"', f'!!binary "{chance}"'))
+
+    assert [each.what for each in audit_cassette(path)] == ["a name", "a bank account"]
+    assert audit_cassette(noise) == []
 
 
 def test_a_sound_cassette_passes(tmp_path: Path) -> None:

@@ -325,11 +325,11 @@ def personal_in(text: str, *, by_field: bool = False) -> list[str]:
     seen: dict[str, set[str]] = {}
     if by_field and not _MADE_UP.search(text):
         Pseudonyms([PERSONAL], seen=seen).text(text)
-    found = [unquote(match[0]).lower() for match in _EMAIL.finditer(text)]
-    if not all(map(_is_no_ones, found)):
-        seen["email"] = set()
-    if any(_is_phone(m) and not _PSEUDONYM.fullmatch(m[0]) for m in _PHONE.finditer(text)):
-        seen["phone"] = set()
+    else:
+        if any(not _is_no_ones(unquote(match[0]).lower()) for match in _EMAIL.finditer(text)):
+            seen["email"] = set()
+        if any(_is_phone(m) and not _PSEUDONYM.fullmatch(m[0]) for m in _PHONE.finditer(text)):
+            seen["phone"] = set()
     return [words[0] for kind, words in _WORDS.items() if kind in seen]
 
 

@@ -178,7 +178,7 @@ def credentials_in(text: str) -> Iterator[str]:
     if "&#" in text or "&quot;" in text:
         text = unescape(text)
     for what, pattern in _SHAPES:
-        if any(not _passes(match["secret"]) for match in pattern.finditer(text)):
+        if any(not _passes(match["secret"][:512]) for match in pattern.finditer(text)):
             yield what
     if any(_is_credential(match[1]) for match in _BASIC.finditer(text)):
         yield "credentials of HTTP Basic"
