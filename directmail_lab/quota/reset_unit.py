@@ -183,16 +183,16 @@ class ResetUnitInference:
             if len(self._tracks) >= _TRACKS_AT_MOST:
                 self._tracks.clear()
             track = self._tracks[key] = _Track()
-        sight = _sight(reading, value, row)
-        before = track.take(sight)
-        if before is None or sight is None:
+        compared = track.take(reading, value, row)
+        if compared is None:
             return
+        before, sight = compared
         if value < before.value:
             step = _Stretch(before, sight)
             fell_too_far = [unit for unit in _TIMES_LEFT if step.fell_too_far(unit)]
             self._exclude(fell_too_far, f"rows {before.row} and {row} fall faster than time")
         stretch, counted = track.stretch, track.counts_down_in
-        if counted is not None and counted not in self._excluded:
+        if stretch is not None and counted is not None and counted not in self._excluded:
             self._counts_down = True
             self._exclude(
                 [unit for unit in UNITS if unit != counted],
@@ -304,32 +304,38 @@ class _Stretch:
 class _Track:
     """The values that one allowance may stand behind: the last one, and how they move."""
 
-    stretch: _Stretch
-
     def __init__(self) -> None:
-        self._last: _Sight | None = None
+        self.stretch: _Stretch | None = None
+        self._last: tuple[Reading, int, int] | None = None
         self._seconds_fell = 0
 
-    def take(self, sight: _Sight | None) -> _Sight | None:
-        """Take the next value; return the one before, where the two can be compared."""
-        before, self._last = self._last, sight
-        if sight is None:
+    def take(self, reading: Reading, value: int, row: int) -> tuple[_Sight, _Sight] | None:
+        """Take the next value; return the one before and it, where the two can be compared."""
+        last, self._last = self._last, (reading, value, row)
+        before, sight = None, None
+        # Most readings repeat the value: only where something fell is there more to see.
+        if last and (value < last[1] or (reading.remaining or 0) < (last[0].remaining or 0)):
+            before, sight = _sight(*last), _sight(reading, value, row)
+        if before is None or sight is None or not _are_in_order(before, sight):
+            self._end_stretch()
             return None
-        known = before
-        if before is not None and (sight.latest < before.earliest or _clock_was_set(before, sight)):
-            known = None
-        if known is not None and self.stretch.goes_on_with(sight):
+        if self.stretch is None:
+            self.stretch = _Stretch(before, before)
+        if self.stretch.goes_on_with(sight):
             self.stretch.add(sight)
         else:
-            if before is not None and self.stretch.unit == "seconds_left":
-                self._seconds_fell += self.stretch.fall
-            self.stretch = _Stretch(sight, sight)
-        return known
+            self._end_stretch()
+        return before, sight
+
+    def _end_stretch(self) -> None:
+        if self.stretch is not None and self.stretch.unit == "seconds_left":
+            self._seconds_fell += self.stretch.fall
+        self.stretch = None
 
     @property
     def counts_down_in(self) -> UnitName | None:
         """The unit that the values count down in, where they say it clearly."""
-        if self.stretch.fall <= 0:
+        if self.stretch is None or self.stretch.fall <= 0:
             return None
         unit, first = self.stretch.unit, self.stretch.first.value
         if unit == "milliseconds_left":
@@ -343,13 +349,16 @@ class _Track:
         return unit if self.stretch.fall >= enough else None
 
 
-def _clock_was_set(before: _Sight, after: _Sight) -> bool:
-    """Return whether our clock went another way than the service's between two readings."""
+def _are_in_order(before: _Sight, after: _Sight) -> bool:
+    """Return whether time went on between two readings, on our clock as on the service's."""
     first, last = before.reading, after.reading
-    if last.source == "replayed" or first.served_at is None or last.served_at is None:
+    if after.latest < before.earliest:
         return False
+    if last.source == "replayed" or first.served_at is None or last.served_at is None:
+        return True
     tolerance_s = 2.0 + (first.elapsed_s or 0.0) + (last.elapsed_s or 0.0)
-    return abs((last.at - first.at) - (last.served_at - first.served_at)) > tolerance_s
+    # A NaN, where our clock is not known, contradicts nothing.
+    return not abs((last.at - first.at) - (last.served_at - first.served_at)) > tolerance_s
 
 
 def _could_be(unit: UnitName, value: int, reading: Reading) -> bool:
