@@ -26,6 +26,7 @@ __all__ = [
     "RecordedRequest",
     "RecordedResponse",
     "base_path",
+    "check_address",
     "check_interaction",
     "check_request",
     "check_response",
@@ -131,12 +132,17 @@ def check_request(request: RecordedRequest) -> RecordedRequest:
     _check_message(request.headers, request.body, "request")
     if not isinstance(request.method, str) or not _METHOD.fullmatch(request.method):
         raise CassetteFormatError("its method is not a word")
+    check_address(request.uri)
+    return request
+
+
+def check_address(uri: str) -> None:
+    """Raise `CassetteFormatError` where an address is none."""
     try:
-        _check_texts(request.uri)
-        _ = urlsplit(request.uri).port
+        _check_texts(uri)
+        _ = urlsplit(uri).port
     except (TypeError, ValueError):
         raise CassetteFormatError("its address is not a URL") from None
-    return request
 
 
 def check_response(response: RecordedResponse) -> RecordedResponse:

@@ -18,6 +18,7 @@ from ..interaction import (
     ODD,
     Interaction,
     RecordedRequest,
+    check_address,
     check_request,
     check_response,
     check_times,
@@ -162,8 +163,11 @@ class LoadedLines(Sequence[Interaction]):
     def address(self, index: int) -> RecordedRequest | None:
         """Return one request's method and address alone; None where its line must be parsed."""
         address = layout.address_of(self._data, self._starts[index])
+        if address is None:
+            return None
         try:
-            return check_request(RecordedRequest(*address)) if address else None
+            check_address(address[1])
+            return RecordedRequest(*address)
         except CassetteFormatError as error:
             raise self._unreadable(index, error) from None
 
