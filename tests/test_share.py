@@ -171,6 +171,18 @@ def test_the_same_input_gives_the_same_zip(tour: Path) -> None:
     assert first == second
 
 
+def test_what_no_one_reads_stays_behind(tour: Path) -> None:
+    """Comments of a cassette, and a member of a notebook that is named twice."""
+    source = notebook("one.ipynb", REPLAY)
+    source.write_text(source.read_text().replace('{"cells"', '{"cells": ["hearsay"], "cells"', 1))
+    text = tour.read_text(encoding="utf-8")
+    tour.write_text(f"# hearsay\n{text}# hearsay\n", encoding="utf-8")
+    with zipfile.ZipFile(share(source, "tour.zip")) as packed:
+        written = b"".join(packed.read(name) for name in names_in(Path("tour.zip")))
+
+    assert b"hearsay" not in written
+
+
 def test_a_zip_is_replaced_whole(tour: Path) -> None:
     """Sharing again writes over the zip, and leaves nothing beside it."""
     Path("out").mkdir()
