@@ -60,7 +60,7 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         except BaseException as error:
             failure = without_traceback(error)
         else:
-            response.stream = _Body(request, response.stream)
+            response.stream = _Body(request, response)
             return response
         raise failure
 
@@ -72,7 +72,7 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         except BaseException as error:
             failure = without_traceback(error)
         else:
-            response.stream = _Body(request, response.stream)
+            response.stream = _Body(request, response)
             return response
         raise failure
 
@@ -163,18 +163,19 @@ async def _closing_at_the_end(pool: httpx.AsyncHTTPTransport) -> AsyncGenerator[
 class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
     """The body of a live answer. What breaks in it is told as what breaks before it is.
 
-    A write's outcome is then unknown, and no frame below is left on an error.
+    A write's outcome is then unknown, and no frame below is left on an error. A body that is
+    compressed more than once is refused: 893 bytes can hold 8 GB, which httpx would open.
     """
 
-    def __init__(
-        self, request: httpx.Request, stream: httpx.SyncByteStream | httpx.AsyncByteStream
-    ) -> None:
+    def __init__(self, request: httpx.Request, response: httpx.Response) -> None:
         self._request = request
-        self._stream = stream
+        self._stream = response.stream
+        self._codings = response.headers.get_list("content-encoding", split_commas=True)
 
     def __iter__(self) -> Iterator[bytes]:
         assert isinstance(self._stream, httpx.SyncByteStream)
         try:
+            self._refuse_doubled_coding()
             yield from self._stream
         except BaseException as error:
             failure = lost_answer(self._request, error) or without_traceback(error)
@@ -185,6 +186,7 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
     async def __aiter__(self) -> AsyncIterator[bytes]:
         assert isinstance(self._stream, httpx.AsyncByteStream)
         try:
+            self._refuse_doubled_coding()
             async for part in self._stream:
                 yield part
         except BaseException as error:
@@ -192,6 +194,10 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
         else:
             return
         raise failure
+
+    def _refuse_doubled_coding(self) -> None:
+        if len(self._codings) > 1:
+            raise httpx.DecodingError("compressed more than once", request=self._request)
 
     def close(self) -> None:
         assert isinstance(self._stream, httpx.SyncByteStream)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import socket
+import tracemalloc
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -110,6 +112,28 @@ def test_a_write_without_a_whole_answer_has_an_unknown_outcome(
 
     assert isinstance(caught.value, also)
     assert service.requests["POST /v1/letters"] == 1
+
+
+@pytest.mark.parametrize("mode", [Session.live, partial(Session.record, cassette="bomb")])
+def test_a_body_that_is_compressed_more_than_once_is_not_opened(
+    service: StandIn, live: Session, mode: Callable[[Session], ModeChange[Session]]
+) -> None:
+    """A kilobyte that was compressed three times can hold gigabytes; no service means it."""
+    bomb = gzip.compress(gzip.compress(gzip.compress(bytes(10_000_000))))
+    tracemalloc.start()
+    try:
+        with (
+            mode(live),
+            service.fault(body=bomb, headers={"Content-Encoding": "gzip, gzip, gzip"}),
+            pytest.raises(httpx.DecodingError, match="compressed more than once"),
+        ):
+            live.me()
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert len(bomb) < 1_000
+    assert most < 5_000_000
 
 
 def test_without_auth_no_key_is_sent(live: Session) -> None:
