@@ -8,6 +8,7 @@ import gzip
 import json
 import pickle
 import traceback
+import tracemalloc
 import zlib
 from dataclasses import astuple
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import CassetteError, CredentialError
 from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse
 from directmail_lab.redaction import PLACEHOLDER, Redactor
+from directmail_lab.redaction.key_search import SHARED, WINDOW
 from directmail_lab.redaction.personal import personal_in
 
 if TYPE_CHECKING:
@@ -383,6 +385,42 @@ def test_of_a_text_with_thousands_of_keys_nothing_is_left() -> None:
     assert KEY[:8] not in redacted
     assert shape(redacted) == shape(text)
     assert KEY[:8] not in Redactor([KEY]).text(f"{KEY} " * 9000)
+
+
+@pytest.mark.parametrize("written", [KEY[3:11], "".join(f"\\u{ord(c):04x}" for c in KEY)])
+@pytest.mark.parametrize("filler", [b"e", "é".encode(), b"\xff"], ids=["ascii", "text", "bytes"])
+def test_a_key_that_stands_across_the_windows_of_a_long_body_is_found(
+    filler: bytes, written: str
+) -> None:
+    """A long body is searched in parts, and no place between two of them hides a key."""
+    redactor = Redactor([KEY])
+    planted_key = f" {written} ".encode()
+    for edge in (WINDOW, WINDOW + SHARED):
+        before = (edge - len(written) // 2) // len(filler)
+        body = filler * before + planted_key + filler * WINDOW
+
+        kept = redactor.response(RecordedResponse(200, "OK", (), body)).body
+
+        assert PLACEHOLDER.encode() in kept
+        assert written.encode() not in kept
+
+
+@pytest.mark.parametrize(
+    "part", ["é abc ".encode(), "😀 abc".encode(), b"\xff%41&#65;", b"abc def"], ids=repr
+)
+def test_a_long_body_is_searched_in_at_most_three_times_its_memory(part: bytes) -> None:
+    """Letters of many alphabets take four bytes each in memory, and each layer of escapes again."""
+    redactor = Redactor([KEY])
+    response = RecordedResponse(200, "OK", (), part * (16_000_000 // len(part)))
+    tracemalloc.start()
+    try:
+        written = redactor.response(response)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert written.body == response.body
+    assert most < 3.1 * len(response.body)
 
 
 @pytest.mark.parametrize("form", [form for form in planted(KEY).values() if form.isascii()])

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, final
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["FRAGMENT", "PLACEHOLDER", "KeySearch"]
+__all__ = ["FRAGMENT", "PLACEHOLDER", "SHARED", "WINDOW", "KeySearch", "windows"]
 
 PLACEHOLDER: Final = "<API_KEY>"
 """What stands where the key stood, as the service's document writes it."""
@@ -31,6 +31,11 @@ FRAGMENT: Final = 8
 _BASE64_PIECE: Final = (FRAGMENT * 8 - 4) // 6
 _MAX_LAYERS: Final = 4
 _MOST_WORDS: Final = 4096
+
+# A long text is searched a window at a time: undoing escapes takes many times its memory. What two
+# windows share is longer than eight characters of a key under four layers of escapes.
+WINDOW: Final = 1 << 20
+SHARED: Final = 1 << 10
 
 # Escapes that stand for printable ASCII, of which a key is made.
 _KINDS: Final = (
@@ -60,6 +65,15 @@ def _meaning(escape: str) -> str:
 
 def _plain(match: re.Match[str]) -> str:
     return _meaning(match[0])
+
+
+def windows(text: str) -> Iterator[str]:
+    """Yield a text whole, or a long one in parts that share what a key could stand across."""
+    if len(text) <= WINDOW:
+        yield text
+        return
+    for start in range(0, len(text) - SHARED, WINDOW):
+        yield text[start : start + WINDOW + SHARED]
 
 
 def _below(text: str, signs: tuple[str, ...]) -> Iterator[str]:
@@ -136,7 +150,7 @@ class KeySearch:
 
     def holds(self, text: str) -> bool:
         """Return whether any form of a key is in a text, whole or eight characters of it."""
-        for plain in _below(text, self.__signs):
+        for plain in itertools.chain.from_iterable(_below(w, self.__signs) for w in windows(text)):
             low = plain.lower()
             for probe, needles in self.__needles:
                 if probe in low and any(needle in low for needle in needles):

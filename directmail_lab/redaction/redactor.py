@@ -9,6 +9,7 @@ user info of an address.
 from __future__ import annotations
 
 import binascii
+import codecs
 import functools
 import re
 from base64 import b64decode
@@ -19,7 +20,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from ..credentials import known_keys
 from ..errors import CassetteError, CredentialError, without_traceback
 from ..interaction import Headers, Interaction, RecordedRequest, RecordedResponse, header
-from .key_search import PLACEHOLDER, KeySearch
+from .key_search import PLACEHOLDER, SHARED, WINDOW, KeySearch, windows
 from .personal import Pseudonyms
 from .unpack import unpack
 
@@ -182,15 +183,21 @@ class Redactor:
         self.__search.learn(known_keys().union(secrets))
 
     def _is_clean(self, texts: tuple[str, ...], headers: Headers, body: bytes) -> bool:
-        """Return whether a message may be written as it is: one search for all of it."""
+        """Return whether a message may be written as it is: one search for all but a long body."""
+        if self.__redact:
+            return False
+        searched = "\n".join([*texts, *(part for pair in headers for part in pair), ""])
         try:
-            text = body.decode("utf-8")
+            for part in _decoded(body):
+                if "\0" in part:  # text is never compressed, whatever its headers say
+                    return False
+                searched += part
+                if _may_name_a_key(searched) or self.__search.holds(searched):
+                    return False
+                searched = part[-SHARED:]
         except UnicodeDecodeError:
             return False
-        if self.__redact or "\0" in text:  # text is never compressed, whatever its headers say
-            return False
-        whole = "\n".join([*texts, *(part for pair in headers for part in pair), text])
-        return not (_may_name_a_key(whole) or self.__search.holds(whole))
+        return True
 
     def _message(self, headers: Headers, body: bytes) -> tuple[Headers, bytes]:
         """Return headers and a body as they may be written, the headers true to the body."""
@@ -247,11 +254,20 @@ def _writable(headers: Headers) -> Headers:
     )
 
 
+def _decoded(body: bytes) -> Iterator[str]:
+    """Yield a body as text, a long one in parts. It raises where it is not UTF-8."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    for start in range(0, len(body) or 1, WINDOW):
+        yield decoder.decode(body[start : start + WINDOW], final=start + WINDOW >= len(body))
+
+
 def _may_name_a_key(text: str) -> bool:
     if "@" in text and _USER_INFO.search(text):
         return True
-    low = text.lower()
-    return "api_key" in low or "apikey" in low or "api-key" in low
+    return any(
+        "api_key" in low or "apikey" in low or "api-key" in low
+        for low in map(str.lower, windows(text))
+    )
 
 
 def _without_key_parameters(uri: str) -> str:
