@@ -214,6 +214,7 @@ def test_ctrl_c_while_an_interaction_is_written_leaves_the_others_whole(
 
 
 # Between the opening of a file and the block that closes it, Ctrl-C leaves that to Python.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_ctrl_c_anywhere_in_recording_leaves_a_whole_cassette(tmp_path: Path) -> None:
     """At each line of ours that runs while one interaction is recorded."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from IPython.core.interactiveshell import InteractiveShell
+from IPython.core.formatters import DisplayFormatter
 
 from directmail_lab.display import as_html, as_text, plural, readable
 
@@ -16,7 +16,7 @@ WIDE = {f"field_{n}": f"a value of some length {n}" for n in range(12)}
 
 def shown(frame: pd.DataFrame) -> dict[str, Any]:
     """What IPython makes of a frame that is a cell's value."""
-    data: dict[str, Any] = InteractiveShell.instance().display_formatter.format(frame)[0]
+    data: dict[str, Any] = DisplayFormatter().format(frame)[0]
     return data
 
 

@@ -109,6 +109,7 @@ def test_any_json_gives_a_frame_by_the_row_rule(body: Any) -> None:
     assert len(pd.concat([table, frame(body)], ignore_index=True)) >= len(table)
 
 
+@pytest.mark.slow
 @given(st.lists(st.dictionaries(KEYS, json_values(), max_size=4), max_size=4))
 def test_every_path_has_a_column_of_its_own(records: list[dict[str, Any]]) -> None:
     """However keys are spelled, two paths never share a column."""

@@ -226,6 +226,7 @@ def failures(layout: str, entry_points: list[str], most: int | None) -> tuple[in
     return tried, found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_an_odd_value_anywhere_is_a_result_or_our_error(layout: str, connected: object) -> None:
     """Of another type, out of range, cut, nested, too long, or gone."""

@@ -383,6 +383,7 @@ def test_the_session_is_the_current_one_for_the_test_alone(
 # -- beside other plugins ----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_beside_pytest_recording(pytester: pytest.Pytester, account: StandIn) -> None:
     """A vcr test and ours share a module, a folder and a run; each records and replays its own."""
     pytest.importorskip("pytest_recording")
@@ -452,6 +453,7 @@ def test_a_test_that_vcrpy_records_too_is_refused(
         assert path.is_dir() or traces(path.read_bytes(), account.api_key) == []
 
 
+@pytest.mark.slow
 def test_beside_xdist(pytester: pytest.Pytester, account: StandIn) -> None:
     """Workers record and replay side by side, and their reports keep the lists."""
     pytest.importorskip("xdist")
@@ -488,6 +490,7 @@ ASYNC_TEST = """
 """
 
 
+@pytest.mark.slow
 def test_beside_pytest_asyncio(pytester: pytest.Pytester, account: StandIn) -> None:
     """An asyncio test records and replays; what it leaves unplayed fails it."""
     pytest.importorskip("pytest_asyncio")
@@ -500,6 +503,7 @@ def test_beside_pytest_asyncio(pytester: pytest.Pytester, account: StandIn) -> N
     pytester.runpytest(*args).assert_outcomes(passed=1, failed=1)
 
 
+@pytest.mark.slow
 def test_beside_anyio(pytester: pytest.Pytester, account: StandIn) -> None:
     """The same under anyio's plugin."""
     pytester.makeconftest(

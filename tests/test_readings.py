@@ -243,6 +243,7 @@ def test_a_frame_survives_parquet(n: int, tmp_path: Path) -> None:
     assert kept.attrs == {"reset_unit": "seconds_left"}
 
 
+@pytest.mark.slow
 @given(hostile_interactions(), st.none() | st.sampled_from(list(SCALES)))
 @settings(max_examples=300, deadline=None)
 def test_any_recorded_answers_give_a_frame_and_verdicts(

@@ -286,6 +286,7 @@ def services(draw: st.DrawFn) -> tuple[str, list[Reading]]:
     return unit, readings
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(services())
 def test_the_unit_is_never_a_wrong_one(service: tuple[str, list[Reading]]) -> None:
@@ -295,6 +296,7 @@ def test_the_unit_is_never_a_wrong_one(service: tuple[str, list[Reading]]) -> No
     assert infer_reset_unit(readings).unit in (unit, "undetermined")
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(services(), services())
 def test_two_services_mixed_are_never_a_third_unit(
