@@ -45,6 +45,11 @@ def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pyte
     return pytester
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Name bytes by their argument: gzip writes the time, and all workers must see one name."""
+    return argname if isinstance(val, bytes) else None
+
+
 @pytest.fixture(autouse=True)
 def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """Work in an empty folder as a user without settings, key or session."""
