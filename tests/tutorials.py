@@ -191,7 +191,8 @@ def run(notebook: Any, folder: Path, *, environ: Mapping[str, str] | None = None
     keyless = {
         name: value
         for name, value in os.environ.items()
-        if name not in (API_KEY_VARIABLE, BASE_URL_VARIABLE)
+        # The width of the terminal that this runs in is not the reader's.
+        if name not in (API_KEY_VARIABLE, BASE_URL_VARIABLE, "COLUMNS", "LINES")
     }
     client = NotebookClient(
         notebook,
