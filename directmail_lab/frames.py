@@ -261,7 +261,7 @@ def _table(records: object) -> pd.DataFrame:
     index = pd.RangeIndex(len(rows))
     columns = {number: _column(values, index) for number, values in enumerate(fields.values())}
     table = pd.DataFrame(columns, index=index, copy=False)
-    table.columns = _labels(_names(list(fields)))
+    table.columns = pd.Index(_names(list(fields)), dtype=None if fields else object)
     return table
 
 
@@ -298,26 +298,21 @@ def _names(paths: Sequence[_Path]) -> list[str]:
     """Return a name for each path, no two alike.
 
     Where ``{"a.b": 1, "a": {"b": 2}}`` has two for one name, the shortest path keeps it and the
-    other one gets a number: ``a.b``, ``a.b_2``.
+    other one gets a number: ``a.b``, ``a.b_2``. Half a letter (a lone surrogate), which pandas'
+    text cannot hold, is written as an escape.
     """
     names: dict[_Path, str] = {}
     taken: set[str] = set()
     numbers: Counter[str] = Counter()
     for path in sorted(paths, key=lambda path: len(path) or len(paths) + MAX_DEPTH):
-        plain = name = ".".join(map(str, path)) if path else VALUE_COLUMN
+        plain = ".".join(map(str, path)) if path else VALUE_COLUMN
+        plain = name = plain.encode("utf-8", "backslashreplace").decode()
         while name in taken:
             numbers[plain] += 1
             name = f"{plain}_{numbers[plain] + 1}"
         taken.add(name)
         names[path] = name
     return [names[path] for path in paths]
-
-
-def _labels(names: Sequence[str]) -> pd.Index:
-    try:
-        return pd.Index(names, dtype=None if names else object)
-    except UnicodeEncodeError:  # a lone surrogate, which pandas' text cannot hold
-        return pd.Index(names, dtype=object)
 
 
 def _column(values: list[object], index: pd.RangeIndex) -> Any:
