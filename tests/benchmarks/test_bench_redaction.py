@@ -1,4 +1,4 @@
-"""What redaction costs for the worst inputs that are known: at most 0.4 s for each megabyte.
+"""What redaction and audit cost for the worst inputs known: at most 0.4 s for each megabyte.
 
 Each was once, or is in a redactor that is written without care, quadratic in its size.
 """
@@ -14,6 +14,7 @@ import pytest
 
 from directmail_lab.interaction import RecordedResponse
 from directmail_lab.redaction import Redactor
+from directmail_lab.sharing.audit import audit_text
 
 if TYPE_CHECKING:
     from pytest_benchmark.fixture import BenchmarkFixture
@@ -61,6 +62,12 @@ INPUTS: Final[dict[str, str | bytes]] = {
     "almost telephone numbers": over("+1 2 3 4 "),
     "api_key": over('"api_key'),
     "addresses": over("://a:"),
+    "an api_key parameter": over("?api_key"),
+    "a password": over('password="'),
+    "secrets": over("secret_"),
+    "keys": over("key="),
+    "signed tokens": over("-eyJ"),
+    "colons of addresses": over("://:::"),
     "parts of a form": over('Content-Disposition: ; name="a"\r\n', start="--\r\n"),
     "JSON in JSON": json.dumps(json.dumps(["joe@x.com", "a"] * 30_000)),
     "the key": over(f"{KEY} "),
@@ -87,3 +94,12 @@ def test_a_megabyte(benchmark: BenchmarkFixture, name: str, redact: tuple[str, .
     benchmark.group = f"redaction, s for a megabyte (at most {AT_MOST_S}): {' '.join(redact)}"
     benchmark.extra_info["at_most_s"] = AT_MOST_S * len(body) / SIZE
     benchmark.pedantic(redactor.response, [response], rounds=3)
+
+
+@pytest.mark.parametrize("name", [name for name, given in INPUTS.items() if isinstance(given, str)])
+def test_a_megabyte_is_audited(benchmark: BenchmarkFixture, name: str) -> None:
+    """The text of a notebook, or of a cassette's interaction."""
+    text = str(INPUTS[name])
+    benchmark.group = f"audit, s for a megabyte (at most {AT_MOST_S})"
+    benchmark.extra_info["at_most_s"] = AT_MOST_S * len(text) / SIZE
+    benchmark.pedantic(audit_text, [text, "a text"], {"secrets": [KEY]}, rounds=3)
