@@ -111,6 +111,14 @@ def test_what_may_be_shared_passes(text: str) -> None:
     assert audit_text(text, "here") == []
 
 
+@pytest.mark.parametrize("digit", "09")
+def test_an_entity_of_thousands_of_digits_is_read(digit: str) -> None:
+    """Python refuses to read such a number; a stranger's page may hold one, and a key behind it."""
+    hidden = f"&#{digit * 5000}; api_key=&quot;{'&#0' * 9}107;8Fq2Zx71Lm09Tb&quot;"
+
+    assert [finding.kind for finding in audit_text(hidden, "here")] == ["secret"]
+
+
 def test_personal_data_is_found() -> None:
     """Each kind once, however often it occurs."""
     assert audit_text("joe@corp.com ann@corp.com +31 6 1234 5678", "here") == [

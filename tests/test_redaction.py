@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import copy
 import gzip
+import html
 import json
 import pickle
+import re
 import traceback
 import tracemalloc
 import zlib
@@ -385,6 +387,13 @@ def test_of_a_text_with_thousands_of_keys_nothing_is_left() -> None:
     assert KEY[:8] not in redacted
     assert shape(redacted) == shape(text)
     assert KEY[:8] not in Redactor([KEY]).text(f"{KEY} " * 9000)
+
+
+def test_an_entity_of_many_zeros_is_read() -> None:
+    """Python refuses to read a number of more than 4,300 digits; a page may write one."""
+    entities = "".join(f"&#{'0' * 5000}{ord(character)};" for character in KEY)
+
+    assert KEY not in html.unescape(re.sub("&#0+", "&#", Redactor([KEY]).text(entities)))
 
 
 @pytest.mark.parametrize("written", [KEY[3:11], "".join(f"\\u{ord(c):04x}" for c in KEY)])

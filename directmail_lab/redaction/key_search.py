@@ -43,6 +43,7 @@ _KINDS: Final = (
     r"%[2-7][0-9a-fA-F]",
     r"&(?:#[xX]0*[2-7][0-9a-fA-F];?|#0*(?:3[2-9]|[4-9]\d|1[01]\d|12[0-6]);?|(?:amp|lt|gt|quot|apos);)",
 )
+_ZEROS = re.compile(r"&#0+(?=\d)")
 _ANY_KIND = re.compile("|".join(_KINDS))
 _EACH_KIND: Final = tuple(map(re.compile, _KINDS))
 # Every text in JSON has \" in it and many a query an &: they matter to a key that has one.
@@ -59,7 +60,8 @@ _QUOTED: Final = json.dumps(PLACEHOLDER)
 @functools.lru_cache(4096)
 def _meaning(escape: str) -> str:
     if escape[0] == "&":
-        return html.unescape(escape)
+        # Without its zeros: Python reads no number of more than 4,300 digits.
+        return html.unescape(_ZEROS.sub("&#", escape))
     return escape[1] if len(escape) == 2 else chr(int(escape[-2:], 16))
 
 
