@@ -328,6 +328,7 @@ def test_a_line_ends_with_its_window() -> None:
     assert times == [50, 55, 0, 30]
 
 
+@pytest.mark.slow
 def test_every_pixel_keeps_its_colour() -> None:
     """A palette of few colours does not give up the rarest, such as that of a single mark."""
     readings = [reading(n, 9, operation=f"/v1/{name}") for n, name in enumerate("abcdef")]
@@ -405,6 +406,7 @@ def test_times_are_labelled_in_utc() -> None:
     assert all(label.startswith("12:00:0") for label in labels)
 
 
+@pytest.mark.slow
 def test_a_chart_is_shown_once_as_a_png_with_words_whatever_pyplot_set_up(tmp_path: Path) -> None:
     """IPython alone, and IPython after pyplot registered its printers, give the same output."""
     program = """

@@ -440,6 +440,7 @@ NOTEBOOK_CELLS = (
 )
 
 
+@pytest.mark.slow
 def test_a_notebook_run_without_a_page_holds_no_key(
     service: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -282,6 +282,7 @@ def test_a_stopped_throttle_calls_nothing() -> None:
     assert not any(each.name == "directmail_lab throttle" for each in threading.enumerate())
 
 
+@pytest.mark.slow
 def test_a_picture_stays_in_a_notebook_that_is_run_without_a_page() -> None:
     """Closing it leaves a PNG and a sentence, and no widget that cannot be shown."""
     cells = [

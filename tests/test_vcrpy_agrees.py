@@ -57,6 +57,7 @@ def test_vcrpys_body_matcher_takes_our_reads(tour: Path) -> None:
         assert httpx.get(f"{BASE_URL}/v1/users/me").json()["email"]
 
 
+@pytest.mark.slow
 def test_pytest_recording_replays_our_cassettes(tour: Path, pytester: pytest.Pytester) -> None:
     """By its marker, with the network blocked."""
     pytester.makepyfile(
@@ -265,6 +266,7 @@ SENT_HEADERS = st.sampled_from(
 REQUESTS = st.builds(RecordedRequest, st.sampled_from(["POST", "PUT"]), URIS, SENT_HEADERS, BODIES)
 
 
+@pytest.mark.slow
 @settings(max_examples=600, deadline=None)
 @given(one=REQUESTS, other=REQUESTS)
 @pytest.mark.parametrize(
