@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, final
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["FRAGMENT", "PLACEHOLDER", "SHARED", "WINDOW", "KeySearch", "windows"]
+__all__ = ["FRAGMENT", "PLACEHOLDER", "SHARED", "WINDOW", "KeySearch", "unescape_html", "windows"]
 
 PLACEHOLDER: Final = "<API_KEY>"
 """What stands where the key stood, as the service's document writes it."""
@@ -43,7 +43,8 @@ _KINDS: Final = (
     r"%[2-7][0-9a-fA-F]",
     r"&(?:#[xX]0*[2-7][0-9a-fA-F];?|#0*(?:3[2-9]|[4-9]\d|1[01]\d|12[0-6]);?|(?:amp|lt|gt|quot|apos);)",
 )
-_ZEROS = re.compile(r"&#0+(?=\d)")
+# Python reads no number of more than 4,300 digits, and no character has one of more than 7.
+_LONG_NUMBER = re.compile(r"&#(\d{8,})")
 _ANY_KIND = re.compile("|".join(_KINDS))
 _EACH_KIND: Final = tuple(map(re.compile, _KINDS))
 # Every text in JSON has \" in it and many a query an &: they matter to a key that has one.
@@ -57,11 +58,15 @@ _JSON_NUMBER = re.compile(r"-?\d[\d.eE+-]*")
 _QUOTED: Final = json.dumps(PLACEHOLDER)
 
 
+def unescape_html(text: str) -> str:
+    """Return a text without HTML's escapes, numbers of any length among them."""
+    return html.unescape(_LONG_NUMBER.sub(lambda m: "&#" + (m[1].lstrip("0")[:8] or "0"), text))
+
+
 @functools.lru_cache(4096)
 def _meaning(escape: str) -> str:
     if escape[0] == "&":
-        # Without its zeros: Python reads no number of more than 4,300 digits.
-        return html.unescape(_ZEROS.sub("&#", escape))
+        return unescape_html(escape)
     return escape[1] if len(escape) == 2 else chr(int(escape[-2:], 16))
 
 

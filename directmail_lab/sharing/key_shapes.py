@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
-from html import unescape
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, Literal
 
+from ..redaction.key_search import unescape_html
 from ..standin import STAND_IN_KEY
 
 if TYPE_CHECKING:
@@ -60,8 +60,6 @@ _ENV = re.compile(r"%(?:set_)?env\s{1,9}(?P<rest>\w{1,64})[\s=]{1,9}(?P<secret>[
 _ARGUMENT = re.compile(r"[(,]\s{0,99}[bfruBFRU]{0,2}\\*[\"'](?P<secret>[^\s\"'\\]{8,512})\\*[\"']")
 _CALL = re.compile(r"(?:connect|login|Session|ApiKey|BasicAuth)\(")
 _HEAD = re.compile(r"<th[^<>]{0,99}>([^<>]{1,64})</th>")
-# Python reads no number of more than 4,300 digits, and no character has one of more than 7.
-_LONG_NUMBER = re.compile(r"&#(\d{8,})")
 _CELL = re.compile(r"[^\s<>\"',]{12,512}")
 
 
@@ -178,7 +176,7 @@ def _is_credential(digits: str) -> bool:
 def credentials_in(text: str) -> Iterator[str]:
     """Yield what each kind of credential in a text is, once, and nothing of the credential."""
     if "&#" in text or "&quot;" in text:
-        text = unescape(_LONG_NUMBER.sub(lambda m: "&#" + (m[1].lstrip("0")[:8] or "0"), text))
+        text = unescape_html(text)
     for what, pattern in _SHAPES:
         if any(not _passes(match["secret"][:512]) for match in pattern.finditer(text)):
             yield what
