@@ -11,42 +11,47 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from . import errors as errors
-from .errors import CassetteError as CassetteError
-from .errors import CassetteFormatError as CassetteFormatError
-from .errors import CassetteInUseError as CassetteInUseError
-from .errors import CredentialError as CredentialError
-from .errors import DirectMailLabError as DirectMailLabError
-from .errors import InsecureAddressError as InsecureAddressError
-from .errors import NotConnectedError as NotConnectedError
-from .errors import NotJSONError as NotJSONError
-from .errors import NotRecordedError as NotRecordedError
-from .errors import OutcomeUnknownError as OutcomeUnknownError
-from .errors import QuotaExhaustedError as QuotaExhaustedError
-from .errors import ServiceError as ServiceError
-from .errors import UnauthorizedError as UnauthorizedError
-from .errors import WriteRefusedError as WriteRefusedError
+from .errors import (
+    CassetteError as CassetteError,
+    CassetteFormatError as CassetteFormatError,
+    CassetteInUseError as CassetteInUseError,
+    CredentialError as CredentialError,
+    DirectMailLabError as DirectMailLabError,
+    InsecureAddressError as InsecureAddressError,
+    NotConnectedError as NotConnectedError,
+    NotJSONError as NotJSONError,
+    NotRecordedError as NotRecordedError,
+    OutcomeUnknownError as OutcomeUnknownError,
+    QuotaExhaustedError as QuotaExhaustedError,
+    ServiceError as ServiceError,
+    UnauthorizedError as UnauthorizedError,
+    WriteRefusedError as WriteRefusedError,
+)
 
 if TYPE_CHECKING:
-    from .account import burst as burst
-    from .account import chart_rate_limits as chart_rate_limits
-    from .account import check_contract as check_contract
-    from .account import drift as drift
-    from .account import get as get
-    from .account import interactions as interactions
-    from .account import me as me
-    from .account import me_async as me_async
-    from .account import post as post
-    from .account import rate_limits as rate_limits
-    from .account import request as request
+    from .account import (
+        burst as burst,
+        chart_rate_limits as chart_rate_limits,
+        check_contract as check_contract,
+        drift as drift,
+        get as get,
+        interactions as interactions,
+        me as me,
+        me_async as me_async,
+        post as post,
+        rate_limits as rate_limits,
+        request as request,
+    )
     from .cassettes import read_interactions as read_interactions
-    from .current import connect as connect
-    from .current import live as live
-    from .current import logout as logout
-    from .current import record as record
-    from .current import replay as replay
-    from .current import session as session
-    from .exploring import explore as explore
-    from .exploring import findings as findings
+    from .current import (
+        connect as connect,
+        live as live,
+        logout as logout,
+        record as record,
+        replay as replay,
+        session as session,
+    )
+    from .exploring import explore as explore, findings as findings
     from .frames import frame as frame
     from .readings import read_readings as read_readings
     from .sessions import Session as Session

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import threading
 import warnings
+from collections.abc import Iterable
+from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from .contract import ME_PATH
@@ -11,30 +14,12 @@ from .current import session
 from .transports import recorded_request
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from datetime import timedelta
-    from pathlib import Path
-
     import pandas as pd
 
     from .charts import Chart, Kind
     from .http import httpx
     from .quota import Reading
     from .sessions import Session
-
-__all__ = [
-    "burst",
-    "chart_rate_limits",
-    "check_contract",
-    "drift",
-    "get",
-    "interactions",
-    "me",
-    "me_async",
-    "post",
-    "rate_limits",
-    "request",
-]
 
 
 def me() -> pd.DataFrame:

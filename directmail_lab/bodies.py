@@ -5,32 +5,18 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from .interaction import header
+from .interaction import Headers, header
 from .redaction.unpack import unpack
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from .interaction import Headers
     from .quota import Reading
 
-__all__ = [
-    "AnswerShape",
-    "AnswerShapes",
-    "Credentials",
-    "Shape",
-    "Sighting",
-    "charset_in",
-    "json_in",
-    "read_json",
-    "text_in",
-    "type_of",
-]
 
 # -- reading -----------------------------------------------------------------------------------
 

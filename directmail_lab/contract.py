@@ -4,18 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = [
-    "HEADERS",
-    "LIMIT_HEADER",
-    "ME_PATH",
-    "PASSWORD",
-    "REMAINING_HEADER",
-    "RESET_HEADER",
-    "SAFE_METHODS",
-    "TYPICAL_LIMIT",
-    "TYPICAL_WINDOW_S",
-]
-
 # service.md part 4: the one endpoint that is specified.
 ME_PATH: Final = "/v1/users/me"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, Literal
@@ -12,16 +13,12 @@ import pandas as pd
 from .contract import HEADERS, TYPICAL_LIMIT, TYPICAL_WINDOW_S
 from .display import plural, readable
 from .quota.reading import REMAINING_OVER_LIMIT
-from .quota.windows import allowances
+from .quota.windows import Allowance, allowances
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from .quota import Reading
     from .quota.reset_unit import ResetUnit
-    from .quota.windows import Allowance
 
-__all__ = ["Verdict", "check_contract"]
 
 Verdict = Literal["holds", "violated", "not observed"]
 

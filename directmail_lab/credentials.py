@@ -7,25 +7,11 @@ import getpass
 import sys
 import warnings
 import weakref
-from typing import TYPE_CHECKING, Any, Final, NoReturn, final
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NoReturn, final
 
 from .errors import CredentialError
 from .settings import API_KEY_VARIABLE, variable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-__all__ = [
-    "ApiKey",
-    "as_api_key",
-    "find_api_key",
-    "forget_api_key",
-    "known_keys",
-    "overriding_variable",
-    "prompt_api_key",
-    "remember_api_key",
-    "remembered_api_key",
-]
 
 _SERVICE: Final = "directmail-lab"
 

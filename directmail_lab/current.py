@@ -2,37 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from .cassettes import DEFAULT_MATCH_ON
-from .credentials import as_api_key, find_api_key, forget_api_key
+from .credentials import ApiKey, as_api_key, find_api_key, forget_api_key
 from .errors import NotConnectedError
-from .modes import decorates
+from .modes import ModeChange, Timing, decorates
 from .sessions import Session, SessionOptions, replaying_session
 from .settings import API_KEY_VARIABLE, BASE_URL_VARIABLE, choose_address, variable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from pathlib import Path
-
     from .cassettes.player import Matcher
-    from .credentials import ApiKey
-    from .modes import ModeChange, Timing
     from .pacing import Pace
     from .quota.reset_unit import ResetUnit
-
-__all__ = [
-    "connect",
-    "current_session",
-    "live",
-    "logout",
-    "make_current",
-    "on_current_change",
-    "record",
-    "replay",
-    "session",
-    "wrong_key_sent",
-]
 
 
 class _Current:

@@ -13,17 +13,15 @@ import json
 import shutil
 import textwrap
 import weakref
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import accumulate, zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
     import pandas as pd
 
-__all__ = ["as_html", "as_text", "plural", "readable"]
 
 _MOST_ROWS: Final = 60
 _ROWS_AT_EACH_END: Final = 10

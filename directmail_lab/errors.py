@@ -24,35 +24,15 @@ from __future__ import annotations
 import re
 import sys
 import traceback
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from .quota import Reading
 
 _E = TypeVar("_E", bound=BaseException)
 
 _LONG_TEXT = re.compile(r"""(["'])[^"'\s]{12,}\1""")
-
-__all__ = [
-    "CassetteError",
-    "CassetteFormatError",
-    "CassetteInUseError",
-    "CredentialError",
-    "DirectMailLabError",
-    "InsecureAddressError",
-    "NotConnectedError",
-    "NotJSONError",
-    "NotRecordedError",
-    "OutcomeUnknownError",
-    "QuotaExhaustedError",
-    "ServiceError",
-    "UnauthorizedError",
-    "WriteRefusedError",
-    "brief_traceback",
-    "without_traceback",
-]
 
 
 def without_traceback(error: _E) -> _E:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -18,11 +19,6 @@ from .bodies import charset_in, read_json
 from .display import readable
 from .errors import DirectMailLabError, NotJSONError, without_traceback
 from .interaction import READING
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-
-__all__ = ["MAX_DEPTH", "MOST_CELLS", "MOST_COLUMNS", "VALUE_COLUMN", "frame"]
 
 MAX_DEPTH: Final = 50
 """How many levels of nested objects become dotted columns; a deeper object stays in its cell."""

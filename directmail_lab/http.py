@@ -10,10 +10,11 @@ below: their locals hold the key, or a body that may echo it.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
+from typing import Any, Final, TypedDict, Unpack
 
-import httpx
+import httpx as httpx
 
 from .bodies import text_in
 from .contract import SAFE_METHODS
@@ -26,22 +27,6 @@ from .errors import (
     without_traceback,
 )
 from .interaction import READING, base_path, operation_of, path_below
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-
-__all__ = [
-    "SENT",
-    "WANTS_KEY",
-    "AsyncClient",
-    "Client",
-    "ClientOptions",
-    "KeyedAuth",
-    "httpx",
-    "is_write",
-    "lost_answer",
-    "service_error",
-]
 
 WANTS_KEY: Final = "directmail_lab.wants_key"
 """Set in a request's extensions where the network transport is to add the key."""

@@ -8,35 +8,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import cache
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from .errors import CassetteFormatError
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-__all__ = [
-    "ODD",
-    "READING",
-    "Headers",
-    "Interaction",
-    "RecordedRequest",
-    "RecordedResponse",
-    "base_path",
-    "check_address",
-    "check_interaction",
-    "check_request",
-    "check_response",
-    "check_times",
-    "header",
-    "normalize_headers",
-    "operation_of",
-    "path_below",
-    "unreadable",
-]
 
 READING: Final = "directmail_lab.reading"
 """Where a response of a session carries its `Reading`: ``response.extensions[READING]``."""

@@ -11,27 +11,21 @@ from __future__ import annotations
 
 import functools
 import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar
 
-from .cassettes import shown_path
+from .cassettes import Cassette, shown_path
 from .display import plural
 from .errors import NotConnectedError
-from .http import is_write
+from .http import httpx, is_write
 from .interaction import base_path
-from .pacing import PacingTransport
-from .transports import CassetteTransport, ObservingTransport, recorded_request
+from .pacing import Pacer, PacingTransport
+from .transports import CassetteTransport, ObservingTransport, Transport, recorded_request
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from .cassettes import Cassette
-    from .http import httpx
-    from .pacing import Pacer
     from .quota import Reading
-    from .transports import Transport
 
-__all__ = ["Mode", "ModeChange", "ModeName", "Modes", "Timing", "decorates", "latency_factor"]
 
 ModeName = Literal["live", "record", "replay"]
 Timing = Literal["instant", "recorded"] | float

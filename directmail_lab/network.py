@@ -6,6 +6,7 @@ import asyncio
 import os
 import urllib.request
 from base64 import b64encode
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Final
 
 from .contract import PASSWORD
@@ -19,13 +20,10 @@ from .http import SENT, WANTS_KEY, httpx, is_write, lost_answer
 from .settings import is_loopback, origin
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-
     from .credentials import ApiKey
 
     _Place = tuple[int, asyncio.AbstractEventLoop]
 
-__all__ = ["NetworkTransport"]
 
 # The request that was sent first, by its identity: a redirect's request takes its extensions along.
 _FIRST: Final = "directmail_lab.first"

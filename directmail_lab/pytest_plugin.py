@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -24,13 +25,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator, Sequence
-
     from .cassettes import Cassette, Matcher
     from .interaction import RecordedRequest
     from .sessions import Session
 
-__all__ = ["directmail"]
 
 _MODES: Final = ("none", "once", "new_episodes", "any", "all")
 _OPTION: Final = "--directmail-record-mode"

@@ -7,18 +7,20 @@ import threading
 import time
 import warnings
 import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TypedDict, Unpack
 
 from .bodies import AnswerShapes
-from .cassettes import DEFAULT_MATCH_ON, open_cassette
+from .cassettes import DEFAULT_MATCH_ON, Cassette, open_cassette
 from .contract import ME_PATH
-from .credentials import as_api_key
+from .credentials import ApiKey, as_api_key
 from .errors import CassetteError, DirectMailLabError
-from .http import AsyncClient, Client, service_error
+from .http import AsyncClient, Client, ClientOptions, httpx, service_error
 from .interaction import READING
-from .modes import Mode, ModeChange, Modes, decorates, latency_factor
+from .modes import Mode, ModeChange, ModeName, Modes, Timing, decorates, latency_factor
 from .network import NetworkTransport
-from .pacing import Pacer
+from .pacing import Pace, Pacer
 from .readings import ReadingLog
 from .redaction import Redactor
 from .redaction.log_guard import guard_logs
@@ -26,21 +28,12 @@ from .settings import base_address
 from .transports import RefusingTransport, SwitchingTransport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from pathlib import Path
-
     import pandas as pd
 
-    from .cassettes import Cassette
     from .cassettes.player import Matcher
-    from .credentials import ApiKey
-    from .http import ClientOptions, httpx
-    from .modes import ModeName, Timing
-    from .pacing import Pace
     from .quota import Reading
     from .quota.reset_unit import ResetUnit
 
-__all__ = ["Session", "SessionOptions", "replaying_session"]
 
 _log = logging.getLogger(__name__)
 

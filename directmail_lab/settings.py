@@ -6,27 +6,11 @@ import ipaddress
 import os
 import re
 import tomllib
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
 from .errors import InsecureAddressError, NotConnectedError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-__all__ = [
-    "API_KEY_VARIABLE",
-    "BASE_URL_VARIABLE",
-    "CASSETTES_VARIABLE",
-    "REGIONS_VARIABLE",
-    "base_address",
-    "choose_address",
-    "configured_regions",
-    "is_loopback",
-    "origin",
-    "regions_file",
-    "variable",
-]
 
 API_KEY_VARIABLE: Final = "DIRECTMAIL_API_KEY"
 BASE_URL_VARIABLE: Final = "DIRECTMAIL_BASE_URL"

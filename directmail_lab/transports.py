@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -39,19 +40,8 @@ from .interaction import (
 from .quota import Reading, read_headers
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from .cassettes import Cassette
 
-__all__ = [
-    "CassetteTransport",
-    "ObservingTransport",
-    "RefusingTransport",
-    "SwitchingTransport",
-    "Transport",
-    "recorded_request",
-    "recorded_response",
-]
 
 _INTERACTION: Final = "directmail_lab.interaction"
 _SOURCE: Final = "directmail_lab.source"

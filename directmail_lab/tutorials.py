@@ -8,8 +8,6 @@ import sys
 from pathlib import Path
 from typing import Final
 
-__all__ = ["FIRST", "checkout", "copy_tutorials", "workplace"]
-
 FIRST: Final = "01-first-look.ipynb"
 
 _PACKAGE: Final = Path(__file__).resolve().parent

@@ -9,8 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from directmail_lab.bodies import AnswerShape, AnswerShapes, Shape, Sighting
 from directmail_lab.quota import Reading

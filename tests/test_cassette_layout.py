@@ -11,8 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 from cassette_samples import NOON, answered, get
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from vcr.serialize import deserialize
 from vcr.serializers import yamlserializer
 

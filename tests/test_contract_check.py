@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 import pytest
-from reading_samples import NOON_S
-from reading_samples import reading as sample
+from reading_samples import NOON_S, reading as sample
 
 from directmail_lab.contract_check import check_contract
 

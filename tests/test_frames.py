@@ -14,8 +14,7 @@ import httpx
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from directmail_lab.errors import DirectMailLabError, NotJSONError, ServiceError
 from directmail_lab.frames import MAX_DEPTH, MOST_COLUMNS, frame

@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from key_search import traces
 
 from directmail_lab.cassettes import read_cassette

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import nbclient
 import nbformat
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import directmail_lab as dm
 from directmail_lab.current import make_current

@@ -8,8 +8,7 @@ import sys
 from dataclasses import astuple
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse
 from directmail_lab.redaction import Redactor

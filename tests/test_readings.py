@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from reading_samples import NOON_S
-from reading_samples import reading as sample
+from hypothesis import given, settings, strategies as st
+from reading_samples import NOON_S, reading as sample
 
 from directmail_lab.contract_check import check_contract
 from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse

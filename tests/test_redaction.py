@@ -16,8 +16,7 @@ from dataclasses import astuple
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 from key_search import planted, traces
 
 from directmail_lab.credentials import ApiKey

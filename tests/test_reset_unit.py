@@ -6,8 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from reading_samples import reading as sample
 
 from directmail_lab.quota.reset_unit import ResetUnitInference, infer_reset_unit

@@ -8,8 +8,7 @@ import sys
 import zlib
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from directmail_lab.redaction import unpack
 from directmail_lab.redaction.unpack import MAX_UNPACKED_BYTES

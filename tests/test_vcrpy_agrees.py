@@ -10,8 +10,7 @@ import pytest
 import requests
 import vcr
 from cassette_samples import BASE_URL, answered, get, post
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from vcr.request import Request
 from vcr.serialize import deserialize, serialize
 from vcr.serializers import jsonserializer, yamlserializer

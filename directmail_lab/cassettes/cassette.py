@@ -6,10 +6,12 @@ import logging
 import os
 import time
 import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Final, Literal, Self
+from typing import Final, Literal, Self
 
 from ..display import plural
 from ..errors import CassetteError
@@ -17,16 +19,9 @@ from ..interaction import Interaction, RecordedRequest, base_path, normalize_hea
 from ..redaction import Redactor
 from .convert import notice_of_personal_data
 from .library import cassette_name, command_name, find_cassette, new_cassette_path
-from .player import DEFAULT_MATCH_ON, Matching, Player
+from .player import DEFAULT_MATCH_ON, Key, Matcher, Matching, Player
 from .reader import LoadedCassette, read_cassette
 from .recorder import Recording, about_recording, unfinished_files
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from .player import Key, Matcher
-
 
 RECORD_MODES: Final = ("none", "once", "new_episodes", "any", "all")
 

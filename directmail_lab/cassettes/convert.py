@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, Literal, get_args
+from pathlib import Path
+from typing import Final, Literal, get_args
 
 from ..credentials import known_keys
 from ..display import plural
 from ..errors import CassetteError, CassetteFormatError
-from ..interaction import header
+from ..interaction import Interaction, header
 from ..redaction import Redactor, secrets_in
 from ..redaction.personal import personal_notice, summarise_personal
 from . import layout
@@ -17,13 +19,6 @@ from .library import command_name, create, locked
 from .player import Matching
 from .reader import parse_cassette, read_cassette
 from .recorder import adopt, checked, header_for, redacted_metadata, replace_whole, unfinished_files
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from ..interaction import Interaction
-
 
 Layout = Literal["lines", "vcrpy", "json", "har"]
 LAYOUTS: Final[tuple[Layout, ...]] = get_args(Layout)

@@ -9,9 +9,10 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from email.message import Message
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from ..errors import CassetteFormatError
@@ -27,10 +28,6 @@ from ..interaction import (
 )
 from ..redaction.unpack import unpack
 from .layout import text_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 

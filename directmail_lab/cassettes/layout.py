@@ -11,14 +11,11 @@ import base64
 import codecs
 import json
 import re
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ..interaction import Headers, Interaction, RecordedRequest, RecordedResponse
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
 
 # What is said of a recording stands under `recording`, not `metadata`: where there is metadata,
 # vcrpy's loader returns three values and not two, and pytest-recording (0.14) fails on that.

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from filelock import FileLock, Timeout
 
 from ..errors import CassetteError, CassetteInUseError, NotRecordedError
 from ..settings import CASSETTES_VARIABLE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 OPEN_TO_WRITE: Final = os.O_WRONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
 """Flags to open a file with, where that is no link."""

@@ -8,26 +8,22 @@ from __future__ import annotations
 
 import json
 from array import array
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from email.message import Message
 from hashlib import blake2b
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
 from ..contract import SAFE_METHODS
 from ..display import plural
 from ..errors import NotRecordedError
-from ..interaction import RecordedRequest, header, path_below
+from ..interaction import Interaction, RecordedRequest, header, path_below
 from .reader import LoadedLines
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-
-    from ..interaction import Interaction
-
-    Matcher = Callable[[Any, Any], object]
-    Key = tuple[Hashable, ...]
+Matcher = Callable[[Any, Any], object]
+Key = tuple[Hashable, ...]
 
 
 _MOST_COMPARED: Final = 500

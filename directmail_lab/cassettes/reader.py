@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import stat
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from pathlib import Path
+from typing import Any, Final, Literal, TypeVar
 from urllib.parse import urlsplit
 
 from ..display import plural
@@ -18,6 +20,7 @@ from ..interaction import (
     ODD,
     Interaction,
     RecordedRequest,
+    RecordedResponse,
     check_address,
     check_request,
     check_response,
@@ -25,14 +28,6 @@ from ..interaction import (
     unreadable,
 )
 from . import layout
-
-if TYPE_CHECKING:
-    import re
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from ..interaction import RecordedResponse
-
 
 T = TypeVar("T")
 

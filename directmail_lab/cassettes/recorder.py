@@ -9,26 +9,20 @@ from __future__ import annotations
 import hashlib
 import os
 import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import count, islice
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 from ..errors import CassetteError
-from ..interaction import base_path
+from ..interaction import Interaction, base_path
 from ..redaction import Redactor, secrets_in
 from . import layout
 from .library import OPEN_TO_WRITE, acquire_lock, create, real_path, release_lock
-from .player import Player
+from .player import Matching, Player
 from .reader import LoadedCassette, read_cassette
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-    from pathlib import Path
-
-    from ..interaction import Interaction
-    from .player import Matching
-
 
 _FSYNC_EVERY_S: Final = 1.0
 _CHUNK_BYTES: Final = 2**20

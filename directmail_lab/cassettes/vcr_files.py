@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import yaml
 from vcr import matchers
@@ -32,10 +33,6 @@ from ..interaction import (
 )
 from ..redaction.unpack import unpack
 from .layout import headers_of, recorded_at_of, text_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
 
 _DEEPEST: Final = 64
 _MOST_NODES: Final = 100_000

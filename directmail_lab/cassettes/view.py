@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import html
 import json
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import pandas as pd
@@ -16,18 +17,11 @@ import pandas as pd
 from directmail_lab.display import readable
 
 from ..errors import CassetteError
-from ..interaction import base_path, header, operation_of, path_below
+from ..interaction import Headers, Interaction, base_path, header, operation_of, path_below
 from ..redaction import Redactor, secrets_in
 from .cassette import Cassette
 from .library import find_cassette
-from .reader import read_cassette
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ..interaction import Headers, Interaction
-    from .reader import LoadedCassette
-
+from .reader import LoadedCassette, read_cassette
 
 _DTYPES: Final = {
     "at": "datetime64[us, UTC]",

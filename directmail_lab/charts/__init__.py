@@ -7,7 +7,5 @@ chart touches pyplot or its state.
 
 from __future__ import annotations
 
-from .drawing import Kind, chart_rate_limits
-from .figure import Chart
-
-__all__ = ["Chart", "Kind", "chart_rate_limits"]
+from .drawing import Kind as Kind, chart_rate_limits as chart_rate_limits
+from .figure import Chart as Chart

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import sys
+from contextlib import AbstractContextManager
 from datetime import UTC
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,8 +22,6 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from PIL import Image
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 

@@ -7,6 +7,7 @@ number of the row instead, from 0.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,8 +17,6 @@ import pandas as pd
 from ..quota import is_exhausted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
 Span = tuple[float, float]

@@ -28,8 +28,6 @@ from .output import (
     show,
 )
 
-__all__ = ["app", "main"]
-
 app = typer.Typer(
     name="directmail-lab",
     help="Explore a direct mail service's HTTP API in JupyterLab, with recorded sessions.",

@@ -11,8 +11,6 @@ from ..cassettes.convert import Layout
 from ..errors import CassetteError
 from .output import AsCsv, AsJson, CassetteArgument, Exit, cassette_file, names_of_cassettes, show
 
-__all__ = ["app"]
-
 app = typer.Typer(no_args_is_help=True, help="Show, check, repair and convert cassettes.")
 
 
@@ -127,8 +125,7 @@ def convert(
     ] = False,
 ) -> None:
     """Convert between our lines, vcrpy's YAML and JSON, and HAR 1.2."""
-    from ..cassettes.convert import convert as convert_file
-    from ..cassettes.convert import layout_of
+    from ..cassettes.convert import convert as convert_file, layout_of
     from ..display import plural
 
     if target.exists() and not force:

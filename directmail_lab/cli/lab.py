@@ -18,7 +18,6 @@ from ..standin.options import STAND_IN_KEY, ResetUnit, WindowKind
 if TYPE_CHECKING:
     from ..standin import StandIn
 
-__all__ = ["lab_arguments", "open_demo", "open_lab", "serve"]
 
 # The news pop-up asks a server outside; only this setting keeps it from the page altogether.
 _PAGE_CONFIG = {"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}}

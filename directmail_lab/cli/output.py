@@ -13,17 +13,6 @@ import typer
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "AsCsv",
-    "AsJson",
-    "CassetteArgument",
-    "CassetteOption",
-    "Exit",
-    "cassette_file",
-    "names_of_cassettes",
-    "show",
-]
-
 
 class Exit(IntEnum):
     """What an exit code says, as grep's do."""

@@ -1,5 +1,3 @@
 """Drift: a recording held against what the service answers now, field by field."""
 
-from .asking import OldCassetteWarning, drift
-
-__all__ = ["OldCassetteWarning", "drift"]
+from .asking import OldCassetteWarning as OldCassetteWarning, drift as drift

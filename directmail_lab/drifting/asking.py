@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import time
 import warnings
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -20,9 +22,6 @@ from ..transports import recorded_response
 from .comparison import ABSENT, Difference, compare
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from pathlib import Path
-
     from ..sessions import Session
 
 # Of a recorded request: what chooses among answers, and asks for nothing else. A cassette may be a

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -16,8 +17,6 @@ from ..bodies import json_in, type_of
 from ..contract import REMAINING_HEADER, RESET_HEADER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from ..interaction import Headers, Interaction
 
 Part = Literal["status", "header", "body"]

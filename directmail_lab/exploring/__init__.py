@@ -1,5 +1,3 @@
 """What the service's document leaves open: what was seen of each part, and what would tell more."""
 
-from .calls import explore, findings
-
-__all__ = ["explore", "findings"]
+from .calls import explore as explore, findings as findings

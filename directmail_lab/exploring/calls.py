@@ -6,33 +6,28 @@ import contextlib
 import sys
 import time
 from base64 import b64encode
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ..bodies import AnswerShapes, Sighting
+from ..bodies import AnswerShapes, Credentials, Sighting
 from ..cassettes import find_cassette, read_cassette
 from ..contract import ME_PATH
-from ..current import session as current
-from ..current import wrong_key_sent
+from ..current import session as current, wrong_key_sent
 from ..errors import CassetteError, NotConnectedError, QuotaExhaustedError
 from ..http import httpx
 from ..interaction import READING, Interaction, RecordedRequest, base_path
-from ..quota import reading_of
-from ..quota.reset_unit import infer_reset_unit
+from ..quota import Reading, reading_of
+from ..quota.reset_unit import Evidence, infer_reset_unit
 from ..settings import configured_regions
 from ..transports import recorded_response
 from .open_parts import Seen, findings_of, frame_of_findings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     import pandas as pd
 
-    from ..bodies import Credentials
-    from ..quota import Reading
-    from ..quota.reset_unit import Evidence
     from ..sessions import Session
 
 # Paths that nothing is known to be at, and that nobody would mind being asked for.

@@ -6,6 +6,7 @@ Answers and their shapes in, one `Finding` for each open part out, in the docume
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -16,8 +17,6 @@ from ..display import readable
 from ..quota import is_exhausted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
     from ..bodies import AnswerShape, AnswerShapes, Credentials, Sighting
     from ..quota.reset_unit import Evidence
 

@@ -14,18 +14,12 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 from ..contract import TYPICAL_LIMIT, TYPICAL_WINDOW_S
 from ..errors import QuotaExhaustedError
-from ..quota import date_of
-from ..quota.reset_unit import SCALES
-
-if TYPE_CHECKING:
-    from ..quota import Reading
-    from ..quota.reset_unit import ResetUnitInference, UnitName
-
-__all__ = ["Pace", "PaceState", "Pacer", "Wait"]
+from ..quota import Reading, date_of
+from ..quota.reset_unit import SCALES, ResetUnitInference, UnitName
 
 Pace = Literal["burst", "even", "off"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Generator
+from collections.abc import Awaitable, Callable, Generator
 from concurrent import futures
 from contextlib import closing
 from functools import lru_cache
@@ -13,16 +13,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ..http import httpx, is_write
 from ..interaction import READING, operation_of
-from .pacer import Wait
+from .pacer import Pacer, Wait
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from ..quota import Reading
     from ..transports import Transport
-    from .pacer import Pacer
 
-__all__ = ["PacingTransport", "WaitingBar"]
 
 _ATTEMPTS: Final = 4
 # Where no connection is made there is mostly no service: one more attempt, and its user is told.

@@ -1,5 +1,10 @@
 """What the rate-limit headers say: readings, the unit of Reset, windows and allowances. Pure."""
 
-from .reading import Reading, Source, date_of, is_exhausted, read_headers, reading_of
-
-__all__ = ["Reading", "Source", "date_of", "is_exhausted", "read_headers", "reading_of"]
+from .reading import (
+    Reading as Reading,
+    Source as Source,
+    date_of as date_of,
+    is_exhausted as is_exhausted,
+    read_headers as read_headers,
+    reading_of as reading_of,
+)

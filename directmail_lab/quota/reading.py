@@ -4,30 +4,15 @@ from __future__ import annotations
 
 import math
 from calendar import timegm
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from ..contract import HEADERS, LIMIT_HEADER, REMAINING_HEADER, RESET_HEADER
-from ..interaction import operation_of, path_below
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from ..interaction import Interaction
-
-__all__ = [
-    "REMAINING_OVER_LIMIT",
-    "DateForm",
-    "Reading",
-    "Source",
-    "date_of",
-    "is_exhausted",
-    "read_headers",
-    "reading_of",
-]
+from ..interaction import Interaction, operation_of, path_below
 
 Source = Literal["live", "recorded", "replayed"]
 

@@ -15,26 +15,11 @@ Zero is no evidence, nor is a time left that never changes: such a value fits se
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
-from .reading import date_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from .reading import Reading
-
-__all__ = [
-    "SCALES",
-    "Evidence",
-    "ResetUnit",
-    "ResetUnitInference",
-    "Scale",
-    "UnitName",
-    "infer_reset_unit",
-    "renewal_of",
-]
+from .reading import Reading, date_of
 
 ResetUnit = Literal["seconds_left", "milliseconds_left", "epoch_s", "epoch_ms"]
 UnitName = ResetUnit | Literal["http_date", "iso_text", "undetermined"]

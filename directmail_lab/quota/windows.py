@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from .reading import date_of
-from .reset_unit import SCALES, infer_reset_unit
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from .reading import Reading
-    from .reset_unit import ResetUnit, UnitName
-
-__all__ = ["Allowance", "allowances"]
+from .reading import Reading, date_of
+from .reset_unit import SCALES, ResetUnit, UnitName, infer_reset_unit
 
 # What counts and clocks may be off between two readings of one renewal, beside the unit's step.
 _TOLERANCE_S: Final = 0.25

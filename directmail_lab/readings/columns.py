@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pandas as pd
 
-from ..quota.reset_unit import renewal_of
+from ..quota.reset_unit import UnitName, renewal_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from ..quota import Reading
-    from ..quota.reset_unit import UnitName
 
-__all__ = ["ReadingColumns"]
 
 _TEXT, _COUNT, _TIME = "object", "Int64", "M8[us]"
 

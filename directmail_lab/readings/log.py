@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..display import readable
 from ..interaction import base_path
-from ..quota import reading_of
-from ..quota.reset_unit import ResetUnitInference
+from ..quota import Reading, reading_of
+from ..quota.reset_unit import Evidence, ResetUnit, ResetUnitInference
 from .columns import ReadingColumns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     import pandas as pd
 
-    from ..quota import Reading
-    from ..quota.reset_unit import Evidence, ResetUnit
-
-__all__ = ["ReadingLog", "frame_of", "read_readings", "readings_in"]
 
 # Readings are turned into columns this many at a time: a frame then has little left to do.
 _CHUNK = 512

@@ -17,8 +17,6 @@ The threat model, which all here is built to:
 - **The caller is trusted**, and all keys of the process are known (`credentials.known_keys`).
 """
 
-from .key_search import PLACEHOLDER
-from .redactor import Redactor, secrets_in
-from .unpack import unpack
-
-__all__ = ["PLACEHOLDER", "Redactor", "secrets_in", "unpack"]
+from .key_search import PLACEHOLDER as PLACEHOLDER
+from .redactor import Redactor as Redactor, secrets_in as secrets_in
+from .unpack import unpack as unpack

@@ -14,12 +14,8 @@ import itertools
 import json
 import re
 from base64 import b64encode
-from typing import TYPE_CHECKING, Final, final
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-__all__ = ["FRAGMENT", "PLACEHOLDER", "SHARED", "WINDOW", "KeySearch", "unescape_html", "windows"]
+from collections.abc import Callable, Iterator
+from typing import Final, final
 
 PLACEHOLDER: Final = "<API_KEY>"
 """What stands where the key stood, as the service's document writes it."""

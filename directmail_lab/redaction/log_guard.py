@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from .key_search import PLACEHOLDER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from .redactor import Redactor
 
-__all__ = ["GUARDED_LOGGERS", "guard_logs"]
 
 _HTTPCORES: Final = ("httpcore", "httpcore2")  # httpx's, and that of its fork httpx2
 

@@ -18,22 +18,13 @@ import hashlib
 import json
 import re
 import shlex
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final, final
 from urllib.parse import quote, unquote, unquote_plus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from ..interaction import Interaction
 
-__all__ = [
-    "PERSONAL",
-    "PERSONAL_FIELDS",
-    "Pseudonyms",
-    "personal_in",
-    "personal_notice",
-    "summarise_personal",
-]
 
 PERSONAL: Final = "personal"
 """The name that stands for all personal data that is known here, by its looks or by its field."""

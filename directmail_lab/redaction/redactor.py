@@ -13,8 +13,9 @@ import codecs
 import functools
 import re
 from base64 import b64decode
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, NoReturn, ParamSpec, TypeVar, final
+from typing import Final, NoReturn, ParamSpec, TypeVar, final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ..credentials import known_keys
@@ -23,11 +24,6 @@ from ..interaction import Headers, Interaction, RecordedRequest, RecordedRespons
 from .key_search import PLACEHOLDER, SHARED, WINDOW, KeySearch, windows
 from .personal import Pseudonyms
 from .unpack import unpack
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-__all__ = ["PLACEHOLDER", "Redactor", "secrets_in"]
 
 # Never written: each is a credential, or is as good as one.
 _DROPPED: Final = frozenset(

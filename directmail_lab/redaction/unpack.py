@@ -10,8 +10,6 @@ import importlib
 import zlib
 from typing import Any, Final
 
-__all__ = ["MAX_UNPACKED_BYTES", "unpack"]
-
 MAX_UNPACKED_BYTES: Final = 64 * 1024**2
 _MAX_TIMES: Final = 100
 _ALWAYS_BYTES: Final = 1024**2

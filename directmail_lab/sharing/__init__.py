@@ -15,11 +15,12 @@ import re
 import tempfile
 import warnings
 import zipfile
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import chdir, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import distribution, packages_distributions, version
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import unquote
 
 from ..cassettes import LoadedCassette, cassettes_by_name, find_cassette, read_cassette
@@ -28,19 +29,13 @@ from ..errors import CassetteFormatError, DirectMailLabError
 from .audit import (
     Finding,
     Hidden,
+    HoldsKey,
     find_in_bytes,
     find_in_interactions,
     find_in_notebook,
     key_search,
     read_notebook,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from .audit import HoldsKey
-
-__all__ = ["PersonalDataWarning", "UnresolvedCassetteWarning", "share"]
 
 _PICTURE = re.compile(r"!\[[^\]]*\]\(\s*<?([^)\s>]+)|<img[^>]+src=[\"']([^\"']+)", re.IGNORECASE)
 _PICTURE_SUFFIXES: Final = (".png", ".jpg", ".jpeg", ".gif", ".svg", ".webp")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from io import BytesIO
@@ -23,25 +24,10 @@ from ..standin import STAND_IN_KEY
 from .key_shapes import credentials_in, is_credential_value, looks_random
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
     from ..cassettes import LoadedCassette
     from ..interaction import Interaction
 
-    HoldsKey = Callable[[str], bool]
-
-__all__ = [
-    "Finding",
-    "Hidden",
-    "audit_cassette",
-    "audit_notebook",
-    "audit_text",
-    "find_in_bytes",
-    "find_in_interactions",
-    "find_in_notebook",
-    "key_search",
-    "read_notebook",
-]
+HoldsKey = Callable[[str], bool]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,16 +9,12 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
+from collections.abc import Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 from ..redaction.key_search import unescape_html
 from ..standin import STAND_IN_KEY
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-__all__ = ["credentials_in", "is_credential_value", "looks_random"]
 
 # What each is, its pattern, and the group that has the secret itself. Their time is linear in the
 # text: none starts again within what it has read, and what may be read twice is bounded.

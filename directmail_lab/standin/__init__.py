@@ -6,15 +6,10 @@ option (`StandInOptions`), and its answers say that they are a stand-in's.
 
 from __future__ import annotations
 
-from .options import STAND_IN_KEY, STAND_IN_RECORD, Fault, StandInOptions
-from .server import StandIn, serve_forever, stand_in
-
-__all__ = [
-    "STAND_IN_KEY",
-    "STAND_IN_RECORD",
-    "Fault",
-    "StandIn",
-    "StandInOptions",
-    "serve_forever",
-    "stand_in",
-]
+from .options import (
+    STAND_IN_KEY as STAND_IN_KEY,
+    STAND_IN_RECORD as STAND_IN_RECORD,
+    Fault as Fault,
+    StandInOptions as StandInOptions,
+)
+from .server import StandIn as StandIn, serve_forever as serve_forever, stand_in as stand_in

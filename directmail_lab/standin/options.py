@@ -11,8 +11,6 @@ from typing import Final, Literal, get_args
 from ..contract import TYPICAL_LIMIT, TYPICAL_WINDOW_S
 from ..credentials import ApiKey
 
-__all__ = ["STAND_IN_KEY", "STAND_IN_RECORD", "Fault", "ResetUnit", "StandInOptions", "WindowKind"]
-
 ResetUnit = Literal[
     "seconds_left", "milliseconds_left", "epoch_s", "epoch_ms", "http_date", "iso", "zero"
 ]

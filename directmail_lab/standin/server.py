@@ -10,29 +10,20 @@ import signal
 import socket
 import struct
 import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from inspect import signature
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 from tornado.httpserver import HTTPServer
-from tornado.httputil import HTTPHeaders, ResponseStartLine
-from tornado.iostream import StreamClosedError
+from tornado.httputil import HTTPHeaders, HTTPServerRequest, ResponseStartLine
+from tornado.iostream import IOStream, StreamClosedError
 
 from ..contract import HEADERS
-from ..interaction import RecordedRequest
+from ..interaction import RecordedRequest, RecordedResponse
 from .options import Fault, StandInOptions
 from .service import StandInService
-
-if TYPE_CHECKING:
-    from collections import Counter
-    from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
-
-    from tornado.httputil import HTTPServerRequest
-    from tornado.iostream import IOStream
-
-    from ..interaction import RecordedResponse
-
-__all__ = ["StandIn", "serve_forever", "stand_in"]
 
 _HOST: Final = "127.0.0.1"
 _BAD_REQUEST: Final = b"HTTP/1.1 400 Bad Request\r\n\r\n"

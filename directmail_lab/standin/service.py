@@ -10,6 +10,7 @@ import math
 import threading
 import zlib
 from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -18,15 +19,18 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 from ..contract import LIMIT_HEADER, ME_PATH, REMAINING_HEADER, RESET_HEADER
-from ..interaction import RecordedResponse, header, operation_of, path_below
+from ..interaction import (
+    Headers,
+    RecordedRequest,
+    RecordedResponse,
+    header,
+    operation_of,
+    path_below,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from ..interaction import Headers, RecordedRequest
     from .options import Fault, ResetUnit, StandInOptions
 
-__all__ = ["StandInService"]
 
 # The stand-in's own: service.md shows no operation but GET /v1/users/me.
 _LISTS_PATH: Final = "/v1/lists"

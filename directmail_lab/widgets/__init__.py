@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 import uuid
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -21,12 +22,9 @@ from ..current import on_current_change
 from ..quota.reset_unit import renewal_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from ..quota import Reading
     from ..sessions import Session
 
-__all__ = ["Throttle", "Widget", "page", "seconds_to_renewal", "shows_widgets"]
 
 _log = logging.getLogger(__name__)
 _STATIC: Final = Path(__file__).with_name("static")

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from ..quota import is_exhausted
-
-if TYPE_CHECKING:
-    from ..quota import Reading
-
-__all__ = ["Bin", "History", "OperationHistory"]
+from ..quota import Reading, is_exhausted
 
 BINS: Final = 160
 OPERATIONS: Final = 32

@@ -5,15 +5,16 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Unpack, cast
+from typing import Any, Final, NoReturn, Unpack, cast
 
 from ..cassettes import cassettes_by_name
 from ..credentials import ApiKey, prompt_api_key
 from ..current import current_session, logout
 from ..errors import DirectMailLabError, NotConnectedError
 from ..http import httpx
-from ..sessions import SessionOptions
+from ..sessions import Session, SessionOptions
 from ..settings import (
     API_KEY_VARIABLE,
     BASE_URL_VARIABLE,
@@ -22,15 +23,17 @@ from ..settings import (
     variable,
 )
 from . import Widget, page, seconds_to_renewal, shows_widgets
-from .sign_in import MODES, Field, Mode, SignInProblem, SignInRequest, explain, key_source, sign_in
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from ..sessions import Session
-    from .sign_in import SignedIn
-
-__all__ = ["LoginWidget", "login", "login_at_terminal"]
+from .sign_in import (
+    MODES,
+    Field,
+    Mode,
+    SignedIn,
+    SignInProblem,
+    SignInRequest,
+    explain,
+    key_source,
+    sign_in,
+)
 
 _ATTEMPTS: Final = 3
 

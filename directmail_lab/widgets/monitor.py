@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ..current import current_session, session
 from . import Throttle, Widget, page, seconds_to_renewal
-from .history import History
+from .history import History, OperationHistory
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ..sessions import Session
-    from .history import OperationHistory
 
-__all__ = ["MonitorWidget", "monitor"]
 
 _MOST_SHOWN: Final = 8
 _UPDATE_S: Final = 0.1

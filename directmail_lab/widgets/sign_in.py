@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ..cassettes import new_cassette_path
 from ..credentials import (
+    ApiKey,
     find_api_key,
     overriding_variable,
     remember_api_key,
@@ -30,19 +31,8 @@ from ..settings import API_KEY_VARIABLE, choose_address, variable
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..credentials import ApiKey
     from ..quota import Reading
 
-__all__ = [
-    "MODES",
-    "Mode",
-    "SignInProblem",
-    "SignInRequest",
-    "SignedIn",
-    "explain",
-    "key_source",
-    "sign_in",
-]
 
 Mode = Literal["live", "record", "replay"]
 MODES: Final[tuple[Mode, ...]] = ("live", "record", "replay")
