@@ -19,6 +19,7 @@ import pytest
 from hypothesis import assume, given, settings, strategies as st
 from key_search import planted, traces
 
+from directmail_lab.cassettes.layout import interaction_text
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import CassetteError, CredentialError
 from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse
@@ -218,6 +219,32 @@ def test_the_key_is_removed_from_every_part_of_an_exchange(form: str) -> None:
 
     assert traces(repr(astuple(redacted)).encode(), KEY) == []
     assert redacted.response.body == b'{"error": "no such key: <API_KEY>"}'
+
+
+@given(key=keys, place=st.sampled_from(("uri", "header", "body", "reason")), data=st.data())
+@settings(max_examples=300, deadline=None)
+def test_what_is_written_at_once_is_what_is_redacted_part_by_part(
+    key: str, place: str, data: st.DataObject
+) -> None:
+    """One search of the whole line finds what a search of each part does."""
+    form = data.draw(st.sampled_from((str, lambda _: "a plain text")))(key)
+    form = data.draw(st.sampled_from(FORMS))(form, data)
+    for _ in range(2):
+        form = data.draw(st.sampled_from(ESCAPES))(form, data)
+    body = data.draw(st.sampled_from(("", "\0", "\xff"))) + form
+    at = dict.fromkeys(("uri", "header", "body", "reason"), "") | {place: form}
+    request = RecordedRequest("GET", f"https://a.test/{at['uri']}", (("A", at["header"]),))
+    response = RecordedResponse(
+        200, at["reason"], (), body.encode("latin-1") if place == "body" else b""
+    )
+    empty = RecordedRequest("GET", "https://a.test/", (("A", ""),))
+    around = interaction_text(Interaction(empty, RecordedResponse(200)))
+    assume(not traces(around.encode(), key))
+    redactor = Redactor([key])
+    written = redactor.written(Interaction(request, response), interaction_text)
+
+    assert written == interaction_text(redactor.interaction(Interaction(request, response)))
+    assert traces(written.encode(), key) == []
 
 
 def test_credentials_and_cookies_are_dropped_whether_a_key_is_known_or_not() -> None:

@@ -222,7 +222,7 @@ class Recording:
                 f"The recording of cassette {self._path.stem!r} was closed. Record it again to add "
                 "to it."
             )
-        texts = checked(self._redactor.interaction(interaction), self._redactor)
+        texts = checked(interaction, self._redactor)
         if self._writer is None:
             self._writer = self._start()
         self._writer.append(texts)
@@ -279,7 +279,7 @@ class Recording:
         }
         # Its credentials are none that we were told: they are known by where they stand.
         learned = Redactor(secrets_in(held.interactions))
-        redacted = map(self._redactor.interaction, map(learned.interaction, held.interactions))
+        redacted = map(learned.interaction, held.interactions)
         texts = (checked(each, self._redactor) for each in redacted)
         replace_whole(self._path, header_for(metadata, self._redactor), texts)
 
@@ -320,17 +320,15 @@ def _unfinished_names(path: Path) -> Iterator[Path]:
 
 
 def checked(interaction: Interaction, redactor: Redactor) -> Iterable[str]:
-    """Return the text of a redacted interaction, searched once more for the key.
+    """Return the text of an interaction, redacted and searched once more for the key.
 
     A short one is one text; a long one comes in parts, searched first, so that a leak in the last
     keeps the first from being written.
     """
     size = len(interaction.request.body or b"") + len(interaction.response.body)
     if size <= _CHUNK_BYTES:
-        text = layout.interaction_text(interaction)
-        redactor.refuse_leak(text)
-        return (text,)
-    before = ""
+        return (redactor.written(interaction, layout.interaction_text),)
+    interaction, before = redactor.interaction(interaction), ""
     for text in layout.interaction_parts(interaction):
         before = before[-_OVERLAP:] + text
         redactor.refuse_leak(before)

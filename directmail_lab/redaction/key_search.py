@@ -85,7 +85,7 @@ def _below(text: str, signs: tuple[str, ...]) -> Iterator[str]:
     The first layer also of one kind alone: in ``%61b\\u0062`` a ``%`` may stand before hex digits.
     """
     yield text
-    if any(sign in text for sign in signs):
+    if any(map(text.__contains__, signs)):
         alone = [inner for kind in _EACH_KIND if (inner := kind.sub(_plain, text)) != text]
         yield from alone
         text = alone[0] if len(alone) == 1 else text
@@ -156,7 +156,7 @@ class KeySearch:
         for plain in itertools.chain.from_iterable(_below(w, self.__signs) for w in windows(text)):
             low = plain.lower()
             for probe, needles in self.__needles:
-                if probe in low and any(needle in low for needle in needles):
+                if probe in low and any(map(low.__contains__, needles)):
                     return True
         return False
 

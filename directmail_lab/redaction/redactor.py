@@ -43,6 +43,9 @@ _USER_INFO = re.compile(r"(://)[^/?#@\s\"'<>\\]+@")
 # RFC 7235: a scheme and one token. Digest and AWS4 have parameters, of which none is a key.
 _ONE_PART = re.compile(r"\s*([A-Za-z][\w-]*)\s+([A-Za-z0-9._~+/-]+=*)\s*")
 
+# In the line of an interaction: a body that is no text, and a character that text does not have.
+_NO_TEXT: Final = ("!!binary", "\\u0000")
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -116,6 +119,31 @@ class Redactor:
         return replace(interaction, request=request, response=response)
 
     @_bare
+    def written(self, interaction: Interaction, text_of: Callable[[Interaction], str]) -> str:
+        """Return the text of an interaction as it may be written, searched once more for the key.
+
+        Where nothing is to be removed, as in most, that one search is all that it costs.
+
+        Raises
+        ------
+        CassetteError
+            As `refuse_leak`.
+        """
+        self._learn()
+        request = interaction.request
+        if not self.__redact and "%" not in request.uri and not _special_in(request.headers):
+            response = interaction.response
+            if _special_in(response.headers):
+                response = replace(response, headers=_writable(response.headers))
+                interaction = replace(interaction, response=response)
+            text = text_of(interaction)
+            if not any(map(text.__contains__, _NO_TEXT)) and not self._touches(text):
+                return text
+        text = text_of(self.interaction(interaction))
+        self.refuse_leak(text)
+        return text
+
+    @_bare
     def request(self, request: RecordedRequest) -> RecordedRequest:
         """Return a request as it may be written."""
         return self._request(request)
@@ -178,6 +206,10 @@ class Redactor:
     def _learn(self, secrets: Iterable[str] = ()) -> None:
         self.__search.learn(known_keys().union(secrets))
 
+    def _touches(self, text: str) -> bool:
+        """Return whether anything but personal data is to be removed from a text."""
+        return _may_name_a_key(text) or self.__search.holds(text)
+
     def _is_clean(self, texts: tuple[str, ...], headers: Headers, body: bytes) -> bool:
         """Return whether a message may be written as it is: one search for all but a long body."""
         if self.__redact:
@@ -188,7 +220,7 @@ class Redactor:
                 if "\0" in part:  # text is never compressed, whatever its headers say
                     return False
                 searched += part
-                if _may_name_a_key(searched) or self.__search.holds(searched):
+                if self._touches(searched):
                     return False
                 searched = part[-SHARED:]
         except UnicodeDecodeError:
@@ -236,12 +268,14 @@ class Redactor:
         return self._text(scheme + mark + host) + slash + self._text(path)
 
 
+def _special_in(headers: Headers) -> bool:
+    """Return whether any header carries credentials or a cookie."""
+    return not _SPECIAL.isdisjoint([name.lower() for name, _ in headers])
+
+
 def _writable(headers: Headers) -> Headers:
     """Return the headers that may be written at all, those named for a key without their value."""
-    for name, _ in headers:
-        if name.lower() in _SPECIAL:
-            break
-    else:
+    if not _special_in(headers):
         return headers
     return tuple(
         (name, PLACEHOLDER if name.lower() in _MASKED else value)
@@ -261,7 +295,7 @@ def _may_name_a_key(text: str) -> bool:
     if "@" in text and _USER_INFO.search(text):
         return True
     return any(
-        "api_key" in low or "apikey" in low or "api-key" in low
+        "key" in low and ("api_key" in low or "apikey" in low or "api-key" in low)
         for low in map(str.lower, windows(text))
     )
 
