@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Any, Final, Literal
 
 import pandas as pd
 
 from .contract import HEADERS, TYPICAL_LIMIT, TYPICAL_WINDOW_S
 from .display import plural, readable
-from .quota.reading import REMAINING_OVER_LIMIT
-from .quota.windows import Allowance, allowances
-
-if TYPE_CHECKING:
-    from .quota import Reading
-    from .quota.reset_unit import ResetUnit
-
+from .quota import REMAINING_OVER_LIMIT, Reading
+from .reset_unit import SCALES, ResetUnit, UnitName, infer_reset_unit, renewal_of
 
 Verdict = Literal["holds", "violated", "not observed"]
 
@@ -27,16 +21,15 @@ _STATEMENTS: Final = {
     2: f"{HEADERS[1]} is not larger than {HEADERS[0]}",
     3: f"A majority of operations allow at most {TYPICAL_LIMIT} requests a minute",
 }
+_DTYPES: Final[dict[str, Any]] = {
+    "rule": "int64", "statement": "string", "operation": "string", "verdict": "string",
+    "responses": "int64", "violations": "int64", "rows": "object", "detail": "string",
+}  # fmt: skip
+# What counts and clocks may be off between two readings of one renewal, beside the unit's step.
+_TOLERANCE_S: Final = 0.25
 
-
-@dataclass(frozen=True, slots=True)
-class _Judgement:
-    rule: int
-    operation: str | None
-    verdict: Verdict
-    responses: int
-    rows: tuple[int, ...]
-    detail: str
+_Group = list[tuple[int, Reading]]
+"""The readings of one operation, each with its row."""
 
 
 def check_contract(
@@ -64,93 +57,106 @@ def check_contract(
         ``attrs["notes"]`` has sentences on what looks odd in the readings as a whole.
     """
     kept = list(readings)
-    by_operation: defaultdict[str, list[tuple[int, Reading]]] = defaultdict(list)
+    unit = reset_unit or infer_reset_unit(kept).unit
+    groups: defaultdict[str | None, _Group] = defaultdict(list)
     for row, reading in enumerate(kept):
-        by_operation[reading.operation].append((row, reading))
-    groups: Sequence[tuple[str | None, list[tuple[int, Reading]]]] = list(by_operation.items())
-    groups = groups or [(None, [])]
-    found = allowances(kept, reset_unit=reset_unit)
-    judgements = [_headers_present(operation, group) for operation, group in groups]
-    judgements += [_remaining_within(operation, group) for operation, group in groups]
-    judgements.append(_majority_within(found))
-    frame = _frame(judgements)
-    frame.attrs["notes"] = _notes(kept, found)
-    return frame
+        groups[reading.operation].append((row, reading))
+    named: Mapping[str | None, _Group] = groups or {None: []}
+    judged = [_headers_present(operation, group) for operation, group in named.items()]
+    judged += [_remaining_within(operation, group) for operation, group in named.items()]
+    judged.append(_majority_within(groups, unit))
+    frame = pd.DataFrame(judged, columns=list(_DTYPES)).astype(_DTYPES)
+    frame.attrs["notes"] = _notes(kept, groups)
+    hidden = () if frame["violations"].any() else ("rows",)
+    return readable(frame, once=("rule", "statement"), hidden=hidden)
 
 
-def _headers_present(operation: str | None, group: list[tuple[int, Reading]]) -> _Judgement:
-    wrong = [
-        row
-        for row, reading in group
-        if reading.limit is None or reading.remaining is None or reading.reset is None
-    ]
+_Row = tuple[int, str, str | None, Verdict, int, int, tuple[int, ...], str]
+
+
+def _judgement(
+    rule: int,
+    operation: str | None,
+    responses: int,
+    wrong: Sequence[int],
+    detail: str,
+    *,
+    violated: bool = False,
+) -> _Row:
+    verdict: Verdict = "violated" if wrong or violated else "holds"
+    if not responses:
+        verdict, detail = "not observed", "no response says"
+    told = operation, verdict, responses, len(wrong), tuple(wrong), detail
+    return rule, _STATEMENTS[rule], *told
+
+
+def _headers_present(operation: str | None, group: _Group) -> _Row:
+    wrong = [row for row, each in group if None in (each.limit, each.remaining, each.reset)]
     told = {each for _, reading in group for each in (reading.problem or "").split("; ")}
     # That more remain than are allowed is rule 2's.
     problems = sorted(told - {"", REMAINING_OVER_LIMIT})
     have = f"all three in {len(group) - len(wrong)} of {len(group)}"
-    detail = "; ".join([have, *problems])
-    return _judgement(1, operation, len(group), wrong, detail)
+    return _judgement(1, operation, len(group), wrong, "; ".join([have, *problems]))
 
 
-def _remaining_within(operation: str | None, group: list[tuple[int, Reading]]) -> _Judgement:
+def _remaining_within(operation: str | None, group: _Group) -> _Row:
     told = [
-        (row, reading.remaining, reading.limit)
+        (row, reading.remaining > reading.limit)
         for row, reading in group
         if reading.remaining is not None and reading.limit is not None
     ]
-    wrong = [row for row, remaining, limit in told if remaining > limit]
-    detail = f"larger in {len(wrong)} of {len(told)}"
-    return _judgement(2, operation, len(told), wrong, detail)
+    wrong = [row for row, is_larger in told if is_larger]
+    return _judgement(2, operation, len(told), wrong, f"larger in {len(wrong)} of {len(told)}")
 
 
-def _majority_within(found: Sequence[Allowance]) -> _Judgement:
-    known = [allowance for allowance in found if allowance.limit is not None]
-    within = [allowance for allowance in known if _a_minute(allowance) <= TYPICAL_LIMIT]
-    detail = f"true of {len(within)} of {len(known)} operations seen"
-    if any(allowance.window_s is None for allowance in known):
+def _majority_within(groups: Mapping[str | None, _Group], unit: UnitName) -> _Row:
+    known = {name: group for name, group in groups.items() if _limits(group)}
+    windows = {name: _window_s([each for _, each in known[name]], unit) for name in known}
+    above = [
+        str(name)
+        for name, group in known.items()
+        if _limits(group)[-1] * TYPICAL_WINDOW_S
+        > TYPICAL_LIMIT * (windows[name] or TYPICAL_WINDOW_S)
+    ]
+    detail = f"true of {len(known) - len(above)} of {len(known)} operations seen"
+    if None in windows.values():
         detail += f" (a window whose length is not known is taken as {TYPICAL_WINDOW_S:g} s)"
-    above = [allowance.operation for allowance in known if allowance not in within]
-    if above:
-        detail += f"; above: {', '.join(above)}"
-    verdict: Verdict = "holds" if 2 * len(within) > len(known) else "violated"
-    responses = sum(allowance.responses for allowance in known)
-    return _Judgement(3, None, verdict if known else "not observed", responses, (), detail)
+    detail += f"; above: {', '.join(above)}" if above else ""
+    responses = sum(map(len, known.values()))
+    return _judgement(3, None, responses, (), detail, violated=2 * len(above) >= len(known))
 
 
-def _a_minute(allowance: Allowance) -> float:
-    window_s = allowance.window_s or TYPICAL_WINDOW_S
-    return (allowance.limit or 0) * TYPICAL_WINDOW_S / window_s
+def _limits(group: _Group) -> list[int]:
+    """Return the limits that readings told, in their order."""
+    return [reading.limit for _, reading in group if reading.limit is not None]
 
 
-def _judgement(
-    rule: int, operation: str | None, responses: int, wrong: list[int], detail: str
-) -> _Judgement:
-    if not responses:
-        return _Judgement(rule, operation, "not observed", 0, (), "no response says")
-    verdict: Verdict = "violated" if wrong else "holds"
-    return _Judgement(rule, operation, verdict, responses, tuple(wrong), detail)
+def _window_s(readings: Sequence[Reading], unit: UnitName) -> float | None:
+    """Return the length of one operation's windows, where two signs of it agree, or None.
+
+    One sign is the time that was left when the first request of a window was answered, in two
+    windows or more; the other the time between two renewals. Neither is less than what was left.
+    """
+    told = [(each, at) for each in readings if (at := renewal_of(each, unit)) is not None]
+    left = [at - each.at for each, at in told]
+    first = [at - each.at for each, at in told if each.limit and each.remaining == each.limit - 1]
+    step_s = SCALES[unit].seconds if unit in SCALES else 1.0
+    tolerance_s = step_s + _TOLERANCE_S
+    renewals = sorted(at for _, at in told)
+    steps = [b - a for a, b in pairwise(renewals) if b - a > tolerance_s]
+    if len(first) > 1 and max(left) - min(first) <= tolerance_s:
+        seconds = min(first)
+    elif steps and abs(min(steps) - max(left)) <= tolerance_s:
+        seconds = min(steps)
+    else:
+        return None
+    # Latency adds a little to whole seconds.
+    whole = float(round(seconds))
+    return whole if abs(seconds - whole) <= max(step_s / 2, _TOLERANCE_S) else seconds
 
 
-def _frame(judgements: Sequence[_Judgement]) -> pd.DataFrame:
-    violations = [len(found.rows) for found in judgements]
-    frame = pd.DataFrame(
-        {
-            "rule": pd.array([found.rule for found in judgements], dtype="int64"),
-            "statement": pd.array([_STATEMENTS[f.rule] for f in judgements], dtype="string"),
-            "operation": pd.array([found.operation for found in judgements], dtype="string"),
-            "verdict": pd.array([found.verdict for found in judgements], dtype="string"),
-            "responses": pd.array([found.responses for found in judgements], dtype="int64"),
-            "violations": pd.array(violations, dtype="int64"),
-            "rows": pd.Series([found.rows for found in judgements], dtype="object"),
-            "detail": pd.array([found.detail for found in judgements], dtype="string"),
-        }
-    )
-    return readable(frame, once=("rule", "statement"))
-
-
-def _notes(readings: Sequence[Reading], found: Iterable[Allowance]) -> list[str]:
+def _notes(readings: Sequence[Reading], groups: Mapping[str | None, _Group]) -> list[str]:
     """Return what looks as if clocks were set, or accounts mixed."""
-    notes = []
     # A replay answers in any order, with the times of its recording: that says nothing of clocks.
     timed = [(row, each) for row, each in enumerate(readings) if each.source != "replayed"]
     back = [
@@ -158,16 +164,14 @@ def _notes(readings: Sequence[Reading], found: Iterable[Allowance]) -> list[str]
         for (_, before), (row, after) in pairwise(timed)
         if after.source == before.source and after.at < before.at - 1.0 - (after.elapsed_s or 0.0)
     ]
-    if back:
-        notes.append(
-            f"{plural(len(back), 'time')} a reading is older than the one before it (first: row "
-            f"{back[0]}): "
-            "was a clock set back, or are these several sessions in one?"
-        )
-    notes.extend(
-        f"{allowance.operation} had {len(allowance.limits)} different limits: "
-        "was its allowance changed, or are these several accounts?"
-        for allowance in found
-        if len(allowance.limits) > 1
+    clock = (
+        f"{plural(len(back), 'time')} a reading is older than the one before it (first: row "
+        f"{(back or [0])[0]}): was a clock set back, or are these several sessions in one?"
     )
-    return notes
+    different = {name: len(set(_limits(group))) for name, group in groups.items()}
+    return [clock] * bool(back) + [
+        f"{name} had {limits} different limits: was its allowance changed, or are these several "
+        "accounts?"
+        for name, limits in different.items()
+        if limits > 1
+    ]

@@ -16,7 +16,7 @@ from .settings import API_KEY_VARIABLE, BASE_URL_VARIABLE, choose_address, varia
 if TYPE_CHECKING:
     from .cassettes.player import Matcher
     from .pacing import Pace
-    from .quota.reset_unit import ResetUnit
+    from .reset_unit import ResetUnit
 
 
 class _Current:

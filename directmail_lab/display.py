@@ -141,9 +141,11 @@ def _shown(frame: pd.DataFrame, page: int) -> tuple[list[_Column], list[str]]:
     empty = []
     for place, name in enumerate(map(str, frame.columns[:most])):
         column = _column(name, part.iloc[:, place], once=name in once)
+        if name in hidden:
+            continue
         if rows and not any(_cell(name, each) for each in frame.iloc[:, place].dropna()):
             empty.append(column.name)
-        elif name not in hidden:
+        else:
             columns.append(column)
     for column in columns if is_cut else ():
         column.cells.insert(_ROWS_AT_EACH_END, "…")

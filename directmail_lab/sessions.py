@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from .cassettes.player import Matcher
     from .quota import Reading
-    from .quota.reset_unit import ResetUnit
+    from .reset_unit import ResetUnit
 
 
 _log = logging.getLogger(__name__)

@@ -22,8 +22,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 import directmail_lab as dm
-from directmail_lab.charts import Chart, chart_rate_limits
-from directmail_lab.charts.thinning import by_operation, episodes, exhausted, thinned, windows
+from directmail_lab.charts import Chart, Kind, chart_rate_limits
 from directmail_lab.quota import Reading
 from directmail_lab.readings import frame_of
 
@@ -106,16 +105,8 @@ def test_a_chart_of_any_number_of_readings_is_a_small_png(draw: Draw, n: int) ->
     assert isinstance(chart, Figure)
     assert png.startswith(b"\x89PNG")
     assert 2_000 < len(png) < 60_000
-    assert chart.alt_text
-
-
-@EVERY_CHART
-def test_no_readings_say_what_to_do(draw: Draw) -> None:
-    """An empty chart is a sentence, not an empty frame."""
-    chart = draw(frame([]))
-
-    assert not chart.axes
-    assert "Make a request" in chart.alt_text
+    assert bool(chart.axes) == (n > 0)
+    assert n or "Make a request" in chart.alt_text
 
 
 def test_a_chart_has_no_background_and_reads_on_any() -> None:
@@ -201,13 +192,15 @@ def test_each_operation_has_its_panel_with_its_name_and_what_is_left() -> None:
     ]
 
 
-def test_the_line_is_the_readings() -> None:
-    """Each remaining at its time, in UTC."""
-    chart = chart_rate_limits(frame([reading(0, 299), reading(5, 298), reading(7, 297)]))
+def test_the_line_is_the_readings_and_ends_with_its_window() -> None:
+    """At their times, in UTC; from a renewal to the next reading nothing is known."""
+    chart = chart_rate_limits(frame([reading(50, 9), reading(55, 8), reading(150, 9)]))
     line = steps(chart)
 
-    assert list(line.get_ydata()) == [299, 298, 297]
-    assert f"{num2date(line.get_xdata()[1]):%F %T}" == "2026-11-21 12:00:05"
+    assert list(map(str, line.get_ydata())) == ["9.0", "8.0", "nan", "9.0"]
+    assert [f"{num2date(x):%F %T}" for x in line.get_xdata()][1:3] == [
+        "2026-11-21 12:00:55", "2026-11-21 12:01:00",
+    ]  # fmt: skip
 
 
 def test_the_limit_is_a_dashed_line_that_follows_its_changes() -> None:
@@ -222,12 +215,24 @@ def test_the_limit_is_a_dashed_line_that_follows_its_changes() -> None:
     assert dashed == [[[300, 300]], [[300, 100]]]
 
 
+def test_windows_are_shaded_to_the_earliest_renewal_that_they_told() -> None:
+    """Seconds are rounded up: a later reading may tell a later second of the same renewal."""
+    chart = chart_rate_limits(frame([reading(0, 9), reading(0.9, 8), reading(70, 9)]))
+    ends = [patch.get_corners()[2, 0] for patch in chart.axes[0].patches]
+    unknown = chart_rate_limits(frame_of([reading(0, 299)]))
+
+    assert [f"{num2date(each):%T}" for each in ends] == ["12:01:00", "12:02:00"]
+    assert not unknown.axes[0].patches
+    assert [text.get_text() for text in unknown.legends[0].get_texts()] == ["limit"]
+
+
 def test_refusals_and_bad_headers_are_marked_and_explained() -> None:
     """A 429, an error with nothing left, and a row with a problem; a plain 404 is no refusal."""
     readings = [
         reading(0, 0),
         reading(1, 0, status=429),
         reading(2, 0, status=503),
+        reading(3, None, status=500),
         reading(3, 5, status=404),
         reading(4, None, problem="X-RateLimit-Remaining is missing"),
     ]
@@ -240,22 +245,6 @@ def test_refusals_and_bad_headers_are_marked_and_explained() -> None:
     assert "Refused because nothing was left: 2 responses." in chart.alt_text
 
 
-def test_sound_readings_have_no_marks_to_explain() -> None:
-    """A legend names only what is drawn."""
-    chart = chart_rate_limits(frame_of([reading(0, 299)]))
-
-    assert [text.get_text() for text in chart.legends[0].get_texts()] == ["limit"]
-
-
-def test_windows_are_shaded_where_their_renewal_is_known() -> None:
-    """Three minutes of readings: three windows; and none while the unit is not known."""
-    readings = countdown(150, every_s=1.0)
-    known, unknown = chart_rate_limits(frame(readings)), chart_rate_limits(frame_of(readings[:3]))
-
-    assert len(known.axes[0].patches) == 3
-    assert len(unknown.axes[0].patches) == 0
-
-
 def test_more_operations_than_fit_are_said_to_be_more() -> None:
     """Six panels of eight operations."""
     readings = [reading(n, 9, operation=f"/v1/{name}") for n, name in enumerate("abcdefgh")]
@@ -263,6 +252,35 @@ def test_more_operations_than_fit_are_said_to_be_more() -> None:
 
     assert len(chart.axes) == 6
     assert "6 of 8 operations" in chart.texts[0].get_text()
+
+
+@pytest.mark.parametrize("kind", ["remaining", "latency"])
+def test_of_very_many_readings_no_least_and_no_most_is_lost(kind: Kind) -> None:
+    """Fewer points, in order of time; one low value, or one slow answer, is still drawn."""
+    readings = countdown(20_000, every_s=0.1)
+    readings[12_345] = replace(readings[12_345], remaining=1, elapsed_s=0.5)
+    chart = chart_rate_limits(frame(readings), kind=kind)
+    line = steps(chart) if kind == "remaining" else chart.axes[0].lines[0]
+    x, y = (np.asarray(each, dtype=float) for each in line.get_data())
+
+    assert len(y) < 3_000
+    assert (np.diff(x) >= 0).all()
+    assert (np.nanmin(y) if kind == "remaining" else y.max()) == {"remaining": 0}.get(kind, 0.5)
+    assert 1 in y or kind == "latency"
+
+
+@pytest.mark.parametrize("remaining", [None, 7])
+def test_very_many_readings_of_one_moment_are_drawn(remaining: int | None) -> None:
+    """Nothing to compare, no time to divide."""
+    chart = chart_rate_limits(frame([reading(0, remaining)] * 5_000))
+
+    assert len(steps(chart).get_xdata()) <= 4
+
+
+def test_a_slow_series_is_no_series_of_recordings() -> None:
+    """Thirty readings, an hour apart each, are drawn as one; so is a single one."""
+    for n in (1, 30):
+        assert len(chart_rate_limits(frame(countdown(n, every_s=3600))).axes) == 1
 
 
 def test_a_recording_and_today_are_drawn_side_by_side() -> None:
@@ -275,57 +293,6 @@ def test_a_recording_and_today_are_drawn_side_by_side() -> None:
     assert len(chart.axes) == 2
     assert max(widths) < 10 / 86_400
     assert "22 Oct 2026, 21 Nov 2026, UTC" in [text.get_text() for text in chart.texts]
-
-
-def test_ten_thousand_readings_are_thinned_and_keep_every_windows_minimum() -> None:
-    """Fewer points, the same lowest ones, in order of time."""
-    readings = countdown(10_000, every_s=0.25)
-    (_, whole), *_ = by_operation(frame(readings), most=1)
-    few = thinned(whole)
-    lows = [each.groupby(each["at"].dt.floor("min"))["remaining"].min() for each in (whole, few)]
-
-    assert len(few) < 3_000
-    assert few["at"].is_monotonic_increasing
-    assert lows[0].equals(lows[1])
-
-
-def test_a_single_dip_survives_thinning() -> None:
-    """One low value among very many high ones is still drawn."""
-    readings = [reading(n * 0.01, 150) for n in range(20_000)]
-    readings[12_345] = reading(123.45, 1)
-    chart = chart_rate_limits(frame(readings))
-
-    assert min(steps(chart).get_ydata()) == 1
-    assert len(steps(chart).get_ydata()) < 3_000
-
-
-@pytest.mark.parametrize("remaining", [None, 7])
-def test_thinning_bears_readings_without_a_value_and_all_at_one_moment(
-    remaining: int | None,
-) -> None:
-    """Nothing to compare, no time to divide."""
-    (_, whole), *_ = by_operation(frame([reading(0, remaining)] * 5_000), most=1)
-
-    assert 1 <= len(thinned(whole)) <= 4
-
-
-def test_a_window_ends_at_the_earliest_renewal_that_it_told() -> None:
-    """Seconds are rounded up, so a later reading may tell a later second of the same renewal."""
-    (_, rows), *_ = by_operation(frame([reading(0, 9), reading(0.9, 8), reading(70, 9)]), most=1)
-    found = windows(rows)
-
-    told = [f"{num2date(each):%T}" for window in found for each in window]
-    assert told == ["12:00:00", "12:01:00", "12:01:10", "12:02:00"]
-
-
-def test_a_line_ends_with_its_window() -> None:
-    """Between a renewal and the next reading nothing is known to be left, so nothing is drawn."""
-    chart = chart_rate_limits(frame([reading(50, 9), reading(55, 8), reading(150, 9)]))
-    line = steps(chart)
-    times = [num2date(each).second for each in line.get_xdata()]
-
-    assert list(map(str, line.get_ydata())) == ["9.0", "8.0", "nan", "9.0"]
-    assert times == [50, 55, 0, 30]
 
 
 @pytest.mark.slow
@@ -341,22 +308,6 @@ def test_every_pixel_keeps_its_colour() -> None:
 
     assert np.abs(kept - drawn)[seen].max() < 16
     assert kept[~seen][:, 3].max() < 20
-
-
-def test_a_few_readings_far_apart_are_one_episode() -> None:
-    """Four readings, an hour apart each, are a slow series and not four recordings."""
-    hourly = pd.Series(np.arange(30) / 24)
-
-    assert len(episodes(hourly)) == 1
-    assert len(episodes(hourly[:1])) == 1
-
-
-def test_exhausted_is_a_429_or_an_error_with_nothing_left() -> None:
-    """Also where remaining is missing; an empty frame gives an empty answer."""
-    rows = frame([reading(0, None, status=429), reading(1, None, status=500), reading(2, 0)])
-
-    assert list(exhausted(rows)["status"]) == [429]
-    assert exhausted(frame([])).empty
 
 
 def test_allowance_bars_are_the_last_sound_reading_of_each_operation() -> None:
@@ -383,16 +334,6 @@ def test_latency_names_the_median_and_the_slow_end() -> None:
     assert (plain.axes[0].get_yscale(), wide.axes[0].get_yscale()) == ("linear", "log")
     assert "Median 50 ms" in wide.alt_text
     assert "slowest 9 s" in wide.alt_text
-
-
-def test_latency_of_very_many_keeps_the_slowest() -> None:
-    """Fewer dots, and the one that matters among them."""
-    readings = [reading(n * 0.1, 9, elapsed_s=0.05) for n in range(20_000)]
-    readings[777] = reading(77.7, 9, elapsed_s=0.5)
-    dots = chart_latency(frame(readings)).axes[0].lines[0]
-
-    assert len(dots.get_ydata()) < 3_000
-    assert max(dots.get_ydata()) == 0.5
 
 
 def test_times_are_labelled_in_utc() -> None:

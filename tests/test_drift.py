@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 from directmail_lab import Session
+from directmail_lab.comparison import ABSENT, Difference, compare
 from directmail_lab.credentials import ApiKey
 from directmail_lab.display import as_html
 from directmail_lab.drifting import OldCassetteWarning, drift
-from directmail_lab.drifting.comparison import ABSENT, Difference, compare
 from directmail_lab.errors import CassetteError, NotConnectedError
 from directmail_lab.interaction import Headers, Interaction, RecordedRequest, RecordedResponse
 from directmail_lab.standin import STAND_IN_RECORD, StandIn, stand_in

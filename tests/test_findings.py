@@ -16,9 +16,9 @@ from directmail_lab.contract import ME_PATH
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import NotConnectedError
 from directmail_lab.exploring import explore, findings
-from directmail_lab.exploring.open_parts import Seen, findings_of, frame_of_findings
+from directmail_lab.open_parts import Seen, findings_of, frame_of_findings
 from directmail_lab.quota import read_headers
-from directmail_lab.quota.reset_unit import infer_reset_unit
+from directmail_lab.reset_unit import infer_reset_unit
 from directmail_lab.sessions import Session
 from directmail_lab.standin import Fault, stand_in
 

@@ -17,8 +17,8 @@ import directmail_lab as dm
 from directmail_lab.errors import OutcomeUnknownError, QuotaExhaustedError
 from directmail_lab.pacing import Pacer, PacingTransport
 from directmail_lab.quota import Reading
-from directmail_lab.quota.reset_unit import ResetUnitInference
 from directmail_lab.readings import ReadingLog
+from directmail_lab.reset_unit import ResetUnitInference
 from directmail_lab.standin import stand_in
 from directmail_lab.transports import ObservingTransport
 

@@ -16,18 +16,18 @@ from reading_samples import NOON_S, reading as sample
 from directmail_lab.contract_check import check_contract
 from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse
 from directmail_lab.quota import reading_of
-from directmail_lab.quota.reset_unit import SCALES
 from directmail_lab.readings import (
     ReadingLog,
     frame_of,
     read_readings,
 )
+from directmail_lab.reset_unit import SCALES
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from directmail_lab.quota import Reading
-    from directmail_lab.quota.reset_unit import ResetUnit
+    from directmail_lab.reset_unit import ResetUnit
 
 DTYPES = {
     "at": "datetime64[us, UTC]",

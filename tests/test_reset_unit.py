@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from reading_samples import reading as sample
 
-from directmail_lab.quota.reset_unit import ResetUnitInference, infer_reset_unit
-from directmail_lab.quota.windows import allowances
+from directmail_lab.reset_unit import ResetUnitInference, infer_reset_unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -305,22 +304,3 @@ def test_two_services_mixed_are_never_a_third_unit(
     mixed = sorted(first[1] + second[1], key=lambda one: one.at)
 
     assert infer_reset_unit(mixed).unit in (first[0], second[0], "undetermined")
-
-
-def test_the_window_and_the_limit_of_each_operation_follow_from_the_unit() -> None:
-    """Two windows of a minute are enough to tell how long one is."""
-    first = window("seconds_left", BY_HAND)
-    second = window("seconds_left", BY_HAND, start=NOW_S + 60.5)
-    fresh = [
-        reading(r.at, r.reset, remaining=299 - n)
-        for part in (first, second)
-        for n, r in enumerate(part)
-    ]
-    other = [reading(NOW_S + 99, 5, operation="/v1/lists", limit=60)]
-
-    found = allowances(fresh + other)
-
-    assert [(one.operation, one.limit, one.window_s) for one in found] == [
-        ("/v1/users/me", 300, 60.0),
-        ("/v1/lists", 60, None),
-    ]

@@ -19,7 +19,7 @@ from typing import Final, Literal
 from ..contract import TYPICAL_LIMIT, TYPICAL_WINDOW_S
 from ..errors import QuotaExhaustedError
 from ..quota import Reading, date_of
-from ..quota.reset_unit import SCALES, ResetUnitInference, UnitName
+from ..reset_unit import SCALES, ResetUnitInference, UnitName
 
 Pace = Literal["burst", "even", "off"]
 

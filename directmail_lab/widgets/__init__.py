@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import anywidget
 
 from ..current import on_current_change
-from ..quota.reset_unit import renewal_of
+from ..reset_unit import renewal_of
 
 if TYPE_CHECKING:
     from ..quota import Reading

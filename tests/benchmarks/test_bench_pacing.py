@@ -14,7 +14,7 @@ import pytest
 
 from directmail_lab.pacing import Pacer, PacingTransport
 from directmail_lab.quota import Reading
-from directmail_lab.quota.reset_unit import ResetUnitInference
+from directmail_lab.reset_unit import ResetUnitInference
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from .reading import Reading, date_of
+from .quota import Reading, date_of
 
 ResetUnit = Literal["seconds_left", "milliseconds_left", "epoch_s", "epoch_ms"]
 UnitName = ResetUnit | Literal["http_date", "iso_text", "undetermined"]

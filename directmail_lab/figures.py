@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 # Of one lightness, told apart by hue and by what stands beside; vermilion is kept for alarm.
-_SERIES: Final = ("#0B7FC4", "#128C6A", "#C05A9A", "#957600", "#7A7A7A", "#A8683A")
+SERIES: Final = ("#0B7FC4", "#128C6A", "#C05A9A", "#957600", "#7A7A7A", "#A8683A")
 ALARM: Final = "#D95F0E"
 WARNING: Final = "#8A68C8"
 INK: Final = "#7A7A7A"
@@ -40,15 +40,14 @@ AROUND_IN: Final = 0.35
 # Drawn at twice the size at which it is shown.
 _SHOWN_DPI: Final = 96
 _DPI: Final = 2 * _SHOWN_DPI
-_MOST_COLORS: Final = 256
-# The format of a time on an axis that shows more days than this, and how much of it is shown.
+# The format of a time on an axis that shows more days than this; of its text, what is shown.
 _TIME_FORMATS: Final = (
-    (2, "%-d %b", None),
-    (5 / 1440, "%H:%M", None),
-    (4 / 86400, "%H:%M:%S", None),
-    (0.8 / 86400, "%H:%M:%S.%f", -5),
-    (0, "%H:%M:%S.%f", -3),
+    (2, "%-d %b"),
+    (5 / 1440, "%H:%M"),
+    (4 / 86400, "%H:%M:%S"),
+    (0, "%H:%M:%S.%f"),
 )
+_TO_THE_MILLISECOND: Final = len("12:00:00.123")
 _STYLE: Final[dict[str, Any]] = {
     "axes.edgecolor": _FAINT,
     "axes.facecolor": "none",
@@ -140,7 +139,7 @@ def _small_picture(pixels: NDArray[np.uint8]) -> Image.Image:
     rounded = np.minimum(np.rint(pixels / steps) * steps, 255).astype(np.uint8)
     rounded[rounded[..., 3] == 0] = 0
     colors, places = np.unique(rounded.view(np.uint32), return_inverse=True)
-    if len(colors) > _MOST_COLORS:
+    if len(colors) > 256:
         return Image.fromarray(rounded)
     picture = Image.fromarray(places.reshape(pixels.shape[:2]).astype(np.uint8), "P")
     picture.putpalette(colors.view(np.uint8).tobytes(), "RGBA")
@@ -166,11 +165,6 @@ def empty_chart(message: str) -> Chart:
     return chart
 
 
-def color_of(index: int) -> str:
-    """Return the colour of a series; after the last, the palette begins again."""
-    return _SERIES[index % len(_SERIES)]
-
-
 def lay_out(axes: Axes, *, timed: bool, most_ticks: int = 8) -> None:
     """Give an axes a light grid of its values, and times of day, days (UTC) or numbers below."""
     axes.grid(axis="y", linewidth=0.8)
@@ -188,6 +182,6 @@ def lay_out(axes: Axes, *, timed: bool, most_ticks: int = 8) -> None:
 def _time_text(axes: Axes, place: float) -> str:
     """Return a tick's time to the digit that matters over the time shown."""
     begins, ends = axes.get_xlim()
-    layout, cut = next(each[1:] for each in _TIME_FORMATS if ends - begins > each[0])
+    layout = next(each for days, each in _TIME_FORMATS if ends - begins > days)
     moment = num2date(place, tz=UTC)  # type: ignore[no-untyped-call]
-    return f"{moment:{layout}}"[:cut]
+    return f"{moment:{layout}}"[:_TO_THE_MILLISECOND]

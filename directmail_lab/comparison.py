@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from ..bodies import json_in, type_of
-from ..contract import REMAINING_HEADER, RESET_HEADER
+from .bodies import json_in, type_of
+from .contract import REMAINING_HEADER, RESET_HEADER
 
 if TYPE_CHECKING:
-    from ..interaction import Headers, Interaction
+    from .interaction import Headers, Interaction
 
 Part = Literal["status", "header", "body"]
 Change = Literal[

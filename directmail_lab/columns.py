@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pandas as pd
 
-from ..quota.reset_unit import UnitName, renewal_of
+from .reset_unit import UnitName, renewal_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..quota import Reading
+    from .quota import Reading
 
 
 _TEXT, _COUNT, _TIME = "object", "Int64", "M8[us]"

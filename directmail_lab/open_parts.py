@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pandas as pd
 
-from ..contract import ME_PATH, TYPICAL_LIMIT
-from ..display import readable
-from ..quota import is_exhausted
+from .contract import ME_PATH, TYPICAL_LIMIT
+from .display import readable
+from .quota import is_exhausted
 
 if TYPE_CHECKING:
-    from ..bodies import AnswerShape, AnswerShapes, Credentials, Sighting
-    from ..quota.reset_unit import Evidence
+    from .bodies import AnswerShape, AnswerShapes, Credentials, Sighting
+    from .reset_unit import Evidence
 
 HowSure = Literal["not seen", "undecided", "seen once", "seen repeatedly", "certain"]
 

@@ -13,16 +13,16 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import pandas as pd
 
-from ..cassettes import find_cassette, read_cassette
-from ..display import plural, readable
-from ..errors import CassetteError
-from ..interaction import Interaction, RecordedRequest, base_path, operation_of, path_below
-from ..redaction import PLACEHOLDER, Redactor
-from ..transports import recorded_response
+from .cassettes import find_cassette, read_cassette
 from .comparison import ABSENT, Difference, compare
+from .display import plural, readable
+from .errors import CassetteError
+from .interaction import Interaction, RecordedRequest, base_path, operation_of, path_below
+from .redaction import PLACEHOLDER, Redactor
+from .transports import recorded_response
 
 if TYPE_CHECKING:
-    from ..sessions import Session
+    from .sessions import Session
 
 # Of a recorded request: what chooses among answers, and asks for nothing else. A cassette may be a
 # stranger's, and what it says goes out with this account's key.

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..display import readable
-from ..interaction import base_path
-from ..quota import Reading, reading_of
-from ..quota.reset_unit import Evidence, ResetUnit, ResetUnitInference
 from .columns import ReadingColumns
+from .display import readable
+from .interaction import base_path
+from .quota import Reading, reading_of
+from .reset_unit import Evidence, ResetUnit, ResetUnitInference
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -126,7 +126,7 @@ def read_readings(path: str | Path) -> pd.DataFrame:
 
 def readings_in(path: str | Path) -> list[Reading]:
     """Return the readings of a cassette file's responses, in its order."""
-    from ..cassettes import read_cassette
+    from .cassettes import read_cassette
 
     loaded = read_cassette(Path(path))
     prefix, name = base_path(loaded.base_url or ""), Path(path).stem

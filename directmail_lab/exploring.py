@@ -12,23 +12,23 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ..bodies import AnswerShapes, Credentials, Sighting
-from ..cassettes import find_cassette, read_cassette
-from ..contract import ME_PATH
-from ..current import session as current, wrong_key_sent
-from ..errors import CassetteError, NotConnectedError, QuotaExhaustedError
-from ..http import httpx
-from ..interaction import READING, Interaction, RecordedRequest, base_path
-from ..quota import Reading, reading_of
-from ..quota.reset_unit import Evidence, infer_reset_unit
-from ..settings import configured_regions
-from ..transports import recorded_response
+from .bodies import AnswerShapes, Credentials, Sighting
+from .cassettes import find_cassette, read_cassette
+from .contract import ME_PATH
+from .current import session as current, wrong_key_sent
+from .errors import CassetteError, NotConnectedError, QuotaExhaustedError
+from .http import httpx
+from .interaction import READING, Interaction, RecordedRequest, base_path
 from .open_parts import Seen, findings_of, frame_of_findings
+from .quota import Reading, reading_of
+from .reset_unit import Evidence, infer_reset_unit
+from .settings import configured_regions
+from .transports import recorded_response
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..sessions import Session
+    from .sessions import Session
 
 # Paths that nothing is known to be at, and that nobody would mind being asked for.
 _NOWHERE: Final = "/v1/directmail-lab-nowhere"
