@@ -69,7 +69,10 @@ def said_until(process: subprocess.Popen[str], last: str) -> str:
     return said
 
 
-def test_serve_says_what_it_assumes_and_ends_on_ctrl_c(serving: subprocess.Popen[str]) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_serve_says_what_it_assumes_and_ends_on_a_signal(
+    serving: subprocess.Popen[str], number: int
+) -> None:
     """It prints each assumption, answers by the contract, and Ctrl-C ends it with exit code 0."""
     said = said_until(serving, "Ctrl-C ends it")
     address = re.search(r"http://127\.0\.0\.1:\d+", said)
@@ -77,7 +80,7 @@ def test_serve_says_what_it_assumes_and_ends_on_ctrl_c(serving: subprocess.Popen
     key = re.search(r"key is (\S+):", said)
     assert key is not None
     answer = httpx.get(f"{address[0]}/v1/users/me", auth=(key[1], ""))
-    serving.send_signal(signal.SIGINT)
+    serving.send_signal(number)
     rest, _ = serving.communicate(timeout=20)
 
     assert answer.headers["X-RateLimit-Limit"] == "7"
@@ -122,7 +125,7 @@ NOWHERE = {"DIRECTMAIL_BASE_URL": "http://127.0.0.1:9", "DIRECTMAIL_API_KEY": "a
         ("share --to file/a.zip tour.ipynb", {}, "file"),
         ("share nowhere.ipynb", {}, "nowhere.ipynb cannot be read"),
         ("serve --port 0 --api-key a:b", {}, "The API key holds a colon"),
-        ("serve --port {taken}", {}, "cannot listen on port"),
+        ("serve --port {taken}", {}, "Cannot listen on port"),
     ],
 )
 def test_what_could_not_be_done_is_one_line_and_exit_code_2(

@@ -17,7 +17,7 @@ import directmail_lab as dm
 
 from ..errors import CredentialError, DirectMailLabError, NotConnectedError
 from . import cassette as cassette_commands
-from .lab import open_demo, open_lab, serve
+from .lab import open_demo, open_lab
 from .output import (
     AsCsv,
     AsJson,
@@ -27,6 +27,7 @@ from .output import (
     names_of_cassettes,
     show,
 )
+from .serve import serve
 
 app = typer.Typer(
     name="directmail-lab",

@@ -1,4 +1,4 @@
-"""JupyterLab on the tutorials or a demonstration, and the stand-in service alone."""
+"""JupyterLab, on the tutorials or on a demonstration."""
 
 from __future__ import annotations
 
@@ -8,16 +8,10 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..settings import API_KEY_VARIABLE, BASE_URL_VARIABLE
-from ..standin.options import STAND_IN_KEY, ResetUnit, WindowKind
-
-if TYPE_CHECKING:
-    from ..standin import StandIn
-
 
 # The news pop-up asks a server outside; only this setting keeps it from the page altogether.
 _PAGE_CONFIG = {"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}}
@@ -117,57 +111,3 @@ def _demo_notebook() -> dict[str, object]:
             cells.append(cell | {"cell_type": "markdown"})
     kernel = {"name": "python3", "display_name": "Python 3 (ipykernel)", "language": "python"}
     return {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
-
-
-# -- the stand-in service ----------------------------------------------------------------------
-
-
-def serve(
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 takes a free one.")
-    ] = 8400,
-    api_key: Annotated[str, typer.Option(help="The one key that it accepts.")] = STAND_IN_KEY,
-    limit: Annotated[int, typer.Option(min=0, help="Requests allowed in a window.")] = 300,
-    window: Annotated[
-        float, typer.Option("--window", min=0.001, help="Seconds in a window.")
-    ] = 60.0,
-    window_kind: Annotated[WindowKind, typer.Option(help="When windows start.")] = "fixed",
-    reset_unit: Annotated[
-        ResetUnit, typer.Option(help="What X-RateLimit-Reset holds.")
-    ] = "seconds_left",
-    exhausted_status: Annotated[int, typer.Option(help="Status when nothing is left.")] = 429,
-    unauthorized_status: Annotated[int, typer.Option(help="Status without the key.")] = 401,
-    envelope: Annotated[
-        str | None, typer.Option(help="Member to wrap bodies in, such as data.")
-    ] = None,
-) -> None:
-    """Run the stand-in service on this machine, until Ctrl-C."""
-    from ..standin import serve_forever
-    from ..standin.options import StandInOptions
-
-    try:
-        options = StandInOptions(
-            port=port,
-            api_key=api_key,
-            limit=limit,
-            window_s=window,
-            window=window_kind,
-            reset_unit=reset_unit,
-            exhausted_status=exhausted_status,
-            unauthorized_status=unauthorized_status,
-            envelope=envelope,
-        )
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-    serve_forever(options, on_start=_introduce)
-    typer.echo("Stopped.")
-
-
-def _introduce(server: StandIn) -> None:
-    typer.echo(f"The stand-in service listens on {server.base_url}")
-    if server.api_key == STAND_IN_KEY:
-        typer.echo(f"Its key is {STAND_IN_KEY}: public, and good for nothing else.")
-    typer.echo("It assumes, where the service's document says nothing:")
-    for line in server.assumptions():
-        typer.echo(f"  {line}")
-    typer.echo("Ctrl-C ends it.")

@@ -1,7 +1,7 @@
 """The stand-in service: a real HTTP server on loopback that keeps service.md to the letter.
 
-`stand_in` starts one in a thread; `serve_forever` runs one alone. What service.md leaves open is an
-option (`StandInOptions`), and its answers say that they are a stand-in's.
+What service.md leaves open is an option (`StandInOptions`), and its answers say that they are a
+stand-in's.
 """
 
 from __future__ import annotations
@@ -12,4 +12,4 @@ from .options import (
     Fault as Fault,
     StandInOptions as StandInOptions,
 )
-from .server import StandIn as StandIn, serve_forever as serve_forever, stand_in as stand_in
+from .service import StandIn as StandIn, stand_in as stand_in

@@ -11,11 +11,8 @@ from typing import Final, Literal, get_args
 from ..contract import TYPICAL_LIMIT, TYPICAL_WINDOW_S
 from ..credentials import ApiKey
 
-ResetUnit = Literal[
-    "seconds_left", "milliseconds_left", "epoch_s", "epoch_ms", "http_date", "iso", "zero"
-]
+ResetUnit = Literal["seconds_left", "milliseconds_left", "epoch_s", "epoch_ms", "zero"]
 WindowKind = Literal["fixed", "aligned", "sliding"]
-_RetryAfter = Literal["off", "seconds", "date"]
 
 # Public test data: it opens nothing but a stand-in on this machine.
 STAND_IN_KEY: Final = "DEMO_7Qm2Xr9LwT4bZk"
@@ -40,8 +37,6 @@ _WHAT_RESET_HOLDS: Final[Mapping[str, str]] = {
     "milliseconds_left": "milliseconds until the allowance renews",
     "epoch_s": "the time it renews, in seconds since 1970",
     "epoch_ms": "the time it renews, in milliseconds since 1970",
-    "http_date": "the time it renews, as an HTTP date (against the contract: no integer)",
-    "iso": "the time it renews, as ISO 8601 text (against the contract: no integer)",
     "zero": "always 0",
 }
 _WHEN_WINDOWS_START: Final[Mapping[str, str]] = {
@@ -120,7 +115,7 @@ class StandInOptions:
     reset_unit
         What ``X-RateLimit-Reset`` holds.
     exhausted_status, retry_after
-        The status when nothing is left, and whether ``Retry-After`` comes with it.
+        The status when nothing is left, and whether ``Retry-After`` comes with it, in seconds.
     unauthorized_status
         The status of a request without the key, with another, or with a password.
     record
@@ -144,7 +139,7 @@ class StandInOptions:
     window: WindowKind = "fixed"
     reset_unit: ResetUnit = "seconds_left"
     exhausted_status: int = 429
-    retry_after: _RetryAfter = "off"
+    retry_after: bool = False
     unauthorized_status: int = 401
     record: object = field(default_factory=lambda: dict(STAND_IN_RECORD), repr=False)
     envelope: str | None = None
@@ -163,9 +158,7 @@ class StandInOptions:
         """
         ApiKey(self.api_key)
         json.dumps(self.record)
-        for name, choices in (
-            ("reset_unit", ResetUnit), ("window", WindowKind), ("retry_after", _RetryAfter)
-        ):  # fmt: skip
+        for name, choices in (("reset_unit", ResetUnit), ("window", WindowKind)):
             if getattr(self, name) not in get_args(choices):
                 raise ValueError(f"{name} is one of {', '.join(get_args(choices))}.")
         if not 0 <= self.port <= _LAST_PORT:
@@ -185,9 +178,7 @@ class StandInOptions:
     def assumptions(self) -> list[str]:
         """Return one line for each part that service.md leaves open, and what is assumed of it."""
         others = ", ".join(f"{operation} {limit}" for operation, limit in self.limits.items())
-        retry_after = (
-            "no Retry-After" if self.retry_after == "off" else f"Retry-After: {self.retry_after}"
-        )
+        retry_after = "Retry-After in seconds" if self.retry_after else "no Retry-After"
         envelope = f"wrapped in {self.envelope!r}" if self.envelope else "bare"
         return [
             f"X-RateLimit-Reset: {_WHAT_RESET_HOLDS[self.reset_unit]} (reset_unit)",

@@ -1,22 +1,22 @@
-"""What the stand-in answers: a request in, a response out, no socket (`server` has those)."""
+"""The stand-in as it runs: which answer a request gets, and how a fault changes it."""
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import hmac
 import json
 import math
-import threading
 import zlib
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from email.utils import formatdate
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from inspect import signature
+from typing import Any, Final
 
 from ..contract import LIMIT_HEADER, ME_PATH, REMAINING_HEADER, RESET_HEADER
 from ..interaction import (
@@ -27,10 +27,8 @@ from ..interaction import (
     operation_of,
     path_below,
 )
-
-if TYPE_CHECKING:
-    from .options import Fault, ResetUnit, StandInOptions
-
+from ..loopback import Exchange, LoopbackServer
+from .options import Fault, StandInOptions, WindowKind
 
 # The stand-in's own: service.md shows no operation but GET /v1/users/me.
 _LISTS_PATH: Final = "/v1/lists"
@@ -52,66 +50,99 @@ _GATEWAY_PAGE: Final = (
 _WINDOW_BITS: Final[Mapping[str, int]] = {"gzip": 31, "deflate": 15}
 
 
-@dataclass(slots=True)
-class _ActiveFault:
-    """A fault, and how many requests it still applies to (None: all)."""
+def stand_in(**behaviour: Any) -> StandIn:
+    """Start a stand-in service on 127.0.0.1, in a thread of its own.
 
-    fault: Fault
-    left: int | None
+    Parameters
+    ----------
+    **behaviour
+        The fields of `StandInOptions`, each with its default.
+
+    Returns
+    -------
+    StandIn
+        Started; a context manager that closes it.
+    """
+    return StandIn(StandInOptions(**behaviour))
 
 
-class StandInService:
-    """The service behind a stand-in's address. Any thread may call it."""
+# So that Jupyter's completion and `stand_in?` show the options by name.
+stand_in.__signature__ = signature(StandInOptions)  # type: ignore[attr-defined]
+
+
+class StandIn(LoopbackServer):
+    """A stand-in service that is running.
+
+    Attributes
+    ----------
+    options
+        The options it was started with.
+    """
 
     def __init__(self, options: StandInOptions) -> None:
         self.options = options
         self._windows: dict[tuple[bool, str, str], _Window] = {}
         self._faults = [_ActiveFault(fault, fault.times) for fault in options.faults]
         self._requests: Counter[str] = Counter()
-        self._lock = threading.Lock()
+        super().__init__(options.port, options.prefix)
+
+    @property
+    def api_key(self) -> str:
+        """The one key that it accepts."""
+        return self.options.api_key
 
     @property
     def requests(self) -> Counter[str]:
         """How often each ``"METHOD /path"`` was received, whatever came of it. A copy."""
-        with self._lock:
-            return Counter(self._requests)
+        return Counter(self._requests)
 
-    def add_fault(self, fault: Fault) -> None:
-        """Misbehave so, before any fault that was added earlier."""
-        with self._lock:
-            self._faults.insert(0, _ActiveFault(fault, fault.times))
+    def assumptions(self) -> list[str]:
+        """Return one line for each part that service.md leaves open, and what is assumed of it."""
+        return self.options.assumptions()
 
-    @contextmanager
-    def until_exit(self, fault: Fault) -> Iterator[Fault]:
-        """End one fault when the block ends."""
-        try:
-            yield fault
-        finally:
-            with self._lock:
-                self._faults = [each for each in self._faults if each.fault is not fault]
+    def fault(self, **what: Any) -> AbstractContextManager[Fault]:
+        """Misbehave from now on, as the fields of `Fault` say; in a ``with``, until it ends.
 
-    def clear_faults(self) -> None:
-        """Behave again."""
-        with self._lock:
-            self._faults.clear()
-
-    def answer(self, request: RecordedRequest) -> tuple[RecordedResponse, Fault | None]:
-        """Return the response, and the fault that applies to it, whose body and headers it has.
-
-        Latency, cuts and drops are left to whoever holds the connection.
+        The fault added last goes first. `heal` ends all.
         """
-        path = _path_within(request.uri, self.options.prefix)
-        with self._lock:
-            self._requests[f"{request.method} {path}"] += 1
-            fault = self._next_fault(path)
-            response = self._faultless_answer(request, path)
-        return (_with_fault(response, fault, request) if fault else response), fault
+        active = _ActiveFault(Fault(**what), what.get("times"))
+        self._faults = [active, *self._faults]
 
-    def malformed_headers(self) -> Headers:
-        """Return the headers of the 400 that answers what is no HTTP request."""
+        @contextmanager
+        def until_exit() -> Iterator[Fault]:
+            try:
+                yield active.fault
+            finally:
+                self._faults = [each for each in self._faults if each is not active]
+
+        return until_exit()
+
+    def heal(self) -> None:
+        """End every fault."""
+        self._faults = []
+
+    async def handle(self, exchange: Exchange) -> None:
+        """Answer a request, or break the connection where a fault says so."""
+        request = await exchange.received()
+        path = _path_within(request.uri, self.options.prefix)
+        self._requests[f"{request.method} {path}"] += 1
+        fault = self._next_fault(path)
+        response = self._answer(request, path)
+        if fault is None:
+            await exchange.answer(response)
+            return
+        await asyncio.sleep(fault.latency_s)
+        if fault.drop is not None:
+            exchange.drop(reset=fault.drop == "reset")
+        else:
+            changed = _with_fault(response, fault, request)
+            await exchange.answer(changed, cut_after=fault.cut_after)
+
+    def malformed(self) -> RecordedResponse:
+        """Return the answer to what is no HTTP request: part 8, the three headers are on it too."""
         now = self.options.clock()
-        with self._lock:
-            return self._common_headers(self._count(now, "", "", known=False), now)
+        quota = self._count(now, "", "", known=False)
+        return replace(super().malformed(), headers=self._common_headers(quota, now))
 
     def _next_fault(self, path: str) -> Fault | None:
         """Return the fault that applies to a request, and count that it did."""
@@ -121,7 +152,7 @@ class StandInService:
                 return active.fault
         return None
 
-    def _faultless_answer(self, request: RecordedRequest, path: str) -> RecordedResponse:
+    def _answer(self, request: RecordedRequest, path: str) -> RecordedResponse:
         now = self.options.clock()
         expected = f"{self.options.api_key}:".encode()
         known = hmac.compare_digest(_basic_credentials(request).encode(), expected)
@@ -130,7 +161,10 @@ class StandInService:
         if not known:
             response = self._refusal()
         elif quota.exceeded:
-            response = self._exhausted(quota, now)
+            response = _error(self.options.exhausted_status, "The allowance is used up.")
+            if self.options.retry_after:
+                seconds = _reset_text(quota.renews_at, "seconds_left", now)
+                response = _with_headers(response, {"Retry-After": seconds})
         else:
             response = self._routed(request, path, operation)
         return replace(response, headers=response.headers + self._common_headers(quota, now))
@@ -140,7 +174,8 @@ class StandInService:
         counted_as = "GET" if method == "HEAD" else method
         key = (known, counted_as, operation)
         if key not in self._windows:
-            self._windows[key] = _Window(self.options, self.options.limit_of(*key[1:]))
+            limit = self.options.limit_of(counted_as, operation)
+            self._windows[key] = _Window(self.options.window, self.options.window_s, limit)
         return self._windows[key].count(now)
 
     def _common_headers(self, quota: _Quota, now: float) -> Headers:
@@ -159,13 +194,6 @@ class StandInService:
         )
         challenge = 'Basic realm="stand-in"' if status == HTTPStatus.UNAUTHORIZED else None
         return _with_headers(response, {"WWW-Authenticate": challenge})
-
-    def _exhausted(self, quota: _Quota, now: float) -> RecordedResponse:
-        units: Mapping[str, ResetUnit] = {"seconds": "seconds_left", "date": "http_date"}
-        unit = units.get(self.options.retry_after)
-        text = unit and _reset_text(quota.renews_at, unit, now)
-        response = _error(self.options.exhausted_status, "The allowance is used up.")
-        return _with_headers(response, {"Retry-After": text})
 
     def _routed(self, request: RecordedRequest, path: str, operation: str) -> RecordedResponse:
         methods = _METHODS.get(operation)
@@ -188,9 +216,6 @@ class StandInService:
     def _found(self, value: object, status: int = 200) -> RecordedResponse:
         envelope = self.options.envelope
         return _json(status, {envelope: value, "service": "stand-in"} if envelope else value)
-
-
-# -- requests ----------------------------------------------------------------------------------
 
 
 def _path_within(uri: str, prefix: str) -> str:
@@ -230,54 +255,31 @@ class _Quota:
 class _Window:
     """The requests that count now, each by the time when it counts no longer."""
 
-    def __init__(self, options: StandInOptions, limit: int) -> None:
-        self._kind = options.window
-        self._length_s = options.window_s
-        self._limit = limit
+    def __init__(self, kind: WindowKind, length_s: float, limit: int) -> None:
+        self._kind, self._length_s, self._limit = kind, length_s, limit
         self._ends: deque[float] = deque()
 
     def count(self, now: float) -> _Quota:
         """Count one request, and return what it leaves; one that is refused does not count."""
         while self._ends and self._ends[0] <= now:
             self._ends.popleft()
-        end = self._end_of_new(now)
+        end = now + self._length_s
+        if self._kind == "aligned":
+            end = (math.floor(now / self._length_s) + 1) * self._length_s
+        elif self._kind == "fixed" and self._ends:
+            end = self._ends[0]
         exceeded = len(self._ends) >= self._limit
         if not exceeded:
             self._ends.append(end)
         renews_at = self._ends[0] if self._ends else end
         return _Quota(self._limit, self._limit - len(self._ends), renews_at, exceeded)
 
-    def _end_of_new(self, now: float) -> float:
-        """Return when a request of now counts no longer."""
-        if self._kind == "aligned":
-            return (math.floor(now / self._length_s) + 1) * self._length_s
-        if self._kind == "fixed" and self._ends:
-            return self._ends[0]
-        return now + self._length_s
 
-
-def _reset_text(renews_at: float, unit: ResetUnit, now: float) -> str:
+def _reset_text(renews_at: float, unit: str, now: float) -> str:
     """Return ``X-RateLimit-Reset``, rounded up: who waits that long is not too early."""
-    match unit:
-        case "seconds_left":
-            return str(_up(renews_at - now))
-        case "milliseconds_left":
-            return str(_up((renews_at - now) * 1000))
-        case "epoch_s":
-            return str(_up(renews_at))
-        case "epoch_ms":
-            return str(_up(renews_at * 1000))
-        case "http_date":
-            return formatdate(_up(renews_at), usegmt=True)
-        case "iso":
-            return datetime.fromtimestamp(_up(renews_at), UTC).isoformat().replace("+00:00", "Z")
-        case "zero":
-            return "0"
-
-
-def _up(value: float) -> int:
-    # Binary fractions: 60.000000001 s left, of a window of 60 s, are 60.
-    return math.ceil(round(value, 3))
+    value = 0.0 if unit == "zero" else renews_at - (now if unit.endswith("_left") else 0)
+    # Rounded before: of binary fractions, 60.000000001 s left of a window of 60 s are 60.
+    return str(math.ceil(round(value * (1000 if "milli" in unit or unit == "epoch_ms" else 1), 3)))
 
 
 # -- responses ---------------------------------------------------------------------------------
@@ -312,6 +314,17 @@ def _with_headers(
         values = [value] if isinstance(value, str) else value or ()
         kept.extend((name, each) for each in values)
     return replace(response, headers=tuple(kept))
+
+
+# -- faults ------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _ActiveFault:
+    """A fault, and how many requests it still applies to (None: all)."""
+
+    fault: Fault
+    left: int | None
 
 
 def _with_fault(

@@ -1,0 +1,241 @@
+"""A small HTTP/1.1 server on loopback, in a thread of its own: h11 reads and writes for it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import struct
+import threading
+from collections.abc import AsyncIterable
+from typing import Final, Self
+
+import h11
+
+from .interaction import Headers, RecordedRequest, RecordedResponse
+
+HOST: Final = "127.0.0.1"
+
+# RFC 9110, 7.6.1: these are between two neighbours. h11 says how the next body is delimited.
+HOP_BY_HOP: Final = frozenset(
+    {"connection", "keep-alive", "proxy-authenticate", "proxy-authorization"}
+    | {"proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"}
+)
+_BODILESS: Final = frozenset({204, 304})
+_CHUNK_BYTES: Final = 65_536
+_RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)  # SO_LINGER on, for 0 s: close sends RST
+
+_log = logging.getLogger(__name__)
+
+
+class LoopbackServer:
+    """A server that is running; a context manager that closes it.
+
+    Whoever inherits says in `handle` how a request is answered. It listens from its construction
+    on, which comes last in an heir's.
+
+    Parameters
+    ----------
+    port
+        The port on 127.0.0.1; 0 takes a free one.
+    prefix
+        A path that its address has.
+
+    Raises
+    ------
+    OSError
+        Where the port is taken.
+    """
+
+    def __init__(self, port: int, prefix: str = "") -> None:
+        try:
+            self._socket = socket.create_server((HOST, port))
+        except OSError as error:
+            raise OSError(
+                error.errno,
+                f"Cannot listen on port {port} of {HOST} ({os.strerror(error.errno or 0)}). "
+                "Choose another port, or 0 for a free one.",
+            ) from None
+        self._address = f"http://{HOST}:{self._socket.getsockname()[1]}{prefix}"
+        self._loop = asyncio.new_event_loop()
+        self._stopping = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name=repr(self), daemon=True)
+        self._thread.start()
+
+    async def handle(self, exchange: Exchange) -> None:
+        """Answer a request."""
+        raise NotImplementedError
+
+    def malformed(self) -> RecordedResponse:
+        """Return the answer to what is no HTTP request."""
+        return RecordedResponse(400, "Bad Request")
+
+    @property
+    def base_url(self) -> str:
+        """The address to connect to."""
+        return self._address
+
+    def close(self) -> None:
+        """Stop: end the connections, close the sockets and join the thread. Twice is once."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stopping.set)
+            self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._address}>"
+
+    def _run(self) -> None:
+        # At its end the runner cancels what is being answered, and so ends the connections.
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._serve())
+
+    async def _serve(self) -> None:
+        server = await asyncio.start_server(self._converse, sock=self._socket)
+        await self._stopping.wait()
+        server.close()
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer one request after the other, until either side closes the connection."""
+        protocol = h11.Connection(h11.SERVER)
+        exchange = Exchange(protocol, reader, writer)
+        try:
+            while await exchange.next():
+                await self.handle(exchange)
+                if not await exchange.finish():
+                    break
+        except h11.RemoteProtocolError:
+            if protocol.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+                await exchange.answer(self.malformed())
+        except ConnectionError:
+            pass  # the client has gone
+        except Exception:
+            # An option's own code raised, such as a clock: no client may hang for it.
+            _log.exception("A request could not be answered")
+        finally:
+            writer.close()
+
+
+class Exchange:
+    """A request, whose body is read when it is asked for, and the way to answer it.
+
+    Attributes
+    ----------
+    method, target, headers
+        The request's, the target as it was sent: ``/v1/users/me?verbose=1``.
+    """
+
+    def __init__(
+        self,
+        protocol: h11.Connection,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        self._protocol, self._reader, self._writer = protocol, reader, writer
+        self.method = self.target = ""
+        self.headers: Headers = ()
+
+    async def next(self) -> bool:
+        """Take the next request of the connection; False where none comes any more."""
+        event = await self._event()
+        if not isinstance(event, h11.Request):
+            return False
+        self.method, self.target = event.method.decode("ascii"), event.target.decode("ascii")
+        self.headers = tuple(
+            (name.decode("ascii"), value.decode("latin-1"))
+            for name, value in event.headers.raw_items()
+        )
+        return True
+
+    async def received(self) -> RecordedRequest:
+        """Return the whole request."""
+        parts = []
+        while isinstance(event := await self._event(), h11.Data):
+            parts.append(bytes(event.data))
+        return RecordedRequest(self.method, self.target, self.headers, b"".join(parts) or None)
+
+    async def answer(
+        self,
+        response: RecordedResponse,
+        parts: AsyncIterable[bytes] | None = None,
+        *,
+        cut_after: int | None = None,
+    ) -> None:
+        """Send a response, its headers spelled as they are.
+
+        ``parts`` is a body that comes bit by bit, in the place of the response's own. After
+        ``cut_after`` bytes of its own the connection is closed.
+        """
+        bodiless = response.status in _BODILESS or self.method == "HEAD"
+        headers = [pair for pair in response.headers if pair[0].lower() not in HOP_BY_HOP]
+        if parts is None and response.status not in _BODILESS:
+            headers = _with_length(headers, len(response.body), told=self.method == "HEAD")
+        head = h11.Response(
+            status_code=response.status,
+            reason=response.reason.encode("latin-1"),
+            headers=[(name.encode(), value.encode("latin-1")) for name, value in headers],
+        )
+        await self._send(head)
+        if bodiless:
+            pass
+        elif parts is None:
+            await self._send(h11.Data(data=response.body[:cut_after]))
+            if cut_after is not None:
+                self.drop()
+                return
+        else:
+            async for part in parts:
+                await self._send(h11.Data(data=part))
+        await self._send(h11.EndOfMessage())
+
+    def drop(self, *, reset: bool = False) -> None:
+        """Close the connection, with a TCP reset where asked for."""
+        if reset:
+            connection = self._writer.get_extra_info("socket")
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+            self._writer.transport.abort()
+        self._writer.close()
+        self._protocol.send_failed()
+
+    async def finish(self) -> bool:
+        """Read what is left of the request; return whether another one may follow."""
+        while self._protocol.their_state is h11.SEND_BODY:
+            await self._event()
+        follows = self._protocol.our_state is h11.DONE
+        if follows:
+            self._protocol.start_next_cycle()
+        return follows
+
+    async def _event(self) -> object:
+        while (event := self._protocol.next_event()) is h11.NEED_DATA:
+            if self._protocol.they_are_waiting_for_100_continue:
+                await self._send(h11.InformationalResponse(status_code=100, headers=[]))
+            self._protocol.receive_data(await self._reader.read(_CHUNK_BYTES))
+        return event
+
+    async def _send(self, event: h11.Event) -> None:
+        self._writer.write(self._protocol.send(event) or b"")
+        await self._writer.drain()
+
+
+def _with_length(
+    headers: list[tuple[str, str]], length: int, *, told: bool
+) -> list[tuple[str, str]]:
+    """Return headers with the true Content-Length, in the place of the first one there is.
+
+    Where it is ``told`` of a body that is not sent, the answer to HEAD, it stays as it is.
+    """
+    places = [i for i, (name, _) in enumerate(headers) if name.lower() == "content-length"]
+    if not places:
+        return [*headers, ("Content-Length", str(length))] if length or not told else headers
+    if told:
+        return headers
+    first, *more = places
+    headers[first] = headers[first][0], str(length)
+    return [pair for i, pair in enumerate(headers) if i not in more]
