@@ -29,7 +29,8 @@ INTERACTION: Final = re.compile(
 )
 _ADDRESS: Final = re.compile(
     rb"- recorded_at: [^\n]*\n  elapsed_s: [^\n]*\n"
-    rb'  request: \{"method": "([A-Z]{1,64})", "uri": "([!#-\[\]-~]*)", "body": '
+    rb'  request: \{"method": "([A-Z]{1,64})", '
+    rb'"uri": "(https?://[\w.-]{1,255}(?::[1-5]?\d{1,4})?(?:[/?#][!#-\[\]-~]*)?)", "body": '
 )
 _END: Final = re.compile(rb"# end: (\d{1,18}) interactions?, sha256 ([0-9a-f]{64})\n?")
 
@@ -131,13 +132,14 @@ def read_json(line: bytes) -> Any:
     return value
 
 
-def address_of(data: bytes, start: int) -> tuple[str, str] | None:
+def address_of(data: bytes, start: int) -> RecordedRequest | None:
     """Return method and address of the interaction at ``start`` as we write it, the rest unparsed.
 
-    None where it is not as plain as that: an escape in the address, another program's order.
+    None where they are not as plain as that: an escape in the address, another program's order.
+    What the pattern takes for an address is one, so that nothing of it is left to be checked.
     """
     found = _ADDRESS.match(data, start)
-    return None if found is None else (found[1].decode(), found[2].decode())
+    return None if found is None else RecordedRequest(found[1].decode(), found[2].decode())
 
 
 def request_of(value: Mapping[str, Any]) -> RecordedRequest:

@@ -6,10 +6,9 @@ cassette as in a small one.
 
 from __future__ import annotations
 
-import json
-from array import array
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from difflib import SequenceMatcher
 from email.message import Message
 from hashlib import blake2b
 from itertools import islice
@@ -24,7 +23,6 @@ from .reader import LoadedLines
 
 Matcher = Callable[[Any, Any], object]
 Key = tuple[Hashable, ...]
-
 
 _MOST_COMPARED: Final = 500
 _LONG_LOAD: Final = 20_000
@@ -45,29 +43,27 @@ class Matching:
     """
 
     def __init__(self, match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON) -> None:
-        names = [each for each in match_on if isinstance(each, str)]
-        unknown = [name for name in names if name not in _PARTS and name != "body"]
-        if unknown:
-            raise ValueError(
-                f"{unknown[0]!r} is not a matcher. Use {', '.join(sorted({*_PARTS, 'body'}))}, "
-                "or a function of two requests."
-            )
-        self.names = tuple(names)
+        self.names = tuple(each for each in match_on if isinstance(each, str))
         self.custom = tuple(each for each in match_on if not isinstance(each, str))
-        self._parts = [_PARTS[name] for name in names if name != "body"]
-        self._body = "body" in names
+        for name in self.names:
+            if name not in _PARTS:
+                raise ValueError(
+                    f"{name!r} is not a matcher. Use {', '.join(sorted(_PARTS))}, "
+                    "or a function of two requests."
+                )
 
     def by_address_alone(self, method: str) -> bool:
         """Return whether the keys of a request by this method depend on its address alone."""
-        return method in SAFE_METHODS and not {"headers", "raw_body"} & set(self.names)
+        compared = {"headers", "raw_body"} & set(self.names)
+        return method in SAFE_METHODS and not compared and not self.custom
 
     def keys(self, request: RecordedRequest, prefix: str) -> tuple[Key, ...]:
         """Return the keys of a request: two match when they have any key in common.
 
         ``prefix`` is the path of the base address that the request was sent to.
         """
-        base = tuple(part(request, prefix) for part in self._parts)
-        if not self._body or request.method in SAFE_METHODS:
+        base = tuple([_PARTS[name](request, prefix) for name in self.names if name != "body"])
+        if "body" not in self.names or request.method in SAFE_METHODS:
             return (base,)
         return tuple((*base, form) for form in _body_forms(request))
 
@@ -83,54 +79,37 @@ class Matching:
         ]
 
 
-# vcrpy chooses by these headers how it compares a body; without them, by its bytes.
-_TELLS_FORM: Final = frozenset({"content-type", "transfer-encoding"})
-
-
 def _body_forms(request: RecordedRequest) -> list[Hashable]:
     """Return the body as bytes and as parsed: vcrpy compares either, and one equal is enough."""
     body = request.body or b""
     forms: list[Hashable] = [("bytes", _digest(body))]
-    if boundary := _boundary(request):
+    content_type = Message()
+    content_type["Content-Type"] = " ".join((header(request.headers, "content-type") or "").split())
+    boundary = content_type.get_boundary() or ""
+    if boundary and content_type.get_content_maintype() == "multipart":
         # Each request draws a boundary of its own: the parts between are what is sent.
-        forms.append(("parts", _digest(body.replace(boundary, b"boundary"))))
-    elif any(name.lower() in _TELLS_FORM for name, _ in request.headers):
+        forms.append(("parts", _digest(body.replace(boundary.encode(), b"boundary"))))
+    # vcrpy chooses by these headers how it compares a body; without them, by its bytes.
+    elif any(name.lower() in ("content-type", "transfer-encoding") for name, _ in request.headers):
         from .vcr_files import parsed_body
 
-        parsed = parsed_body(request)
-        with suppress(RecursionError):  # what is nested a thousand deep is compared as bytes
-            if parsed is not None:
-                forms.append((parsed[0], _canonical(parsed[1])))
+        # What is nested a thousand deep, or has values of other types, is compared as bytes.
+        with suppress(RecursionError, TypeError):
+            parsed = _hashable(parsed_body(request))
+            hash(parsed)
+            forms.append(("parsed", parsed))
     return forms
 
 
-def _boundary(request: RecordedRequest) -> bytes:
-    """Return what stands between the parts of a multipart body; nothing for any other body."""
-    content_type = header(request.headers, "content-type") or ""
-    if not content_type.lower().startswith("multipart/"):
-        return b""
-    message = Message()
-    message["Content-Type"] = " ".join(content_type.split())
-    return (message.get_boundary() or "").encode()
+def _hashable(value: Any) -> Hashable:
+    """Return a parsed body such that equal ones are equal: 1, 1.0 and True are, as in vcrpy."""
+    if isinstance(value, dict):
+        return frozenset((name, _hashable(each)) for name, each in value.items())
+    return tuple(map(_hashable, value)) if isinstance(value, list | tuple) else value
 
 
 def _digest(data: bytes) -> bytes:
     return data if len(data) <= 32 else blake2b(data, digest_size=32).digest()
-
-
-def _canonical(value: object) -> bytes:
-    return _digest(json.dumps(_plain(value), sort_keys=True, default=repr).encode())
-
-
-def _plain(value: Any) -> Any:
-    """Return a value in which what Python finds equal (1, 1.0 and True) is written alike."""
-    if isinstance(value, dict):
-        return {str(key): _plain(each) for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
-    if isinstance(value, bool):
-        return int(value)
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _port(request: RecordedRequest, _prefix: str) -> Hashable:
@@ -147,9 +126,8 @@ def _uri(request: RecordedRequest, _prefix: str) -> Hashable:
 
 
 def _query(request: RecordedRequest, _prefix: str) -> Hashable:
-    if "?" not in request.uri:
-        return ()
-    return tuple(sorted(parse_qsl(urlsplit(request.uri).query)))
+    parts = request.uri.partition("#")[0].partition("?")
+    return tuple(sorted(parse_qsl(parts[2]))) if parts[2] else ()
 
 
 def _header_set(request: RecordedRequest, _prefix: str) -> Hashable:
@@ -169,6 +147,7 @@ _PARTS: Final[dict[str, Callable[[RecordedRequest, str], Hashable]]] = {
     "path": lambda request, prefix: path_below(request.uri, prefix),
     "query": _query,
     "headers": _header_set,
+    "body": lambda request, _prefix: (),  # compared by its forms, any of which may be equal
     "raw_body": lambda request, _prefix: _digest(request.body or b""),
 }
 
@@ -205,11 +184,16 @@ class Player:
         self._name = name
         self._redact = redact
         self._played = bytearray(len(interactions))
-        self._queues: dict[Key, array[int]] = {}
-        self._next: dict[Key, int] = {}
-        for index in self._numbers():
-            for key in matching.keys(self._comparable(index), prefix):
-                self._queues.setdefault(key, array("L")).append(index)
+        # By each key the indexes of its interactions, in reverse: the next to be played is last.
+        self._queues: dict[Key, list[int]] = {}
+        numbers: Iterable[int] = range(len(interactions) - 1, -1, -1)
+        if len(interactions) >= _LONG_LOAD:
+            from tqdm.auto import tqdm
+
+            numbers = tqdm(numbers, f"Cassette {name!r}", unit="interaction", delay=1, leave=False)
+        for index in numbers:
+            for key in matching.keys(self._request(index), prefix):
+                self._queues.setdefault(key, []).append(index)
 
     def take(self, keys: Sequence[Key], asked: RecordedRequest) -> int | None:
         """Return the index of the first answer that was not played yet, and mark it played."""
@@ -222,8 +206,6 @@ class Player:
         """Return the index of the first answer that was not played yet, and leave it so."""
         if self._matching.custom:
             return next((i for i in self._matching_all(keys, asked) if not self._played[i]), None)
-        if len(keys) == 1:
-            return self._first_unplayed(keys[0])
         each = [self._first_unplayed(key) for key in keys]
         return min((index for index in each if index is not None), default=None)
 
@@ -231,7 +213,7 @@ class Player:
         """Return the index of the last answer that matches, played or not."""
         if self._matching.custom:
             return max(self._matching_all(keys, asked), default=None)
-        return max((self._queues[key][-1] for key in keys if key in self._queues), default=None)
+        return max((self._queues[key][0] for key in keys if key in self._queues), default=None)
 
     def unplayed(self) -> list[RecordedRequest]:
         """Return the requests whose answers were not played."""
@@ -258,35 +240,13 @@ class Player:
             reason="no_match",
         )
 
-    def _numbers(self) -> Iterable[int]:
-        """Return the number of each interaction; a long load shows how far it is."""
-        numbers: Iterable[int] = range(len(self._interactions))
-        if len(self._interactions) < _LONG_LOAD:
-            return numbers
-        from tqdm.auto import tqdm
-
-        bar: Iterable[int] = tqdm(
-            numbers, f"Cassette {self._name!r}", unit="interaction", delay=1, leave=False
-        )
-        return bar
-
-    def _comparable(self, index: int) -> RecordedRequest:
-        """Return what is compared of a recorded request: of most, no more than the address."""
-        if isinstance(self._interactions, LoadedLines):
-            plain = self._interactions.address(index)
-            if plain is not None and self._matching.by_address_alone(plain.method):
-                return plain
-        return self._request(index)
-
     def _first_unplayed(self, key: Key) -> int | None:
-        queue = self._queues.get(key)
+        queue, played = self._queues.get(key), self._played
         if queue is None:
             return None
-        position, played = self._next.get(key, 0), self._played
-        while position < len(queue) and played[queue[position]]:
-            position += 1
-        self._next[key] = position
-        return queue[position] if position < len(queue) else None
+        while len(queue) > 1 and played[queue[-1]]:
+            queue.pop()
+        return None if played[queue[-1]] else queue[-1]
 
     def _matching_all(self, keys: Sequence[Key], asked: RecordedRequest) -> Iterator[int]:
         from .vcr_files import matches
@@ -298,27 +258,23 @@ class Player:
 
     def _nearest(self, asked: RecordedRequest, prefix: str) -> str:
         """Say which recorded request is closest, and in what it differs, without its values."""
-        firsts = islice((queue[0] for queue in self._queues.values()), _MOST_COMPARED)
-        candidates = [self._request(index) for index in firsts]
-        if not candidates:
-            return ""
+        firsts = islice((queue[-1] for queue in reversed(self._queues.values())), _MOST_COMPARED)
         path = path_below(asked.uri, prefix)
-        near = max(candidates, key=lambda each: self._likeness(asked, path, each))
+
+        def likeness(each: RecordedRequest) -> tuple[float, bool]:
+            other = path_below(each.uri, self._prefix)
+            return SequenceMatcher(None, path, other).ratio(), asked.method == each.method
+
+        near = max(map(self._request, firsts), key=likeness, default=None)
+        if near is None:
+            return ""
         names = self._matching.differing(asked, prefix, near, self._prefix)
         differs = f", which differs in {' and '.join(names)}" if names else ""
         return f"Nearest: {near.method} {_short(path_below(near.uri, self._prefix))}{differs}. "
 
-    def _likeness(
-        self, asked: RecordedRequest, path: str, recorded: RecordedRequest
-    ) -> tuple[float, bool]:
-        from difflib import SequenceMatcher
-
-        other = path_below(recorded.uri, self._prefix)
-        return SequenceMatcher(None, path, other).ratio(), asked.method == recorded.method
-
     def _request(self, index: int) -> RecordedRequest:
         if isinstance(self._interactions, LoadedLines):
-            return self._interactions.request(index)
+            return self._interactions.request(index, self._matching.by_address_alone)
         request = self._interactions[index].request
         return request if self._redact is None else self._redact(request)
 

@@ -21,7 +21,6 @@ from ..interaction import (
     Interaction,
     RecordedRequest,
     RecordedResponse,
-    check_address,
     check_request,
     check_response,
     check_times,
@@ -148,22 +147,14 @@ class LoadedLines(Sequence[Interaction]):
         except ODD as error:
             raise self._unreadable(index, error) from None
 
-    def request(self, index: int) -> RecordedRequest:
-        """Return one request, its response unparsed."""
+    def request(self, index: int, is_enough: Callable[[str], bool]) -> RecordedRequest:
+        """Return one request; of a plain one its address alone, if that is enough by its method."""
+        plain = layout.address_of(self._data, self._starts[index])
+        if plain is not None and is_enough(plain.method):
+            return plain
         try:
             return self._value(_request, self._lines(index)[3])
         except ODD as error:
-            raise self._unreadable(index, error) from None
-
-    def address(self, index: int) -> RecordedRequest | None:
-        """Return one request's method and address alone; None where its line must be parsed."""
-        address = layout.address_of(self._data, self._starts[index])
-        if address is None:
-            return None
-        try:
-            check_address(address[1])
-            return RecordedRequest(*address)
-        except CassetteFormatError as error:
             raise self._unreadable(index, error) from None
 
     def _value(self, build: Callable[[Any], T], line: bytes) -> T:
