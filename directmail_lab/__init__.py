@@ -42,7 +42,7 @@ if TYPE_CHECKING:
         rate_limits as rate_limits,
         request as request,
     )
-    from .cassettes import read_interactions as read_interactions
+    from .cassettes.view import read_interactions as read_interactions
     from .current import (
         connect as connect,
         live as live,
@@ -67,7 +67,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "account": "burst chart_rate_limits check_contract drift get interactions "
     "me me_async post rate_limits request",
-    "cassettes": "read_interactions",
+    "cassettes.view": "read_interactions",
     "current": "connect live logout record replay session",
     "exploring": "explore findings",
     "frames": "frame",

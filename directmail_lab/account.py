@@ -129,7 +129,8 @@ def interactions(cassette: str | Path | None = None) -> pd.DataFrame:
     """
     if cassette is None:
         return session().interactions()
-    from .cassettes import find_cassette, read_interactions
+    from .cassettes import find_cassette
+    from .cassettes.view import read_interactions
 
     return read_interactions(find_cassette(cassette))
 

@@ -180,7 +180,7 @@ class Session:
             raise CassetteError(
                 "This session is live: no cassette is in use. Name one: interactions(…)."
             )
-        from .cassettes import interactions
+        from .cassettes.view import interactions
 
         return interactions(self._mode.cassette)
 

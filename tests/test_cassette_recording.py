@@ -107,7 +107,7 @@ def test_a_kill_at_any_moment_loses_nothing_that_the_caller_saw(tmp_path: Path) 
         notices: list[str] = []
         with opened(path, notice=notices.append) as again:
             again.record(answered(get("/after")))
-        assert f"{loaded.torn_bytes:,} byte" in notices[0]
+        assert (loaded.problem or "") in notices[0]
         assert paths_in(path) == [*found, "/after"]
         assert read_cassette(path).problem is None
         if path.stat().st_size < 500_000:
@@ -126,8 +126,6 @@ def test_a_file_cut_at_any_byte_keeps_every_whole_interaction(tour: Path) -> Non
         loaded = read_cassette(tour)
 
         assert paths_in(tour) == ["/0", "/1"]
-        assert not loaded.closed
-        assert loaded.torn_bytes == length - third
         assert f"2 interactions recovered, {length - third} byte" in str(loaded.problem)
         if length % 25 == 0:
             with opened(tour, notice=lambda _: None) as cassette:
@@ -146,8 +144,7 @@ def test_a_file_cut_within_its_first_lines_is_an_empty_cassette(tour: Path) -> N
         loaded = read_cassette(tour)
 
         assert len(loaded.interactions) == 0
-        assert loaded.torn_bytes == length
-        assert "0 interactions" in str(loaded.problem)
+        assert f"0 interactions recovered, {length} byte" in str(loaded.problem)
     with opened(tour, notice=lambda _: None) as cassette:
         cassette.record(answered(get("/new")))
     assert paths_in(tour) == ["/new"]
@@ -308,7 +305,7 @@ def test_cutting_only_the_closing_line_loses_nothing(tour: Path) -> None:
         tour.write_bytes(whole[:length])
 
         assert paths_in(tour) == ["/0", "/1", "/2"]
-        assert not read_cassette(tour).closed
+        assert "not closed" in str(read_cassette(tour).problem)
 
 
 def test_a_recording_that_was_closed_has_no_problem_and_leaves_no_other_file(tour: Path) -> None:
@@ -498,7 +495,7 @@ def test_a_full_disk_stops_the_session_with_a_clear_error(tmp_path: Path) -> Non
 
     assert len(cassette) > 3
     assert paths_in(path) == [f"/{index}" for index in range(len(cassette))]
-    assert read_cassette(path).torn_bytes == 0
+    assert ", 0 bytes of a torn one" in str(read_cassette(path).problem)
 
 
 def test_on_a_full_disk_the_session_can_go_on_unrecorded(tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ import pytest
 from cassette_samples import BASE_URL
 
 import directmail_lab as dm
-from directmail_lab.cassettes import show_interaction
 from directmail_lab.cassettes.convert import convert, redact, repair
+from directmail_lab.cassettes.view import show_interaction
 from directmail_lab.sharing.audit import audit_cassette
 
 if TYPE_CHECKING:

@@ -10,8 +10,9 @@ import pytest
 from cassette_samples import answered, get
 from key_search import traces
 
-from directmail_lab.cassettes import open_cassette, show_interaction
+from directmail_lab.cassettes import open_cassette
 from directmail_lab.cassettes.vcr_files import block_text
+from directmail_lab.cassettes.view import show_interaction
 from directmail_lab.errors import CassetteError
 from directmail_lab.interaction import Interaction
 
@@ -28,23 +29,14 @@ def recorded(*interactions: Interaction) -> Path:
     return path
 
 
-def test_an_interaction_is_found_by_cassette_and_number() -> None:
-    """By name, by path and in a cassette that is open; counted from 1."""
-    path = recorded(answered(get("/a")), answered(get("/b")))
-    opened = open_cassette("tour")
-    shown = [repr(show_interaction(cassette, 2)) for cassette in ("tour", path, opened)]
-
-    assert shown[0].startswith("GET https://api.example.test/b\n")
-    assert shown[1:] == shown[:1] * 2
-
-
 @pytest.mark.parametrize("number", [-1, 0, 3])
 def test_a_number_that_is_not_there_is_an_error_that_says_how_many_are(number: int) -> None:
     """Counting from 0 is said to be wrong, rather than show the last one."""
-    recorded(answered(get("/a")), answered(get("/b")))
+    path = recorded(answered(get("/a")), answered(get("/b")))
 
+    assert repr(show_interaction(path, 2)).startswith("GET https://api.example.test/b\n")
     with pytest.raises(CassetteError, match=f"no interaction {number}: it has 2, counted from 1"):
-        show_interaction("tour", number)
+        show_interaction(path, number)
 
 
 def test_what_another_program_kept_is_shown_without_the_key(tmp_path: Path) -> None:
@@ -56,9 +48,7 @@ def test_what_another_program_kept_is_shown_without_the_key(tmp_path: Path) -> N
         block_text([answered(asked), answered(get("/b"), f'{{"key": "{KEY}"}}')], metadata={}),
         encoding="utf-8",
     )
-    views = [
-        show_interaction(cassette, n) for cassette in (path, open_cassette(path)) for n in (1, 2)
-    ]
+    views = [show_interaction(path, 1), show_interaction(path, 2)]
     shown = "".join(repr(view) + view._repr_html_() for view in views)
 
     assert "Accept: */*" in shown
@@ -71,8 +61,8 @@ def test_however_long_an_interaction_is_its_view_is_not() -> None:
     """Address, headers and bodies are cut, each with a sign of it."""
     long = answered(get("/" + "a" * 100_000), '{"b": "' + "b" * 1_000_000 + '"}')
     many = tuple((f"X-{n}", "c" * 10_000) for n in range(1000))
-    recorded(replace(long, response=replace(long.response, headers=many)))
-    view = show_interaction("tour", 1)
+    path = recorded(replace(long, response=replace(long.response, headers=many)))
+    view = show_interaction(path, 1)
 
     assert len(repr(view)) < 50_000
     assert len(view._repr_html_()) < 50_000
@@ -86,13 +76,13 @@ def test_nothing_that_was_sent_is_taken_for_markup_or_moves_the_cursor() -> None
     hostile = "<script>\x1b[2J\x9b&"
     exchange = answered(replace(get("/" + hostile), body=hostile.encode()), hostile)
     headers = (("X-" + hostile, hostile),)
-    recorded(
+    path = recorded(
         Interaction(
             replace(exchange.request, headers=headers),
             replace(exchange.response, reason=hostile, headers=headers),
         )
     )
-    view = show_interaction("tour", 1)
+    view = show_interaction(path, 1)
 
     assert view._repr_html_().count("&lt;script&gt;\\x1b[2J\\x9b&amp;") == 8
     assert "<script>" not in view._repr_html_()

@@ -20,10 +20,7 @@ from ..interaction import Headers, Interaction, RecordedRequest, RecordedRespons
 # What is said of a recording stands under `recording`, not `metadata`: where there is metadata,
 # vcrpy's loader returns three values and not two, and pytest-recording (0.14) fails on that.
 _START: Final = b'version: 1\nrecording: {"recorded_with": "directmail-lab'
-_HEADER: Final = re.compile(
-    rb'version: 1\n(?:recording|metadata): (\{"recorded_with": "directmail-lab[^\n]*)\n'
-    rb"interactions:\n"
-)
+_HEADER: Final = re.compile(rb"version: 1\nrecording: ([^\n]*)\ninteractions:\n")
 INTERACTION: Final = re.compile(
     rb"- recorded_at: ([^\n]*)\n  elapsed_s: ([^\n]*)\n  request: ([^\n]*)\n  response: ([^\n]*)\n"
 )
@@ -32,7 +29,8 @@ _ADDRESS: Final = re.compile(
     rb'  request: \{"method": "([A-Z]{1,64})", '
     rb'"uri": "(https?://[\w.-]{1,255}(?::[1-5]?\d{1,4})?(?:[/?#][!#-\[\]-~]*)?)", "body": '
 )
-_END: Final = re.compile(rb"# end: (\d{1,18}) interactions?, sha256 ([0-9a-f]{64})\n?")
+END: Final = re.compile(rb"# end: (\d{1,18}) interactions?, sha256 ([0-9a-f]{64})\n?")
+"""A line that closes a recording: group 1 the count, group 2 the checksum."""
 
 # JSON may hold these as they are; YAML may not, or takes them for line breaks or a byte order mark
 # (YAML 1.1, section 5.1, `c-printable`, and 5.4, line breaks).
@@ -65,11 +63,6 @@ def end_line(count: int, sha256: str) -> str:
     return f"# end: {count} interaction{'' if count == 1 else 's'}, sha256 {sha256}\n"
 
 
-def is_end_line(line: bytes) -> re.Match[bytes] | None:
-    """Return the match of a line that closes a recording: group 1 the count, 2 the checksum."""
-    return _END.fullmatch(line)
-
-
 def interaction_text(interaction: Interaction) -> str:
     """Return the four lines of one interaction."""
     return "".join(interaction_parts(interaction))
@@ -98,20 +91,19 @@ def interaction_parts(interaction: Interaction) -> Iterator[str]:
 
 
 def read_header(data: bytes) -> tuple[dict[str, Any], int] | None:
-    """Return the metadata and the length of the header, or None where it is not in this layout."""
+    """Return the metadata and the length of the header, or None where it is not in this layout.
+
+    Of a file that broke off within its header nothing is known, and no byte of it is whole.
+    """
+    if not data.startswith(_START[: len(data)]):
+        return None
     match = _HEADER.match(data)
     if match is None:
-        return None
+        return ({}, 0) if data.count(b"\n") < 3 else None
     try:
-        metadata = json.loads(match[1])
+        return json.loads(match[1]), match.end()
     except (ValueError, RecursionError):
         return None
-    return metadata, match.end()
-
-
-def may_be_torn_header(data: bytes) -> bool:
-    """Return whether a file broke off within the header of this layout."""
-    return bool(data) and (_START.startswith(data) or data.startswith(_START))
 
 
 def read_json(line: bytes) -> Any:
@@ -144,18 +136,17 @@ def address_of(data: bytes, start: int) -> RecordedRequest | None:
 
 def request_of(value: Mapping[str, Any]) -> RecordedRequest:
     """Return the request that a ``request:`` value holds."""
-    return RecordedRequest(
-        value["method"], value["uri"], headers_of(value["headers"]), _bytes_of(value["body"])
-    )
+    body = value["body"]
+    body = body.encode() if isinstance(body, str) else body
+    return RecordedRequest(value["method"], value["uri"], headers_of(value["headers"]), body)
 
 
 def response_of(value: Mapping[str, Any]) -> RecordedResponse:
     """Return the response that a ``response:`` value holds."""
-    status = value["status"]
-    body = value["body"]["string"]
-    reason = text_of(status["message"] or "")
+    status, body = value["status"], value["body"]["string"] or b""
+    body = body.encode() if isinstance(body, str) else body
     headers = headers_of(value["headers"])
-    return RecordedResponse(status["code"], reason, headers, _bytes_of(body) or b"")
+    return RecordedResponse(status["code"], text_of(status["message"] or ""), headers, body)
 
 
 def recorded_at_of(text: object) -> datetime | None:
@@ -169,6 +160,14 @@ def recorded_at_of(text: object) -> datetime | None:
     return at.astimezone(UTC) if at.tzinfo else None
 
 
+def elapsed_s_of(value: Any) -> float | None:
+    """Return a number of seconds; None where it is null, or none."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return None
+
+
 def text_of(value: object) -> str:
     """Return a value that stands for a text: YAML takes some for numbers, or for bytes."""
     if isinstance(value, str):
@@ -178,10 +177,6 @@ def text_of(value: object) -> str:
     if isinstance(value, int | float):
         return str(value)
     raise TypeError(type(value).__name__)
-
-
-def _bytes_of(value: Any) -> Any:
-    return value.encode() if isinstance(value, str) else value
 
 
 def headers_of(value: Mapping[str, Any]) -> Headers:
@@ -194,21 +189,12 @@ def headers_of(value: Mapping[str, Any]) -> Headers:
 
 
 def _headers_text(headers: Headers) -> str:
-    names = dict(headers)
-    long = max(map(len, names), default=0) > _LONGEST_KEY // _LONGEST_ESCAPE
-    if long or len(names) < len(headers):
-        return _grouped_text(headers, *(("? ", " :") if long else ("", ":")))
-    each = [f"{_quoted(name)}: [{_quoted(value)}]" for name, value in headers]
-    return f"{{{', '.join(each)}}}"
-
-
-def _grouped_text(headers: Headers, start: str, colon: str) -> str:
     grouped: dict[str, list[str]] = {}
     for name, value in headers:
         grouped.setdefault(name, []).append(_quoted(value))
-    each = [
-        f"{start}{_quoted(name)}{colon} [{', '.join(values)}]" for name, values in grouped.items()
-    ]
+    is_long = max(map(len, grouped), default=0) > _LONGEST_KEY // _LONGEST_ESCAPE
+    start, colon = ("? ", " :") if is_long else ("", ":")
+    each = [f"{start}{_quoted(name)}{colon} [{', '.join(grouped[name])}]" for name in grouped]
     return f"{{{', '.join(each)}}}"
 
 
@@ -257,8 +243,7 @@ def _one_line(text: str) -> str:
 def _time(at: datetime | None) -> str:
     if at is None:
         return "null"
-    utc = at if at.tzinfo is UTC else at.astimezone(UTC)
-    return f'"{utc.isoformat(timespec="microseconds").removesuffix("+00:00")}Z"'
+    return f'"{at.astimezone(UTC).isoformat(timespec="microseconds").removesuffix("+00:00")}Z"'
 
 
 def _seconds(elapsed_s: float | None) -> str:

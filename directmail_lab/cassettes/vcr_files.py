@@ -6,10 +6,9 @@ Python objects, and here it gives one interaction after the other, each of a bou
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import yaml
@@ -32,7 +31,7 @@ from ..interaction import (
     unreadable,
 )
 from ..redaction.unpack import unpack
-from .layout import headers_of, recorded_at_of, text_of
+from .layout import elapsed_s_of, headers_of, recorded_at_of, text_of
 
 _DEEPEST: Final = 64
 _MOST_NODES: Final = 100_000
@@ -48,21 +47,19 @@ def load_cassette_text(text: str) -> tuple[object, list[Interaction]]:
     CassetteFormatError
         Where vcrpy could not read it either, or where reading it would not be safe.
     """
-    about: dict[object, object] = {}
-    interactions: list[Interaction] | None = None
+    found: dict[object, Any] = {}
     with _format_errors():
         for name, value in _members(text):
             if name == "interactions":
-                interactions = [_interaction(each, number) for number, each in enumerate(value, 1)]
-            elif name in ("recording", "metadata"):
-                about[name] = value
-    if interactions is None:
+                value = [_interaction(each, number) for number, each in enumerate(value or (), 1)]
+            found[name] = value
+    if "interactions" not in found:
         raise CassetteFormatError("It has no list of interactions.")
-    return about.get("recording") or about.get("metadata") or {}, interactions
+    return found.get("recording") or found.get("metadata") or {}, found["interactions"]
 
 
-def load_yaml(text: str) -> Any:
-    """Return what vcrpy's YAML loader makes of a text, if it is safe.
+def load_yaml(text: str) -> dict[object, Any]:
+    """Return what vcrpy's YAML loader makes of a text that is one mapping, if it is safe.
 
     Raises
     ------
@@ -70,7 +67,7 @@ def load_yaml(text: str) -> Any:
         Where it is not YAML, holds a tag that would build an object, or is a bomb.
     """
     with _format_errors():
-        return _Loader(text).document()
+        return dict(_Loader(text).members())
 
 
 @contextmanager
@@ -90,10 +87,9 @@ def _format_errors() -> Iterator[None]:
 def _members(text: str) -> Iterable[tuple[object, Any]]:
     """Return the members of a cassette, JSON or YAML; the value of interactions is iterable."""
     if text.lstrip()[:1] == "{":
-        try:
-            return [(n, value or ()) for n, value in jsonserializer.deserialize(text).items()]
-        except (ValueError, RecursionError):
-            pass
+        with suppress(ValueError, RecursionError):
+            members: dict[object, Any] = jsonserializer.deserialize(text)
+            return members.items()
     return _Loader(text).members()
 
 
@@ -109,13 +105,6 @@ class _Loader(yamlserializer._CassetteLoader, Composer):  # type: ignore[misc]
         self._sizes: dict[str, int] = {}
         self._size = self._kept = self._depth = 0
 
-    def document(self) -> Any:
-        """Return the value of a text that is one document."""
-        self._next(yaml.StreamStartEvent, yaml.DocumentStartEvent)
-        value = self._value()
-        self._next(yaml.DocumentEndEvent, yaml.StreamEndEvent)
-        return value
-
     def members(self) -> Iterator[tuple[object, Any]]:
         """Yield the members of a text that is one mapping; a list of interactions by its parts."""
         self._next(yaml.StreamStartEvent, yaml.DocumentStartEvent)
@@ -128,7 +117,7 @@ class _Loader(yamlserializer._CassetteLoader, Composer):  # type: ignore[misc]
         while not self.check_event(yaml.MappingEndEvent):
             name = self._value()
             is_list = name == "interactions" and self.check_event(yaml.SequenceStartEvent)
-            yield name, self._entries() if is_list else self._value() or ()
+            yield name, self._entries() if is_list else self._value()
         self._next(yaml.MappingEndEvent, yaml.DocumentEndEvent, yaml.StreamEndEvent)
 
     def _entries(self) -> Iterator[Any]:
@@ -139,9 +128,8 @@ class _Loader(yamlserializer._CassetteLoader, Composer):  # type: ignore[misc]
         self._next(yaml.SequenceEndEvent)
 
     def _next(self, *kinds: type[yaml.Event]) -> None:
-        for kind in kinds:
-            if not isinstance(self.get_event(), kind):
-                raise CassetteFormatError("It is not one document with a list of interactions.")
+        if not all(isinstance(self.get_event(), kind) for kind in kinds):
+            raise CassetteFormatError("It is not one document with a list of interactions.")
 
     def _value(self) -> Any:
         return self.construct_document(self.compose_node(None, None))
@@ -170,13 +158,12 @@ class _Loader(yamlserializer._CassetteLoader, Composer):  # type: ignore[misc]
 
 def _interaction(entry: Mapping[str, Any], number: int) -> Interaction:
     try:
-        elapsed_s = entry.get("elapsed_s")
         return check_interaction(
             Interaction(
                 _request(Request._from_dict(entry["request"])),
                 _response(entry["response"]),
                 recorded_at_of(entry.get("recorded_at")),
-                float(elapsed_s) if isinstance(elapsed_s, int | float) else None,
+                elapsed_s_of(entry.get("elapsed_s")),
             )
         )
     except ODD as error:
@@ -224,22 +211,17 @@ def block_text(
         Where JSON cannot hold a body, since it is not text.
     """
     interactions = list(interactions)
-    for number, each in enumerate(interactions if as_json else (), 1):
-        try:
-            for body in (each.request.body, each.response.body):
-                (body or b"").decode()
-        except UnicodeDecodeError:
-            raise CassetteError(
-                f"Interaction {number} has a body that is not text, which vcrpy's JSON cannot "
-                "hold. Convert to .yaml or .har."
-            ) from None
-    pairs = [(vcr_request(each.request), _response_dict(each.response)) for each in interactions]
     cassette = {
-        "requests": [request for request, _ in pairs],
-        "responses": [response for _, response in pairs],
+        "requests": [vcr_request(each.request) for each in interactions],
+        "responses": [_response_dict(each.response) for each in interactions],
         "metadata": dict(metadata),
     }
-    written: str = serialize(cassette, jsonserializer if as_json else yamlserializer)
+    try:
+        written: str = serialize(cassette, jsonserializer if as_json else yamlserializer)
+    except TypeError:
+        raise CassetteError(
+            "A body is not text, which vcrpy's JSON cannot hold. Convert to .yaml or .har."
+        ) from None
     return written
 
 
@@ -269,22 +251,13 @@ def matches(
     return bool(matchers.requests_match(vcr_request(asked), vcr_request(recorded), [matcher]))
 
 
-def parsed_body(request: RecordedRequest) -> tuple[tuple[int, ...], Any] | None:
-    """Return how vcrpy's body matcher parses a body (JSON, form, …) and what comes out.
+def parsed_body(request: RecordedRequest) -> tuple[Any, ...]:
+    """Return how vcrpy's body matcher parses a body (JSON, form, …), and what comes out.
 
-    None where it compares the bytes: no such content type, or a body that does not parse.
+    Where the body does not parse, what the parser raises goes through: each has errors of its own.
     """
-    asked = vcr_request(request)
-    transformers = list(matchers._get_transformers(asked))
-    if not transformers:
-        return None
+    transformers = list(matchers._get_transformers(vcr_request(request)))
     value: Any = request.body or b""
-    try:
-        for transform in transformers:
-            value = transform(value)
-    except Exception:
-        # Each parser has errors of its own: what none can parse is compared as bytes.
-        return None
-    if isinstance(value, io.IOBase):
-        return None
-    return tuple(id(transform) for transform in transformers), value
+    for transform in transformers:
+        value = transform(value)
+    return (*map(id, transformers), value)

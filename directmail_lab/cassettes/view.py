@@ -9,18 +9,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 import pandas as pd
 
-from directmail_lab.display import readable
-
+from ..display import readable
 from ..errors import CassetteError
 from ..interaction import Headers, Interaction, base_path, header, operation_of, path_below
 from ..redaction import Redactor, secrets_in
 from .cassette import Cassette
-from .library import find_cassette
 from .reader import LoadedCassette, read_cassette
 
 _DTYPES: Final = {
@@ -61,43 +59,26 @@ def read_interactions(path: str | Path) -> pd.DataFrame:
     return frame
 
 
-def interactions(cassette: str | Path | Cassette) -> pd.DataFrame:
-    """Return what a cassette holds, as `read_interactions` does; it may be one in use.
-
-    Parameters
-    ----------
-    cassette
-        A bare name, the `Path` of a file, or an open `Cassette`.
-    """
-    if isinstance(cassette, (str, Path)):
-        return read_interactions(find_cassette(cassette))
+def interactions(cassette: Cassette) -> pd.DataFrame:
+    """Return what an open cassette holds by now, as `read_interactions` does of a file."""
     return frame_of_interactions(_shown(cassette), base_url=cassette.base_url)
 
 
-def show_interaction(cassette: str | Path | Cassette, number: int) -> InteractionView:
-    """Return one interaction, to be the last value of a cell: what was asked, and the answer.
-
-    Parameters
-    ----------
-    cassette
-        A bare name, the `Path` of a file, or an open `Cassette`.
-    number
-        Counted from 1, as `audit` and the messages about a cassette do: the interaction in row
-        ``number - 1`` of `interactions`.
+def show_interaction(path: Path, number: int) -> InteractionView:
+    """Return one interaction of a cassette's file, counted from 1, to be shown in full.
 
     Raises
     ------
     CassetteError
-        Where there is no such cassette or interaction.
+        Where there is no such file or interaction.
     """
-    held = cassette if isinstance(cassette, Cassette) else read_cassette(find_cassette(cassette))
-    count = len(held) if isinstance(held, Cassette) else len(held.interactions)
+    loaded = read_cassette(path)
+    count = len(loaded.interactions)
     if not 1 <= number <= count:
         raise CassetteError(
-            f"Cassette {held.path.stem!r} has no interaction {number}: "
-            f"it has {count}, counted from 1."
+            f"Cassette {path.stem!r} has no interaction {number}: it has {count}, counted from 1."
         )
-    return InteractionView(next(islice(_shown(held), number - 1, None)))
+    return InteractionView(next(islice(_shown(loaded), number - 1, None)))
 
 
 def _shown(held: Cassette | LoadedCassette) -> Iterable[Interaction]:
@@ -114,15 +95,8 @@ def frame_of_interactions(
 ) -> pd.DataFrame:
     """Return interactions as a DataFrame, columns as in `read_interactions`."""
     prefix = base_path(base_url or "")
-    columns: dict[str, list[Any]] = {name: [] for name in _DTYPES}
-    for each in interactions:
-        for name, value in zip(_DTYPES, _row(each, prefix), strict=True):
-            columns[name].append(value)
-    return readable(
-        pd.DataFrame(
-            {name: pd.Series(columns[name], dtype=dtype) for name, dtype in _DTYPES.items()}
-        )
-    )
+    rows = [_row(each, prefix) for each in interactions]
+    return readable(pd.DataFrame(rows, columns=[*_DTYPES]).astype(_DTYPES))
 
 
 def _row(interaction: Interaction, prefix: str) -> tuple[object, ...]:

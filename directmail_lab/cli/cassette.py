@@ -36,7 +36,7 @@ def show_(
     as_csv: AsCsv = False,
 ) -> None:
     """Show a cassette's interactions, a line each, or one of them in full."""
-    from ..cassettes import read_interactions, show_interaction
+    from ..cassettes.view import read_interactions, show_interaction
 
     path = cassette_file(name)
     if number is not None:
