@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import anywidget
 
+from ..browsing import static_text
 from ..current import on_current_change
 from ..reset_unit import renewal_of
 
@@ -31,12 +32,12 @@ _STATIC: Final = Path(__file__).with_name("static")
 
 
 def page(name: str) -> tuple[str, str]:
-    """Return a widget's script and style: what all widgets share, and then its own."""
-    script, style = (
-        "\n".join((_STATIC / f"{part}.{kind}").read_text("utf-8") for part in ("base", name))
+    """Return a widget's script and style: what all pages share, what widgets do, and its own."""
+    own = {
+        kind: "\n".join((_STATIC / f"{part}.{kind}").read_text("utf-8") for part in ("base", name))
         for kind in ("js", "css")
-    )
-    return script, style
+    }
+    return f"{static_text('dom.js')}\n{own['js']}", f"{static_text('palette.css')}\n{own['css']}"
 
 
 def shows_widgets() -> bool:

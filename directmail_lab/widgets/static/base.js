@@ -1,30 +1,12 @@
-/* What every widget's page has in common. It stands before the script of each.
+/* What the widgets have in common, after dom.js and before the script of each.
  *
- * Whatever a page shows comes in messages from the kernel, and is put in as text: never as HTML.
+ * Whatever a page shows comes in messages from the kernel.
  * No trait of the model is used but anywidget's own, so nothing of it is in a saved notebook.
  */
 
 const KERNEL_PATIENCE_MS = 1500;
 
-function make(tag, props = {}, ...children) {
-  const node = document.createElement(tag);
-  for (const [name, value] of Object.entries(props)) {
-    if (name in node) node[name] = value;
-    else node.setAttribute(name, value);
-  }
-  node.append(...children);
-  return node;
-}
-
-function setText(node, text) {
-  if (node.textContent !== text) node.textContent = text;
-}
-
 const now = () => performance.now() / 1000;
-
-function plural(count, one) {
-  return `${count.toLocaleString("en")} ${one}${count === 1 ? "" : "s"}`;
-}
 
 /* How many seconds are left until each of some moments, shown twice a second until all are over. */
 function countDown(view, show) {
@@ -46,9 +28,9 @@ function connect(model, { onGreet, onMessage, onSilence }) {
       onSilence(); // the connection is closed
     }
   };
-  const hear = (message) => {
+  const hear = (message, buffers) => {
     clearTimeout(waiting);
-    onMessage(message);
+    onMessage(message, buffers);
   };
   const greet = () => {
     onGreet();

@@ -1,0 +1,24 @@
+"""What a browser of interactions shows: rows, details and comparisons, as JSON and bytes.
+
+The notebook's widget and JupyterLab's viewer have one page, `static/browser.js`. It asks, and what
+`answer` says is what it gets. Nothing here knows either of them.
+"""
+
+from __future__ import annotations
+
+from ..snippets import copy_as as copy_as
+from .answers import (
+    answer as answer,
+    first_rows as first_rows,
+    page as page,
+    static_text as static_text,
+)
+from .recordings import (
+    Recording as Recording,
+    compare as compare,
+    compare_recordings as compare_recordings,
+    detail as detail,
+    mark_of as mark_of,
+    open_recording as open_recording,
+    rows as rows,
+)

@@ -1,0 +1,125 @@
+"""The browser's page; what it asks, and what it is told; and a table for where nothing runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from ..errors import CassetteError
+from ..snippets import copy_as
+from .recordings import Recording, compare, compare_recordings, detail, rows
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+Others = Mapping[str, Callable[[], Recording]]
+"""Recordings to compare with, by what they are called: each is opened when it is asked for."""
+
+Answer = tuple[dict[str, Any], list[bytes]]
+
+
+def answer(recording: Recording, question: object, others: Others) -> Answer:
+    """Return JSON and, for details, the two bodies; whatever is asked, nothing is raised.
+
+    Parameters
+    ----------
+    question
+        ``{"ask": "list", "offset": 0, "limit": 1000}``, ``{"ask": "detail", "index": 0}``,
+        ``{"ask": "copy", "index": 0, "as": "curl"}``, ``{"ask": "compare", "a": 0, "b": 1}``,
+        ``{"ask": "others"}`` or ``{"ask": "compare_with", "name": "tour"}``.
+    others
+        What `compare_with` may name.
+
+    Returns
+    -------
+    dict, list of bytes
+        ``{"problem": …}`` where it cannot be told: what happened, in a sentence.
+    """
+    try:
+        ask = question["ask"] if isinstance(question, dict) else None
+        return _ANSWERS[ask](recording, question, others)
+    except CassetteError as error:
+        return {"problem": str(error)}, []
+    except (KeyError, TypeError, ValueError, RecursionError):
+        return {"problem": "This cannot be shown: the page asked in an unknown way."}, []
+
+
+def _list(recording: Recording, question: Any, _: Others) -> Answer:
+    listed = rows(recording, int(question["offset"]), int(question["limit"]))
+    about = {"title": recording.title, "base_url": recording.base_url}
+    return {**about, "note": recording.problem, "total": len(recording), "rows": listed}, []
+
+
+def _copy(recording: Recording, question: Any, _: Others) -> Answer:
+    copied = recording.interaction(int(question["index"]))
+    return {"text": copy_as(copied, question["as"], base_url=recording.base_url)}, []
+
+
+def _compare(recording: Recording, question: Any, _: Others) -> Answer:
+    pair = (recording.interaction(int(question[side])) for side in "ab")
+    return {"differences": compare(*pair)}, []
+
+
+def _compare_with(recording: Recording, question: Any, others: Others) -> Answer:
+    return compare_recordings(recording, others[question["name"]]()), []
+
+
+_ANSWERS: Final[Mapping[Any, Callable[[Recording, Any, Others], Answer]]] = {
+    "list": _list,
+    "detail": lambda recording, question, _: detail(recording, int(question["index"])),
+    "copy": _copy,
+    "compare": _compare,
+    "others": lambda _, __, others: ({"names": list(others)}, []),
+    "compare_with": _compare_with,
+}
+
+
+# -- the page ------------------------------------------------------------------------------------
+
+_STATIC: Final = Path(__file__).with_name("static")
+_TABLE_ROWS: Final = 10
+
+
+def static_text(*names: str) -> str:
+    """Return files of the page, one after the other."""
+    return "\n".join((_STATIC / name).read_text("utf-8") for name in names)
+
+
+def page() -> tuple[str, str]:
+    """Return the script, an ES module that exports ``createBrowser``, and its style."""
+    return static_text("dom.js", "browser.js"), static_text("palette.css", "browser.css")
+
+
+def first_rows(recording: Recording) -> pd.DataFrame:
+    """Return the first rows as a table, which tells below it how many more there are.
+
+    Columns: ``number`` (Int64, from 1), ``time`` (datetime64, UTC), ``method``, ``path`` (string),
+    ``status``, ``remaining`` (Int64), ``ms`` (Float64), ``bytes`` (Int64) and ``mark`` (string).
+    """
+    import pandas as pd
+
+    from ..display import plural, readable
+
+    columns = [*_DTYPES]
+    listed = [[number, *row] for number, row in enumerate(rows(recording, 0, _TABLE_ROWS), 1)]
+    frame = pd.DataFrame(listed, columns=columns, dtype=object)
+    frame["time"] = pd.to_datetime(frame["time"], unit="ms", utc=True)
+    frame = frame.astype({name: dtype for name, dtype in _DTYPES.items() if dtype})
+    total = plural(len(recording), "interaction")
+    frame.attrs["notes"] = [f"{recording.title}: {total}."]
+    return readable(frame)
+
+
+_DTYPES: Final = {
+    "number": "Int64",
+    "time": "",
+    "method": "string",
+    "path": "string",
+    "status": "Int64",
+    "remaining": "Int64",
+    "ms": "Float64",
+    "bytes": "Int64",
+    "mark": "string",
+}

@@ -1,0 +1,203 @@
+"""A recorded request as code that sends it again: for a shell, for httpx, for a session. Pure.
+
+What is recorded may be a stranger's, and what is copied is pasted into a terminal: so nothing but
+printable text stands in a snippet as it is. The key is never part of one: a shell and httpx take it
+from the environment, and a session has its own.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import shlex
+from ipaddress import ip_address
+from typing import Final
+from urllib.parse import quote, urlsplit
+
+from .errors import CassetteError
+from .interaction import Headers, Interaction, RecordedRequest, base_path, header, path_below
+from .redaction import PLACEHOLDER
+from .settings import API_KEY_VARIABLE
+
+_MOST_BODY_BYTES: Final = 64 * 1024
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, section 5.6.2
+# Set by whatever sends the request anew.
+_OWN: Final = frozenset(
+    {
+        *("host", "content-length", "transfer-encoding", "connection", "keep-alive", "te"),
+        *("accept-encoding", "user-agent", "authorization", "cookie", "expect", "upgrade"),
+    }
+)
+
+
+def copy_as(interaction: Interaction, kind: str, *, base_url: str | None = None) -> str:
+    """Return a recorded request as code.
+
+    Parameters
+    ----------
+    kind
+        ``"curl"`` (a POSIX shell), ``"httpx"`` (Python) or ``"request"`` (`directmail_lab.request`,
+        which leaves address and key to the current session).
+    base_url
+        The base address of the recording: ``"request"`` tells the path below it.
+
+    Raises
+    ------
+    CassetteError
+        The address is not one of http or https, so it cannot be sent again.
+    """
+    request = interaction.request
+    if urlsplit(request.uri).scheme not in ("http", "https"):
+        raise CassetteError("This request has no http address, so it cannot be sent again.")
+    if kind == "request":
+        return _as_request(request, base_path(base_url or ""))
+    return {"curl": as_curl, "httpx": as_httpx}[kind](request)
+
+
+def as_curl(request: RecordedRequest) -> str:
+    """Return a request as a command line of curl, for a POSIX shell."""
+    address, headers, notes = _parts(request)
+    words = ["curl", "--globoff", "--path-as-is", "--request", _quoted(request.method)]
+    if request.method == "HEAD":
+        words[3:] = ["--head"]
+    lines = [" ".join(words)]
+    if _may_have_key(address):
+        lines.append(f'--user "${API_KEY_VARIABLE}:"')
+    # curl sends no header that ends in a colon; one without a value ends in a semicolon.
+    lines += [f"--header {_quoted(f'{n}: {v}' if v else f'{n};')}" for n, v in headers]
+    before = ""
+    body = _sendable(request, notes, "--data-binary @FILE")
+    if body:
+        if header(headers, "content-type") is None:
+            lines.append("--header 'Content-Type:'")
+        text = _printable(body)
+        if text is None:
+            before = f"printf %s '{base64.b64encode(body).decode()}' | base64 -d | "
+            lines.append("--data-binary @-")
+        else:
+            lines.append(f"--data-raw {_quoted(text)}")
+    lines.append(f"--url {_quoted(address)}")
+    return "".join(f"# {note}\n" for note in notes) + before + " \\\n  ".join(lines)
+
+
+def as_httpx(request: RecordedRequest) -> str:
+    """Return a request as Python that sends it with httpx."""
+    address, headers, notes = _parts(request)
+    key = f'os.environ["{API_KEY_VARIABLE}"]'
+    arguments = [repr(request.method), _with_key(address, key)]
+    if _may_have_key(address):
+        arguments.append(f'auth=({key}, "")')
+    if headers:
+        pairs = ", ".join(f"({n!r}, {_with_key(v, key)})" for n, v in headers)
+        arguments.append(f"headers=[{pairs}]")
+    body = _sendable(request, notes, "content=…")
+    if body:
+        arguments.append(f"content={body!r}")
+    imports = "import os\n\nimport httpx\n\n" if key in "".join(arguments) else "import httpx\n\n"
+    return imports + _call("response = httpx.request", arguments, notes)
+
+
+def _as_request(request: RecordedRequest, prefix: str) -> str:
+    """Return a request as a call of `directmail_lab.request`."""
+    address, headers, notes = _parts(request)
+    query = urlsplit(address).query
+    arguments = [
+        repr(request.method),
+        repr(path_below(address, prefix) + (f"?{query}" if query else "")),
+    ]
+    body = _sendable(request, notes, "content=…")
+    value = _json_as_httpx_sends_it(body, header(headers, "content-type"))
+    if value is not None:
+        headers = tuple(each for each in headers if each[0].lower() != "content-type")
+    if headers:
+        pairs = ", ".join(f"({n!r}, {v!r})" for n, v in headers)
+        arguments.append(f"headers=[{pairs}]")
+    if value is not None:
+        arguments.append(f"json={value!r}")
+    elif body:
+        arguments.append(f"content={body!r}")
+    return "import directmail_lab as dm\n\n" + _call("response = dm.request", arguments, notes)
+
+
+def _call(function: str, arguments: list[str], notes: list[str]) -> str:
+    told = "".join(f"# {note}\n" for note in notes)
+    line = f"{function}({', '.join(arguments)})"
+    if len(line) <= 88:
+        return told + line
+    return told + "\n".join([f"{function}(", *(f"    {each}," for each in arguments), ")"])
+
+
+def _parts(request: RecordedRequest) -> tuple[str, Headers, list[str]]:
+    """Return an address and headers that can be sent as they are, and what was left out."""
+    # An address has its spaces and all beyond ASCII escaped when it is sent; here it is now.
+    address = quote(
+        request.uri.replace("%3CAPI_KEY%3E", PLACEHOLDER), safe="!#$%&'()*+,/:;=?@[]~<>"
+    )
+    kept, odd = [], []
+    for name, value in request.headers:
+        if name.lower() in _OWN or (name.lower(), value) == ("accept", "*/*"):
+            continue
+        sendable = _TOKEN.fullmatch(name) and value.isprintable() and value == value.strip()
+        (kept if sendable else odd).append((name, value))
+    notes = ["A header that is not plain text is left out."] if odd else []
+    if not _may_have_key(address):
+        notes.append("The key is left out: the address is not https.")
+    return address, tuple(kept), notes
+
+
+def _may_have_key(address: str) -> bool:
+    """Return whether a key may be sent there: by https, or on this machine alone."""
+    parts = urlsplit(address)
+    try:
+        is_local = parts.hostname == "localhost" or ip_address(parts.hostname or "").is_loopback
+    except ValueError:
+        is_local = False
+    return parts.scheme == "https" or is_local
+
+
+def _sendable(request: RecordedRequest, notes: list[str], how: str) -> bytes:
+    """Return the body, or nothing and a note where it is too large."""
+    body = request.body or b""
+    if len(body) <= _MOST_BODY_BYTES:
+        return body
+    notes.append(f"The body of {len(body):,} bytes is left out: add {how}")
+    return b""
+
+
+def _printable(body: bytes) -> str | None:
+    """Return a body as text that can be pasted; None where it must be encoded."""
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        return None
+    return text if text.replace("\n", "").isprintable() else None
+
+
+def _json_as_httpx_sends_it(body: bytes, content_type: str | None) -> object:
+    """Return the value of a JSON body that httpx would write to the very same bytes, or None."""
+    if content_type != "application/json":
+        return None
+    try:
+        value = json.loads(body)
+        written = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        return value if written.encode() == body else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def _quoted(text: str) -> str:
+    """Return a text as one word of a shell, the environment's key in the placeholder's place."""
+    return (
+        f'"${API_KEY_VARIABLE}"'.join(
+            shlex.quote(part) if part else "" for part in text.split(PLACEHOLDER)
+        )
+        or "''"
+    )
+
+
+def _with_key(text: str, key: str) -> str:
+    """Return a text as Python, the environment's key in the placeholder's place."""
+    if PLACEHOLDER not in text:
+        return repr(text)
+    return f"{text!r}.replace({PLACEHOLDER!r}, {key})"
