@@ -134,16 +134,21 @@ def _parts(request: RecordedRequest) -> tuple[str, Headers, list[str]]:
     address = quote(
         request.uri.replace("%3CAPI_KEY%3E", PLACEHOLDER), safe="!#$%&'()*+,/:;=?@[]~<>"
     )
-    kept, odd = [], []
-    for name, value in request.headers:
-        if name.lower() in _OWN or (name.lower(), value) == ("accept", "*/*"):
-            continue
-        sendable = _TOKEN.fullmatch(name) and value.isprintable() and value == value.strip()
-        (kept if sendable else odd).append((name, value))
-    notes = ["A header that is not plain text is left out."] if odd else []
+    wanted = [
+        (name, value)
+        for name, value in request.headers
+        if name.lower() not in _OWN and (name.lower(), value) != ("accept", "*/*")
+    ]
+    kept = tuple(each for each in wanted if _is_plain(*each))
+    notes = ["A header that is not plain text is left out."] if len(kept) < len(wanted) else []
     if not _may_have_key(address):
         notes.append("The key is left out: the address is not https.")
-    return address, tuple(kept), notes
+    return address, kept, notes
+
+
+def _is_plain(name: str, value: str) -> bool:
+    """Return whether a header can be sent and pasted as it is."""
+    return bool(_TOKEN.fullmatch(name)) and value.isprintable() and value == value.strip()
 
 
 def _may_have_key(address: str) -> bool:
