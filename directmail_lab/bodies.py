@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
 from decimal import Decimal
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -32,12 +33,12 @@ def read_json(content: bytes, charset: str | None = None) -> tuple[object, str |
     if text is None:
         return None, "is in no character set that it declares, nor in UTF-8"
     try:
-        return _loads(text), None
+        return json.loads(text, parse_constant=_refuse_constant, parse_int=_integer), None
     except json.JSONDecodeError as error:
         cut = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated")
         where = f"line {error.lineno}, column {error.colno}"
         return None, "is JSON cut short" if cut else f"is not JSON (from {where} on)"
-    except _ConstantError:
+    except ValueError:
         return None, "is not JSON (it holds NaN or Infinity, which JSON does not have)"
     except RecursionError:
         return None, "is nested deeper than can be read"
@@ -50,6 +51,11 @@ def json_in(headers: Headers, body: bytes) -> tuple[object, str | None]:
     except ValueError as error:
         return None, f"is {error}"
     return read_json(content, charset_in(header(headers, "Content-Type") or ""))
+
+
+def decoded_headers(headers: Any) -> Headers:
+    """Return httpx's headers of a response without the coding that httpx has undone."""
+    return tuple(each for each in headers.multi_items() if each[0] != "content-encoding")
 
 
 def charset_in(content_type: str) -> str | None:
@@ -76,35 +82,35 @@ def _decoded(content: bytes, charset: str | None) -> str | None:
     return None
 
 
-class _ConstantError(Exception):
-    """The body holds NaN, Infinity or -Infinity."""
-
-
-def _refuse_constant(_: str) -> object:
-    raise _ConstantError
-
-
-def _loads(text: str) -> object:
-    try:
-        return json.loads(text, parse_constant=_refuse_constant)
-    except json.JSONDecodeError:
-        raise
-    except ValueError:
-        # Python reads no integer of more than some 4,300 digits from text; Decimal does.
-        return json.loads(text, parse_constant=_refuse_constant, parse_int=_integer)
+def _refuse_constant(name: str) -> object:
+    raise ValueError(name)
 
 
 def _integer(digits: str) -> int | Decimal:
+    # Python reads no integer of more than some 4,300 digits from text; Decimal does.
     return int(digits) if len(digits) < 4000 else Decimal(digits)
 
 
 # -- shapes ------------------------------------------------------------------------------------
 
-_MOST_MEMBERS: Final = 2_000
+Path = tuple[str | None, ...]
+"""Where a value stands in a body: the names of its fields, None for an array's elements."""
+
+_MOST_PATHS: Final = 2_000
 _DEEPEST: Final = 30
 _MOST_FIELDS_IN_WORDS: Final = 30
 _STATE_FIELDS: Final = frozenset({"state", "status"})
 _MOST_STATES: Final = 20
+_WORD: Final = re.compile(r"[^\W\d]{1,40}")
+# Keys of a Counter beside the types: "string:date" counts the strings that are dates.
+_FORMATS: Final = {
+    "date": re.compile(r"\d{4}-\d\d-\d\d"),
+    "date-time": re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)", re.I),
+    "email": re.compile(r"[\w.+-]+@[\w-]+(\.[\w-]+)+"),
+    "uri": re.compile(r"https?://[!-~]+"),
+    "uuid": re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.I),
+}
+_LONGEST_OF_A_FORMAT: Final = 2_000
 
 
 def type_of(value: object) -> str:
@@ -122,6 +128,19 @@ def type_of(value: object) -> str:
     return "integer" if isinstance(value, int) else "number"
 
 
+def format_of(text: str) -> str | None:
+    """Return JSON Schema's name for what a text is written as, or None."""
+    if len(text) > _LONGEST_OF_A_FORMAT:
+        return None
+    found = next((name for name, form in _FORMATS.items() if form.fullmatch(text)), None)
+    if found in ("date", "date-time"):
+        try:
+            datetime.fromisoformat(text)
+        except ValueError:  # the 30th of February
+            return None
+    return found
+
+
 @dataclass(slots=True)
 class Shape:
     """What JSON values had in common: their types and fields, and how often each was there.
@@ -132,20 +151,14 @@ class Shape:
     Attributes
     ----------
     types
-        How often each of JSON Schema's types was seen.
-    members
-        The shapes of an object's fields; that of an array's elements under None.
+        By path, parents first, how often each of JSON Schema's types was seen there, and each
+        format (``string:date``); of more than 2,000 paths, or deeper than 30, the first.
     states
         Up to twenty words that a field named ``state`` or ``status`` held.
-    is_whole
-        False where there were more fields, or deeper ones, than are kept.
     """
 
-    types: Counter[str] = field(default_factory=Counter)
-    members: dict[str | None, Shape] = field(default_factory=dict)
+    types: dict[Path, Counter[str]] = field(default_factory=dict)
     states: set[str] = field(default_factory=set)
-    is_whole: bool = True
-    _size: int = 0
 
     @classmethod
     def of(cls, values: Iterable[object]) -> Shape:
@@ -156,95 +169,95 @@ class Shape:
         return shape
 
     def add(self, value: object) -> None:
-        """Take one more value; no recursion, however deep it is."""
-        waiting: list[tuple[Shape, object, int]] = [(self, value, 0)]
-        while waiting:
-            shape, value, depth = waiting.pop()
-            shape.types[type_of(value)] += 1
-            for name, inner in _members(value):
-                member = self._member(shape, name) if depth < _DEEPEST else None
-                if member is None:
-                    self.is_whole = False
-                    continue
-                if name in _STATE_FIELDS and _is_word(inner) and len(member.states) < _MOST_STATES:
-                    member.states.add(str(inner))
-                waiting.append((member, inner, depth + 1))
+        """Take one more value."""
+        for path, each in _walk(value):
+            kind = type_of(each)
+            self._count(path, {kind: 1})
+            if isinstance(each, str):
+                if form := format_of(each):
+                    self._count(path, {f"string:{form}": 1})
+                if path and path[-1] in _STATE_FIELDS and _WORD.fullmatch(each):
+                    self._add_states({each})
 
     def merge(self, other: Shape) -> None:
         """Take all that another shape was made of."""
-        self.is_whole &= other.is_whole
-        waiting = [(self, other)]
-        while waiting:
-            mine, theirs = waiting.pop()
-            mine.types.update(theirs.types)
-            mine.states.update(sorted(theirs.states)[: _MOST_STATES - len(mine.states)])
-            for name, their_member in theirs.members.items():
-                member = self._member(mine, name)
-                if member is None:
-                    self.is_whole = False
-                else:
-                    waiting.append((member, their_member))
+        for path, counts in other.types.items():
+            self._count(path, counts)
+        self._add_states(other.states)
 
-    def _member(self, shape: Shape, name: str | None) -> Shape | None:
-        """Return a member of ``shape``, a part of this one; None where there are too many."""
-        member = shape.members.get(name)
-        if member is None and self._size < _MOST_MEMBERS:
-            self._size += 1
-            member = shape.members[name] = Shape()
-        return member
+    def _count(self, path: Path, counts: Mapping[str, int]) -> None:
+        if path in self.types:
+            self.types[path].update(counts)
+        elif len(self.types) < _MOST_PATHS:
+            self.types[path] = Counter(counts)
 
-    def is_optional(self, name: str) -> bool:
-        """Return whether an object was seen without this field."""
-        return self.members[name].types.total() < self.types["object"]
+    def _add_states(self, words: set[str]) -> None:
+        self.states = set(sorted(self.states | words)[:_MOST_STATES])
 
     def schema(self) -> dict[str, Any]:
-        """Return a JSON Schema that all the values meet."""
-        kinds = self._kinds()
-        schema: dict[str, Any] = {"type": kinds[0] if len(kinds) == 1 else kinds} if kinds else {}
-        fields = {name: shape for name, shape in self.members.items() if name is not None}
-        if fields:
-            schema["properties"] = {name: shape.schema() for name, shape in fields.items()}
-            required = sorted(name for name in fields if not self.is_optional(name))
-            schema |= {"required": required} if required else {}
-        if None in self.members:
-            schema["items"] = self.members[None].schema()
-        return schema
+        """Return a JSON Schema that all the values meet: no value, no closed list of fields."""
+        schemas: dict[Path, dict[str, Any]] = {(): {}}
+        for path, counts in self.types.items():
+            kinds = self._kinds(path)
+            schema = schemas[path] = {"type": kinds if len(kinds) > 1 else kinds[0]}
+            forms = [name for name in _FORMATS if counts[f"string:{name}"] == counts["string"] > 0]
+            schema |= {"format": forms[0]} if forms else {}
+            if path:
+                parent, name = schemas[path[:-1]], path[-1]
+                if name is None:
+                    parent["items"] = schema
+                    continue
+                parent.setdefault("properties", {})[name] = schema
+                if not self._is_optional(path):
+                    parent["required"] = sorted([*parent.get("required", ()), name])
+        return schemas[()]
 
     def in_words(self) -> str:
         """Return fields and types on a line: ``id string, company.city? string or null``."""
-        fields = [f"{name} {kind}".strip() for name, kind in self._fields("")]
+        place = {path: number for number, path in enumerate(self.types)}
+        parents = {path[:-1] for path in self.types if path}
+        fields = [
+            f"{self._name(path)} {' or '.join(self._kinds(path))}".strip()
+            for path in sorted(
+                self.types, key=lambda path: [place[path[:n]] for n in range(len(path) + 1)]
+            )
+            if path not in parents
+        ]
         more = len(fields) - _MOST_FIELDS_IN_WORDS
-        shown = ", ".join(fields[:_MOST_FIELDS_IN_WORDS])
+        shown = ", ".join(fields[:_MOST_FIELDS_IN_WORDS]) or "anything"
         return f"{shown}, and {more} more" if more > 0 else shown
 
-    def all_states(self) -> set[str]:
-        """Return the words of all fields named state or status, at any depth."""
-        return self.states.union(*(member.all_states() for member in self.members.values()))
-
-    def _kinds(self) -> list[str]:
+    def _kinds(self, path: Path) -> list[str]:
+        counts = self.types[path]
         # An integer is a number too; null last: `string or null`.
-        kinds = {kind for kind in self.types if kind != "integer" or "number" not in self.types}
-        return sorted(kinds, key=lambda kind: (kind == "null", kind))
+        kinds = {each for each in counts if each != "integer" or "number" not in counts}
+        return sorted({each for each in kinds if ":" not in each}, key=lambda k: (k == "null", k))
 
-    def _fields(self, name: str) -> Iterator[tuple[str, str]]:
-        if not self.members:
-            yield name, " or ".join(self._kinds()) or "anything"
-        for key, member in self.members.items():
-            if key is None:
-                yield from member._fields(f"{name}[]")
-            else:
-                optional = "?" if self.is_optional(key) else ""
-                yield from member._fields(f"{name}.{key}{optional}" if name else key + optional)
+    def _is_optional(self, path: Path) -> bool:
+        """Return whether an object was seen without this field."""
+        seen = sum(number for kind, number in self.types[path].items() if ":" not in kind)
+        return seen < self.types[path[:-1]]["object"]
 
-
-def _members(value: object) -> Iterable[tuple[str | None, object]]:
-    if isinstance(value, dict):
-        return ((str(name), inner) for name, inner in value.items())
-    return ((None, inner) for inner in value) if isinstance(value, list) else ()
+    def _name(self, path: Path) -> str:
+        name = ""
+        for depth, key in enumerate(path, start=1):
+            optional = "?" if key is not None and self._is_optional(path[:depth]) else ""
+            name += "[]" if key is None else f"{'.' if name else ''}{key}{optional}"
+        return name
 
 
-def _is_word(value: object) -> bool:
-    return isinstance(value, str) and re.fullmatch(r"[^\W\d]{1,40}", value) is not None
+def _walk(value: object) -> Iterator[tuple[Path, object]]:
+    """Yield a value and all that is in it by their paths, in its order, without recursion."""
+    waiting: list[tuple[Path, object]] = [((), value)]
+    while waiting:
+        path, each = waiting.pop()
+        yield path, each
+        if len(path) == _DEEPEST:
+            continue
+        if isinstance(each, dict):
+            waiting += [((*path, str(name)), inner) for name, inner in reversed(each.items())]
+        elif isinstance(each, list):
+            waiting += [((*path, None), inner) for inner in reversed(each)]
 
 
 # -- the shapes of answers -----------------------------------------------------------------------
@@ -354,12 +367,7 @@ class AnswerShapes:
         kind = (reading.method, reading.operation, reading.status, reading.source)
         if self._live[kind] < _MOST_LIVE_BODIES and len(body) <= _LARGEST_LIVE_BYTES:
             self._live[kind] += 1
-            self.add(Sighting.of_session(reading), tuple(headers.multi_items()), body)
-
-    def add_apart(self, sighting: Sighting, headers: Headers, body: bytes) -> None:
-        """Take an answer to what `explore` asked past the session."""
-        self.apart.append(replace(sighting, source="explore", number=len(self.apart)))
-        self.add(sighting, headers, body)
+            self.add(Sighting.of_session(reading), decoded_headers(headers), body)
 
     def of(self, sightings: Iterable[Sighting]) -> AnswerShape:
         """Return what these answers had in common."""

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import time
-from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from .bodies import AnswerShapes, Credentials, Sighting
+from .bodies import AnswerShapes, Credentials, Sighting, decoded_headers
 from .cassettes import find_cassette, read_cassette
-from .contract import ME_PATH
+from .contract import ME_PATH, PASSWORD
 from .current import session as current, wrong_key_sent
 from .errors import CassetteError, NotConnectedError, QuotaExhaustedError
 from .http import httpx
-from .interaction import READING, Interaction, RecordedRequest, base_path
-from .open_parts import Seen, findings_of, frame_of_findings
-from .quota import Reading, reading_of
+from .interaction import READING, base_path
+from .open_parts import Seen, findings_of
+from .quota import Reading, read_headers, reading_of
 from .reset_unit import Evidence, infer_reset_unit
 from .settings import configured_regions
-from .transports import recorded_response
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,7 +73,7 @@ def findings(cassette: str | Path | None = None) -> pd.DataFrame:
 def explore(
     *,
     pause_s: float = 1.0,
-    announce: Callable[[str], object] | None = None,
+    announce: Callable[[str], object] = print,
     sleep: Callable[[float], object] = time.sleep,
 ) -> pd.DataFrame:
     """Ask the service for what its document leaves open, and return the `findings`.
@@ -107,16 +103,12 @@ def explore(
             "The session replays a recording, which cannot be asked for more. See findings(), or "
             "sign in with login() and explore() the live service."
         )
-    exploration = _Exploration(opened, pause_s, announce or _print, sleep)
+    exploration = _Exploration(opened, pause_s, announce, sleep)
     try:
         exploration.run()
     except QuotaExhaustedError as error:
         exploration.announce(f"Stopped: {error}")
     return _findings_of_session(opened)
-
-
-def _print(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
 
 
 # -- what was seen -----------------------------------------------------------------------------
@@ -145,21 +137,17 @@ def _findings_of(
 ) -> pd.DataFrame:
     if evidence is None or evidence.unit == "undetermined":
         evidence = infer_reset_unit(each.reading for each in answers if each.is_the_accounts)
-    return frame_of_findings(findings_of(Seen(answers, shapes, evidence)))
+    return findings_of(Seen(answers, shapes, evidence))
 
 
 def _recorded(path: Path) -> tuple[list[Sighting], AnswerShapes]:
     """Return the answers that a cassette holds, and their shapes."""
-    loaded, shapes = read_cassette(path), AnswerShapes()
-    interactions = list(loaded.interactions)
+    loaded, answers, shapes = read_cassette(path), list[Sighting](), AnswerShapes()
     prefix = base_path(loaded.base_url or "")
-    readings = [reading_of(each, prefix=prefix, cassette=path.stem) for each in interactions]
-    answers = [
-        Sighting(reading, path.stem, number, loaded.base_url)
-        for number, reading in enumerate(readings)
-    ]
-    for answer, interaction in zip(answers, interactions, strict=True):
-        shapes.add(answer, interaction.response.headers, interaction.response.body)
+    for number, each in enumerate(loaded.interactions):
+        reading = reading_of(each, prefix=prefix, cassette=path.stem)
+        answers.append(Sighting(reading, path.stem, number, loaded.base_url))
+        shapes.add(answers[-1], each.response.headers, each.response.body)
     return answers, shapes
 
 
@@ -185,7 +173,7 @@ class _Exploration:
         """
         base_url = self.session.base_url
         self.announce(f"Exploring {base_url} with reads, which change nothing there.")
-        first = self._ask("GET", ME_PATH, pause=False)
+        first = self._ask("GET", ME_PATH, pause_s=0.0)
         if first is not None and first.status in _REFUSED:
             # To go on would be to send a wrong key again and again.
             wrong_key_sent().add(base_url)
@@ -194,20 +182,16 @@ class _Exploration:
         for method, path in (("OPTIONS", ME_PATH), ("GET", _NOWHERE), ("GET", _NEXT_VERSION)):
             self._ask(method, path)
         self._ask_apart(base_url, "none")
-        self._ask_with_wrong_key()
+        if base_url in wrong_key_sent():
+            self.announce(f"A wrong key was sent to {base_url} before, and is not sent again.")
+        else:
+            wrong_key_sent().add(base_url)
+            self._ask_apart(base_url, "wrong")
         for address in dict.fromkeys(configured_regions().values()):
             if address != base_url:
                 # Without the key: it is this region's, and may not be that one's.
                 self._ask_apart(address, "none")
         self._read_until_unit_is_known(first)
-
-    def _ask_with_wrong_key(self) -> None:
-        base_url = self.session.base_url
-        if base_url in wrong_key_sent():
-            self.announce(f"A wrong key was sent to {base_url} before, and is not sent again.")
-            return
-        wrong_key_sent().add(base_url)
-        self._ask_apart(base_url, "wrong")
 
     def _read_until_unit_is_known(self, last: Reading | None) -> None:
         for _ in range(_MOST_READS_FOR_UNIT):
@@ -218,8 +202,8 @@ class _Exploration:
                 return
             last = self._ask("GET", ME_PATH)
 
-    def _ask(self, method: str, path: str, *, pause: bool = True) -> Reading | None:
-        response = self._send(self.session.client, method, path, "", pause=pause)
+    def _ask(self, method: str, path: str, *, pause_s: float | None = None) -> Reading | None:
+        response = self._send(self.session.client, method, path, "", pause_s)
         return response.extensions[READING] if response is not None else None
 
     def _ask_apart(self, base_url: str, credentials: Credentials) -> None:
@@ -228,29 +212,35 @@ class _Exploration:
         A cassette does not keep the credentials: the answer to a wrong key would be replayed to who
         asks with the right one.
         """
-        wrong = {"Authorization": f"Basic {b64encode(f'{_NO_KEY}:'.encode()).decode()}"}
-        headers = wrong if credentials == "wrong" else {}
-        words = " with a wrong key" if credentials == "wrong" else " without a key"
+        auth, words = None, " without a key"
+        if credentials == "wrong":
+            auth, words = httpx.BasicAuth(_NO_KEY, PASSWORD), " with a wrong key"
         timeout = self.session.client.timeout
-        with httpx.Client(base_url=base_url, timeout=timeout, headers=headers) as client:
+        with httpx.Client(base_url=base_url, timeout=timeout, auth=auth) as client:
             response = self._send(client, "GET", ME_PATH, words)
         if response is None:
             return
-        interaction = Interaction(
-            RecordedRequest("GET", base_url + ME_PATH),
-            recorded_response(response),
-            datetime.now(UTC),
-            response.elapsed.total_seconds(),
+        reading = read_headers(
+            response.headers.raw,
+            at=time.time(),
+            method="GET",
+            path=ME_PATH,
+            status=response.status_code,
+            elapsed_s=response.elapsed.total_seconds(),
         )
-        reading = reading_of(interaction, prefix=base_path(base_url), source="live")
-        sighting = Sighting(reading, base_url=base_url, credentials=credentials)
-        answer = interaction.response
-        self.session.answers.add_apart(sighting, answer.headers, answer.body)
+        apart = self.session.answers.apart
+        apart.append(Sighting(reading, "explore", len(apart), base_url, credentials))
+        self.session.answers.add(apart[-1], decoded_headers(response.headers), response.content)
 
     def _send(
-        self, client: httpx.Client, method: str, path: str, words: str, *, pause: bool = True
+        self,
+        client: httpx.Client,
+        method: str,
+        path: str,
+        words: str,
+        pause_s: float | None = None,
     ) -> httpx.Response | None:
-        if pause:
+        if pause_s is None:
             self.sleep(self.pause_s)
         try:
             response = client.request(method, path)

@@ -1,6 +1,6 @@
 """The parts that service.md leaves open ("not shown"), and what was seen of each: pure.
 
-Answers and their shapes in, one `Finding` for each open part out, in the document's order.
+Answers and their shapes in, one row for each open part out, in the document's order.
 """
 
 from __future__ import annotations
@@ -8,19 +8,21 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import pandas as pd
 
+from .bodies import AnswerShape, AnswerShapes, Credentials, Sighting
 from .contract import ME_PATH, TYPICAL_LIMIT
 from .display import readable
 from .quota import is_exhausted
+from .reset_unit import Evidence
 
-if TYPE_CHECKING:
-    from .bodies import AnswerShape, AnswerShapes, Credentials, Sighting
-    from .reset_unit import Evidence
+_HowSure = Literal["not seen", "undecided", "seen once", "seen repeatedly", "certain"]
 
-HowSure = Literal["not seen", "undecided", "seen once", "seen repeatedly", "certain"]
+_COLUMNS: Final = ("part", "section", "seen", "how_sure", "interactions", "find_out", "schema")
+_Finding = tuple[str, str, str, _HowSure, str, str, dict[str, Any] | None]
+"""What was seen of one open part: a row of these columns, which `findings` explains."""
 
 _ME: Final = f"GET {ME_PATH}"
 _ASK: Final = "ask the service's operator: no request shows it"
@@ -43,70 +45,42 @@ class Seen:
         """The answers to the account's own key, whose allowances they tell."""
         return [each for each in self.answers if each.is_the_accounts]
 
-    def shape(self, answers: Iterable[Sighting]) -> AnswerShape:
-        """Return what these answers had in common."""
-        return self.shapes.of(answers)
-
     def where(
         self, answers: Sequence[Sighting], test: Callable[[AnswerShape], object]
     ) -> list[Sighting]:
         """Return those of the answers whose shape passes a test."""
-        passed = {
-            key for key, each in {each.key: each for each in answers}.items()
-            if test(self.shape([each]))
-        }  # fmt: skip
+        by_key = {each.key: each for each in answers}
+        passed = {key for key, each in by_key.items() if test(self.shapes.of([each]))}
         return [each for each in answers if each.key in passed]
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What was seen of one open part; `findings` says what the fields are."""
-
-    part: str
-    section: str
-    seen: str
-    how_sure: HowSure
-    interactions: str
-    find_out: str
-    schema: dict[str, Any] | None = None
-
-
-def findings_of(seen: Seen) -> list[Finding]:
-    """Return one finding for each open part, in the order of service.md."""
+def findings_of(seen: Seen) -> pd.DataFrame:
+    """Return a row for each open part, in the order of service.md; `findings` has the columns."""
     good = [each for each in seen.answers if 200 <= each.reading.status < 300]
     others = [each for each in good if each.operation != _ME]
-    return [
-        _finding("other operations", "1, 4", others, _operations(others), _KNOWN_PATH),
+    mine = [each for each in good if each.operation == _ME]
+    operations = ", ".join(
+        dict.fromkeys(f"{each.operation} {each.reading.status}" for each in others)
+    )
+    failed = [each for each in seen.answers if each.reading.status >= 400]
+    rows: list[_Finding] = [
+        _finding("other operations", "1, 4", others, operations, _KNOWN_PATH),
         _fields("resources and their fields", "2", seen, others, _KNOWN_PATH),
         _states(seen, good),
         _base_addresses(seen.answers),
-        _fields(
-            "the user's record", "4", seen, [each for each in good if each.operation == _ME],
-            "dm.me()",
-        ),
+        _fields("the user's record", "4", seen, mine, "dm.me()"),
         _refusal("answer to a missing key", seen, "none"),
         _refusal("answer to an invalid key", seen, "wrong"),
-        Finding("how keys are issued or revoked", "5", "", "not seen", "", _ASK),
-        Finding("events", "6", "", "not seen", "", _ASK),
-        _errors(seen),
+        _finding("how keys are issued or revoked", "5", [], "", _ASK),
+        _finding("events", "6", [], "", _ASK),
+        _statuses("errors: statuses and body shapes", "7", seen, failed, "dm.explore()"),
         _unit(seen),
         _exhaustion(seen),
         _allowances(seen.of_account),
         _versions(seen),
-    ]  # fmt: skip
-
-
-def frame_of_findings(findings: Sequence[Finding]) -> pd.DataFrame:
-    """Return findings as a DataFrame, a row for each: `findings` says what its columns are."""
-    names = list(Finding.__dataclass_fields__)
-    columns = {name: [getattr(finding, name) for finding in findings] for name in names}
-    frame = pd.DataFrame(
-        {
-            name: pd.Series(values, dtype="object" if name == "schema" else "string")
-            for name, values in columns.items()
-        }
-    )
-    return readable(frame, hidden=["schema"])
+    ]
+    frame = pd.DataFrame(rows, columns=list(_COLUMNS), dtype=object)
+    return readable(frame.astype(dict.fromkeys(_COLUMNS[:-1], "string")), hidden=["schema"])
 
 
 # -- one finding -------------------------------------------------------------------------------
@@ -119,98 +93,98 @@ def _finding(
     words: str,
     find_out: str,
     shape: AnswerShape | None = None,
-) -> Finding:
+) -> _Finding:
     """Return a finding; what is open is never certain by being seen."""
-    sure: HowSure = "seen repeatedly" if len(found) > 1 else "seen once" if found else "not seen"
-    schema = shape.body.schema() if shape and shape.body.types else None
-    return Finding(part, section, words, sure, _places(found), find_out, schema)
+    sure: _HowSure = "seen repeatedly" if len(found) > 1 else "seen once" if found else "not seen"
+    schema = shape.body.schema() if shape else None
+    return part, section, words, sure, _places(found), find_out, schema or None
 
 
-def _operations(answers: Sequence[Sighting]) -> str:
-    return ", ".join(dict.fromkeys(f"{each.operation} {each.reading.status}" for each in answers))
-
-
-def _base_addresses(answers: Sequence[Sighting]) -> Finding:
-    statuses: dict[str, dict[int, None]] = {}
-    known = [each for each in answers if each.base_url is not None]
-    for each in known:
-        statuses.setdefault(str(each.base_url), {})[each.reading.status] = None
-    words = "; ".join(f"{base}: {', '.join(map(str, told))}" for base, told in statuses.items())
-    call = 'dm.connect("https://…"), then dm.me()'
-    return _finding("regional base addresses", "4", known, words, call)
+def _statuses(
+    part: str,
+    section: str,
+    seen: Seen,
+    found: Sequence[Sighting],
+    find_out: str,
+    note: str = "",
+) -> _Finding:
+    """Return with what statuses and bodies was answered: ``401, 404: JSON error string``."""
+    by_shape: dict[str, list[str]] = {}
+    for status in sorted({each.reading.status for each in found}):
+        shape = seen.shapes.of(each for each in found if each.reading.status == status)
+        json = f"JSON {shape.body.in_words()}"
+        kinds = " or ".join(json if kind == "JSON" else kind for kind in shape.kinds)
+        by_shape.setdefault(kinds, []).append(str(status))
+    words = "; ".join(
+        ", ".join(statuses) + (f": {kinds}" if kinds else "")
+        for kinds, statuses in by_shape.items()
+    )
+    return _finding(part, section, found, words + note, find_out, seen.shapes.of(found))
 
 
 def _fields(
     part: str, section: str, seen: Seen, answers: Sequence[Sighting], find_out: str
-) -> Finding:
+) -> _Finding:
     """Return what fields bodies have, by operation, with the schema of all of them."""
     told = seen.where(answers, lambda shape: shape.kinds["JSON"])
     words = []
     for operation in dict.fromkeys(each.operation for each in told):
-        shape = seen.shape(each for each in told if each.operation == operation)
+        shape = seen.shapes.of(each for each in told if each.operation == operation)
         words.append(("" if operation == _ME else f"{operation}: ") + shape.body.in_words())
-    return _finding(part, section, told, "; ".join(words), find_out, seen.shape(told))
+    return _finding(part, section, told, "; ".join(words), find_out, seen.shapes.of(told))
 
 
-def _states(seen: Seen, answers: Sequence[Sighting]) -> Finding:
-    told = seen.where(answers, lambda shape: shape.body.all_states())
-    states = ", ".join(sorted(seen.shape(told).body.all_states()))
+def _states(seen: Seen, answers: Sequence[Sighting]) -> _Finding:
+    told = seen.where(answers, lambda shape: shape.body.states)
+    states = ", ".join(sorted(seen.shapes.of(told).body.states))
     words = f"values of fields named state or status: {states}" if states else ""
-    call = "dm.drift(…), on an older cassette"
-    return _finding("states and transitions", "3", told, words, call)
+    return _finding("states and transitions", "3", told, words, "dm.drift(…), on an older cassette")
 
 
-def _refusal(part: str, seen: Seen, credentials: Credentials) -> Finding:
+def _base_addresses(answers: Sequence[Sighting]) -> _Finding:
+    statuses: dict[str, dict[str, None]] = {}
+    known = [each for each in answers if each.base_url is not None]
+    for each in known:
+        statuses.setdefault(str(each.base_url), {})[str(each.reading.status)] = None
+    words = "; ".join(f"{base}: {', '.join(told)}" for base, told in statuses.items())
+    call = 'dm.connect("https://…"), then dm.me()'
+    return _finding("regional base addresses", "4", known, words, call)
+
+
+def _refusal(part: str, seen: Seen, credentials: Credentials) -> _Finding:
     """Return how a request was answered that went out with no key, or with a wrong one."""
-    found = [each for each in seen.answers if each.credentials == credentials]
-    unclear = [
-        each
-        for each in seen.answers
-        if each.credentials == "unknown" and each.reading.status in _REFUSED
-    ]
-    note = "" if found or not unclear else " (what key it was sent with is not recorded)"
-    found = found or unclear
-    words = _statuses_in_words(seen, found) + note
-    return _finding(part, "5", found, words, "dm.explore()", seen.shape(found))
+    note, found = "", [each for each in seen.answers if each.credentials == credentials]
+    if not found:
+        unknown = [each for each in seen.answers if each.credentials == "unknown"]
+        found = [each for each in unknown if each.reading.status in _REFUSED]
+        note = " (what key it was sent with is not recorded)" if found else ""
+    return _statuses(part, "5", seen, found, "dm.explore()", note)
 
 
-def _errors(seen: Seen) -> Finding:
-    failed = [each for each in seen.answers if each.reading.status >= 400]
-    words = _statuses_in_words(seen, failed)
-    return _finding(
-        "errors: statuses and body shapes", "7", failed, words, "dm.explore()", seen.shape(failed)
-    )
-
-
-def _unit(seen: Seen) -> Finding:
+def _unit(seen: Seen) -> _Finding:
     told = [each for each in seen.of_account if each.reading.reset is not None]
     unit, why = seen.reset_unit.unit, seen.reset_unit.why
-    sure: HowSure = "certain"
-    if unit == "undetermined":
-        # How many values were seen does not matter while they leave the unit open.
-        sure = "undecided" if told else "not seen"
-    words = "" if sure == "not seen" else why if sure == "undecided" else f"{unit}. {why}"
-    call = "" if sure == "certain" else "dm.explore()"
-    return Finding("unit of X-RateLimit-Reset", "8", words, sure, _places(told), call)
+    part, section = "unit of X-RateLimit-Reset", "8"
+    if unit != "undetermined":
+        return part, section, f"{unit}. {why}", "certain", _places(told), "", None
+    # How many values were seen does not matter while they leave the unit open.
+    sure: _HowSure = "undecided" if told else "not seen"
+    return part, section, why if told else "", sure, _places(told), "dm.explore()", None
 
 
-def _exhaustion(seen: Seen) -> Finding:
+def _exhaustion(seen: Seen) -> _Finding:
     spent = [
         each
         for each in seen.of_account
         if is_exhausted(each.reading.status, each.reading.remaining)
     ]
-    words = _statuses_in_words(seen, spent)
-    if spent:
-        pause = any(each.reading.retry_after_s is not None for each in spent)
-        words += ", with Retry-After" if pause else ", no Retry-After"
+    pause = any(each.reading.retry_after_s is not None for each in spent)
+    note = f", {'with' if pause else 'no'} Retry-After" if spent else ""
     call = "dm.burst(n), with n over the limit"
-    return _finding(
-        "answer when the allowance is used up", "8", spent, words, call, seen.shape(spent)
-    )
+    return _statuses("answer when the allowance is used up", "8", seen, spent, call, note)
 
 
-def _allowances(answers: Sequence[Sighting]) -> Finding:
+def _allowances(answers: Sequence[Sighting]) -> _Finding:
     told = [each for each in answers if each.reading.limit is not None]
     found = [each for each in told if each.reading.limit != TYPICAL_LIMIT]
     words = ", ".join(dict.fromkeys(f"{each.operation} {each.reading.limit}" for each in found))
@@ -221,35 +195,16 @@ def _allowances(answers: Sequence[Sighting]) -> Finding:
     return _finding("operations with other allowances", "8", found, words, _KNOWN_PATH)
 
 
-def _versions(seen: Seen) -> Finding:
-    other = [each for each in seen.answers if _OTHER_VERSION.match(each.reading.path)]
-    words, found = [f"{each.operation} {each.reading.status}" for each in other], list(other)
+def _versions(seen: Seen) -> _Finding:
+    found = [each for each in seen.answers if _OTHER_VERSION.match(each.reading.path)]
+    words = [f"{each.operation} {each.reading.status}" for each in found]
     for name in _VERSION_HEADERS:
         told = seen.where(seen.answers, lambda shape, name=name: name.lower() in shape.headers)  # type: ignore[misc]
         words += [f"{each.operation} has the header {name}" for each in told]
         found += told
     call = f'dm.get("{ME_PATH.replace("/v1/", "/v2/")}")'
-    return _finding(
-        "versions: new ones, deprecation", "9", found, ", ".join(dict.fromkeys(words)), call
-    )
-
-
-# -- in words ----------------------------------------------------------------------------------
-
-
-def _statuses_in_words(seen: Seen, answers: Sequence[Sighting]) -> str:
-    """Return statuses with the shape of their bodies: ``401, 404: JSON error.message string``."""
-    by_shape: dict[str, list[int]] = {}
-    for status in sorted({each.reading.status for each in answers}):
-        shape = seen.shape(each for each in answers if each.reading.status == status)
-        kinds = [
-            f"JSON {shape.body.in_words()}" if kind == "JSON" else kind for kind in shape.kinds
-        ]
-        by_shape.setdefault(" or ".join(kinds), []).append(status)
-    return "; ".join(
-        ", ".join(map(str, statuses)) + (f": {shape}" if shape else "")
-        for shape, statuses in by_shape.items()
-    )
+    words = list(dict.fromkeys(words))
+    return _finding("versions: new ones, deprecation", "9", found, ", ".join(words), call)
 
 
 def _places(found: Iterable[Sighting]) -> str:

@@ -81,15 +81,14 @@ def test_merging_is_as_taking_all_values_in_any_grouping(parts: list[list[Any]])
     assert left.schema() == other.schema() == whole.schema()
 
 
-def test_a_shape_is_bounded_and_says_so() -> None:
+def test_a_shape_is_bounded() -> None:
     """However many fields a body has, and however deep they are."""
     deep: Any = {}
     for _ in range(100_000):
         deep = {"a": deep}
     many, far = Shape.of([{f"k{n}": {"b": n} for n in range(100_000)}]), Shape.of([deep])
 
-    assert not many.is_whole
-    assert not far.is_whole
+    assert len(many.types) == 2_000
     assert len(json.dumps(many.schema())) < 200_000
     assert far.in_words().startswith("a.a.a")
 
@@ -104,7 +103,7 @@ def test_a_shape_keeps_no_value_but_the_words_of_states() -> None:
         ]
     )
 
-    assert shape.all_states() == {"active", "to_do"}
+    assert shape.states == {"active", "to_do"}
     assert "Ada" not in repr(shape)
 
 
@@ -127,8 +126,8 @@ def test_an_answer_is_read_as_its_headers_say() -> None:
 def test_a_session_notes_some_answers_of_a_kind() -> None:
     """Fifty of each; very large ones and the rest cost nothing."""
     shapes, reading = AnswerShapes(), Reading(1.0, "GET", "/a", "/a", 200, 300, 299, 60)
-    for _ in range(500):
-        shapes.add_live(reading, httpx.Headers(), b"{}")
+    for _ in range(500):  # httpx has undone the coding that the headers still name
+        shapes.add_live(reading, httpx.Headers({"Content-Encoding": "gzip"}), b"{}")
     shapes.add_live(replace(reading, status=201), httpx.Headers(), b" " * 2_000_000)
 
     assert shapes.of([Sighting.of_session(reading)]).kinds == {"JSON": 50}

@@ -16,7 +16,7 @@ from directmail_lab.contract import ME_PATH
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import NotConnectedError
 from directmail_lab.exploring import explore, findings
-from directmail_lab.open_parts import Seen, findings_of, frame_of_findings
+from directmail_lab.open_parts import Seen, findings_of
 from directmail_lab.quota import read_headers
 from directmail_lab.reset_unit import infer_reset_unit
 from directmail_lab.sessions import Session
@@ -62,7 +62,7 @@ def found(*answers: tuple[Sighting, Headers, bytes]) -> pd.DataFrame:
         shapes.add(*each)
     evidence = infer_reset_unit(())
     seen = Seen([sighting for sighting, *_ in answers], shapes, evidence)
-    return by_part(frame_of_findings(findings_of(seen)))
+    return by_part(findings_of(seen))
 
 
 def by_part(frame: pd.DataFrame) -> pd.DataFrame:
@@ -82,12 +82,11 @@ def test_every_open_part_has_its_row_even_where_nothing_was_seen() -> None:
 
 
 def test_the_columns_and_their_types_are_fixed() -> None:
-    """Text in all columns but the schema's, also where there are no findings."""
-    frame, empty = found(answer({"id": "1"})).reset_index(), frame_of_findings([])
+    """Text in all columns but the schema's, also where nothing was seen."""
     expected = ["part", "section", "seen", "how_sure", "interactions", "find_out", "schema"]
-
-    assert list(frame) == list(empty) == expected
-    assert [str(dtype) for dtype in empty.dtypes] == ["string"] * 6 + ["object"]
+    for frame in (found().reset_index(), found(answer({"id": "1"})).reset_index()):
+        assert list(frame) == expected
+        assert [str(dtype) for dtype in frame.dtypes] == ["string"] * 6 + ["object"]
 
 
 def test_the_records_schema_tells_types_nulls_and_what_is_always_there() -> None:
