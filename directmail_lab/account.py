@@ -7,63 +7,25 @@ import warnings
 from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from .contract import ME_PATH
-from .current import session
+from .current import on_current, session
+from .sessions import Session
 from .transports import recorded_request
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from .charts import Chart, Kind
-    from .http import httpx
     from .quota import Reading
-    from .sessions import Session
 
 
-def me() -> pd.DataFrame:
-    """Return the current user's record, one row (``GET /v1/users/me``).
-
-    It needs a session: sign in with ``login()`` or ``connect(base_url=…, api_key=…)``, or replay a
-    recording, ``replay("first-look")``. The columns are whatever the service sends: see `frame`.
-
-    Raises
-    ------
-    NotConnectedError
-        No session is open.
-    UnauthorizedError, ServiceError
-        The service answered 401 or 403, or with another error status.
-    NotJSONError
-        Its body is not JSON.
-    NotRecordedError
-        In a replay whose cassette has no such request.
-    """
-    return session().me()
-
-
-async def me_async() -> pd.DataFrame:
-    """Return the same as `me`, without blocking: ``await me_async()``."""
-    return await session().me_async()
-
-
-def request(method: str, path: str, **options: Any) -> httpx.Response:
-    """Send a request through the current session, below its base address.
-
-    ``options`` are those of `httpx.Client.request`: ``params``, ``json``, ``headers`` and so on. An
-    error status is returned, not raised. Writes need ``connect(…, allow_writes=True)``.
-    """
-    return session().request(method, path, **options)
-
-
-def get(path: str, **options: Any) -> httpx.Response:
-    """Send a GET through the current session; see `request`."""
-    return session().request("GET", path, **options)
-
-
-def post(path: str, **options: Any) -> httpx.Response:
-    """Send a POST through the current session, which must allow writes; see `request`."""
-    return session().request("POST", path, **options)
+me = on_current(Session.me)
+me_async = on_current(Session.me_async)
+request = on_current(Session.request)
+get = on_current(Session.get)
+post = on_current(Session.post)
 
 
 def rate_limits(cassette: str | Path | None = None) -> pd.DataFrame:

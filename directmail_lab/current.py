@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import functools
+import inspect
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar, cast
 
 from .cassettes import DEFAULT_MATCH_ON
 from .credentials import ApiKey, as_api_key, find_api_key, forget_api_key
 from .errors import NotConnectedError
-from .modes import ModeChange, Timing, decorates
+from .modes import ModeChange
 from .sessions import Session, SessionOptions, replaying_session
 from .settings import API_KEY_VARIABLE, BASE_URL_VARIABLE, choose_address, variable
 
@@ -17,6 +19,10 @@ if TYPE_CHECKING:
     from .cassettes.player import Matcher
     from .pacing import Pace
     from .reset_unit import ResetUnit
+
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
 class _Current:
@@ -148,102 +154,36 @@ def session() -> Session:
     return connect()
 
 
-@decorates
-def live() -> ModeChange[Session]:
-    """Let the current session send every request to the service.
+def on_current(
+    method: Callable[Concatenate[Session, _P], _R],
+    opens: Callable[..., Session] = lambda *_, **__: session(),
+) -> Callable[_P, _R]:
+    """Return a method of `Session` as a call on the current one; ``opens`` is where it is found."""
 
-    Also a context manager and a decorator, as `record` is.
+    @functools.wraps(method)
+    def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        opened = opens(*args, **kwargs)
+        result = method(opened, *args, **kwargs)
+        if opened is not _current.session:
+            make_current(opened)
+        if isinstance(result, ModeChange):
+            # As a decorator it acts on the session that is current at each call.
+            result.again = lambda: cast("ModeChange", call(*args, **kwargs))
+        return result
 
-    Raises
-    ------
-    NotConnectedError
-        No session is open, or it has no key.
-    """
-    return session().live()
-
-
-@decorates
-def record(
-    cassette: str | Path,
-    *,
-    record_mode: str = "new_episodes",
-    redact: Iterable[str] = (),
-    match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON,
-) -> ModeChange[Session]:
-    """Record the current session to a cassette.
-
-    It stays so until the next change. As a context manager, or as a decorator of a function, it
-    ends with the block or the call.
-
-    Parameters
-    ----------
-    cassette
-        A bare name, kept in the nearest ``cassettes`` folder, or a `Path` to a file.
-    record_mode
-        vcrpy's: ``"new_episodes"`` replays what the cassette holds and records the rest, ``"once"``
-        records only where there is no such file yet, ``"all"`` records everything anew and replaces
-        the file when it is closed, ``"none"`` only replays.
-    redact
-        Personal data to replace by stable pseudonyms: field names, dotted paths, and ``"personal"``
-        for e-mail addresses and telephone numbers anywhere and for fields named for names, postal
-        addresses, companies, birth dates and bank accounts. The key is always removed.
-
-    match_on
-        What must be equal of two requests: vcrpy's matchers by name, and functions of two of its
-        requests.
-
-    Raises
-    ------
-    NotConnectedError
-        No session is open, or it has no key.
-    CassetteInUseError
-        Another recording holds the cassette.
-    CassetteError
-        The cassette cannot be read or written, or its name climbs out of the folder.
-    """
-    return session().record(cassette, record_mode=record_mode, redact=redact, match_on=match_on)
+    _, *parameters = inspect.signature(method).parameters.values()
+    call.__signature__ = inspect.signature(method).replace(parameters=parameters)  # type: ignore[attr-defined]
+    call.__module__, call.__qualname__ = __name__, method.__name__
+    return call
 
 
-@decorates
-def replay(
-    cassette: str | Path,
-    *,
-    timing: Timing = "instant",
-    repeat: Literal["last", "strict"] = "last",
-    match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON,
-) -> ModeChange[Session]:
-    """Answer from a cassette, with no key and no network.
+def _replaying(cassette: str | Path, **_: object) -> Session:
+    return _current.session or replaying_session(cassette)
 
-    Also a context manager and a decorator, as `record` is.
 
-    Without a current session one is opened that can only replay.
-
-    Parameters
-    ----------
-    cassette
-        A bare name, looked up in ``DIRECTMAIL_CASSETTES``, the nearest ``cassettes`` folder upward
-        and the packaged tutorials; or a `Path` to a file.
-    timing
-        ``"instant"``, ``"recorded"`` to wait as long as the service took, or a factor of that; in
-        any case 30 s at most.
-    repeat
-        What comes after the last recorded answer to a request: that one again (``"last"``), or
-        `NotRecordedError` (``"strict"``).
-    match_on
-        See `record`.
-
-    Raises
-    ------
-    NotRecordedError
-        There is no such cassette.
-    CassetteFormatError
-        The file is not a cassette.
-    """
-    opened = _current.session or replaying_session(cassette)
-    change = opened.replay(cassette, timing=timing, repeat=repeat, match_on=match_on)
-    if opened is not _current.session:
-        make_current(opened)
-    return change
+live = on_current(Session.live)
+record = on_current(Session.record)
+replay = on_current(Session.replay, _replaying)
 
 
 def logout() -> None:

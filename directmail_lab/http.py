@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from functools import partial
-from typing import Any, Final, TypedDict, Unpack
+from typing import Any, Final
 
 import httpx as httpx
 
@@ -32,7 +32,8 @@ WANTS_KEY: Final = "directmail_lab.wants_key"
 """Set in a request's extensions where the network transport is to add the key."""
 
 SENT: Final = "directmail_lab.sent"
-"""Set in a request's extensions once it was handed to the network."""
+"""Set in a request's extensions once it was handed to the network: its identity, which the request
+of a redirect takes along."""
 
 _HEADERS: Final = {
     "User-Agent": f"directmail-lab python-httpx/{httpx.__version__}",
@@ -80,38 +81,14 @@ class KeyedAuth(httpx.Auth):
         yield request
 
 
-class ClientOptions(TypedDict):
-    """What both clients are made from, besides their transport.
+class Client(httpx.Client):
+    """`httpx.Client` whose errors are in words.
 
     ``redacted`` takes the key out of a text; ``on_answer`` gets each response whose body was read.
     """
 
-    base_url: str
-    timeout_s: float
     redacted: Callable[[str], str]
     on_answer: Callable[[httpx.Response], object]
-
-
-class _SessionClient:
-    """What both clients are made with."""
-
-    def __init__(
-        self,
-        transport: httpx.BaseTransport | httpx.AsyncBaseTransport,
-        **options: Unpack[ClientOptions],
-    ) -> None:
-        super().__init__(
-            transport=transport,
-            base_url=options["base_url"],
-            timeout=options["timeout_s"],
-            auth=KeyedAuth(),
-            headers=_HEADERS,
-        )  # type: ignore[call-arg]
-        self._redacted, self._on_answer = options["redacted"], options["on_answer"]
-
-
-class Client(_SessionClient, httpx.Client):
-    """`httpx.Client` whose errors are in words."""
 
     def send(
         self, request: httpx.Request, *, stream: bool = False, **options: Any
@@ -119,16 +96,19 @@ class Client(_SessionClient, httpx.Client):
         try:
             response = super().send(request, stream=stream, **options)
         except BaseException as error:
-            failure = _in_words(error, request, self._redacted)
+            failure = _in_words(error, request, self.redacted)
         else:
             if not stream:
-                self._on_answer(response)
+                self.on_answer(response)
             return response
         raise failure
 
 
-class AsyncClient(_SessionClient, httpx.AsyncClient):
+class AsyncClient(httpx.AsyncClient):
     """The same for `httpx.AsyncClient`."""
+
+    redacted: Callable[[str], str]
+    on_answer: Callable[[httpx.Response], object]
 
     async def send(
         self, request: httpx.Request, *, stream: bool = False, **options: Any
@@ -136,12 +116,34 @@ class AsyncClient(_SessionClient, httpx.AsyncClient):
         try:
             response = await super().send(request, stream=stream, **options)
         except BaseException as error:
-            failure = _in_words(error, request, self._redacted)
+            failure = _in_words(error, request, self.redacted)
         else:
             if not stream:
-                self._on_answer(response)
+                self.on_answer(response)
             return response
         raise failure
+
+
+def make_clients(
+    transport: Any,
+    *,
+    base_url: str,
+    timeout_s: float,
+    redacted: Callable[[str], str],
+    on_answer: Callable[[httpx.Response], object],
+) -> tuple[Client, AsyncClient]:
+    """Return a session's two clients, both on one transport."""
+    options: dict[str, Any] = {
+        "transport": transport,
+        "base_url": base_url,
+        "timeout": timeout_s,
+        "auth": KeyedAuth(),
+        "headers": _HEADERS,
+    }
+    clients = Client(**options), AsyncClient(**options)
+    for client in clients:
+        client.redacted, client.on_answer = redacted, on_answer
+    return clients
 
 
 def _in_words(

@@ -1,162 +1,61 @@
-"""The modes of a session: what its requests pass in each, and the change from one to another.
-
-A request's way, from the client down::
-
-    live    Switching → Pacing → Observing → Network
-    record  Switching → Pacing → Observing → Cassette → Network
-    replay  Switching → Observing → Cassette
-"""
+"""The modes of a session, and the change from one to another."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
-from .cassettes import Cassette, shown_path
+from .cassettes import DEFAULT_MATCH_ON, Cassette, open_cassette, shown_path
 from .display import plural
 from .errors import NotConnectedError
-from .http import httpx, is_write
-from .interaction import base_path
+from .network import NetworkTransport
 from .pacing import Pacer, PacingTransport
-from .transports import CassetteTransport, ObservingTransport, Transport, recorded_request
+from .redaction import Redactor
+from .transports import (
+    Mode,
+    ModeName,
+    Observer,
+    ObservingTransport,
+    RefusingTransport,
+    SessionTransport,
+    Transport,
+)
 
 if TYPE_CHECKING:
-    from .quota import Reading
+    from .cassettes.player import Matcher
+    from .sessions import Session
 
-
-ModeName = Literal["live", "record", "replay"]
 Timing = Literal["instant", "recorded"] | float
 
+_NOTHING_SENT: Final = RefusingTransport("This session only replays.")
+
 _F = TypeVar("_F", bound="Callable[..., Any]")
-_P = ParamSpec("_P")
-_S = TypeVar("_S")
 
 
-@dataclass(frozen=True, slots=True)
-class Mode:
-    """What a session is in: what its requests pass, and the cassette that takes part, if any."""
-
-    name: ModeName
-    transport: Transport
-    cassette: Cassette | None = None
-
-    def resume(self) -> None:
-        """Go on with the recording, where it was closed."""
-        if self.name == "record" and self.cassette is not None:
-            self.cassette.resume()
-
-    def pause(self) -> None:
-        """Close the recording: its file gets its last line, and another may record it."""
-        if self.cassette is not None:
-            self.cassette.close()
-
-    def __str__(self) -> str:
-        return self.name if self.cassette is None else f"{self.name} {self.cassette.name!r}"
-
-
-@dataclass(kw_only=True)
-class Modes:
-    """Makes the modes of one session, from what all of them share.
-
-    Attributes
-    ----------
-    base_url
-        The session's base address.
-    network
-        What sends; None in a session that has no key.
-    pacer
-        What is known of the allowance, whatever the mode.
-    on_reading
-        Gets the reading of every response.
-    redacted
-        Takes the key out of a path, where a caller put it there.
-    clock, timer
-        What tells the time (seconds since the Unix epoch), and what latencies are measured with.
-    """
-
-    base_url: str
-    network: Transport | None
-    pacer: Pacer
-    on_reading: Callable[[Reading], None]
-    redacted: Callable[[str], str]
-    clock: Callable[[], float]
-    timer: Callable[[], float]
-
-    def live(self) -> Mode:
-        """Send to the service: nothing is recorded."""
-        observed = self._observing(self._required_network("go live"), None)
-        return Mode("live", PacingTransport(observed, self.pacer, clock=self.clock))
-
-    def record(self, open_cassette: Callable[[], Cassette]) -> Mode:
-        """Send to the service what the cassette does not answer, and record it."""
-        network = self._required_network("record")
-        cassette = open_cassette()
-
-        def is_replayed(request: httpx.Request) -> bool:
-            # What the cassette answers costs nothing, so it is not held back.
-            return not is_write(request) and cassette.holds_answer(
-                recorded_request(request), base_url=self.base_url
-            )
-
-        recorded = self._playing(cassette, network)
-        observed = self._observing(recorded, cassette.name)
-        paced = PacingTransport(observed, self.pacer, is_replayed=is_replayed, clock=self.clock)
-        return Mode("record", paced, cassette)
-
-    def replay(self, cassette: Cassette, *, latency_factor: float = 0.0) -> Mode:
-        """Answer from the cassette: there is no network below it."""
-        played = self._playing(cassette, None, latency_factor=latency_factor)
-        return Mode("replay", self._observing(played, cassette.name), cassette)
-
-    def _required_network(self, purpose: str) -> Transport:
-        if self.network is None:
-            raise NotConnectedError(
-                f"This session has no key, so it cannot {purpose}. "
-                "Sign in with login(), or connect(base_url=…, api_key=…)."
-            )
-        return self.network
-
-    def _playing(
-        self, cassette: Cassette, below: Transport | None, *, latency_factor: float = 0.0
-    ) -> Transport:
-        return CassetteTransport(
-            cassette,
-            below,
-            base_url=self.base_url,
-            latency_factor=latency_factor,
-            clock=self.clock,
-            timer=self.timer,
-        )
-
-    def _observing(self, below: Transport, cassette: str | None) -> Transport:
-        return ObservingTransport(
-            below,
-            self.on_reading,
-            prefix=base_path(self.base_url),
-            redacted=self.redacted,
-            cassette=cassette,
-            clock=self.clock,
-            timer=self.timer,
-        )
-
-
-class ModeChange(Generic[_S]):
+class ModeChange:
     """A mode that a session has entered; leaving its ``with`` gives back the one before.
 
     As a decorator it enters the mode for each call of the function, of an async one too.
     """
 
-    def __init__(self, session: _S, mode: Mode, base_url: str, restore: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        session: Session,
+        mode: Mode,
+        *,
+        restore: Callable[[], None],
+        again: Callable[[], ModeChange],
+    ) -> None:
         self._session = session
         self._mode = mode
-        self._base_url = base_url
         self._restore = restore
-        self.again: Callable[[], ModeChange[_S]] = lambda: self
+        self.again = again
 
-    def __enter__(self) -> _S:
+    def __enter__(self) -> Session:
         return self._session
 
     def __exit__(self, *_: object) -> None:
@@ -182,23 +81,255 @@ class ModeChange(Generic[_S]):
     def __repr__(self) -> str:
         cassette = self._mode.cassette
         if cassette is None:
-            return f"Live at {self._base_url}"
+            return f"Live at {self._session.base_url}"
         what = "Recording to" if self._mode.name == "record" else "Replaying"
         count = plural(len(cassette), "interaction")
         file = shown_path(cassette.path)
         return f"{what} cassette {cassette.name!r} ({count})" + (f" in {file}" if file else "")
 
 
-def decorates(enter: Callable[_P, ModeChange[_S]]) -> Callable[_P, ModeChange[_S]]:
-    """Let the change that a function makes be a decorator: each decorated call makes it anew."""
+class SessionWithModes:
+    """The part of `Session` that is about its mode: what a request passes, and what changes that.
 
-    @functools.wraps(enter)
-    def entering(*args: _P.args, **kwargs: _P.kwargs) -> ModeChange[_S]:
-        change = enter(*args, **kwargs)
-        change.again = functools.partial(entering, *args, **kwargs)
-        return change
+    Parameters
+    ----------
+    base_url
+        The session's base address.
+    network
+        What sends; None in a session that has no key.
+    pacer
+        What is known of the allowance, whatever the mode.
+    observe
+        Gets every response.
+    clock, timer
+        What tells the time (seconds since the Unix epoch), and what latencies are measured with.
+    """
 
-    return entering
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        network: NetworkTransport | None,
+        pacer: Pacer,
+        observe: Observer,
+        clock: Callable[[], float],
+        timer: Callable[[], float],
+    ) -> None:
+        self.base_url = base_url
+        self._network = network
+        self._pacer = pacer
+        self._observe = observe
+        self._clock, self._timer = clock, timer
+        self._changing = threading.RLock()
+        start = Mode("live", RefusingTransport("This session has no key."))
+        self._transport = SessionTransport(start, observe, base_url=base_url)
+        if network is not None:
+            self._transport.mode = self._live()
+
+    @property
+    def mode(self) -> ModeName:
+        """``"live"``, ``"record"`` or ``"replay"``."""
+        return self._transport.mode.name
+
+    @property
+    def cassette(self) -> str | None:
+        """The name of the cassette that records or replays, or None."""
+        return None if self.open_cassette is None else self.open_cassette.name
+
+    @property
+    def open_cassette(self) -> Cassette | None:
+        """That cassette itself, or None."""
+        return self._transport.mode.cassette
+
+    def live(self) -> ModeChange:
+        """Let the session send every request to the service, and record none.
+
+        Also a context manager and a decorator, as `record` is.
+
+        Raises
+        ------
+        NotConnectedError
+            No session is open, or it has no key.
+        """
+        return self._change(self._live)
+
+    def record(
+        self,
+        cassette: str | Path,
+        *,
+        record_mode: str = "new_episodes",
+        redact: Iterable[str] = (),
+        match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON,
+        on_write_error: Literal["raise", "continue"] = "raise",
+        metadata: Mapping[str, object] | None = None,
+    ) -> ModeChange:
+        """Record the session to a cassette.
+
+        It stays so until the next change. As a context manager, or as a decorator of a function, it
+        ends with the block or the call.
+
+        Parameters
+        ----------
+        cassette
+            A bare name, kept in the nearest ``cassettes`` folder, or a `Path` to a file.
+        record_mode
+            vcrpy's: ``"new_episodes"`` replays what the cassette holds and records the rest,
+            ``"once"`` records only where there is no such file yet, ``"all"`` records everything
+            anew and replaces the file when it is closed, ``"none"`` only replays.
+        redact
+            Personal data to replace by stable pseudonyms: field names, dotted paths, and
+            ``"personal"`` for e-mail addresses and telephone numbers anywhere and for fields named
+            for names, postal addresses, companies, birth dates and bank accounts. The key is always
+            removed.
+        match_on
+            What must be equal of two requests: vcrpy's matchers by name, and functions of two of
+            its requests.
+        on_write_error
+            What a full disk does: ``"raise"`` a `CassetteError`, or ``"continue"`` unrecorded, with
+            a warning logged. Nothing that was recorded before is lost.
+        metadata
+            What is written at the head of a new cassette, beside our own.
+
+        Raises
+        ------
+        NotConnectedError
+            No session is open, or it has no key.
+        CassetteInUseError
+            Another recording holds the cassette.
+        CassetteError
+            The cassette cannot be read or written, or its name climbs out of the folder.
+        """
+        redact = tuple(redact)
+
+        def recording() -> Mode:
+            if record_mode != "none":
+                self._require_key("record")
+            opened = open_cassette(
+                cassette,
+                record_mode=record_mode,
+                redactor=Redactor(redact=redact),
+                base_url=self.base_url,
+                match_on=match_on,
+                on_write_error=on_write_error,
+                metadata=metadata,
+                clock=self._clock,
+            )
+            if record_mode == "none":
+                return Mode("replay", _NOTHING_SENT, opened)
+            return Mode("record", self._sending(opened), opened)
+
+        return self._change(recording)
+
+    def replay(
+        self,
+        cassette: str | Path,
+        *,
+        timing: Timing = "instant",
+        repeat: Literal["last", "strict"] = "last",
+        match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON,
+    ) -> ModeChange:
+        """Answer from a cassette alone, with no key and no network.
+
+        Also a context manager and a decorator, as `record` is. Without a current session,
+        ``dm.replay`` opens one that can only replay.
+
+        Parameters
+        ----------
+        cassette
+            A bare name, looked up in ``DIRECTMAIL_CASSETTES``, the nearest ``cassettes`` folder
+            upward and the packaged tutorials; or a `Path` to a file.
+        timing
+            ``"instant"``, ``"recorded"`` to wait as long as the service took, or a factor of that;
+            in any case 30 s at most.
+        repeat
+            What comes after the last recorded answer to a request: that one again (``"last"``), or
+            `NotRecordedError` (``"strict"``).
+        match_on
+            See `record`.
+
+        Raises
+        ------
+        NotRecordedError
+            There is no such cassette.
+        CassetteFormatError
+            The file is not a cassette.
+        """
+        factor = latency_factor(timing)
+
+        def replaying() -> Mode:
+            opened = open_cassette(cassette, match_on=match_on, repeat=repeat)
+            return Mode("replay", _NOTHING_SENT, opened, factor)
+
+        return self._change(replaying)
+
+    def _live(self) -> Mode:
+        self._require_key("go live")
+        return Mode("live", self._sending())
+
+    def _require_key(self, purpose: str) -> None:
+        if self._network is None:
+            raise NotConnectedError(
+                f"This session has no key, so it cannot {purpose}. "
+                "Sign in with login(), or connect(base_url=…, api_key=…)."
+            )
+
+    def _sending(self, cassette: Cassette | None = None) -> Transport:
+        """Return what a request passes on its way to the service: see `transports`."""
+        assert self._network is not None
+        observing = ObservingTransport(
+            self._network, self._observe, cassette=cassette, clock=self._clock, timer=self._timer
+        )
+        return PacingTransport(observing, self._pacer, clock=self._clock)
+
+    def _change(self, open_mode: Callable[[], Mode]) -> ModeChange:
+        with self._changing:
+            before = self._transport.mode
+            try:
+                # Its cassette may be the very one that is opened next.
+                _pause(before)
+                mode = open_mode()
+            except BaseException:
+                _resume(before)
+                raise
+            self._enter(mode)
+        return ModeChange(
+            cast("Session", self),
+            mode,
+            restore=lambda: self._enter(before),
+            again=lambda: self._change(open_mode),
+        )
+
+    def _enter(self, mode: Mode) -> None:
+        with self._changing:
+            left = self._transport.mode
+            try:
+                if left.cassette is not mode.cassette:
+                    _pause(left)
+            finally:  # a full disk does not keep the session in a mode that it has left
+                _resume(mode)
+                self._transport.mode = mode
+
+    def _end_modes(self) -> None:
+        """End the recording if there is one, and close all connections."""
+        with self._changing:
+            try:
+                self._enter(Mode("live", RefusingTransport("This session is closed.")))
+            finally:
+                network, self._network = self._network, None
+                if network is not None:
+                    network.close()
+
+
+def _pause(mode: Mode) -> None:
+    """Close a mode's recording: its file gets its last line, and another may record it."""
+    if mode.cassette is not None:
+        mode.cassette.close()
+
+
+def _resume(mode: Mode) -> None:
+    """Go on with a mode's recording, where it was closed."""
+    if mode.cassette is not None:
+        mode.cassette.resume()
 
 
 def latency_factor(timing: Timing) -> float:

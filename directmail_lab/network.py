@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import os
 import urllib.request
 from base64 import b64encode
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from .contract import PASSWORD
 from .errors import (
@@ -17,16 +18,13 @@ from .errors import (
     without_traceback,
 )
 from .http import SENT, WANTS_KEY, httpx, is_write, lost_answer
-from .settings import is_loopback, origin
+from .settings import is_loopback
 
 if TYPE_CHECKING:
     from .credentials import ApiKey
 
     _Place = tuple[int, asyncio.AbstractEventLoop]
-
-
-# The request that was sent first, by its identity: a redirect's request takes its extensions along.
-_FIRST: Final = "directmail_lab.first"
+    _Opened = AsyncGenerator[httpx.AsyncHTTPTransport]
 
 
 class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
@@ -37,14 +35,15 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     """
 
     def __init__(self, base_url: str, api_key: ApiKey, *, allow_writes: bool = False) -> None:
-        self._origin = origin(base_url)
+        base = httpx.URL(base_url)
+        self._origin = _origin(base)
         self._api_key = api_key
         self._allow_writes = allow_writes
-        self._proxy = _proxy_for(base_url)
+        self._proxy = _proxy_for(base)
         # By process, so that a forked child opens its own connections. A pool of an event loop
         # belongs to it, and ends with it.
         self._pools: dict[int, httpx.HTTPTransport] = {}
-        self._loop_pools: dict[_Place, tuple[httpx.AsyncHTTPTransport, AsyncGenerator[None]]] = {}
+        self._loop_pools: dict[_Place, tuple[httpx.AsyncHTTPTransport, _Opened]] = {}
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         signed = self._checked_and_signed(request)
@@ -76,58 +75,47 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     async def _pool_of_this_loop(self) -> httpx.AsyncHTTPTransport:
         try:
-            loop = asyncio.get_running_loop()
+            here = os.getpid(), asyncio.get_running_loop()
         except RuntimeError:
             raise DirectMailLabError(
                 "async_client runs under asyncio alone, and nothing was sent. Under trio, call the "
                 "session's other methods in a thread: trio.to_thread.run_sync(session.me)."
             ) from None
-        here = (os.getpid(), loop)
         if here not in self._loop_pools:
             for ended in [place for place in list(self._loop_pools) if place[1].is_closed()]:
                 self._loop_pools.pop(ended, None)
-            pool = httpx.AsyncHTTPTransport(proxy=self._proxy)
-            # asyncio.run() closes the generators that are still open before it closes its loop.
-            closing = _closing_at_the_end(pool)
-            self._loop_pools[here] = pool, closing
-            await anext(closing)
+            opened = _open_until_the_loop_ends(self._proxy)
+            self._loop_pools[here] = await anext(opened), opened
         return self._loop_pools[here][0]
 
     def _checked_and_signed(self, request: httpx.Request) -> httpx.Request:
         """Return the copy of a request that is sent."""
-        self._refuse_unsafe(request)
-        request.extensions[SENT] = True
-        headers = request.headers.copy()
-        if (
-            origin(str(request.url)) == self._origin
-            and request.extensions.get(WANTS_KEY)
-            and "Authorization" not in headers
-        ):
-            # service.md part 5: HTTP Basic, the key as user name and an empty password.
-            pair = f"{self._api_key.reveal()}:{PASSWORD}".encode("ascii")
-            headers["Authorization"] = "Basic " + b64encode(pair).decode("ascii")
-        return httpx.Request(
-            request.method,
-            request.url,
-            headers=headers,
-            stream=request.stream,
-            extensions=request.extensions,
-        )
-
-    def _refuse_unsafe(self, request: httpx.Request) -> None:
-        if request.url.scheme != "https" and not is_loopback(request.url.host):
+        url = request.url
+        if url.scheme != "https" and not is_loopback(url.host):
             raise InsecureAddressError(
-                f"{request.url.scheme}://{request.url.host} is not encrypted, and nothing was "
+                f"{url.scheme}://{url.host} is not encrypted, and nothing was "
                 "sent. Use https:// (plain http is for this machine alone)."
             )
-        if not is_write(request):
-            return
+        is_first = request.extensions.setdefault(SENT, id(request)) == id(request)
+        if is_write(request):
+            self._refuse_write(request, is_first)
+        signed = copy.copy(request)
+        signed.stream, signed.extensions = request.stream, request.extensions
+        signed.headers = request.headers.copy()
+        wants_key = request.extensions.get(WANTS_KEY) and _origin(url) == self._origin
+        if wants_key and "Authorization" not in signed.headers:
+            # service.md part 5: HTTP Basic, the key as user name and an empty password.
+            pair = f"{self._api_key.reveal()}:{PASSWORD}".encode("ascii")
+            signed.headers["Authorization"] = "Basic " + b64encode(pair).decode("ascii")
+        return signed
+
+    def _refuse_write(self, request: httpx.Request, is_first: bool) -> None:
         if not self._allow_writes:
             raise WriteRefusedError(
                 f"{request.method} would change something at the live service, and nothing was "
                 "sent. If you mean it, connect(…, allow_writes=True)."
             )
-        if request.extensions.setdefault(_FIRST, id(request)) != id(request):
+        if not is_first:
             raise WriteRefusedError(
                 f"The {request.method} was sent, and its answer redirects it elsewhere: it is not "
                 "sent a second time. Look at the answer without follow_redirects."
@@ -151,11 +139,12 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         self.close()
 
 
-async def _closing_at_the_end(pool: httpx.AsyncHTTPTransport) -> AsyncGenerator[None]:
-    try:
-        yield
-    finally:
-        await pool.aclose()
+async def _open_until_the_loop_ends(
+    proxy: str | None,
+) -> AsyncGenerator[httpx.AsyncHTTPTransport]:
+    # asyncio.run() closes the generators that are still open before it closes its loop.
+    async with httpx.AsyncHTTPTransport(proxy=proxy) as pool:
+        yield pool
 
 
 class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
@@ -206,10 +195,14 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
         await self._stream.aclose()
 
 
-def _proxy_for(base_url: str) -> str | None:
+def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
+    """Return what must be equal for the key to be sent along; httpx drops a default port."""
+    return url.scheme, url.host, url.port
+
+
+def _proxy_for(url: httpx.URL) -> str | None:
     """Return the proxy that the environment names for an address; none for this machine."""
-    scheme, host, _ = origin(base_url)
-    if is_loopback(host) or urllib.request.proxy_bypass(host):
+    if is_loopback(url.host) or urllib.request.proxy_bypass(url.host):
         return None
     proxies = urllib.request.getproxies()
-    return proxies.get(scheme) or proxies.get("all")
+    return proxies.get(url.scheme) or proxies.get("all")

@@ -17,8 +17,6 @@ BASE_URL_VARIABLE: Final = "DIRECTMAIL_BASE_URL"
 REGIONS_VARIABLE: Final = "DIRECTMAIL_REGIONS"
 CASSETTES_VARIABLE: Final = "DIRECTMAIL_CASSETTES"
 
-_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
-
 # What may be an address though it has no scheme: `api.example.com/eu`, `localhost:8080`, `[::1]`.
 # An API key that was given in the address's place is none, and is never repeated in a message.
 _BARE_ADDRESS = re.compile(
@@ -62,7 +60,7 @@ def base_address(text: str, *, only_replays: bool = False) -> str:
             "The base address holds a user name or password before its host, where it would be "
             "printed. Write the address alone and give the key as api_key."
         )
-    if parts.scheme not in _DEFAULT_PORTS or not parts.hostname:
+    if parts.scheme not in ("http", "https") or not parts.hostname:
         raise InsecureAddressError(
             f"{_shown(address)} is not a base address, nor the name of a configured region. "
             "Write an address such as https://api.example.com."
@@ -99,12 +97,6 @@ def _shown(address: str) -> str:
     if not address:
         return "An empty text"
     return "The text given" if "://" not in address else f"{address[:60]!r}"
-
-
-def origin(url: str) -> tuple[str, str, int]:
-    """Return scheme, host and port of a URL: what must be equal for the key to be sent along."""
-    parts = urlsplit(url)
-    return parts.scheme, parts.hostname or "", parts.port or _DEFAULT_PORTS.get(parts.scheme, 0)
 
 
 def is_loopback(host: str) -> bool:

@@ -13,7 +13,7 @@ import httpx
 
 from directmail_lab.pacing import Pacer, PacingTransport
 from directmail_lab.readings import ReadingLog
-from directmail_lab.transports import ObservingTransport
+from directmail_lab.transports import Observer, ObservingTransport
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -131,7 +131,7 @@ def paced(service: Service, log: ReadingLog | None = None, **options: object) ->
     log = ReadingLog(reset_unit=options.pop("reset_unit", None)) if log is None else log  # type: ignore[arg-type]
     observing = ObservingTransport(
         httpx.MockTransport(service),
-        log.append,
+        Observer(log.append),
         clock=clock,
         timer=clock,
     )

@@ -9,7 +9,6 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import httpx
 import pytest
 from cassette_samples import BASE_URL, answered, get, post
 
@@ -18,7 +17,7 @@ from directmail_lab.cassettes.vcr_files import block_text
 from directmail_lab.errors import NotRecordedError
 from directmail_lab.interaction import Interaction, RecordedRequest
 from directmail_lab.redaction import Redactor
-from directmail_lab.transports import CassetteTransport
+from directmail_lab.sessions import Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -410,8 +409,8 @@ def test_an_empty_reason_phrase_plays_as_httpx_knows_it(path: Path) -> None:
     """HTTP/2 has none, and other programs leave it out."""
     silent = answered()
     recorded(path, replace(silent, response=replace(silent.response, reason="")))
-    with httpx.Client(transport=CassetteTransport(replayed(path), base_url=BASE_URL)) as client:
-        assert client.get(get().uri).reason_phrase == "OK"
+    with Session(BASE_URL) as session, session.replay(path):
+        assert session.client.get(get().uri).reason_phrase == "OK"
 
 
 def test_nothing_shows_an_address_or_a_header(path: Path) -> None:

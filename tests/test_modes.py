@@ -6,14 +6,11 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import httpx
 import pytest
 
 import directmail_lab as dm
 from directmail_lab.cassettes import read_cassette
-from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse
 from directmail_lab.sessions import Session
-from directmail_lab.transports import CassetteTransport
 
 if TYPE_CHECKING:
     from directmail_lab.standin import StandIn
@@ -140,32 +137,6 @@ def test_a_session_is_only_made_with_an_address(address: str) -> None:
     """One that only replays as well: its requests are compared below it."""
     with pytest.raises(dm.InsecureAddressError):
         Session(address)
-
-
-def test_a_replay_in_recorded_time_waits_thirty_seconds_at_most() -> None:
-    """A cassette may come from a stranger: it says how long to wait, within bounds."""
-    slow = Interaction(
-        RecordedRequest("GET", "https://api.example.com/v1/users/me", (), b""),
-        RecordedResponse(200, "OK", (), b"{}"),
-        elapsed_s=1e9,
-    )
-
-    class Slow:
-        name = "slow"
-
-        def play(self, *_: object, **__: object) -> Interaction:
-            return slow
-
-    slept: list[float] = []
-    transport = CassetteTransport(
-        Slow(),  # type: ignore[arg-type]
-        base_url="https://api.example.com",
-        latency_factor=1.0,
-        sleep=slept.append,
-    )
-    transport.handle_request(httpx.Request("GET", slow.request.uri))
-
-    assert slept == [30.0]
 
 
 @pytest.mark.parametrize("timing", ["fast", -1.0, float("nan")])

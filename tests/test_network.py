@@ -98,7 +98,7 @@ def test_a_write_without_a_whole_answer_has_an_unknown_outcome(
     service: StandIn,
     fault: dict[str, Any],
     also: type[Exception],
-    mode: Callable[[Session], ModeChange[Session]],
+    mode: Callable[[Session], ModeChange],
 ) -> None:
     """It says so, and one that timed out is caught as httpx's own timeout too."""
     key = ApiKey(service.api_key)
@@ -116,7 +116,7 @@ def test_a_write_without_a_whole_answer_has_an_unknown_outcome(
 
 @pytest.mark.parametrize("mode", [Session.live, partial(Session.record, cassette="bomb")])
 def test_a_body_that_is_compressed_more_than_once_is_not_opened(
-    service: StandIn, live: Session, mode: Callable[[Session], ModeChange[Session]]
+    service: StandIn, live: Session, mode: Callable[[Session], ModeChange]
 ) -> None:
     """A kilobyte that was compressed three times can hold gigabytes; no service means it."""
     bomb = gzip.compress(gzip.compress(gzip.compress(bytes(10_000_000))))

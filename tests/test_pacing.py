@@ -20,7 +20,7 @@ from directmail_lab.quota import Reading
 from directmail_lab.readings import ReadingLog
 from directmail_lab.reset_unit import ResetUnitInference
 from directmail_lab.standin import stand_in
-from directmail_lab.transports import ObservingTransport
+from directmail_lab.transports import Observer, ObservingTransport
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -338,24 +338,6 @@ def test_a_write_that_was_refused_is_given_back(status: int) -> None:
     assert (answer.status_code, len(service.sent_at)) == (status, 1)
 
 
-def test_what_is_replayed_is_neither_held_back_nor_counted() -> None:
-    """An answer from a cassette says nothing of the allowance now."""
-    service = Service(Clock(), limit=1)
-    replayed = {"directmail_lab.source": "replayed"}
-    exhausted = {"X-RateLimit-Limit": "9", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "60"}
-    service.instead = [
-        httpx.Response(200, headers=exhausted, extensions=replayed) for _ in range(3)
-    ]
-
-    with client(service, is_replayed=lambda request: request.url.path == "/v1/old") as paced_client:
-        paced_client.get(ME)
-        for _ in range(2):
-            paced_client.get("/v1/old")
-        paced_client.get(ME)
-
-    assert service.clock.slept == []
-
-
 async def gather(service: Service, n: int, **options: object) -> list[int | BaseException]:
     """Send n reads at once, as tasks; return the order in which they were answered, or errors."""
     order: list[int | BaseException] = []
@@ -463,7 +445,7 @@ async def test_the_first_request_of_many_asks_for_all() -> None:
         headers = {"X-RateLimit-Limit": "9", "X-RateLimit-Remaining": "8", "X-RateLimit-Reset": "9"}
         return httpx.Response(200, headers=headers)
 
-    observing = ObservingTransport(httpx.MockTransport(answer), log.append)
+    observing = ObservingTransport(httpx.MockTransport(answer), Observer(log.append))
     transport = PacingTransport(observing, Pacer(log.inference))
     request = httpx.Request("GET", f"https://api.example.test{ME}")
     tasks = [asyncio.create_task(transport.handle_async_request(request)) for _ in range(4)]

@@ -10,13 +10,16 @@ import pickle
 import traceback
 import warnings
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx
 import pytest
+from cassette_samples import BASE_URL, answered
 
 import directmail_lab as dm
+from directmail_lab.cassettes import open_cassette
 from directmail_lab.cassettes.vcr_files import block_text
 from directmail_lab.credentials import ApiKey
 from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse
@@ -24,6 +27,7 @@ from directmail_lab.sessions import Session
 from directmail_lab.standin import STAND_IN_KEY, stand_in
 
 if TYPE_CHECKING:
+    from directmail_lab.modes import Timing
     from directmail_lab.quota import Reading
     from directmail_lab.standin import StandIn
 
@@ -225,6 +229,24 @@ def test_what_is_known_of_the_allowance_outlives_a_mode() -> None:
         assert session.rate_limits()["status"].tolist() == [200] * 4
 
 
+def test_what_is_replayed_is_neither_held_back_nor_counted() -> None:
+    """With nothing left in the window, a recording still answers what its cassette holds."""
+    with (
+        stand_in(limit=2, window_s=3600) as few,
+        Session(few.base_url, ApiKey(few.api_key), max_wait_s=0.0) as session,
+    ):
+        with session.record("tour"):
+            session.me()
+        session.request("GET", "/v1/users/me?n=2")
+        with session.record("tour"):
+            answered = len(session.me())
+            with pytest.raises(dm.QuotaExhaustedError):
+                session.me()
+
+    assert answered == 1
+    assert few.requests.total() == 2
+
+
 def test_a_foreign_client_is_never_recorded(service: StandIn, live: Session) -> None:
     """Nothing of httpx is patched: another client in the process is left alone."""
     before = httpx.HTTPTransport.handle_request
@@ -309,23 +331,33 @@ def test_recording_a_compressed_answer_stores_it_readable(service: StandIn, live
     assert played.equals(recorded)
 
 
-def test_timing_recorded_waits_as_long_as_the_service_took(live: Session) -> None:
-    """A replay with `timing` sleeps for the recorded latencies; the factor scales them."""
-    from directmail_lab.cassettes import open_cassette
-    from directmail_lab.transports import CassetteTransport
-
-    with live.record("tour"):
-        live.me()
+@pytest.mark.parametrize(
+    ("elapsed_s", "timing", "pause_s"),
+    [(0.5, "recorded", 0.5), (0.5, 2.0, 1.0), (1e9, 1.0, 30.0), (0.5, "instant", None)],
+)
+def test_a_replay_in_recorded_time_waits_as_long_as_the_service_took(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    elapsed_s: float,
+    timing: Timing,
+    pause_s: float | None,
+) -> None:
+    """A factor scales it; a stranger's cassette has nobody wait for more than half a minute."""
+    path = tmp_path / "slow.yaml"
+    with open_cassette(path, record_mode="all", base_url=BASE_URL) as cassette:
+        cassette.record(replace(answered(), elapsed_s=elapsed_s))
     slept: list[float] = []
-    with open_cassette("tour") as cassette:
-        elapsed_s = next(iter(cassette.interactions())).elapsed_s
-        playing = CassetteTransport(
-            cassette, base_url=live.base_url, latency_factor=2.0, sleep=slept.append
-        )
-        playing.handle_request(httpx.Request("GET", f"{live.base_url}/v1/users/me"))
 
-    assert elapsed_s is not None
-    assert slept == [2.0 * elapsed_s]
+    async def sleep_async(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr("directmail_lab.transports.time.sleep", slept.append)
+    monkeypatch.setattr("directmail_lab.transports.asyncio.sleep", sleep_async)
+    with Session(BASE_URL) as session, session.replay(path, timing=timing):
+        session.me()
+        asyncio.run(session.me_async())
+
+    assert slept == ([] if pause_s is None else [pause_s] * 2)
 
 
 def test_a_connection_that_breaks_is_httpxs_own_error(service: StandIn) -> None:

@@ -108,8 +108,6 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         What sends.
     pacer
         What is known of the allowance.
-    is_replayed
-        Whether a request will be answered without the service: it is then not held back.
     clock
         What gives the time, in seconds since the Unix epoch: the clock that readings are made by.
     wait, wait_async
@@ -126,7 +124,6 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         inner: Transport,
         pacer: Pacer,
         *,
-        is_replayed: Callable[[httpx.Request], bool] = lambda _: False,
         clock: Callable[[], float] = time.time,
         wait: Callable[[futures.Future[None], float], None] = _wait,
         wait_async: Callable[[futures.Future[None], float], Awaitable[None]] = _wait_async,
@@ -135,7 +132,6 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     ) -> None:
         self._inner = inner
         self._pacer = pacer
-        self._is_replayed = is_replayed
         self._clock = clock
         self._wait = wait
         self._wait_async = wait_async
@@ -190,8 +186,6 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     def _steps(self, request: httpx.Request) -> _Steps[httpx.Response]:
         """Say, step by step, what is to be done for a request: sync and async do it alike."""
-        if self._is_replayed(request):
-            return (yield None)
         operation, ticket, failures = _operation(request), self._pacer.ticket(), 0
         give_up_at = self._clock() + self._pacer.max_wait_s
         while True:
@@ -230,15 +224,16 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         """Return whether a read came too early, and can be asked for again once it may be."""
         if self._pacer.pace == "off" or not isinstance(answer, httpx.Response):
             return False
-        is_told = _reading_on(answer) is not None and not _is_replayed(answer)
-        return is_told and answer.status_code == 429 and _may_repeat(request)
+        return (
+            _reading_on(answer) is not None and answer.status_code == 429 and _may_repeat(request)
+        )
 
     def _is_worth_another(self, request: httpx.Request, answer: _Answer, failures: int) -> bool:
         most = _ATTEMPTS_TO_CONNECT if isinstance(answer, httpx.ConnectError) else _ATTEMPTS
         if self._pacer.pace == "off" or failures >= most or not _may_repeat(request):
             return False
         if isinstance(answer, httpx.Response):
-            return answer.status_code in _RETRIED_STATUSES and not _is_replayed(answer)
+            return answer.status_code in _RETRIED_STATUSES
         return isinstance(answer, _RETRIED_ERRORS)
 
     def _pause_s(self, answer: _Answer, failures: int) -> float:
@@ -278,11 +273,6 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 def _reading_on(response: httpx.Response) -> Reading | None:
     reading: Reading | None = response.extensions.get(READING)
     return reading
-
-
-def _is_replayed(response: httpx.Response) -> bool:
-    reading = _reading_on(response)
-    return reading is not None and reading.source == "replayed"
 
 
 def _may_repeat(request: httpx.Request) -> bool:

@@ -17,7 +17,7 @@ import pytest
 
 from directmail_lab.quota import Reading
 from directmail_lab.readings import ReadingLog
-from directmail_lab.transports import ObservingTransport
+from directmail_lab.transports import Observer, ObservingTransport
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,7 +76,7 @@ def test_observed(benchmark: BenchmarkFixture, send: Send) -> None:
     """The mock and a log, whose columns and inference are brought up as it grows."""
     benchmark.group = f"observing, {send.__name__}"
     benchmark.extra_info.update(on_top_of="test_unobserved", at_most_us=10)
-    transport = ObservingTransport(mocked(), ReadingLog().append)
+    transport = ObservingTransport(mocked(), Observer(ReadingLog().append))
     benchmark.pedantic(send(transport), rounds=30, iterations=500)
 
 
@@ -119,7 +119,7 @@ def test_a_frame_after_each(benchmark: BenchmarkFixture, every: int) -> None:
     benchmark.extra_info.update(responses=RESPONSES, frames=RESPONSES // every)
 
     def session() -> None:
-        with httpx.Client(transport=ObservingTransport(mocked(), log.append)) as client:
+        with httpx.Client(transport=ObservingTransport(mocked(), Observer(log.append))) as client:
             for number in range(RESPONSES):
                 client.get(ME)
                 if number % every == 0:
