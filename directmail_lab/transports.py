@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, Literal, Protocol
+from typing import Final, Literal, Protocol
 
 from .cassettes import Cassette
 from .errors import CassetteError, InsecureAddressError, NotConnectedError, without_traceback
@@ -32,10 +32,7 @@ from .interaction import (
     normalize_headers,
     path_below,
 )
-from .quota import Reading, read_headers
-
-if TYPE_CHECKING:
-    from .quota.reading import Source
+from .quota import Reading, Source, read_headers
 
 ModeName = Literal["live", "record", "replay"]
 
