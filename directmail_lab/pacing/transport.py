@@ -7,9 +7,8 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Generator
 from concurrent import futures
-from contextlib import closing
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from ..http import httpx, is_write
 from ..interaction import READING, operation_of
@@ -35,12 +34,12 @@ _SHOWN_FROM_S: Final = 1.0
 
 _Answer = httpx.Response | httpx.TransportError
 
-_Step = tuple[Wait, str] | httpx.Response | None
-"""Wait, and for what; close a response that nobody will see; None sends the request."""
+_Step = tuple[Literal["send", "close", "wait"], *tuple[Any, ...]]
+"""What is to be done next, and with what."""
 
 _T = TypeVar("_T")
-_Steps = Generator[_Step, httpx.Response, _T]
-"""Steps to be done for a request; the one that sends it is told the response."""
+_Steps = Generator[_Step, Any, _T]
+"""Steps to be done for a request; each is told what came of it, or raises that."""
 
 
 class WaitingBar:
@@ -139,111 +138,98 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         self._backoff = backoff
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
+        send, close = self._inner.handle_request, httpx.Response.close
+        act: dict[str, Callable[..., Any]] = {"send": send, "close": close, "wait": self._wait}
         steps = self._steps(request)
-        step = next(steps)
-        while True:
-            response: Any = None
-            try:
-                if step is None:
-                    response = self._inner.handle_request(request)
-                elif isinstance(step, httpx.Response):
-                    step.close()
+        try:
+            step = next(steps)
+            while True:
+                try:
+                    done = act[step[0]](*step[1:])
+                except BaseException as error:
+                    step = steps.throw(error)
                 else:
-                    with closing(self._pieces(*step)) as pieces:
-                        for seconds in pieces:
-                            self._wait(step[0].woken, seconds)
-            except BaseException as error:
-                step = steps.throw(error)
-                continue
-            try:
-                step = steps.send(response)
-            except StopIteration as end:
-                answer: httpx.Response = end.value
-                return answer
+                    step = steps.send(done)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        send, close = self._inner.handle_async_request, httpx.Response.aclose
+        act: dict[str, Callable[..., Any]] = {
+            "send": send,
+            "close": close,
+            "wait": self._wait_async,
+        }
         steps = self._steps(request)
-        step = next(steps)
-        while True:
-            response: Any = None
-            try:
-                if step is None:
-                    response = await self._inner.handle_async_request(request)
-                elif isinstance(step, httpx.Response):
-                    await step.aclose()
+        try:
+            step = next(steps)
+            while True:
+                try:
+                    done = await act[step[0]](*step[1:])
+                except BaseException as error:
+                    step = steps.throw(error)
                 else:
-                    with closing(self._pieces(*step)) as pieces:
-                        for seconds in pieces:
-                            await self._wait_async(step[0].woken, seconds)
-            except BaseException as error:
-                step = steps.throw(error)
-                continue
-            try:
-                step = steps.send(response)
-            except StopIteration as end:
-                answer: httpx.Response = end.value
-                return answer
+                    step = steps.send(done)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
 
     def _steps(self, request: httpx.Request) -> _Steps[httpx.Response]:
         """Say, step by step, what is to be done for a request: sync and async do it alike."""
         operation, ticket, failures = _operation(request), self._pacer.ticket(), 0
         give_up_at = self._clock() + self._pacer.max_wait_s
         while True:
-            answer = yield from self._attempt(operation, ticket, give_up_at)
-            pause_s = 0.0
-            if not self._is_refused_read(request, answer):
-                failures += 1
-                if not self._is_worth_another(request, answer, failures):
-                    break
-                pause_s = self._pause_s(answer, failures)
-            until = self._clock() + pause_s
-            if until > give_up_at:
+            answer = yield from self._attempt(request, operation, ticket, give_up_at)
+            failures += not _is_refusal(answer)
+            pause_s = self._pause_s(request, answer, failures)
+            until = self._clock() + (pause_s or 0.0)
+            if pause_s is None or until > give_up_at:
                 break
             if isinstance(answer, httpx.Response):
-                yield answer
-            yield Wait(until), f"{operation}: attempt {failures + 1} of {_ATTEMPTS}"
+                yield "close", answer
+            reason = f"{operation}: attempt {failures + 1} of {_ATTEMPTS}"
+            yield from self._pieces(Wait(until), reason)
         if isinstance(answer, httpx.Response):
             return answer
         raise answer
 
-    def _attempt(self, operation: str, ticket: int, give_up_at: float) -> _Steps[_Answer]:
+    def _attempt(
+        self, request: httpx.Request, operation: str, ticket: int, give_up_at: float
+    ) -> _Steps[_Answer]:
         """Wait for its turn, send it, and tell the pacer what came of it."""
         reading = None
         try:
             while wait := self._pacer.ask(operation, ticket, self._clock(), give_up_at):
-                yield wait, f"{operation}: until the allowance renews"
-            response = yield None
-            reading = _reading_on(response)
+                yield from self._pieces(wait, f"{operation}: until the allowance renews")
+            response: httpx.Response = yield "send", request
+            reading = response.extensions[READING]
             return response
         except httpx.TransportError as error:
             return error
         finally:
             self._pacer.settle(operation, ticket, reading, self._clock())
 
-    def _is_refused_read(self, request: httpx.Request, answer: _Answer) -> bool:
-        """Return whether a read came too early, and can be asked for again once it may be."""
-        if self._pacer.pace == "off" or not isinstance(answer, httpx.Response):
-            return False
-        return (
-            _reading_on(answer) is not None and answer.status_code == 429 and _may_repeat(request)
-        )
+    def _pause_s(self, request: httpx.Request, answer: _Answer, failures: int) -> float | None:
+        """Return the pause before another attempt of a read; None where there is none.
 
-    def _is_worth_another(self, request: httpx.Request, answer: _Answer, failures: int) -> bool:
-        most = _ATTEMPTS_TO_CONNECT if isinstance(answer, httpx.ConnectError) else _ATTEMPTS
-        if self._pacer.pace == "off" or failures >= most or not _may_repeat(request):
-            return False
-        if isinstance(answer, httpx.Response):
-            return answer.status_code in _RETRIED_STATUSES
-        return isinstance(answer, _RETRIED_ERRORS)
-
-    def _pause_s(self, answer: _Answer, failures: int) -> float:
-        """Return the pause before another attempt: as the service asks, or longer each time."""
-        reading = _reading_on(answer) if isinstance(answer, httpx.Response) else None
-        asked_s = None if reading is None else reading.retry_after_s
+        It is as long as the service asks, or longer each time. After a refusal for want of
+        allowance the pacer says how long.
+        """
+        if self._pacer.pace == "off" or not _may_repeat(request):
+            return None
+        if not isinstance(answer, httpx.Response):
+            most = _ATTEMPTS_TO_CONNECT if isinstance(answer, httpx.ConnectError) else _ATTEMPTS
+            is_retried = failures < most and isinstance(answer, _RETRIED_ERRORS)
+            return self._backoff(failures) if is_retried else None
+        if _is_refusal(answer):
+            return 0.0
+        if failures >= _ATTEMPTS or answer.status_code not in _RETRIED_STATUSES:
+            return None
+        reading: Reading = answer.extensions[READING]
+        asked_s = reading.retry_after_s
         return self._backoff(failures) if asked_s is None else asked_s
 
-    def _pieces(self, wait: Wait, reason: str) -> Generator[float]:
-        """Yield how long to wait, piece by piece, until it is over or woken.
+    def _pieces(self, wait: Wait, reason: str) -> _Steps[None]:
+        """Wait, piece by piece, until it is over or woken.
 
         It is over by the clock or, if that was set back meanwhile, by the sum of the pieces.
         """
@@ -260,7 +246,7 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 if left <= 0:
                     return
                 piece = min(left, _LONGEST_PIECE_S if shown is None else _SHOWN_PIECE_S)
-                yield piece
+                yield "wait", wait.woken, piece
                 waited += piece
                 if shown is not None:
                     shown.update(piece)
@@ -270,9 +256,8 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 self._pacer.shown.release()
 
 
-def _reading_on(response: httpx.Response) -> Reading | None:
-    reading: Reading | None = response.extensions.get(READING)
-    return reading
+def _is_refusal(answer: _Answer) -> bool:
+    return isinstance(answer, httpx.Response) and answer.status_code == 429
 
 
 def _may_repeat(request: httpx.Request) -> bool:
