@@ -1,8 +1,10 @@
-"""The command, run as a user runs it: in a process of its own."""
+"""The command: what a user sees of it, in a process of its own where that matters."""
 
 from __future__ import annotations
 
 import contextlib
+import csv
+import io
 import json
 import os
 import re
@@ -10,23 +12,44 @@ import signal
 import subprocess
 import sys
 import termios
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
+import nbformat
 import pytest
 from jupyter_client import BlockingKernelClient
 from typer.testing import CliRunner
 
 from directmail_lab import __version__, tutorials
+from directmail_lab.cassettes import read_cassette
 from directmail_lab.cli import app, lab
+from directmail_lab.errors import CassetteError, DirectMailLabError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from click.testing import Result
+
+    from directmail_lab.sessions import Session
     from directmail_lab.standin import StandIn
 
 COMMAND = [sys.executable, "-m", "directmail_lab"]
+# Put together here, so that no scanner takes this file for a leak.
+KEY = "dm_" + "live_" + "8fK2xQ9zLr7TtVb3nWm5YcHs1pAe"
+
+
+def invoke(*words: object) -> Result:
+    """Run a command in this process; a deliberate error comes out as ``main`` gets it."""
+    return CliRunner().invoke(app, [*map(str, words)])
+
+
+def run(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run the command as a script does: not in a terminal."""
+    return subprocess.run(
+        [*COMMAND, *words], capture_output=True, text=True, env={**os.environ, **variables}
+    )
 
 
 @contextlib.contextmanager
@@ -51,14 +74,6 @@ def started(folder: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-@pytest.fixture
-def serving(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """The stand-in, started by the command on a free port."""
-    words = ("serve", "--port", "0", "--limit", "7", "--reset-unit", "epoch_s")
-    with started(tmp_path, *words) as process:
-        yield process
-
-
 def said_until(process: subprocess.Popen[str], last: str) -> str:
     assert process.stdout is not None
     said = ""
@@ -70,44 +85,21 @@ def said_until(process: subprocess.Popen[str], last: str) -> str:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_serve_says_what_it_assumes_and_ends_on_a_signal(
-    serving: subprocess.Popen[str], number: int
-) -> None:
-    """It prints each assumption, answers by the contract, and Ctrl-C ends it with exit code 0."""
-    said = said_until(serving, "Ctrl-C ends it")
-    address = re.search(r"http://127\.0\.0\.1:\d+", said)
-    assert address is not None
-    key = re.search(r"key is (\S+):", said)
-    assert key is not None
-    answer = httpx.get(f"{address[0]}/v1/users/me", auth=(key[1], ""))
-    serving.send_signal(number)
-    rest, _ = serving.communicate(timeout=20)
+def test_serve_says_what_it_assumes_and_ends_on_a_signal(tmp_path: Path, number: int) -> None:
+    """It prints each assumption, answers by the contract, and ends with exit code 0."""
+    words = ("serve", "--port", "0", "--limit", "7", "--reset-unit", "epoch_s")
+    with started(tmp_path, *words) as serving:
+        said = said_until(serving, "Ctrl-C ends it")
+        told = re.search(r"listens on (\S+)\nIts key is (\S+):", said)
+        assert told is not None
+        answer = httpx.get(f"{told[1]}/v1/users/me", auth=(told[2], ""))
+        serving.send_signal(number)
+        rest, _ = serving.communicate(timeout=20)
 
     assert answer.headers["X-RateLimit-Limit"] == "7"
     assert int(answer.headers["X-RateLimit-Reset"]) > 1_700_000_000
     assert "seconds since 1970 (reset_unit)" in said
     assert (serving.returncode, rest.strip()) == (0, "Stopped.")
-
-
-def test_help_is_a_table_of_contents() -> None:
-    """`--help` lists the commands."""
-    shown = CliRunner().invoke(app, ["--help"])
-
-    assert shown.exit_code == 0
-    for command in ("lab", "serve"):
-        assert re.search(rf"\b{command}\b", shown.output)
-
-
-def test_an_unknown_command_is_a_usage_error() -> None:
-    """A mistyped command exits with 2."""
-    assert CliRunner().invoke(app, ["lba"]).exit_code == 2
-
-
-def run(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run the command as a script does: not in a terminal."""
-    return subprocess.run(
-        [*COMMAND, *words], capture_output=True, text=True, env={**os.environ, **variables}
-    )
 
 
 NOWHERE = {"DIRECTMAIL_BASE_URL": "http://127.0.0.1:9", "DIRECTMAIL_API_KEY": "any-key-at-all"}
@@ -121,6 +113,7 @@ NOWHERE = {"DIRECTMAIL_BASE_URL": "http://127.0.0.1:9", "DIRECTMAIL_API_KEY": "a
         ("me", {}, "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY, or name a recording"),
         ("check --cassette nowhere", {}, "no file nowhere, and no cassette of that name"),
         ("cassette show ../nowhere", {}, "directmail-lab cassette list"),
+        ("cassette audit nowhere", {}, "no file nowhere, and no cassette of that name"),
         ("cassette convert first-look file/x.har", {}, "file"),
         ("share --to file/a.zip tour.ipynb", {}, "file"),
         ("share nowhere.ipynb", {}, "nowhere.ipynb cannot be read"),
@@ -145,14 +138,25 @@ def test_what_could_not_be_done_is_one_line_and_exit_code_2(
 
 
 @pytest.mark.parametrize(
-    "words", ["serve --window -1", "serve --port 99999999", "lab --port -1", "serve --limit -1"]
+    ("words", "told"),
+    [
+        ("lba", "lba"),
+        ("serve --window -1", "--window"),
+        ("serve --port 99999999", "--port"),
+        ("serve --limit -1", "--limit"),
+        ("lab --port -1", "--port"),
+        ("cassette show", "Missing argument"),
+        ("cassette show first-look -n 5 --json", "--json"),
+        ("me --cassette first-look --json --csv", "not both"),
+        ("cassette show first-look --json --csv", "not both"),
+    ],
 )
-def test_a_number_that_cannot_be_is_a_usage_error(words: str) -> None:
-    """It names the option, and nothing is started."""
-    done = CliRunner().invoke(app, words.split())
+def test_what_cannot_be_asked_is_a_usage_error(words: str, told: str) -> None:
+    """It names the command or the option, and nothing is started or printed."""
+    done = invoke(*words.split())
 
-    assert done.exit_code == 2
-    assert words.split()[1] in done.output
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert told in done.output
 
 
 def test_the_version_is_told() -> None:
@@ -192,6 +196,195 @@ def test_tables_fit_a_terminal_of_80_columns(command: str) -> None:
 
     assert process.returncode == 0
     assert max(map(len, said.decode().splitlines())) <= 80
+
+
+# -- data ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["me", "rate-limits", "check", "findings"])
+def test_a_cassettes_data_is_printed_as_json_csv_and_a_table(command: str) -> None:
+    """The three forms hold the same rows; JSON and CSV parse."""
+    of = [command, "--cassette", "first-look"]
+    as_json, as_csv, table = invoke(*of, "--json"), invoke(*of, "--csv"), invoke(*of)
+
+    rows = json.loads(as_json.stdout)
+    assert [as_json.exit_code, as_csv.exit_code, table.exit_code] == [0, 0, 0]
+    assert len(rows) == len(list(csv.DictReader(io.StringIO(as_csv.stdout)))) > 0
+    assert list(rows[0]) == as_csv.stdout.splitlines()[0].split(",")
+    assert str(rows[0].get("path") or next(iter(rows[0].values()))) in table.stdout
+
+
+def test_a_value_stays_as_it_came() -> None:
+    """A leading zero, a null and an accent survive the way through JSON."""
+    (row,) = json.loads(invoke("me", "--cassette", "first-look", "--json").stdout)
+
+    assert row["company.address.postcode"] == "01234"
+    assert row["company.address.city"] == "Zürich"
+    assert row["phone"] is None
+    assert row["permissions"] == ["read", "write"]
+
+
+def test_the_live_service_is_asked_where_no_cassette_is_named(account: StandIn) -> None:
+    """The environment's address and key are used, one request each."""
+    me = invoke("me", "--json")
+    limits = invoke("rate-limits", "--json")
+
+    assert json.loads(me.stdout)[0]["name"] == "Stand-in User"
+    assert [row["remaining"] for row in json.loads(limits.stdout)][-1] == 298
+    assert account.requests["GET /v1/users/me"] == 2
+
+
+def test_a_violated_rule_is_exit_code_1(account: StandIn) -> None:
+    """Where a header is missing, `check` says so, and a script can tell."""
+    with account.fault(headers={"X-RateLimit-Reset": None}):
+        checked = invoke("check", "--json")
+
+    assert checked.exit_code == 1
+    assert "violated" in [row["verdict"] for row in json.loads(checked.stdout)]
+
+
+def write_notebook(name: str, source: str) -> None:
+    cells = [nbformat.v4.new_code_cell(source)]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), name)
+
+
+def test_share_makes_one_zip_and_never_replaces_one_unasked() -> None:
+    """The notebook and its cassette are in it; a second time needs --force."""
+    write_notebook("tour.ipynb", "import directmail_lab as dm\ndm.replay('first-look')")
+    words = ("share", "tour.ipynb", "--to", "tour.zip")
+    first, again, forced = invoke(*words), invoke(*words), invoke(*words, "--force")
+
+    names = zipfile.ZipFile("tour.zip").namelist()
+    assert (first.exit_code, forced.exit_code) == (0, 0)
+    assert isinstance(again.exception, DirectMailLabError)
+    assert any(name.endswith("tour.ipynb") for name in names)
+    assert any(name.endswith("first-look.yaml") for name in names)
+
+
+def test_share_refuses_a_notebook_with_a_secret() -> None:
+    """It says where the secret is, does not repeat it, and writes nothing."""
+    write_notebook("leaky.ipynb", f"api_key = {KEY!r}")
+    refused = invoke("share", "leaky.ipynb", "--to", "leaky.zip")
+
+    assert "leaky.ipynb" in str(refused.exception)
+    assert KEY not in f"{refused.exception}{refused.output}"
+    assert not Path("leaky.zip").exists()
+
+
+# -- cassettes ---------------------------------------------------------------------------------
+
+
+def cassette(*words: object) -> Result:
+    return invoke("cassette", *words)
+
+
+def test_list_names_each_cassette_and_what_is_wrong_with_it(tour: Path) -> None:
+    """As JSON; a file that is none is a line, not the end of the list."""
+    (tour.parent / "broken.yaml").write_text("interactions: 7")
+    done = cassette("list", "--json")
+    rows = {row["name"]: row for row in json.loads(done.stdout)}
+
+    assert done.exit_code == 0
+    assert (rows["tour"]["interactions"], rows["tour"]["layout"]) == (4, "lines")
+    assert rows["tour"]["problem"] is None
+    assert "broken" in rows["broken"]["problem"]
+
+
+def test_show_prints_a_line_for_each_interaction(tour: Path) -> None:
+    """As a table, JSON and CSV: the same rows, numbered from 1."""
+    form = ((), ("--json",), ("--csv",))
+    table, as_json, as_csv = (cassette("show", tour, *option) for option in form)
+    rows: list[dict[str, Any]] = json.loads(as_json.stdout)
+
+    assert [done.exit_code for done in (table, as_json, as_csv)] == [0, 0, 0]
+    assert [(row["number"], row["path"], row["status"]) for row in rows] == [
+        (1, "/v1/users/me", 200),
+        (2, "/v1/users/me", 200),
+        (3, "/v1/lists/8f14e45f", 404),
+        (4, "/v1/letters", 201),
+    ]
+    assert rows[0]["at"] == "2026-11-21T12:00:00.123456Z"
+    assert [row["query"] for row in csv.DictReader(io.StringIO(as_csv.stdout))][2] == "page=2"
+    assert "/v1/users/me" in table.stdout
+
+
+def test_show_of_one_number_prints_it_in_full(tour: Path) -> None:
+    """The request, the answer, their headers and bodies; one that is not there is refused."""
+    done = cassette("show", "tour", "--number", 3)
+
+    assert done.exit_code == 0
+    assert done.stdout.startswith(
+        "GET https://api.example.test/v1/lists/8f14e45f?page=2\nAccept: */*\n"
+    )
+    assert "404 OK after 0.042 s" in done.stdout
+    assert isinstance(cassette("show", "tour", "-n", 5).exception, CassetteError)
+
+
+def test_audit_exits_with_1_where_it_finds_anything(tour: Path) -> None:
+    """A planted key, personal data, and with --secrets-only not the latter; it repeats neither."""
+    leaking = "leak.ipynb"
+    write_notebook(leaking, f'key = "{KEY}"')
+    both = cassette("audit", "tour", leaking)
+
+    assert both.exit_code == 1
+    assert "interaction 1, response body: an e-mail address" in both.stdout
+    assert "cell 1, source: a service's key" in both.stdout
+    assert KEY not in both.output
+    assert cassette("audit", "tour", "--secrets-only").exit_code == 0
+    assert cassette("audit", leaking, "--secrets-only").exit_code == 1
+
+
+def test_redact_takes_personal_data_and_named_fields(tour: Path) -> None:
+    """The audit passes afterwards; a second time changes nothing."""
+    done = cassette("redact", "tour")
+
+    assert (done.exit_code, done.stdout) == (0, "Changed 2 interactions of tour.\n")
+    assert cassette("audit", "tour").exit_code == 0
+    assert (
+        cassette("redact", "tour", "-r", "personal").stdout == "Changed 0 interactions of tour.\n"
+    )
+
+
+def test_repair_says_what_was_wrong(tour: Path) -> None:
+    """A clean cassette stays as it is; of a torn one every whole interaction is kept."""
+    tour.write_text(tour.read_text().replace("application/json", "text/plain"))
+    cassette("repair", "tour")
+    clean = cassette("repair", "tour")
+    tour.write_bytes(tour.read_bytes()[:-120])
+    torn = cassette("repair", "tour")
+
+    assert (clean.exit_code, clean.stdout) == (0, "tour is clean.\n")
+    assert torn.exit_code == 0
+    assert "3 interactions recovered" in torn.stdout
+    assert read_cassette(tour).problem is None
+
+
+def test_convert_writes_another_layout_and_replaces_nothing_unasked(tour: Path) -> None:
+    """The layout is that of the name, or the one given."""
+    target = Path("tour.har")
+    done = cassette("convert", "tour", target)
+
+    assert (done.exit_code, done.stdout) == (0, "Wrote 4 interactions to tour.har.\n")
+    assert json.loads(target.read_text())["log"]["version"] == "1.2"
+    assert isinstance(cassette("convert", "tour", target).exception, CassetteError)
+    assert cassette("convert", "tour", target, "--force", "--to", "vcrpy").exit_code == 0
+    assert target.read_text().startswith("interactions:")
+    assert cassette("convert", "tour", "other.txt", "--to", "word").exit_code == 2
+
+
+def test_verify_exits_with_1_where_an_answer_changed(account: StandIn, live: Session) -> None:
+    """Reads are sent again with the key of the environment; the same answers are nothing."""
+    with live.record("mine"):
+        live.me()
+    same = cassette("verify", "mine")
+    with account.fault(body='{"id": 7}', headers={"Content-Type": "application/json"}):
+        changed = cassette("verify", "mine", "--json")
+
+    assert (same.exit_code, same.stdout) == (0, "1 request sent, all answered as recorded.\n")
+    assert (changed.exit_code, len(json.loads(changed.stdout)) > 0) == (1, True)
+
+
+# -- JupyterLab ----------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
