@@ -9,16 +9,22 @@ The cassette is ``cassettes/<module>/<test>.yaml`` beside the test file. Record 
 ``pytest --directmail-record-mode=once`` and ``DIRECTMAIL_BASE_URL`` and ``DIRECTMAIL_API_KEY`` set.
 Without that option nothing is ever sent: the session has no transport that could.
 
-Nothing but pytest is imported here before a test asks for the fixture.
+``directmail_max_age = 90 days`` in the ini file warns of an older recording, or fails the test with
+``directmail_on_old = fail``; the marker takes both too. ``--directmail-unused`` lists the cassettes
+that no test uses.
+
+Nothing but pytest is imported here before a test asks for the fixture, and pandas not even then.
 """
 
 from __future__ import annotations
 
 import re
+import warnings
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -32,12 +38,14 @@ if TYPE_CHECKING:
 
 _MODES: Final = ("none", "once", "new_episodes", "any", "all")
 _OPTION: Final = "--directmail-record-mode"
+_UNUSED_OPTION: Final = "--directmail-unused"
 _FOLDER_INI: Final = "directmail_cassettes"
+_AGE: Final = re.compile(r"(\d{1,5}) days?")
 _LONGEST_NAME: Final = 120  # of a test, in its cassette's file name
 _MARKER: Final = (
     "directmail(cassette=None, record_mode=None, repeat='strict', redact=(), match_on=None, "
-    "unplayed=None): the cassette of the directmail fixture, by its name or a Path, and how it is "
-    "recorded and replayed"
+    "unplayed=None, max_age=None, on_old=None): the cassette of the directmail fixture, by its "
+    "name or a Path, and how it is recorded and replayed"
 )
 
 
@@ -50,6 +58,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=None,
         help="vcrpy's record modes for the directmail fixture; by default none: replay alone",
     )
+    group.addoption(
+        _UNUSED_OPTION,
+        action="store_true",
+        help="list the cassettes beside the tests that no test uses (of a run of all tests)",
+    )
+    parser.addini("directmail_max_age", 'how old a recording may be, such as "90 days"')
+    parser.addini("directmail_on_old", "what an older one does: warn or fail", default="warn")
     parser.addini(
         _FOLDER_INI,
         "the folder of the directmail fixture's cassettes: beside each test file, or below "
@@ -59,13 +74,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker."""
+    """Register the marker, and what lists unused cassettes where that is asked for."""
     config.addinivalue_line("markers", _MARKER)
+    if config.getoption(_UNUSED_OPTION):
+        config.pluginmanager.register(_Unused(config))
 
 
 @pytest.fixture
 def directmail(request: pytest.FixtureRequest) -> Iterator[Session]:
     """Give a `Session` on the test's cassette, which is also the current one for the test."""
+    from .current import current_session, make_current
+
     settings = _settings(request.node)
     path = _cassette_path(request.node, settings.cassette)
     mode = request.config.getoption(_OPTION) or settings.record_mode or "none"
@@ -76,10 +95,15 @@ def directmail(request: pytest.FixtureRequest) -> Iterator[Session]:
     )
     cassette = session.open_cassette
     assert cassette is not None, "the session was put on one just now"
-    request.node.stash[_USE] = use = _Use(cassette, settings, _shown(path, request.config))
+    use = _Use(cassette, settings, _shown(path, request.config), request.node.nodeid)
+    request.node.stash[_USE] = use
     cassette.on_unmatched = use.unmatched.append
-    with session, _as_current(session):
+    before = current_session()
+    with session:
+        use.check_age()
+        make_current(session)
         yield session
+        make_current(before)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -104,7 +128,7 @@ def pytest_runtest_makereport(
     report = yield
     use = item.stash.get(_USE, None)
     if use is not None and report.failed:
-        report.sections.append(("directmail cassette", use.told(item.nodeid)))
+        report.sections.append(("directmail cassette", use.told()))
     return report
 
 
@@ -121,17 +145,14 @@ class _Settings:
     redact: Iterable[str] = ()
     match_on: Sequence[str | Matcher] | None = None
     unplayed: Literal["fail", "allow"] | None = None
-
-    @property
-    def matching(self) -> dict[str, Any]:
-        """The option of `Session.record` and `Session.replay`, where the marker gives it."""
-        return {} if self.match_on is None else {"match_on": self.match_on}
+    max_age: str = ""
+    on_old: str = "warn"
 
 
-def _settings(node: Any) -> _Settings:
-    """Return the marker's settings, those nearest to the test winning."""
+def _settings(node: pytest.Item) -> _Settings:
+    """Return the marker's settings, those nearest to the test winning, and the ini file's."""
     known = {each.name for each in fields(_Settings)}
-    merged: dict[str, Any] = {}
+    merged = {name: node.config.getini(f"directmail_{name}") for name in ("max_age", "on_old")}
     for marker in reversed(list(node.iter_markers("directmail"))):
         if marker.args or not known.issuperset(marker.kwargs):
             raise pytest.UsageError(
@@ -139,20 +160,20 @@ def _settings(node: Any) -> _Settings:
                 'each by its name: @pytest.mark.directmail(cassette="tour").'
             )
         merged.update(marker.kwargs)
-    for name, allowed in (("record_mode", _MODES), ("unplayed", ("fail", "allow"))):
+    choices = {"record_mode": _MODES, "unplayed": ("fail", "allow"), "on_old": ("warn", "fail")}
+    for name, allowed in choices.items():
         if merged.get(name) not in (None, *allowed):
             raise pytest.UsageError(f"{node.nodeid}: {name} is one of {', '.join(allowed)}.")
+    if merged["max_age"] and not _AGE.fullmatch(merged["max_age"]):
+        raise pytest.UsageError(f'{node.nodeid}: max_age is a number of days, as "90 days".')
     return _Settings(**merged)
 
 
-def _cassette_path(node: Any, cassette: str | Path | None) -> Path:
+def _cassette_path(node: pytest.Item, cassette: str | Path | None) -> Path:
     """Return the file of a test's cassette."""
-    beside: Path = node.path.parent
-    root: Path = node.config.rootpath
     if isinstance(cassette, Path):
-        return beside / cassette
-    setting = str(node.config.getini(_FOLDER_INI))
-    folder = beside / setting.replace("{rootdir}", str(root))
+        return node.path.parent / cassette
+    folder = _folder(node)
     if cassette is not None:
         from .cassettes import find_cassette
         from .errors import NotRecordedError
@@ -163,13 +184,22 @@ def _cassette_path(node: Any, cassette: str | Path | None) -> Path:
                 return find_cassette(cassette)
         return own
     # One folder for all test files needs their own folders too, to tell equal names apart.
-    module: Path = node.path.relative_to(root if "{rootdir}" in setting else beside).with_suffix("")
+    is_shared = "{rootdir}" in node.config.getini(_FOLDER_INI)
+    start = node.config.rootpath if is_shared else node.path.parent
+    module = node.path.relative_to(start).with_suffix("")
     return folder / module / f"{_test_name(node)}.yaml"
 
 
-def _test_name(node: Any) -> str:
+def _folder(node: pytest.Item) -> Path:
+    """Return the folder of the cassettes of a test's file."""
+    setting = str(node.config.getini(_FOLDER_INI))
+    return node.path.parent / setting.replace("{rootdir}", str(node.config.rootpath))
+
+
+def _test_name(node: pytest.Item) -> str:
     """Return a test's name as a file's: ``Class.test[parameters]``, without what paths forbid."""
-    name = ".".join(filter(None, [node.cls.__qualname__ if node.cls else None, node.name]))
+    test_class = getattr(node, "cls", None)
+    name = f"{test_class.__qualname__}.{node.name}" if test_class else node.name
     safe = re.sub(r"[^\w.\-\[\]]", "-", name)
     if safe == name and len(name.encode()) <= _LONGEST_NAME:
         return name
@@ -187,7 +217,7 @@ def _shown(path: Path, config: pytest.Config) -> str:
 # -- the session -------------------------------------------------------------------------------
 
 
-def _refuse_beside_vcr(node: Any, *, may_collide: bool) -> None:
+def _refuse_beside_vcr(node: pytest.Item, *, may_collide: bool) -> None:
     """Refuse a test that vcrpy's plugins record too: with the key, and into the same file."""
     disabled = node.config.getoption("disable_recording", default=False)
     if may_collide and not disabled and node.get_closest_marker("vcr"):
@@ -199,8 +229,9 @@ def _refuse_beside_vcr(node: Any, *, may_collide: bool) -> None:
         )
 
 
-def _replaying(path: Path, settings: _Settings, node: Any) -> Session:
+def _replaying(path: Path, settings: _Settings, node: pytest.Item) -> Session:
     """Return a session that only replays: it has no key, and no way to the network."""
+    from .cassettes import DEFAULT_MATCH_ON
     from .sessions import replaying_session
 
     if not path.exists():
@@ -210,12 +241,13 @@ def _replaying(path: Path, settings: _Settings, node: Any) -> Session:
             pytrace=False,
         )
     session = replaying_session(path)
-    session.replay(path, repeat=settings.repeat, **settings.matching)
+    session.replay(path, repeat=settings.repeat, match_on=settings.match_on or DEFAULT_MATCH_ON)
     return session
 
 
 def _recording(path: Path, mode: str, settings: _Settings) -> Session:
     """Return a session with the environment's key, that records."""
+    from .cassettes import DEFAULT_MATCH_ON
     from .credentials import find_api_key
     from .sessions import Session
     from .settings import choose_address
@@ -224,21 +256,9 @@ def _recording(path: Path, mode: str, settings: _Settings) -> Session:
     session = Session(address, find_api_key(base_url=address))
     # The event loop of an async test is gone when the fixture ends: no connection may outlive it.
     session.async_client.headers["Connection"] = "close"
-    session.record(path, record_mode=mode, redact=settings.redact, **settings.matching)
+    match_on = settings.match_on or DEFAULT_MATCH_ON
+    session.record(path, record_mode=mode, redact=settings.redact, match_on=match_on)
     return session
-
-
-@contextmanager
-def _as_current(session: Session) -> Iterator[None]:
-    """Make a session the current one, so that code under test may call ``directmail_lab.me()``."""
-    from .current import current_session, make_current
-
-    before = current_session()
-    make_current(session)
-    try:
-        yield
-    finally:
-        make_current(before)
 
 
 # -- what became of the cassette ---------------------------------------------------------------
@@ -251,6 +271,7 @@ class _Use:
     cassette: Cassette
     settings: _Settings
     shown_path: str
+    nodeid: str
     unmatched: list[RecordedRequest] = field(default_factory=list)
 
     @property
@@ -261,15 +282,34 @@ class _Use:
         default = "fail" if self.settings.cassette is None else "allow"
         return (self.settings.unplayed or default) == "fail"
 
-    def told(self, nodeid: str) -> str:
+    def check_age(self) -> None:
+        """Warn of a recording that is older than it may be, or fail the test."""
+        if self.cassette.records or not self.settings.max_age:
+            return
+        allowed = timedelta(days=int(self.settings.max_age.split()[0]))
+        at = next((each.recorded_at for each in self.cassette.interactions()), None)
+        if at is not None and (age := datetime.now(UTC) - at) <= allowed:
+            return
+        how_old = "does not say when it was recorded" if at is None else f"is {age.days} days old"
+        said = (
+            f"{self.shown_path} {how_old}, and directmail_max_age is {self.settings.max_age}; "
+            f"{self._again()}"
+        )
+        if self.settings.on_old == "fail":
+            pytest.fail(said, pytrace=False)
+        warnings.warn(pytest.PytestWarning(said), stacklevel=2)
+
+    def told(self) -> str:
         """Return what was left unplayed and what was not recorded, by methods and paths."""
         lines = [f"{self.shown_path}, record mode {self.cassette.record_mode}"]
         left = [] if self.cassette.records else self.cassette.unplayed()
         for title, requests in (("left unplayed", left), ("not recorded", self.unmatched)):
             lines.append(f"{title}: {'nothing' if not requests else ''}".rstrip())
             lines.extend(f"    {line}" for line in _counted(requests, self.cassette.base_url))
-        lines.append(f"to record it again: pytest '{nodeid}' {_OPTION}=all")
-        return "\n".join(lines)
+        return "\n".join([*lines, self._again()])
+
+    def _again(self) -> str:
+        return f"to record it again: pytest '{self.nodeid}' {_OPTION}=all"
 
 
 def _counted(requests: Iterable[RecordedRequest], base_url: str | None) -> list[str]:
@@ -281,3 +321,50 @@ def _counted(requests: Iterable[RecordedRequest], base_url: str | None) -> list[
 
 
 _USE: Final = pytest.StashKey[_Use]()
+
+
+# -- cassettes that no test uses ---------------------------------------------------------------
+
+
+class _Unused:
+    """Lists, at the end of a run, the cassettes in the tests' folders that no test uses.
+
+    A test uses the cassette of its fixture (or of its ``vcr`` marker), and each that its file
+    names. With xdist the workers collect the tests, and tell what they found.
+    """
+
+    def __init__(self, config: pytest.Config) -> None:
+        # In a part of the tests, the cassettes of the others would seem to be unused.
+        self._whole = config.args_source is not pytest.Config.ArgsSource.ARGS
+        self._found: list[str] = []
+
+    @pytest.hookimpl(tryfirst=True)  # before tests are deselected
+    def pytest_collection_modifyitems(
+        self, config: pytest.Config, items: list[pytest.Item]
+    ) -> None:
+        used, folders, sources = set[Path](), set[Path](), set[Path]()
+        for item in items:
+            sources.add(item.path)
+            folders.add(_folder(item))
+            if "directmail" in getattr(item, "fixturenames", ()):
+                used.add(_cassette_path(item, _settings(item).cassette))
+            if item.get_closest_marker("vcr"):
+                used.add(_cassette_path(item, None))
+        texts = [path.read_text("utf-8", "ignore") for path in sources if path.suffix == ".py"]
+        left = {path for folder in folders for path in folder.rglob("*.yaml")} - used
+        self._found = sorted(
+            _shown(path, config)
+            for path in left
+            if not any(re.search(rf"[\"']{re.escape(path.stem)}(\.yaml)?[\"']", t) for t in texts)
+        )
+        if hasattr(config, "workeroutput"):
+            config.workeroutput["directmail_unused"] = self._found
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        self._found = node.workeroutput.get("directmail_unused", self._found)
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        terminalreporter.section("cassettes that no test uses")
+        lines = self._found if self._whole else ["Run all tests to see them: name no file."]
+        terminalreporter.write_line("\n".join(lines) or "none")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,8 +17,6 @@ from directmail_lab import Session
 from directmail_lab.credentials import ApiKey
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from directmail_lab.standin import StandIn
 
 TWO_CALLS = """
@@ -25,8 +24,18 @@ TWO_CALLS = """
         assert directmail.me()["name"].item() == "Stand-in User"
         assert directmail.me()["company.address.postcode"].item() == "01234"
 """
+OWN, TOUR = Path("cassettes/test_account/test_me.yaml"), Path("cassettes/tour.yaml")
 RECORD = "--directmail-record-mode=once"
+PACKAGED = Path(__file__).parent.parent / "cassettes" / "first-look.yaml"
 PLAIN = ("-W", "error", "-p", "no:cacheprovider", "-p", "no:hypothesispytest")
+
+
+VCRPYS = """
+interactions:
+- request: {method: GET, uri: 'https://api.test/v1/users/me', body: null, headers: {}}
+  response: {status: {code: 200, message: OK}, headers: {}, body: {string: '{"id": 7}'}}
+version: 1
+"""
 
 
 def recorded(
@@ -50,35 +59,23 @@ def run(pytester: pytest.Pytester, *args: str) -> pytest.RunResult:
 def test_a_recorded_test_replays_without_key_or_network(
     pytester: pytest.Pytester, account: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Recording makes the test's own cassette beside it, and replaying needs nothing else."""
+    """Recording makes the test's own cassette beside it; replaying, and ``once``, need no more."""
     pytester.makepyfile(test_account=TWO_CALLS)
     run(pytester, RECORD).assert_outcomes(passed=1)
-    cassette = pytester.path / "cassettes" / "test_account" / "test_me.yaml"
-    text = cassette.read_text(encoding="utf-8")
+    text = OWN.read_text(encoding="utf-8")
     account.close()
     monkeypatch.delenv("DIRECTMAIL_API_KEY")
     monkeypatch.delenv("DIRECTMAIL_BASE_URL")
 
     run(pytester).assert_outcomes(passed=1)
+    run(pytester, RECORD).assert_outcomes(passed=1)
     assert account.api_key not in text
     assert text.count("recorded_at") == 2
 
 
-def test_once_replays_what_is_recorded(
-    pytester: pytest.Pytester, account: StandIn, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The second run in mode ``once`` sends nothing, and needs no key."""
-    pytester.makepyfile(test_account=TWO_CALLS)
-    run(pytester, RECORD).assert_outcomes(passed=1)
-    account.close()
-    monkeypatch.delenv("DIRECTMAIL_API_KEY")
-
-    run(pytester, RECORD).assert_outcomes(passed=1)
-
-
 def test_all_records_anew(pytester: pytest.Pytester, account: StandIn) -> None:
     """A cassette that no longer fits is replaced on purpose, and then fits."""
-    recorded(pytester.path / "cassettes/test_account/test_me.yaml", account, 7, "/v1/lists")
+    recorded(OWN, account, 7, "/v1/lists")
     pytester.makepyfile(test_account=TWO_CALLS)
     run(pytester).assert_outcomes(failed=1)
     run(pytester, "--directmail-record-mode=all").assert_outcomes(passed=1)
@@ -110,17 +107,8 @@ def test_recording_without_a_key_says_so(pytester: pytest.Pytester) -> None:
 
 def test_a_cassette_that_vcrpy_wrote_replays(pytester: pytest.Pytester) -> None:
     """Tests that come from another plugin keep their recordings."""
-    cassette = pytester.path / "cassettes/test_account/test_me.yaml"
-    cassette.parent.mkdir(parents=True)
-    cassette.write_text(
-        """
-interactions:
-- request: {method: GET, uri: 'https://api.test/v1/users/me', body: null, headers: {}}
-  response: {status: {code: 200, message: OK}, headers: {}, body: {string: '{"id": 7}'}}
-version: 1
-""",
-        encoding="utf-8",
-    )
+    OWN.parent.mkdir(parents=True)
+    OWN.write_text(VCRPYS, encoding="utf-8")
     pytester.makepyfile(
         test_account="""
         def test_me(directmail):
@@ -135,24 +123,11 @@ version: 1
 # -- strictness --------------------------------------------------------------------------------
 
 
-def test_an_answer_is_played_once(pytester: pytest.Pytester, service: StandIn) -> None:
-    """One more request than was recorded fails the test."""
-    recorded(pytester.path / "cassettes/test_account/test_me.yaml", service)
-    pytester.makepyfile(test_account=TWO_CALLS)
-    result = run(pytester)
-
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        ["*NotRecordedError*", "*- directmail cassette -*", "left unplayed: nothing",
-         "not recorded:", "    GET /v1/users/me"]
-    )  # fmt: skip
-
-
 def test_a_failure_tells_what_was_left_and_what_was_not_recorded(
     pytester: pytest.Pytester, service: StandIn
 ) -> None:
     """Both lists are in the report, with the command that records again, and no query."""
-    recorded(pytester.path / "cassettes/test_account/test_lists.yaml", service, 3)
+    recorded(OWN.with_stem("test_lists"), service, 3)
     pytester.makepyfile(
         test_account="""
         import pytest, directmail_lab as dm
@@ -161,8 +136,12 @@ def test_a_failure_tells_what_was_left_and_what_was_not_recorded(
             with pytest.raises(dm.NotRecordedError):
                 directmail.request("GET", "/v1/lists?page=hidden")
             assert directmail.mode == "live"
+
+        def test_me(directmail):  # an answer is played once
+            directmail.me(), directmail.me()
         """
     )
+    recorded(OWN, service)
     result = run(pytester)
 
     result.stdout.fnmatch_lines(
@@ -174,8 +153,13 @@ def test_a_failure_tells_what_was_left_and_what_was_not_recorded(
             "not recorded:",
             "    GET /v1/lists",
             "to record it again: pytest 'test_account.py::test_lists' --directmail-record-mode=all",
+            "cassettes/test_account/test_me.yaml, record mode none",
+            "left unplayed: nothing",
+            "not recorded:",
+            "    GET /v1/users/me",
         ]
     )
+    result.assert_outcomes(failed=2)
     assert "hidden" not in str(result.stdout).partition("- directmail cassette -")[2]
 
 
@@ -192,8 +176,8 @@ def test_answers_left_unplayed_fail_a_test_whose_own_they_are(
     pytester: pytest.Pytester, service: StandIn, marker: str, failed: int
 ) -> None:
     """A cassette of its own must fit the test; one that is shared need not."""
-    recorded(pytester.path / "cassettes/test_account/test_me.yaml", service, 2)
-    recorded(pytester.path / "cassettes/tour.yaml", service, 2)
+    recorded(OWN, service, 2)
+    recorded(TOUR, service, 2)
     pytester.makepyfile(
         test_account=f"import pytest\n{marker}\ndef test_me(directmail): directmail.me()"
     )
@@ -210,7 +194,7 @@ def test_a_test_that_is_skipped_on_its_way_is_not_failed(
     pytester: pytest.Pytester, service: StandIn
 ) -> None:
     """Only a test that passed is held against its cassette."""
-    recorded(pytester.path / "cassettes/test_account/test_me.yaml", service)
+    recorded(OWN, service)
     pytester.makepyfile(test_account="import pytest\ndef test_me(directmail): pytest.skip('later')")
 
     run(pytester).assert_outcomes(skipped=1)
@@ -218,7 +202,7 @@ def test_a_test_that_is_skipped_on_its_way_is_not_failed(
 
 def test_nothing_leaves_in_replay(pytester: pytest.Pytester, account: StandIn) -> None:
     """With key and address in the environment, the session still has no way to the network."""
-    recorded(pytester.path / "cassettes/test_account/test_me.yaml", account)
+    recorded(OWN, account)
     pytester.makepyfile(
         test_account="""
         import pytest, directmail_lab as dm
@@ -242,8 +226,8 @@ def test_nothing_leaves_in_replay(pytester: pytest.Pytester, account: StandIn) -
 
 def test_the_nearest_marker_wins(pytester: pytest.Pytester, service: StandIn) -> None:
     """A module's marker holds for its tests, and a test's own adds to it."""
-    recorded(pytester.path / "cassettes/tour.yaml", service)
-    recorded(pytester.path / "cassettes/other.yaml", service)
+    recorded(TOUR, service)
+    recorded(TOUR.with_stem("other"), service)
     pytester.makepyfile(
         test_account="""
         import pytest
@@ -268,7 +252,7 @@ def test_the_nearest_marker_wins(pytester: pytest.Pytester, service: StandIn) ->
 
 def test_the_marker_may_say_what_is_compared(pytester: pytest.Pytester, service: StandIn) -> None:
     """As with vcrpy: without the query, another page gets the recorded one's answer."""
-    recorded(pytester.path / "cassettes/tour.yaml", service, 2, "/v1/lists?page=1")
+    recorded(TOUR, service, 2, "/v1/lists?page=1")
     pytester.makepyfile(
         test_account="""
         import directmail_lab as dm, pytest
@@ -304,10 +288,10 @@ def test_a_mistaken_marker_is_refused(pytester: pytest.Pytester, marker: str) ->
 
 def test_a_packaged_cassette_is_found_by_name(pytester: pytest.Pytester, service: StandIn) -> None:
     """A name that is not beside the test means what it means to ``replay``."""
-    recorded(pytester.path / "cassettes" / "elsewhere.yaml", service)
+    recorded(TOUR, service)
     pytester.mkdir("tests")
     (pytester.path / "tests" / "test_account.py").write_text(
-        "import pytest\n@pytest.mark.directmail(cassette='elsewhere')\n"
+        "import pytest\n@pytest.mark.directmail(cassette='tour')\n"
         "def test_me(directmail): directmail.me()",
         encoding="utf-8",
     )
@@ -362,7 +346,7 @@ def test_the_session_is_the_current_one_for_the_test_alone(
     pytester: pytest.Pytester, service: StandIn
 ) -> None:
     """Code under test may use the module-level calls; the next test finds none open."""
-    recorded(pytester.path / "cassettes/test_account/test_me.yaml", service)
+    recorded(OWN, service)
     pytester.makepyfile(
         test_account="""
         import pytest, directmail_lab as dm
@@ -404,7 +388,7 @@ def test_beside_pytest_recording(pytester: pytest.Pytester, account: StandIn) ->
             assert directmail.me()["id"].item() == "usr_stand_in_1"
         """
     )
-    recorded(pytester.path / "cassettes/tour.yaml", account)
+    recorded(TOUR, account)
     # Of their own process, since a pytest in pytest imports vcrpy's YAML reader twice.
     plain = (*PLAIN, "-p", "no:asyncio")
     first = pytester.runpytest_subprocess(*plain, RECORD, "--record-mode=once")
@@ -434,7 +418,7 @@ def test_a_test_that_vcrpy_records_too_is_refused(
 ) -> None:
     """vcrpy would write the key, and one of the two would replace the other's file."""
     pytest.importorskip("pytest_recording")
-    recorded(pytester.path / "cassettes/tour.yaml", account)
+    recorded(TOUR, account)
     pytester.makepyfile(
         test_account=f"""
         import pytest
@@ -470,7 +454,7 @@ def test_beside_xdist(pytester: pytest.Pytester, account: StandIn) -> None:
         """
     )
     run(pytester, RECORD, "-n2").assert_outcomes(passed=5)
-    recorded(pytester.path / "cassettes/test_account/test_left.yaml", account, 2)
+    recorded(OWN.with_stem("test_left"), account, 2)
     result = run(pytester, "-n2")
 
     result.assert_outcomes(passed=4, failed=1)
@@ -491,29 +475,22 @@ ASYNC_TEST = """
 
 
 @pytest.mark.slow
-def test_beside_pytest_asyncio(pytester: pytest.Pytester, account: StandIn) -> None:
-    """An asyncio test records and replays; what it leaves unplayed fails it."""
-    pytest.importorskip("pytest_asyncio")
-    pytester.makeini("[pytest]\nasyncio_default_fixture_loop_scope = function")
-    pytester.makepyfile(test_account=ASYNC_TEST.format(plugin="asyncio"))
-    args = (*PLAIN, "-p", "no:anyio")
-    pytester.runpytest(*args, RECORD).assert_outcomes(passed=2)
-    recorded(pytester.path / "cassettes/test_account/test_left.yaml", account, 2)
-
-    pytester.runpytest(*args).assert_outcomes(passed=1, failed=1)
-
-
-@pytest.mark.slow
-def test_beside_anyio(pytester: pytest.Pytester, account: StandIn) -> None:
-    """The same under anyio's plugin."""
+@pytest.mark.parametrize(("plugin", "other"), [("asyncio", "anyio"), ("anyio", "asyncio")])
+def test_beside_a_plugin_for_async_tests(
+    pytester: pytest.Pytester, account: StandIn, plugin: str, other: str
+) -> None:
+    """An async test records and replays; what it leaves unplayed fails it."""
+    if plugin == "asyncio":
+        pytester.makeini("[pytest]\nasyncio_default_fixture_loop_scope = function")
     pytester.makeconftest(
         "import pytest\n@pytest.fixture\ndef anyio_backend():\n    return 'asyncio'\n"
     )
-    pytester.makepyfile(test_account=ASYNC_TEST.format(plugin="anyio"))
-    run(pytester, RECORD).assert_outcomes(passed=2)
-    recorded(pytester.path / "cassettes/test_account/test_left.yaml", account, 2)
+    pytester.makepyfile(test_account=ASYNC_TEST.format(plugin=plugin))
+    args = (*PLAIN, "-p", f"no:{other}")
+    pytester.runpytest(*args, RECORD).assert_outcomes(passed=2)
+    recorded(OWN.with_stem("test_left"), account, 2)
 
-    run(pytester).assert_outcomes(passed=1, failed=1)
+    pytester.runpytest(*args).assert_outcomes(passed=1, failed=1)
 
 
 # -- what it costs -----------------------------------------------------------------------------
@@ -537,3 +514,60 @@ def test_the_plugin_itself_imports_nothing_heavy() -> None:
     )
 
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# -- old recordings, and unused ones -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ini", "marker", "outcomes", "said"),
+    [
+        ("directmail_max_age = 90 days", "", {"passed": 1, "warnings": 1}, "*is * days old*"),
+        ("directmail_max_age = 90 days\ndirectmail_on_old = fail", "", {"errors": 1}, "*days old*"),
+        ("directmail_max_age = 90 days", "max_age='99999 days'", {"passed": 1}, "*"),
+        ("", "max_age='1 day', on_old='fail'", {"errors": 1}, "*record it again: pytest '*=all"),
+        ("", "max_age='long'", {"errors": 1}, "*max_age is a number of days*"),
+        ("directmail_on_old = no", "", {"errors": 1}, "*on_old is one of warn, fail*"),
+    ],
+)
+def test_an_old_recording_is_told_or_fails(
+    pytester: pytest.Pytester, ini: str, marker: str, outcomes: dict[str, int], said: str
+) -> None:
+    """As the ini file says, or the marker, which wins."""
+    pytester.makeini(f"[pytest]\n{ini}")
+    OWN.parent.mkdir(parents=True)
+    first = PACKAGED.read_text(encoding="utf-8").splitlines()[:7]  # of 2026-11-21, its first answer
+    OWN.write_text("\n".join(first).replace("2026-11", "2020-11") + "\n# end: 1 interaction\n")
+    pytester.makepyfile(
+        test_account=f"import pytest\n@pytest.mark.directmail({marker})\n"
+        "def test_me(directmail): directmail.me()"
+    )
+    result = pytester.runpytest("-p", "no:cacheprovider", "-p", "no:asyncio", "-W", "default")
+
+    result.assert_outcomes(**outcomes)
+    result.stdout.fnmatch_lines([said])
+
+
+@pytest.mark.parametrize("workers", ["-n0", pytest.param("-n2", marks=pytest.mark.slow)])
+def test_cassettes_that_no_test_uses_are_listed(pytester: pytest.Pytester, workers: str) -> None:
+    """Those of tests that were deselected, and those that a test names itself, are used."""
+    for name in ("test_account/test_me", "test_account/test_old", "test_vcr/test_vcr", "tour", "b"):
+        path = Path(f"cassettes/{name}.yaml")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(VCRPYS, encoding="utf-8")
+    pytester.makepyfile(
+        test_account="""
+        def test_me(directmail):
+            assert directmail.me()["id"].item() == 7
+
+        def test_named():
+            assert "tour"
+        """,
+        test_vcr="import pytest\n@pytest.mark.vcr\ndef test_vcr(): pass",
+    )
+    options = (workers, "--directmail-unused")
+    whole, part = run(pytester, "-k", "named", *options), run(pytester, "test_vcr.py", *options)
+    listed = [line for line in whole.outlines if line.startswith("cassettes/")]
+
+    assert listed == ["cassettes/b.yaml", "cassettes/test_account/test_old.yaml"]
+    part.stdout.fnmatch_lines(["*Run all tests to see them*"])
