@@ -34,21 +34,21 @@ if TYPE_CHECKING:
         chart_rate_limits as chart_rate_limits,
         check_contract as check_contract,
         drift as drift,
-        get as get,
         interactions as interactions,
-        me as me,
-        me_async as me_async,
-        post as post,
         rate_limits as rate_limits,
-        request as request,
     )
     from .cassettes.view import read_interactions as read_interactions
     from .current import (
         connect as connect,
+        get as get,
         live as live,
         logout as logout,
+        me as me,
+        me_async as me_async,
+        post as post,
         record as record,
         replay as replay,
+        request as request,
         session as session,
     )
     from .exploring import explore as explore, findings as findings
@@ -65,10 +65,9 @@ __version__ = "0.1.0"
 # needs with it. No module may be called as a public function: importing it would put it in the
 # function's place.
 _HOMES = {
-    "account": "burst chart_rate_limits check_contract drift get interactions "
-    "me me_async post rate_limits request",
+    "account": "burst chart_rate_limits check_contract drift interactions rate_limits",
     "cassettes.view": "read_interactions",
-    "current": "connect live logout record replay session",
+    "current": "connect get live logout me me_async post record replay request session",
     "exploring": "explore findings",
     "frames": "frame",
     "readings": "read_readings",

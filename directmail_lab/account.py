@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Iterable
-from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from .contract import ME_PATH
 from .current import on_current, session
+from .drifting import drift as drift_of
 from .sessions import Session
 from .transports import recorded_request
 
@@ -21,11 +20,7 @@ if TYPE_CHECKING:
     from .quota import Reading
 
 
-me = on_current(Session.me)
-me_async = on_current(Session.me_async)
-request = on_current(Session.request)
-get = on_current(Session.get)
-post = on_current(Session.post)
+drift = on_current(drift_of)
 
 
 def rate_limits(cassette: str | Path | None = None) -> pd.DataFrame:
@@ -117,32 +112,6 @@ def chart_rate_limits(frame: pd.DataFrame | None = None, *, kind: Kind = "remain
     from . import charts
 
     return charts.chart_rate_limits(rate_limits() if frame is None else frame, kind=kind)
-
-
-def drift(
-    cassette: str | Path,
-    *,
-    ignore: Iterable[str] = (),
-    max_age: timedelta | str | None = None,
-    on_old: Literal["warn", "raise"] = "warn",
-) -> pd.DataFrame:
-    """Send a cassette's reads again, live, and return what is answered differently now.
-
-    It is `directmail_lab.drifting.drift` on the current session, which needs a key; see there for
-    the columns and for what counts as volatile.
-
-    Parameters
-    ----------
-    cassette
-        A bare name, or the `Path` of a file.
-    ignore
-        More paths and headers that may change, beside the documented ones.
-    max_age
-        A recording older than this, such as ``"90 days"``, warns, or raises as ``on_old`` says.
-    """
-    from .drifting import drift as drift_of
-
-    return drift_of(session(), cassette, ignore=ignore, max_age=max_age, on_old=on_old)
 
 
 def burst(n: int, path: str = ME_PATH) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""The current session, the one thing here that is global, and how to change it."""
+"""The current session, the one thing here that is global, how to change it, and calls on it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar, Unpack, cast
 
 from .cassettes import DEFAULT_MATCH_ON
 from .credentials import ApiKey, as_api_key, find_api_key, forget_api_key
@@ -17,8 +17,6 @@ from .settings import API_KEY_VARIABLE, BASE_URL_VARIABLE, choose_address, varia
 
 if TYPE_CHECKING:
     from .cassettes.player import Matcher
-    from .pacing import Pace
-    from .reset_unit import ResetUnit
 
 
 _P = ParamSpec("_P")
@@ -49,11 +47,7 @@ def connect(
     cassette: str | Path | None = None,
     record_mode: str | None = None,
     match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON,
-    timeout_s: float = 30.0,
-    pace: Pace = "burst",
-    max_wait_s: float = 120.0,
-    reset_unit: ResetUnit | None = None,
-    allow_writes: bool = False,
+    **options: Unpack[SessionOptions],
 ) -> Session:
     """Open a session and make it the current one. Nothing is sent yet.
 
@@ -88,13 +82,6 @@ def connect(
         hidden = as_api_key(api_key)
     finally:
         api_key = None  # %xmode Verbose prints a frame's arguments into the cell's saved output
-    options: SessionOptions = {
-        "timeout_s": timeout_s,
-        "pace": pace,
-        "max_wait_s": max_wait_s,
-        "reset_unit": reset_unit,
-        "allow_writes": allow_writes,
-    }
     mode = record_mode or "none"
     if cassette is not None and mode == "none":
         opened = replaying_session(cassette, base_url, **options)
@@ -109,6 +96,16 @@ def connect(
             raise
     make_current(opened)
     return opened
+
+
+def _show(call: object, like: Callable[..., object], parameters: list[inspect.Parameter]) -> None:
+    """Let help and completion show a call with other parameters than it is written with."""
+    vars(call)["__signature__"] = inspect.signature(like).replace(parameters=parameters)
+
+
+*_given, _ = inspect.signature(connect).parameters.values()
+_of_session = inspect.signature(Session).parameters
+_show(connect, connect, [*_given, *(_of_session[name] for name in SessionOptions.__annotations__)])
 
 
 def make_current(opened: Session | None) -> None:
@@ -172,7 +169,7 @@ def on_current(
         return result
 
     _, *parameters = inspect.signature(method).parameters.values()
-    call.__signature__ = inspect.signature(method).replace(parameters=parameters)  # type: ignore[attr-defined]
+    _show(call, method, parameters)
     call.__module__, call.__qualname__ = __name__, method.__name__
     return call
 
@@ -181,6 +178,11 @@ def _replaying(cassette: str | Path, **_: object) -> Session:
     return _current.session or replaying_session(cassette)
 
 
+me = on_current(Session.me)
+me_async = on_current(Session.me_async)
+request = on_current(Session.request)
+get = on_current(Session.get)
+post = on_current(Session.post)
 live = on_current(Session.live)
 record = on_current(Session.record)
 replay = on_current(Session.replay, _replaying)

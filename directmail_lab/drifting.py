@@ -65,7 +65,7 @@ def drift(
     Parameters
     ----------
     session
-        One with a key.
+        One with a key; ``dm.drift`` is called without, and takes the current one.
     cassette
         A name or a path, as for `replay`.
     ignore

@@ -70,7 +70,14 @@ def _callers_lines(error: BaseException) -> Iterator[str]:
 
 
 class DirectMailLabError(Exception):
-    """The base of every error that directmail_lab raises on purpose."""
+    """The base of every error that directmail_lab raises on purpose.
+
+    What a program may want to know of it beside the message stands in its attributes.
+    """
+
+    def __init__(self, message: str = "", **attributes: object) -> None:
+        super().__init__(message)
+        vars(self).update(attributes)
 
     def _render_traceback_(self) -> list[str]:
         return brief_traceback(self)
@@ -105,9 +112,7 @@ class QuotaExhaustedError(DirectMailLabError):
         When the window renews, in seconds since the Unix epoch; None where that is not known.
     """
 
-    def __init__(self, message: str, *, until: float | None = None) -> None:
-        super().__init__(message)
-        self.until = until
+    until: float | None = None
 
 
 class NotJSONError(DirectMailLabError):
@@ -121,12 +126,8 @@ class NotJSONError(DirectMailLabError):
         Its content type, or None.
     """
 
-    def __init__(
-        self, message: str, *, status: int | None = None, content_type: str | None = None
-    ) -> None:
-        super().__init__(message)
-        self.status = status
-        self.content_type = content_type
+    status: int | None = None
+    content_type: str | None = None
 
 
 class ServiceError(DirectMailLabError):
@@ -144,20 +145,10 @@ class ServiceError(DirectMailLabError):
         The rate-limit reading of the response, or None.
     """
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        status: int,
-        operation: str,
-        excerpt: str = "",
-        reading: Reading | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.status = status
-        self.operation = operation
-        self.excerpt = excerpt
-        self.reading = reading
+    status: int
+    operation: str
+    excerpt: str = ""
+    reading: Reading | None = None
 
 
 class UnauthorizedError(ServiceError):
@@ -177,11 +168,7 @@ class NotRecordedError(CassetteError):
         ``"no_such_cassette"``, ``"nothing_left"`` (all its answers were played) or ``"no_match"``.
     """
 
-    def __init__(
-        self, message: str, *, reason: Literal["no_such_cassette", "nothing_left", "no_match"]
-    ) -> None:
-        super().__init__(message)
-        self.reason = reason
+    reason: Literal["no_such_cassette", "nothing_left", "no_match"]
 
 
 class CassetteFormatError(CassetteError):

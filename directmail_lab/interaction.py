@@ -210,13 +210,10 @@ def normalize_headers(response: RecordedResponse, *, method: str = "GET") -> Rec
     """
     if method == "HEAD" or response.status in _BODILESS:
         return response
-    if not any(name.lower() in _OF_THE_BODY for name, _ in response.headers):
-        return response
     length = str(len(response.body))
     told = [(name, _normalized(name.lower(), value, length)) for name, value in response.headers]
-    return replace(
-        response, headers=tuple((name, value) for name, value in told if value is not None)
-    )
+    headers = tuple([(name, value) for name, value in told if value is not None])
+    return response if headers == response.headers else replace(response, headers=headers)
 
 
 def _normalized(name: str, value: str, length: str) -> str | None:

@@ -6,6 +6,7 @@ import functools
 import inspect
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
@@ -36,24 +37,22 @@ _NOTHING_SENT: Final = RefusingTransport("This session only replays.")
 _F = TypeVar("_F", bound="Callable[..., Any]")
 
 
+@dataclass(repr=False)
 class ModeChange:
     """A mode that a session has entered; leaving its ``with`` gives back the one before.
 
     As a decorator it enters the mode for each call of the function, of an async one too.
+
+    Attributes
+    ----------
+    again
+        Enters the mode once more.
     """
 
-    def __init__(
-        self,
-        session: Session,
-        mode: Mode,
-        *,
-        restore: Callable[[], None],
-        again: Callable[[], ModeChange],
-    ) -> None:
-        self._session = session
-        self._mode = mode
-        self._restore = restore
-        self.again = again
+    _session: Session
+    _mode: Mode
+    _restore: Callable[[], None]
+    again: Callable[[], ModeChange]
 
     def __enter__(self) -> Session:
         return self._session
@@ -74,9 +73,7 @@ class ModeChange:
             with self.again():
                 return await function(*args, **kwargs)
 
-        chosen: Any = calling_async if inspect.iscoroutinefunction(function) else calling
-        decorated: _F = chosen
-        return decorated
+        return cast("_F", calling_async if inspect.iscoroutinefunction(function) else calling)
 
     def __repr__(self) -> str:
         cassette = self._mode.cassette
@@ -91,40 +88,20 @@ class ModeChange:
 class SessionWithModes:
     """The part of `Session` that is about its mode: what a request passes, and what changes that.
 
-    Parameters
+    Attributes
     ----------
     base_url
         The session's base address.
-    network
-        What sends; None in a session that has no key.
-    pacer
-        What is known of the allowance, whatever the mode.
-    observe
-        Gets every response.
-    clock, timer
-        What tells the time (seconds since the Unix epoch), and what latencies are measured with.
     """
 
-    def __init__(
-        self,
-        base_url: str,
-        *,
-        network: NetworkTransport | None,
-        pacer: Pacer,
-        observe: Observer,
-        clock: Callable[[], float],
-        timer: Callable[[], float],
-    ) -> None:
-        self.base_url = base_url
-        self._network = network
-        self._pacer = pacer
-        self._observe = observe
-        self._clock, self._timer = clock, timer
-        self._changing = threading.RLock()
-        start = Mode("live", RefusingTransport("This session has no key."))
-        self._transport = SessionTransport(start, observe, base_url=base_url)
-        if network is not None:
-            self._transport.mode = self._live()
+    base_url: str
+    _network: NetworkTransport | None  # None in a session that has no key
+    _transport: SessionTransport
+    _pacer: Pacer
+    _observe: Observer
+    _clock: Callable[[], float]
+    _timer: Callable[[], float]
+    _changing: threading.RLock
 
     @property
     def mode(self) -> ModeName:
@@ -292,11 +269,9 @@ class SessionWithModes:
                 _resume(before)
                 raise
             self._enter(mode)
+        session = cast("Session", self)
         return ModeChange(
-            cast("Session", self),
-            mode,
-            restore=lambda: self._enter(before),
-            again=lambda: self._change(open_mode),
+            session, mode, lambda: self._enter(before), lambda: self._change(open_mode)
         )
 
     def _enter(self, mode: Mode) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import os
 import urllib.request
 from base64 import b64encode
@@ -34,7 +33,7 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     response that the caller ever holds, pickles or prints has it, and no redirect carries it off.
     """
 
-    def __init__(self, base_url: str, api_key: ApiKey, *, allow_writes: bool = False) -> None:
+    def __init__(self, base_url: str, api_key: ApiKey, allow_writes: bool) -> None:
         base = httpx.URL(base_url)
         self._origin = _origin(base)
         self._api_key = api_key
@@ -99,9 +98,8 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         is_first = request.extensions.setdefault(SENT, id(request)) == id(request)
         if is_write(request):
             self._refuse_write(request, is_first)
-        signed = copy.copy(request)
-        signed.stream, signed.extensions = request.stream, request.extensions
-        signed.headers = request.headers.copy()
+        signed = httpx.Request.__new__(httpx.Request)
+        vars(signed).update(vars(request), headers=httpx.Headers(request.headers))
         wants_key = request.extensions.get(WANTS_KEY) and _origin(url) == self._origin
         if wants_key and "Authorization" not in signed.headers:
             # service.md part 5: HTTP Basic, the key as user name and an empty password.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 import warnings
 import weakref
@@ -24,7 +25,7 @@ from .readings import ReadingLog
 from .redaction import Redactor
 from .redaction.log_guard import guard_logs
 from .settings import base_address
-from .transports import Observer
+from .transports import Mode, Observer, RefusingTransport, SessionTransport
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -98,27 +99,27 @@ class Session(SessionWithModes):
             self._api_key = as_api_key(api_key)
         finally:
             api_key = None  # %xmode Verbose prints a frame's arguments into the cell's saved output
-        address = base_address(base_url, only_replays=self._api_key is None)
+        self.base_url = base_address(base_url, only_replays=self._api_key is None)
         self.readings = ReadingLog(reset_unit=reset_unit)
         self.answers = AnswerShapes()
         self._reset_unit = reset_unit
         self._listeners: dict[object, Callable[[Reading], None]] = {}
         redactor = Redactor()
         self._redacted = redactor.text
-        super().__init__(
-            address,
-            network=self._api_key
-            and NetworkTransport(address, self._api_key, allow_writes=allow_writes),
-            pacer=Pacer(self.readings.inference, pace=pace, max_wait_s=max_wait_s),
-            observe=Observer(self._note, base_path(address), self._redacted),
-            clock=clock,
-            timer=timer,
-        )
+        self._clock, self._timer, self._changing = clock, timer, threading.RLock()
+        self._observe = Observer(self._note, base_path(self.base_url), self._redacted)
+        self._pacer = Pacer(self.readings.inference, pace=pace, max_wait_s=max_wait_s)
+        self._network = None
+        start = Mode("live", RefusingTransport("This session has no key."))
+        if self._api_key is not None:
+            self._network = NetworkTransport(self.base_url, self._api_key, allow_writes)
+            start = self._live()
+        self._transport = SessionTransport(start, self._observe, self.base_url)
         self.client: httpx.Client
         self.async_client: httpx.AsyncClient
         self.client, self.async_client = make_clients(
             self._transport,
-            base_url=address,
+            base_url=self.base_url,
             timeout_s=timeout_s,
             redacted=self._redacted,
             on_answer=self._note_shape,

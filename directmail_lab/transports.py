@@ -36,6 +36,9 @@ from .quota import Reading, Source, read_headers
 
 ModeName = Literal["live", "record", "replay"]
 
+_ASKED: Final = "directmail_lab.asked"
+"""Where a request that a cassette may hold carries itself as one is recorded."""
+
 _LONGEST_PAUSE_S: Final = 30.0
 """A replay in recorded time waits no longer for one answer, whatever its cassette says."""
 
@@ -129,7 +132,7 @@ class Observer:
 class SessionTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     """Answers by the session's ``mode``, which may be replaced at any time."""
 
-    def __init__(self, mode: Mode, observe: Observer, *, base_url: str) -> None:
+    def __init__(self, mode: Mode, observe: Observer, base_url: str) -> None:
         self.mode = mode
         self._observe = observe
         self._base_url = base_url
@@ -139,7 +142,8 @@ class SessionTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         _refuse_user_info(request)
         if mode.cassette is not None:
             request.read()
-            if played := mode.cassette.play(recorded_request(request), base_url=self._base_url):
+            asked = request.extensions[_ASKED] = recorded_request(request)
+            if played := mode.cassette.play(asked, base_url=self._base_url):
                 if mode.latency_factor:
                     time.sleep(_pause_s(mode, played))
                 return self._played(request, played, mode.cassette)
@@ -150,7 +154,8 @@ class SessionTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         _refuse_user_info(request)
         if mode.cassette is not None:
             await request.aread()
-            if played := mode.cassette.play(recorded_request(request), base_url=self._base_url):
+            asked = request.extensions[_ASKED] = recorded_request(request)
+            if played := mode.cassette.play(asked, base_url=self._base_url):
                 if mode.latency_factor:
                     await asyncio.sleep(_pause_s(mode, played))
                 return self._played(request, played, mode.cassette)
@@ -267,7 +272,7 @@ def _recorded(
     try:
         cassette.record(
             Interaction(
-                recorded_request(request),
+                request.extensions[_ASKED],
                 written,
                 recorded_at=datetime.fromtimestamp(at, UTC),
                 elapsed_s=round(elapsed_s, 6),
