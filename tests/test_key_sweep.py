@@ -269,9 +269,9 @@ OFF: dict[str, tuple[Any, dict[str, Any]]] = {
     "headers": (redactor, {"_writable": lambda headers: headers, "_secrets_of": lambda _: ()}),
     "query": (
         redactor,
-        {"_ANY_PARAMETER": NEVER, "_PARAMETER": NEVER, "_secrets_of": lambda _: ()},
+        {"_ANY_PARAMETER": NEVER, "_PLACES": redactor._PLACES[1:], "_secrets_of": lambda _: ()},
     ),
-    "userinfo": (redactor, {"_USER_INFO": NEVER}),
+    "userinfo": (redactor, {"_PLACES": redactor._PLACES[:-1]}),
 }
 
 

@@ -20,8 +20,10 @@ PHONE = "+31 6 1234 5678"
 
 def redacted(body: str, *redact: str) -> str:
     """Return a response's body as it is written with these fields redacted."""
-    response = RecordedResponse(200, "", (), body.encode())
-    return Redactor(redact=redact).response(response).body.decode()
+    exchange = Interaction(
+        RecordedRequest("GET", "/"), RecordedResponse(200, "", (), body.encode())
+    )
+    return Redactor(redact=redact).interaction(exchange).response.body.decode()
 
 
 def test_addresses_and_numbers_are_replaced_wherever_they_are() -> None:

@@ -8,14 +8,16 @@ through escapes.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import html
 import itertools
 import json
+import operator
 import re
 from base64 import b64encode
 from collections.abc import Callable, Iterator
-from typing import Final, final
+from typing import AnyStr, Final, final
 
 PLACEHOLDER: Final = "<API_KEY>"
 """What stands where the key stood, as the service's document writes it."""
@@ -26,7 +28,9 @@ FRAGMENT: Final = 8
 # Eight characters are 64 bits, of which up to 4 share a digit of base64 with what stands before.
 _BASE64_PIECE: Final = (FRAGMENT * 8 - 4) // 6
 _MAX_LAYERS: Final = 4
-_MOST_WORDS: Final = 4096
+_GROUPS: Final = 32
+# Of so many strings that hold a key the words without one are kept; of more, nothing.
+_MOST_LEAVES: Final = 4096
 
 # A long text is searched a window at a time: undoing escapes takes many times its memory. What two
 # windows share is longer than eight characters of a key under four layers of escapes.
@@ -47,10 +51,19 @@ _EACH_KIND: Final = tuple(map(re.compile, _KINDS))
 _SIGNS: Final[tuple[str, ...]] = ("\\u", "\\x", "\\/", "%", "&#", "&amp;")
 _ALL_SIGNS: Final[tuple[str, ...]] = ("\\", "%", "&")
 
-_WORD = re.compile(r"((?:&#?\w{1,8};|[^\s\"'<>&,;?=:/@#(){}\[\]|])++(?:==?(?![\w%=]))?)")
-_LONG_WORD = re.compile(r"([^\s\"]+)")
-_JSON_STRING = re.compile(r'("[^"\\]*(?:\\.[^"\\]*)*")', re.DOTALL)
-_JSON_NUMBER = re.compile(r"-?\d[\d.eE+-]*")
+# A text in words and what stands between them; then in those that only space and quotes end.
+_WORDS: Final = tuple(
+    re.compile(pattern, re.DOTALL)
+    for pattern in (
+        r"(?:&#?\w{1,8};|[^\s\"'<>&,;?=:/@#(){}\[\]|])++(?:==?(?![\w%=]))?|.",
+        r"[^\s\"]+|.",
+    )
+)
+# JSON, or text that quotes some: its strings, what stands between them, and one that never ends.
+_LEAVES = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[^"]++|.++', re.DOTALL)
+JSON_NUMBERS = re.compile(r"(?:[\s,:\d.eE+\-\[\]{}]|true|false|null)*+")
+"""What stands between the strings of JSON."""
+_NUMBER = re.compile(r"-?\d[\d.eE+-]*")
 _QUOTED: Final = json.dumps(PLACEHOLDER)
 
 
@@ -70,13 +83,23 @@ def _plain(match: re.Match[str]) -> str:
     return _meaning(match[0])
 
 
-def windows(text: str) -> Iterator[str]:
-    """Yield a text whole, or a long one in parts that share what a key could stand across."""
-    if len(text) <= WINDOW:
-        yield text
-        return
-    for start in range(0, len(text) - SHARED, WINDOW):
+def windows(text: AnyStr) -> Iterator[AnyStr]:
+    """Yield a text or a body whole, or a long one in parts that share what a key could stand in."""
+    for start in range(0, max(len(text) - SHARED, 1), WINDOW):
         yield text[start : start + WINDOW + SHARED]
+
+
+def string_value(raw: str) -> str:
+    """Return what a string of JSON says; as it stands where it is no JSON after all."""
+    if "\\" in raw:
+        with contextlib.suppress(ValueError):
+            return str(json.loads(raw, strict=False))
+    return raw[1:-1]
+
+
+def string_text(value: str, was: str) -> str:
+    """Return a string of JSON that says something else than it did."""
+    return json.dumps(value, ensure_ascii=was.isascii() or "\\u" in was)
 
 
 def _below(text: str, signs: tuple[str, ...]) -> Iterator[str]:
@@ -162,58 +185,44 @@ class KeySearch:
 
     def without(self, text: str) -> str:
         """Return a text that `holds` a key without it; JSON stays JSON of the same shape."""
-        try:
-            json.loads(text)
-        except (ValueError, RecursionError):
-            return self._wordwise(text)
-        tokens = self._cleaned(_JSON_STRING.split(text), self._json_token, _blunt)
-        return self._checked("".join(tokens))
+        found = itertools.count()
+        cleaned = self._cleaned(
+            _LEAVES, text, lambda leaf: self._leaf(leaf, whole=next(found) > _MOST_LEAVES)
+        )
+        return PLACEHOLDER if self.holds(cleaned) else cleaned
 
-    def _checked(self, text: str) -> str:
-        return PLACEHOLDER if self.holds(text) else text
+    def _leaf(self, leaf: str, *, whole: bool) -> str:
+        if leaf[0] == leaf[-1] == '"' and len(leaf) > 1:
+            return _QUOTED if whole else string_text(self._wordwise(string_value(leaf)), leaf)
+        if JSON_NUMBERS.fullmatch(leaf):
+            return _NUMBER.sub(lambda number: _QUOTED if self.holds(number[0]) else number[0], leaf)
+        return self._wordwise(leaf)
 
     def _wordwise(self, text: str) -> str:
-        for words in (_WORD, _LONG_WORD):
-            parts = self._cleaned(words.split(text), lambda _: PLACEHOLDER, lambda _: PLACEHOLDER)
-            if not self.holds(text := "".join(parts)):
-                return text
+        for words in _WORDS:
+            cleaned = self._cleaned(words, text, lambda _: PLACEHOLDER)
+            if not self.holds(cleaned):
+                return cleaned
         return PLACEHOLDER
 
-    def _json_token(self, token: str) -> str:
-        if not token.startswith('"'):
-            return _JSON_NUMBER.sub(lambda m: _QUOTED if self.holds(m[0]) else m[0], token)
-        clean = self._wordwise(json.loads(token, strict=False))
-        return json.dumps(clean, ensure_ascii=token.isascii() or "\\u" in token)
+    def _cleaned(self, pattern: re.Pattern[str], text: str, clean: Callable[[str], str]) -> str:
+        """Return a text, those parts of it cleaned that hold a key.
 
-    def _cleaned(
-        self, parts: list[str], clean: Callable[[str], str], blunt: Callable[[list[str]], str]
-    ) -> list[str]:
-        """Return the parts of a text, those that hold a key cleaned. They are found by halving.
-
-        Of a text with thousands of keys the rest is not searched one by one: ``blunt`` cleans it.
+        They are looked for in groups, so that parts without a key cost next to nothing, and many
+        with one not much more.
         """
-        found = itertools.count()
 
-        def within(some: list[str]) -> list[str]:
-            if not self.holds("".join(some)):
-                return some
-            if len(some) == 1:
-                return [clean(some[0])]
-            if next(found) > _MOST_WORDS:
-                return [blunt(some)]
-            middle = len(some) // 2
-            return within(some[:middle]) + within(some[middle:])
+        def within(parts: list[str]) -> Iterator[str]:
+            joined = "".join(parts)
+            if len(joined) < FRAGMENT or not self.holds(joined):
+                yield joined
+            elif len(parts) == 1:
+                yield clean(joined)
+            else:
+                size = -(-len(parts) // _GROUPS)
+                for start in range(0, len(parts), size):
+                    yield from within(parts[start : start + size])
 
-        return within(parts)
-
-
-def _blunt(tokens: list[str]) -> str:
-    """Return tokens of JSON without any string or number that is long enough to hold a key."""
-    return "".join(
-        _JSON_NUMBER.sub(lambda m: _QUOTED if len(m[0]) >= FRAGMENT else m[0], token)
-        if not token.startswith('"')
-        else token
-        if len(token) < FRAGMENT + 2
-        else _QUOTED
-        for token in tokens
-    )
+        parts = map(operator.itemgetter(0), pattern.finditer(text))
+        batches = iter(lambda: list(itertools.islice(parts, _GROUPS**2)), [])
+        return "".join(itertools.chain.from_iterable(map(within, batches)))

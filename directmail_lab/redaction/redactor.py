@@ -8,8 +8,7 @@ user info of an address.
 
 from __future__ import annotations
 
-import binascii
-import codecs
+import contextlib
 import functools
 import re
 from base64 import b64decode
@@ -21,7 +20,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from ..credentials import known_keys
 from ..errors import CassetteError, CredentialError, without_traceback
 from ..interaction import Headers, Interaction, RecordedRequest, RecordedResponse, header
-from .key_search import PLACEHOLDER, SHARED, WINDOW, KeySearch, windows
+from .key_search import PLACEHOLDER, KeySearch, windows
 from .personal import Pseudonyms
 from .unpack import unpack
 
@@ -40,6 +39,12 @@ _FIELD = re.compile(
 )
 _ANY_PARAMETER = re.compile(r"(^|[&;])([^=&;#]*)=([^&;#]*)")
 _USER_INFO = re.compile(r"(://)[^/?#@\s\"'<>\\]+@")
+_PLACES: Final = (
+    (_PARAMETER, rf"\1{PLACEHOLDER}"),
+    (_FIELD, rf"\1{PLACEHOLDER}"),
+    (_USER_INFO, rf"\1{PLACEHOLDER}@"),
+)
+_ORIGIN = re.compile(r"(?<![:/])(/)")
 # RFC 7235: a scheme and one token. Digest and AWS4 have parameters, of which none is a key.
 _ONE_PART = re.compile(r"\s*([A-Za-z][\w-]*)\s+([A-Za-z0-9._~+/-]+=*)\s*")
 
@@ -113,9 +118,11 @@ class Redactor:
     @_bare
     def interaction(self, interaction: Interaction) -> Interaction:
         """Return an interaction as it may be written."""
-        request, response = self._request(interaction.request), self._response(interaction.response)
-        if request is interaction.request and response is interaction.response:
-            return interaction
+        request, response = self._request(interaction.request), interaction.response
+        (reason,), headers, body = self._message(
+            (response.reason,), response.headers, response.body
+        )
+        response = RecordedResponse(response.status, reason, headers, body)
         return replace(interaction, request=request, response=response)
 
     @_bare
@@ -150,42 +157,18 @@ class Redactor:
 
     def _request(self, request: RecordedRequest) -> RecordedRequest:
         self._learn(_secrets_of(request))
-        headers, given = _writable(request.headers), request.body or b""
-        uri = _without_key_parameters(request.uri)
-        if self._is_clean((request.method, uri), headers, given):
-            method, body = request.method, given
-        else:
-            method, uri = self._text(request.method), self._uri(uri)
-            headers, body = self._message(headers, given)
-        if uri == request.uri and headers is request.headers and body is given:
-            return request
-        return RecordedRequest(method, uri, headers, None if request.body is None else body)
-
-    @_bare
-    def response(self, response: RecordedResponse) -> RecordedResponse:
-        """Return a response as it may be written."""
-        self._learn()
-        return self._response(response)
-
-    def _response(self, response: RecordedResponse) -> RecordedResponse:
-        headers = _writable(response.headers)
-        if self._is_clean((response.reason,), headers, response.body):
-            return response if headers is response.headers else replace(response, headers=headers)
-        reason = self._text(response.reason)
-        headers, body = self._message(headers, response.body)
-        return RecordedResponse(response.status, reason, headers, body)
+        # Apart, so that an address stays one where a key that holds a slash is in its path.
+        origin, *path = _ORIGIN.split(_without_key_parameters(request.uri), maxsplit=1)
+        texts = (request.method, origin, *path)
+        (method, *uri), headers, body = self._message(texts, request.headers, request.body or b"")
+        sent = None if request.body is None else body
+        return RecordedRequest(method, "".join(uri), headers, sent)
 
     @_bare
     def text(self, text: str) -> str:
         """Return any text as it may be shown: an excerpt, a log line, a message."""
         self._learn()
         return self._text(text)
-
-    @_bare
-    def holds_key(self, text: str) -> bool:
-        """Return whether a known key stands in a text, in any form that is removed."""
-        self._learn()
-        return self.__search.holds(text)
 
     @_bare
     def refuse_leak(self, written: str) -> None:
@@ -210,35 +193,28 @@ class Redactor:
         """Return whether anything but personal data is to be removed from a text."""
         return _may_name_a_key(text) or self.__search.holds(text)
 
-    def _is_clean(self, texts: tuple[str, ...], headers: Headers, body: bytes) -> bool:
-        """Return whether a message may be written as it is: one search for all but a long body."""
-        if self.__redact:
-            return False
-        searched = "\n".join([*texts, *(part for pair in headers for part in pair), ""])
-        try:
-            for part in _decoded(body):
-                if "\0" in part:  # text is never compressed, whatever its headers say
-                    return False
-                searched += part
-                if self._touches(searched):
-                    return False
-                searched = part[-SHARED:]
-        except UnicodeDecodeError:
-            return False
-        return True
-
-    def _message(self, headers: Headers, body: bytes) -> tuple[Headers, bytes]:
-        """Return headers and a body as they may be written, the headers true to the body."""
+    def _message(
+        self, texts: Iterable[str], headers: Headers, body: bytes
+    ) -> tuple[list[str], Headers, bytes]:
+        """Return what a message begins with, its headers, true to its body, and that."""
         written = self._body(body, header(headers, "content-encoding") or "")
-        headers = tuple((self._text(name), self._text(value)) for name, value in headers)
-        if written == body:
-            return headers, body
-        length = str(len(written))
-        return tuple(
-            (name, length if name.lower() == "content-length" else value)
-            for name, value in headers
-            if name.lower() != "content-encoding"
-        ), written
+        headers = _writable(headers)
+        if written != body:
+            length = str(len(written))
+            headers = tuple(
+                (name, length if name.lower() == "content-length" else value)
+                for name, value in headers
+                if name.lower() != "content-encoding"
+            )
+        parts = [*texts, *(text for pair in headers for text in pair)]
+        start = len(parts) - 2 * len(headers)
+        if self.__redact or self._touches("\n".join(parts)):
+            parts = list(map(self._text, parts))
+        return (
+            parts[:start],
+            tuple(zip(parts[start::2], parts[start + 1 :: 2], strict=True)),
+            written,
+        )
 
     def _body(self, body: bytes, coding: str) -> bytes:
         """Return a body as it may be written; one that had to be opened for that stays open."""
@@ -246,6 +222,9 @@ class Redactor:
             plain = unpack(body, coding)
         except ValueError:
             return b"<not searched: %d bytes>" % len(body)
+        parts = (part.decode("utf-8", "replace") for part in windows(plain))
+        if not self.__redact and not any(map(self._touches, parts)):
+            return body
         try:
             text, charset = plain.decode("utf-8"), "utf-8"
         except UnicodeDecodeError:
@@ -255,17 +234,11 @@ class Redactor:
 
     def _text(self, text: str) -> str:
         if _may_name_a_key(text):
-            text = _FIELD.sub(rf"\1{PLACEHOLDER}", _PARAMETER.sub(rf"\1{PLACEHOLDER}", text))
-            text = _USER_INFO.sub(rf"\1{PLACEHOLDER}@", text)
+            for place, kept in _PLACES:
+                text = place.sub(kept, text)
         if self.__search.holds(text):
             text = self.__search.without(text)
         return self.__personal.text(text) if self.__personal else text
-
-    def _uri(self, uri: str) -> str:
-        """Return an address; its path stays one even where a key that holds a slash is in it."""
-        scheme, mark, rest = uri.partition("://")
-        host, slash, path = rest.partition("/") if mark else ("", "", uri)
-        return self._text(scheme + mark + host) + slash + self._text(path)
 
 
 def _special_in(headers: Headers) -> bool:
@@ -284,20 +257,11 @@ def _writable(headers: Headers) -> Headers:
     )
 
 
-def _decoded(body: bytes) -> Iterator[str]:
-    """Yield a body as text, a long one in parts. It raises where it is not UTF-8."""
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    for start in range(0, len(body) or 1, WINDOW):
-        yield decoder.decode(body[start : start + WINDOW], final=start + WINDOW >= len(body))
-
-
 def _may_name_a_key(text: str) -> bool:
     if "@" in text and _USER_INFO.search(text):
         return True
-    return any(
-        "key" in low and ("api_key" in low or "apikey" in low or "api-key" in low)
-        for low in map(str.lower, windows(text))
-    )
+    low = text.lower()
+    return "key" in low and ("api_key" in low or "apikey" in low or "api-key" in low)
 
 
 def _without_key_parameters(uri: str) -> str:
@@ -330,24 +294,17 @@ def _secrets_of(request: RecordedRequest) -> Iterator[str]:
             yield from _credentials(value)
         elif name.lower() in _MASKED:
             yield value
-    if not _may_name_a_key(unquote(request.uri)):
-        return
-    try:
+    with contextlib.suppress(ValueError):
         parts = urlsplit(request.uri)
-    except ValueError:
-        return
-    yield from filter(None, (parts.username, parts.password))
-    yield from (value for name, value in parse_qsl(parts.query) if _names_a_key(name))
+        yield from filter(None, (parts.username, parts.password))
+        yield from (value for name, value in parse_qsl(parts.query) if _names_a_key(name))
 
 
 def _credentials(authorization: str) -> Iterator[str]:
     """Yield the credential of one part; of Basic, the user name and the password."""
-    match = _ONE_PART.fullmatch(authorization)
-    if match is None:
-        return
-    try:
-        basic = match[1].lower() == "basic"
-        pair = b64decode(match[2], validate=True).decode("utf-8") if basic else match[2]
-    except (binascii.Error, UnicodeDecodeError):
-        pair = match[2]
-    yield from filter(None, pair.partition(":")[::2])
+    if match := _ONE_PART.fullmatch(authorization):
+        token = match[2]
+        if match[1].lower() == "basic":
+            with contextlib.suppress(ValueError):
+                token = b64decode(token, validate=True).decode("utf-8")
+        yield from filter(None, token.partition(":")[::2])
