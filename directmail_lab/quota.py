@@ -124,27 +124,21 @@ def read_headers(
         When the response came, in seconds since the Unix epoch. A ``Retry-After`` that is a date
         counts from here, or from the service's own clock where it sent a ``Date``.
     """
-    sent = _find(headers)
+    sent: _Sent = {}
+    for spelled, value in headers:
+        name = _SPELLINGS.get(spelled.lower())
+        if name is not None:
+            sent.setdefault(name, []).append(value)
     (limit, remaining, reset), problem = _numbers(sent)
     date, retry_after = _only(sent, "Date"), _only(sent, "Retry-After")
     served_at = None if date is None else _http_date(date)
+    reset_text = _only(sent, RESET_HEADER) if reset is None else None
+    is_date = reset_text is not None and date_of(reset_text) is not None
+    wait_s = None if retry_after is None else _retry_after_s(retry_after, served_at or at)
     return Reading(
-        at=at,
-        method=method,
-        path=path,
-        operation=_operation_of(path),
-        status=status,
-        limit=limit,
-        remaining=remaining,
-        reset=reset,
-        elapsed_s=elapsed_s,
-        source=source,
-        cassette=cassette,
-        problem=problem,
-        retry_after_s=None if retry_after is None else _retry_after_s(retry_after, served_at or at),
-        reset_text=_dated(_only(sent, RESET_HEADER)) if reset is None else None,
-        served_at=served_at,
-    )
+        at, method, path, _operation_of(path), status, limit, remaining, reset, elapsed_s,
+        source, cassette, problem, wait_s, reset_text if is_date else None, served_at,
+    )  # fmt: skip
 
 
 # A session asks few paths many times.
@@ -153,15 +147,6 @@ _operation_of = lru_cache(maxsize=1024)(operation_of)
 
 _Sent = dict[str, list[Any]]
 """The values of the headers that we read, by name: texts or bytes, more than one if repeated."""
-
-
-def _find(headers: Iterable[tuple[str, str]] | Iterable[tuple[bytes, bytes]]) -> _Sent:
-    found: _Sent = {}
-    for spelled, value in headers:
-        name = _SPELLINGS.get(spelled.lower())
-        if name is not None:
-            found.setdefault(name, []).append(value)
-    return found
 
 
 def _text(value: str | bytes) -> str:
@@ -196,12 +181,17 @@ def _integer(values: Sequence[str | bytes]) -> tuple[int | None, str | None]:
     if len(values) > 1:
         return None, "was sent twice" if len(values) == 2 else f"was sent {len(values)} times"
     text = _text(values[0])
-    if not (text.isascii() and text.isdigit()):
+    number = _digits(text)
+    if number is None:
         return None, _fault(text)
-    digits = text.lstrip("0") or "0"
-    if len(digits) > _INT64_DIGITS or int(digits) > _INT64_MAX:
-        return None, "is too large"
-    return int(digits), None
+    return (number, None) if number <= _INT64_MAX else (None, "is too large")
+
+
+def _digits(text: str) -> int | None:
+    """Return the integer that ASCII digits are, of very many some integer beyond 64 bits."""
+    if not (text.isascii() and text.isdigit()):
+        return None
+    return int(text.lstrip("0")[: _INT64_DIGITS + 1] or "0")
 
 
 def _fault(text: str) -> str:
@@ -216,15 +206,11 @@ def _fault(text: str) -> str:
     return "holds a list" if "," in text else "is not an integer"
 
 
-def _dated(text: str | None) -> str | None:
-    return text if text is not None and date_of(text) is not None else None
-
-
 def _retry_after_s(text: str, now: float) -> float | None:
     """Return the seconds that a ``Retry-After`` asks to wait; None where it cannot be read."""
-    if text.isascii() and text.isdigit():
-        return float(text) if len(text) < _INT64_DIGITS else float(_INT64_MAX)
-    until = _http_date(text)
+    seconds, until = _digits(text), _http_date(text)
+    if seconds is not None:
+        return float(min(seconds, _INT64_MAX))
     return None if until is None else max(0.0, until - now)
 
 

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Final, Literal
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple
 
 from .quota import Reading, date_of
 
@@ -83,8 +83,6 @@ class Evidence:
         is still missing.
     candidates
         The units that no reading excludes.
-    stated
-        Whether the user stated the unit.
     contradiction
         Why the stated unit cannot be right, or None.
     """
@@ -92,7 +90,6 @@ class Evidence:
     unit: UnitName
     why: str
     candidates: tuple[UnitName, ...]
-    stated: bool = False
     contradiction: str | None = None
 
 
@@ -108,14 +105,14 @@ class ResetUnitInference:
         self._stated = stated
         self._rows = 0
         self._is_live = False
-        self._start()
-
-    def _start(self) -> None:
-        self._inferred: UnitName = "undetermined"
-        self._possible: tuple[UnitName, ...] = UNITS
         self._excluded: dict[UnitName, str] = {}
         self._counts_down = False
         self._tracks: dict[_Key, _Track] = {}
+
+    @property
+    def candidates(self) -> tuple[UnitName, ...]:
+        """The units that no reading excludes."""
+        return tuple(unit for unit in UNITS if unit not in self._excluded)
 
     @property
     def unit(self) -> UnitName:
@@ -123,39 +120,35 @@ class ResetUnitInference:
         return self._stated or self._inferred
 
     @property
-    def candidates(self) -> tuple[UnitName, ...]:
-        """The units that no reading excludes."""
-        return self._possible
+    def _inferred(self) -> UnitName:
+        left = self.candidates
+        # A time left is named only when it was seen counting down: that the others do not fit may
+        # also mean that two accounts were mixed.
+        is_told = len(left) == 1 and (self._counts_down or left[0] not in _TIMES_LEFT)
+        return left[0] if is_told else "undetermined"
 
     def observe(self, reading: Reading) -> None:
         """Look at one more reading, in the order they were made."""
         row, self._rows = self._rows, self._rows + 1
         if reading.source != "replayed" and not self._is_live:
-            self._is_live = True
-            self._start()
+            self._is_live, self._counts_down = True, False
+            self._excluded.clear()
+            self._tracks.clear()
         if self._is_live and reading.source == "replayed":
             return
-        known = len(self._excluded), self._counts_down
         if reading.reset:
             self._look_at_number(reading, reading.reset, row)
         elif reading.reset_text is not None and (dated := date_of(reading.reset_text)) is not None:
             others = [unit for unit in UNITS if unit != dated[0]]
             self._exclude(others, f"row {row} holds a date of another form")
-        if (len(self._excluded), self._counts_down) != known:
-            self._conclude()
 
     def evidence(self) -> Evidence:
         """Return what the readings say so far."""
-        return Evidence(
-            unit=self.unit,
-            why=self._why(),
-            candidates=self.candidates,
-            stated=self._stated is not None,
-            contradiction=self._excluded.get(self._stated) if self._stated else None,
-        )
+        contradiction = self._excluded.get(self._stated) if self._stated else None
+        return Evidence(self.unit, self._why(), self.candidates, contradiction)
 
     def _look_at_number(self, reading: Reading, value: int, row: int) -> None:
-        for unit in self._possible:
+        for unit in self.candidates:
             if unit not in SCALES:
                 self._exclude([unit], f"row {row} holds a number")
             elif not _could_be(unit, value, reading):
@@ -163,40 +156,28 @@ class ResetUnitInference:
         if self._inferred != "undetermined":
             return
         key = (reading.method, reading.operation, reading.limit, reading.source)
+        sight = _sight(reading, value, row)
         track = self._tracks.get(key)
         if track is None:
             if len(self._tracks) >= _TRACKS_AT_MOST:
                 self._tracks.clear()
-            track = self._tracks[key] = _Track()
-        compared = track.take(reading, value, row)
-        if compared is None:
+            self._tracks[key] = _Track(sight)
             return
-        before, sight = compared
-        if value < before.value:
-            step = _Stretch(before, sight)
-            fell_too_far = [unit for unit in _TIMES_LEFT if step.fell_too_far(unit)]
-            self._exclude(fell_too_far, f"rows {before.row} and {row} fall faster than time")
-        stretch, counted = track.stretch, track.counts_down_in
-        if stretch is not None and counted is not None and counted not in self._excluded:
+        before = track.last
+        self._exclude(track.take(sight), f"rows {before.row} and {row} fall faster than time")
+        counted = track.counts_down_in()
+        if counted is not None and counted not in self._excluded:
             self._counts_down = True
             self._exclude(
                 [unit for unit in UNITS if unit != counted],
-                f"rows {stretch.first.row} to {row} count down by {stretch.fall} in "
-                f"{sight.latest - stretch.first.latest:.3g} s, and what remains says that nothing "
+                f"rows {track.first.row} to {row} count down by {track.fall} in "
+                f"{sight.latest - track.first.latest:.3g} s, and what remains says that nothing "
                 "renewed meanwhile",
             )
 
     def _exclude(self, units: Iterable[UnitName], why: str) -> None:
         for unit in units:
             self._excluded.setdefault(unit, why)
-
-    def _conclude(self) -> None:
-        left = self._possible = tuple(unit for unit in UNITS if unit not in self._excluded)
-        self._inferred = "undetermined"
-        # A time left is named only when it was seen counting down: that the others do not fit may
-        # also mean that two accounts were mixed.
-        if len(left) == 1 and (self._counts_down or left[0] not in _TIMES_LEFT):
-            self._inferred = left[0]
 
     def _why(self) -> str:
         by_reason: dict[str, list[UnitName]] = {}
@@ -216,8 +197,7 @@ class ResetUnitInference:
         return f"{reasons[0].upper()}{reasons[1:]}."
 
 
-@dataclass(frozen=True, slots=True)
-class _Sight:
+class _Sight(NamedTuple):
     """A value of Reset, and the moment it was written: between two times, in seconds."""
 
     value: int
@@ -226,112 +206,95 @@ class _Sight:
     earliest: float
     latest: float
 
+    def fell_too_far(self, before: _Sight, unit: UnitName) -> bool:
+        """Return whether a time left in a unit cannot fall so fast."""
+        most_s = self.latest - before.earliest
+        return before.value - self.value > most_s / SCALES[unit].seconds + _ROUNDING
 
-def _sight(reading: Reading, value: int, row: int) -> _Sight | None:
-    """Return a value with the moment it was written, or None where that is not known."""
-    if math.isnan(reading.at):
+    def fell_too_little(self, before: _Sight, unit: UnitName) -> bool:
+        """Return whether a time left in a unit cannot fall so slowly."""
+        least_s = self.earliest - before.latest
+        return before.value - self.value < least_s / SCALES[unit].seconds - _ROUNDING
+
+
+def _sight(reading: Reading, value: int, row: int) -> _Sight:
+    """Return a value with the moment it was written: any, where that is not known."""
+    if not math.isnan(reading.at):
+        waited_s = _UNKNOWN_LATENCY_S if reading.elapsed_s is None else reading.elapsed_s
+        return _Sight(value, reading, row, reading.at - waited_s, reading.at)
+    if reading.served_at is not None:
         # A recording that kept no times: the service's own clock tells them, to the second.
-        served = reading.served_at
-        return None if served is None else _Sight(value, reading, row, served, served + 1.0)
-    waited_s = _UNKNOWN_LATENCY_S if reading.elapsed_s is None else reading.elapsed_s
-    return _Sight(value, reading, row, reading.at - waited_s, reading.at)
+        return _Sight(value, reading, row, reading.served_at, reading.served_at + 1.0)
+    return _Sight(value, reading, row, -math.inf, math.inf)
 
 
-@dataclass(slots=True)
-class _Stretch:
-    """Readings of one allowance among which nothing renewed: what remains went on falling."""
+class _Track:
+    """The values that one allowance may stand behind, from ``first`` to ``last``.
 
-    first: _Sight
-    last: _Sight
-    answers: int = 1
-    is_ours_alone: bool = True
-    misfits: set[UnitName] = field(default_factory=set)
+    Among these nothing renewed, for what remains went on falling; then it begins again.
+    """
+
+    def __init__(self, sight: _Sight) -> None:
+        self._seconds_fell = 0
+        self._begin(sight)
+
+    def _begin(self, sight: _Sight) -> None:
+        self.first = self.last = sight
+        self._answers = 1
+        self._is_ours_alone = True
+        self._fits: list[UnitName] = list(_TIMES_LEFT)
 
     @property
     def fall(self) -> int:
         return self.first.value - self.last.value
 
-    @property
-    def unit(self) -> UnitName | None:
-        """The one unit that the values count down in, where chance does not explain it."""
-        enough = _ANSWERS_ENOUGH if self.is_ours_alone else _ANSWERS_ENOUGH_BESIDE_OTHERS
-        fits = [unit for unit in _TIMES_LEFT if unit not in self.misfits]
-        if self.answers < enough or len(fits) != 1:
+    def take(self, sight: _Sight) -> list[UnitName]:
+        """Take the next value; return the units in which it fell faster than time since the last.
+
+        Nothing can be said across a step of a clock.
+        """
+        before, in_order = self.last, _are_in_order(self.last, sight)
+        left = before.reading.remaining, sight.reading.remaining
+        spent = 0 if left[0] is None or left[1] is None else left[0] - left[1]
+        if in_order and spent > 0 and sight.value <= before.value:
+            self.last = sight
+            self._answers += 1
+            self._is_ours_alone &= spent == 1
+            self._fits = [
+                unit
+                for unit in self._fits
+                if not sight.fell_too_little(self.first, unit)
+                and not sight.fell_too_far(self.first, unit)
+            ]
+        else:
+            if self._unit() == "seconds_left":
+                self._seconds_fell += self.fall
+            self._begin(sight)
+        too_far = [unit for unit in _TIMES_LEFT if sight.fell_too_far(before, unit)]
+        return too_far if in_order else []
+
+    def _unit(self) -> UnitName | None:
+        """Return the one unit that the values count down in, where chance does not explain it."""
+        enough = _ANSWERS_ENOUGH if self._is_ours_alone else _ANSWERS_ENOUGH_BESIDE_OTHERS
+        if self._answers < enough or len(self._fits) != 1:
             return None
         # Where the moments are known by half a minute only, much fits that is not so.
         unsure_s = sum(sight.latest - sight.earliest for sight in (self.first, self.last))
-        return fits[0] if self.fall * SCALES[fits[0]].seconds >= 2 * unsure_s else None
+        unit = self._fits[0]
+        return unit if self.fall * SCALES[unit].seconds >= 2 * unsure_s else None
 
-    def goes_on_with(self, sight: _Sight) -> bool:
-        """Return whether nothing renewed until then, as far as can be seen."""
-        before, after = self.last.reading.remaining, sight.reading.remaining
-        falls = before is not None and after is not None and after < before
-        return falls and sight.value <= self.last.value
-
-    def add(self, sight: _Sight) -> None:
-        """Take the next reading."""
-        spent = (self.last.reading.remaining or 0) - (sight.reading.remaining or 0)
-        self.is_ours_alone &= spent == 1
-        self.answers += 1
-        self.last = sight
-        least_s = sight.earliest - self.first.latest
-        for unit in _TIMES_LEFT:
-            fell_too_little = self.fall < least_s / SCALES[unit].seconds - _ROUNDING
-            if fell_too_little or self.fell_too_far(unit):
-                self.misfits.add(unit)
-
-    def fell_too_far(self, unit: UnitName) -> bool:
-        """Return whether a time left in a unit cannot fall so fast."""
-        most_s = self.last.latest - self.first.earliest
-        return self.fall > most_s / SCALES[unit].seconds + _ROUNDING
-
-
-class _Track:
-    """The values that one allowance may stand behind: the last one, and how they move."""
-
-    def __init__(self) -> None:
-        self.stretch: _Stretch | None = None
-        self._last: tuple[Reading, int, int] | None = None
-        self._seconds_fell = 0
-
-    def take(self, reading: Reading, value: int, row: int) -> tuple[_Sight, _Sight] | None:
-        """Take the next value; return the one before and it, where the two can be compared."""
-        last, self._last = self._last, (reading, value, row)
-        before, sight = None, None
-        # Most readings repeat the value: only where something fell is there more to see.
-        if last and (value < last[1] or (reading.remaining or 0) < (last[0].remaining or 0)):
-            before, sight = _sight(*last), _sight(reading, value, row)
-        if before is None or sight is None or not _are_in_order(before, sight):
-            self._end_stretch()
-            return None
-        if self.stretch is None:
-            self.stretch = _Stretch(before, before)
-        if self.stretch.goes_on_with(sight):
-            self.stretch.add(sight)
-        else:
-            self._end_stretch()
-        return before, sight
-
-    def _end_stretch(self) -> None:
-        if self.stretch is not None and self.stretch.unit == "seconds_left":
-            self._seconds_fell += self.stretch.fall
-        self.stretch = None
-
-    @property
     def counts_down_in(self) -> UnitName | None:
-        """The unit that the values count down in, where they say it clearly."""
-        if self.stretch is None or self.stretch.fall <= 0:
-            return None
-        unit, first = self.stretch.unit, self.stretch.first.value
+        """Return the unit that the values count down in, where they say it clearly."""
+        unit = self._unit()
         if unit == "milliseconds_left":
             enough = 50
-        elif first >= _LEAST_CONSTANT_MS:
+        elif self.first.value >= _LEAST_CONSTANT_MS:
             # They may be constant milliseconds, 60001 or by their rounding 60000.
             enough = 3
         else:
             # A window of 2 s tells 2, 1 and again 2, 1: two such falls count as one by two.
-            enough = 2 - self._seconds_fell
-        return unit if self.stretch.fall >= enough else None
+            enough = max(1, 2 - self._seconds_fell)
+        return unit if self.fall >= enough else None
 
 
 def _are_in_order(before: _Sight, after: _Sight) -> bool:
