@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from .readings import read_readings as read_readings
     from .sessions import Session as Session
     from .standin import stand_in as stand_in
+    from .widgets.browser import browse as browse
     from .widgets.login import login as login
     from .widgets.monitor import monitor as monitor
 
@@ -73,6 +74,7 @@ _HOMES = {
     "readings": "read_readings",
     "sessions": "Session",
     "standin": "stand_in",
+    "widgets.browser": "browse",
     "widgets.login": "login",
     "widgets.monitor": "monitor",
 }

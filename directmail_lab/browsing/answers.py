@@ -93,32 +93,32 @@ def page() -> tuple[str, str]:
 
 
 def first_rows(recording: Recording) -> pd.DataFrame:
-    """Return the first rows as a table, which tells below it how many more there are.
+    """Return the first ten rows as a table, which tells below it how many there are.
 
-    Columns: ``number`` (Int64, from 1), ``time`` (datetime64, UTC), ``method``, ``path`` (string),
-    ``status``, ``remaining`` (Int64), ``ms`` (Float64), ``bytes`` (Int64) and ``mark`` (string).
+    Its index is the number, from 1. Columns: ``time`` (datetime64, UTC), ``method``, ``path``
+    (string), ``status``, ``remaining`` (Int64), ``ms`` (Float64), ``bytes`` (Int64), and ``mark``
+    (string) where there is any.
     """
     import pandas as pd
 
     from ..display import plural, readable
 
-    columns = [*_DTYPES]
-    listed = [[number, *row] for number, row in enumerate(rows(recording, 0, _TABLE_ROWS), 1)]
-    frame = pd.DataFrame(listed, columns=columns, dtype=object)
+    listed = rows(recording, 0, _TABLE_ROWS)
+    index = pd.RangeIndex(1, len(listed) + 1)
+    frame = pd.DataFrame(listed, index=index, columns=[*_DTYPES], dtype=object)
     frame["time"] = pd.to_datetime(frame["time"], unit="ms", utc=True)
     frame = frame.astype({name: dtype for name, dtype in _DTYPES.items() if dtype})
-    total = plural(len(recording), "interaction")
-    frame.attrs["notes"] = [f"{recording.title}: {total}."]
+    if not any(frame["mark"]):
+        del frame["mark"]
+    more = f": the first {len(listed)}" if len(recording) > len(listed) else ""
+    frame.attrs["notes"] = [f"{recording.title}, {plural(len(recording), 'interaction')}{more}."]
     return readable(frame)
 
 
 _DTYPES: Final = {
-    "number": "Int64",
     "time": "",
-    "method": "string",
-    "path": "string",
-    "status": "Int64",
-    "remaining": "Int64",
+    **dict.fromkeys(("method", "path"), "string"),
+    **dict.fromkeys(("status", "remaining"), "Int64"),
     "ms": "Float64",
     "bytes": "Int64",
     "mark": "string",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -71,9 +72,14 @@ class Recording:
         found: Interaction = self.interactions[index]
         return found
 
-    def reading(self, index: int) -> Reading:
-        """Return what its rate-limit headers say."""
-        return reading_of(self.interaction(index), prefix=self.prefix)
+    def entry(self, index: int) -> tuple[Reading, Interaction]:
+        """Return what the rate-limit headers of an interaction say, and itself."""
+        found = self.interaction(index)
+        return reading_of(found, prefix=self.prefix), found
+
+    def keeps_bodies(self, index: int) -> bool:  # noqa: ARG002
+        """Return whether an interaction's bodies were kept."""
+        return True
 
     @cached_property
     def prefix(self) -> str:
@@ -85,7 +91,7 @@ class Recording:
         """The unit of ``X-RateLimit-Reset``, as the first readings tell it."""
         some = range(min(len(self), _READINGS_FOR_UNIT))
         try:
-            return infer_reset_unit(self.reading(index) for index in some).unit
+            return infer_reset_unit(self.entry(index)[0] for index in some).unit
         except CassetteFormatError:
             return "undetermined"
 
@@ -146,7 +152,7 @@ def rows(recording: Recording, offset: int = 0, limit: int = _MOST_ROWS) -> list
 
 def _row(recording: Recording, index: int) -> list[object]:
     try:
-        reading, interaction = recording.reading(index), recording.interaction(index)
+        reading, interaction = recording.entry(index)
     except CassetteFormatError as error:
         return [None, "", str(error), None, None, None, None, "unreadable"]
     query = urlsplit(interaction.request.uri).query
@@ -158,9 +164,16 @@ def _row(recording: Recording, index: int) -> list[object]:
         reading.status,
         reading.remaining,
         None if reading.elapsed_s is None else round(reading.elapsed_s * 1000, 3),
-        len(interaction.response.body),
+        _size(recording, index, interaction),
         mark_of(reading),
     ]
+
+
+def _size(recording: Recording, index: int, interaction: Interaction) -> int | None:
+    if recording.keeps_bodies(index):
+        return len(interaction.response.body)
+    told = header(interaction.response.headers, "content-length") or ""
+    return int(told) if re.fullmatch(r"\d{1,15}", told, re.ASCII) else None
 
 
 def mark_of(reading: Reading) -> str:
@@ -177,29 +190,30 @@ def detail(recording: Recording, index: int) -> tuple[dict[str, object], list[by
     """Return all that is known of an interaction, and its two bodies, as far as they are shown.
 
     Each body is described by its ``kind``: ``"none"``, ``"json"``, ``"text"``, ``"image"``,
-    ``"pdf"`` or ``"binary"``, its ``media`` type, its ``size`` in bytes, and whether what comes
-    with it is ``truncated``. Text comes in UTF-8. HTML and SVG are text.
+    ``"pdf"``, ``"binary"`` or ``"absent"`` (not kept), its ``media`` type, its ``size`` in bytes,
+    and whether what comes with it is ``truncated``. Text comes in UTF-8. HTML and SVG are text.
     """
-    interaction = Redactor().interaction(recording.interaction(index))
+    reading, found = recording.entry(index)
+    interaction = Redactor().interaction(found)
     request, response = interaction.request, interaction.response
-    asked, asked_bytes = _body(request.headers, request.body or b"")
-    told, told_bytes = _body(response.headers, response.body)
+    keeps = recording.keeps_bodies(index)
+    asked, asked_bytes = _body(request.headers, request.body or b"", keeps=keeps)
+    told, told_bytes = _body(response.headers, response.body, keeps=keeps)
     about = {
         "index": index,
         "row": _row(recording, index),
         "uri": request.uri,
         "reason": response.reason,
-        "reading": _reading(recording, index),
+        "reading": _in_words(reading, recording.reset_unit),
         "request": {"headers": request.headers, "body": asked},
         "response": {"headers": response.headers, "body": told},
     }
     return about, [asked_bytes, told_bytes]
 
 
-def _reading(recording: Recording, index: int) -> list[tuple[str, str]]:
+def _in_words(reading: Reading, unit: Any) -> list[tuple[str, str]]:
     """Return what the three headers say, in words."""
-    reading = recording.reading(index)
-    at = renewal_of(reading, recording.reset_unit)
+    at = renewal_of(reading, unit)
     said: dict[str, object] = {
         "Limit": reading.limit,
         "Remaining": reading.remaining,
@@ -218,13 +232,13 @@ def _time(seconds: float) -> str | None:
         return None
 
 
-def _body(headers: Headers, body: bytes) -> Body:
+def _body(headers: Headers, body: bytes, *, keeps: bool) -> Body:
     media, charset = _media(headers)
     try:
         body = unpack(body, header(headers, "content-encoding") or "")
     except ValueError:
         media = ""  # it stays packed: bytes
-    kind, shown = _shown(body, media, charset)
+    kind, shown = _shown(body, media, charset) if keeps else ("absent", b"")
     told = {"kind": kind, "media": media, "size": len(body), "truncated": len(shown) < len(body)}
     return told, shown
 

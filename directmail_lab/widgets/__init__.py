@@ -31,13 +31,14 @@ _log = logging.getLogger(__name__)
 _STATIC: Final = Path(__file__).with_name("static")
 
 
-def page(name: str) -> tuple[str, str]:
-    """Return a widget's script and style: what all pages share, what widgets do, and its own."""
-    own = {
-        kind: "\n".join((_STATIC / f"{part}.{kind}").read_text("utf-8") for part in ("base", name))
-        for kind in ("js", "css")
-    }
-    return f"{static_text('dom.js')}\n{own['js']}", f"{static_text('palette.css')}\n{own['css']}"
+def page(name: str, common: tuple[str, str] | None = None) -> tuple[str, str]:
+    """Return a widget's script and style: ``common`` ones, what all widgets share, and its own."""
+    script, style = common or (static_text("dom.js"), static_text("palette.css"))
+    for part in ("base", name):
+        script += (_STATIC / f"{part}.js").read_text("utf-8")
+        own_style = _STATIC / f"{part}.css"
+        style += own_style.read_text("utf-8") if own_style.exists() else ""
+    return script, style
 
 
 def shows_widgets() -> bool:

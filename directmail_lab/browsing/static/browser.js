@@ -256,7 +256,9 @@ function take(view, { title, base_url: baseUrl, note, total, rows }) {
     view.since = Math.min(view.since, row[AT] - (row[ELAPSED] ?? 0));
     view.until = Math.max(view.until, row[AT]);
   }
+  // A recording of several days tells the day too.
   view.spansDays = Math.floor(view.since / 864e5) !== Math.floor(view.until / 864e5);
+  grid.classList.toggle("dml-b-days", view.spansDays);
   const seconds = (view.until - view.since) / 1000;
   setText(view.list.scale, seconds > 0 ? `When, over ${seconds.toPrecision(3)} s` : "When");
   arrange(view);
@@ -385,8 +387,8 @@ function details(view, { index, row, uri, reason, reading, request, response }) 
   return [
     title,
     told,
+    make("p", { className: "dml-b-reading" }, ...reading.flatMap(([name, said]) => [`${name} `, make("b", { textContent: said }), " "])),
     make("p", { className: "dml-soft", textContent: uri }),
-    fold(view, "Rate limit", reading.length ? pairs(reading) : "No rate-limit header."),
     fold(view, `Response body${about(response.body)}`, body(view, response.body)),
     fold(view, `Response headers (${response.headers.length})`, pairs(response.headers)),
     fold(view, `Request headers (${request.headers.length})`, pairs(request.headers)),
