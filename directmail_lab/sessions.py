@@ -16,6 +16,7 @@ from .cassettes import open_cassette
 from .contract import ME_PATH
 from .credentials import ApiKey, as_api_key
 from .errors import CassetteError, DirectMailLabError
+from .exchanges import Exchanges
 from .http import httpx, make_clients, service_error
 from .interaction import READING, base_path
 from .modes import SessionWithModes
@@ -102,12 +103,15 @@ class Session(SessionWithModes):
         self.base_url = base_address(base_url, only_replays=self._api_key is None)
         self.readings = ReadingLog(reset_unit=reset_unit)
         self.answers = AnswerShapes()
+        self.exchanges = Exchanges()
         self._reset_unit = reset_unit
         self._listeners: dict[object, Callable[[Reading], None]] = {}
         redactor = Redactor()
         self._redacted = redactor.text
         self._clock, self._timer, self._changing = clock, timer, threading.RLock()
-        self._observe = Observer(self._note, base_path(self.base_url), self._redacted)
+        self._observe = Observer(
+            self._note, base_path(self.base_url), self._redacted, self.exchanges.add
+        )
         self._pacer = Pacer(self.readings.inference, pace=pace, max_wait_s=max_wait_s)
         self._network = None
         start = Mode("live", RefusingTransport("This session has no key."))

@@ -97,12 +97,14 @@ class Observer:
     """Makes the `Reading` of each response, and leaves it there too.
 
     ``prefix`` is the base address's path prefix: readings tell the path below it, as ``redacted``
-    gives it back.
+    gives it back. ``keep`` gets it first, with request, response, and the response's body where a
+    cassette has it.
     """
 
     on_reading: Callable[[Reading], None]
     prefix: str = ""
     redacted: Callable[[str], str] = str
+    keep: Callable[[Reading, httpx.Request, httpx.Response, bytes | None], None] | None = None
 
     def __call__(
         self,
@@ -125,6 +127,10 @@ class Observer:
             cassette=None if cassette is None else cassette.name,
         )
         response.extensions[READING] = reading
+        if self.keep is not None:
+            stream = response.stream
+            body = b"".join(stream) if isinstance(stream, httpx.ByteStream) and cassette else None
+            self.keep(reading, request, response, body)
         self.on_reading(reading)
         return response
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import CassetteError
+from ..redaction import Redactor
 from ..snippets import copy_as
 from .recordings import Recording, compare, compare_recordings, detail, rows
 
@@ -53,12 +54,13 @@ def _list(recording: Recording, question: Any, _: Others) -> Answer:
 
 
 def _copy(recording: Recording, question: Any, _: Others) -> Answer:
-    copied = recording.interaction(int(question["index"]))
+    copied = Redactor().interaction(recording.interaction(int(question["index"])))
     return {"text": copy_as(copied, question["as"], base_url=recording.base_url)}, []
 
 
 def _compare(recording: Recording, question: Any, _: Others) -> Answer:
-    pair = (recording.interaction(int(question[side])) for side in "ab")
+    redactor = Redactor()
+    pair = (redactor.interaction(recording.interaction(int(question[side]))) for side in "ab")
     return {"differences": compare(*pair)}, []
 
 

@@ -50,7 +50,7 @@ Body = tuple[dict[str, object], bytes]
 """What is said of a body, and as much of it as is shown."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Recording:
     """Interactions to look at, the credentials of another program's removed.
 

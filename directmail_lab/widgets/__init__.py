@@ -58,6 +58,12 @@ def seconds_to_renewal(reading: Reading, session: Session) -> float | None:
     return None if at is None or session.mode == "replay" else at - time.time()
 
 
+def source_of(followed: Session) -> str:
+    """Return what answers a session's requests: ``Live``, ``Recording to tour``."""
+    kind = {"live": "Live", "record": "Recording to", "replay": "Replaying"}[followed.mode]
+    return f"{kind} {followed.cassette}" if followed.cassette else kind
+
+
 class Widget(anywidget.AnyWidget):
     """What every widget does: hear its page, and hear of another current session.
 

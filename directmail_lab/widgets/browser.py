@@ -3,34 +3,92 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from .. import browsing
 from ..cassettes import cassettes_by_name, find_cassette
-from . import Widget, page
+from ..current import current_session, session
+from ..display import as_html, as_text
+from ..errors import CassetteError
+from ..interaction import Interaction, RecordedRequest, RecordedResponse
+from ..redaction import Redactor
+from . import Throttle, Widget, page, source_of
+
+if TYPE_CHECKING:
+    from ..quota import Reading
+    from ..sessions import Session
+
+_UPDATE_S: Final = 0.2
+_SETTLED_S: Final = 1.5
 
 
-def browse(cassette: str | Path) -> BrowserWidget:
-    """Show what a cassette holds: a list to filter, sort and compare, and the details of each.
+def browse(cassette: str | Path | None = None) -> BrowserWidget:
+    """Show what a cassette holds, or what the current session does, as it happens.
+
+    A list to filter, sort and compare, and the details of each interaction. Keys: the arrows move,
+    Enter opens, ``/`` goes to the filter, Escape goes back.
 
     Parameters
     ----------
     cassette
-        A bare name or the `Path` of a file, a ``.har`` file among them.
+        A bare name or the `Path` of a file, which may be a ``.har`` file; by default the current
+        session's last requests, without bodies unless it records or replays.
 
     Raises
     ------
+    NotConnectedError
+        No cassette is named and no session is open.
     NotRecordedError
         There is no such cassette.
     CassetteError
         It cannot be read.
     """
+    if cassette is None:
+        return BrowserWidget(SessionRecording(session()))
     path = Path(cassette)
     is_har = path.suffix.lower() == ".har"
     return BrowserWidget(browsing.open_recording(path if is_har else find_cassette(cassette)))
+
+
+class SessionRecording(browsing.Recording):
+    """What a session has done by now, the key removed. Its length grows."""
+
+    def __init__(self, followed: Session) -> None:
+        super().__init__(source_of(followed), (), followed.base_url)
+        self.session = followed
+        self._seen: list[Reading] = []
+        self._lock = threading.Lock()
+        self._redactor = Redactor()
+
+    def __len__(self) -> int:
+        with self._lock:  # questions come in any thread
+            self.title = source_of(self.session)
+            self._seen += self.session.readings.since(len(self._seen))
+            return len(self._seen)
+
+    @property
+    def reset_unit(self) -> Any:
+        return self.session.readings.inference.unit
+
+    def interaction(self, index: int) -> Interaction:
+        return self.entry(index)[1]
+
+    def entry(self, index: int) -> tuple[Reading, Interaction]:
+        if not 0 <= index < len(self):
+            raise CassetteError(f"There is no interaction {index + 1} in this session.")
+        reading = self._seen[index]
+        kept = self.session.exchanges.interaction(reading)
+        if kept is None:
+            request = RecordedRequest(reading.method, self.session.base_url + reading.path)
+            kept = Interaction(request, RecordedResponse(reading.status))
+        return reading, self._redactor.interaction(kept)
+
+    def keeps_bodies(self, index: int) -> bool:
+        return self.session.exchanges.has_bodies(self._seen[index])
 
 
 class BrowserWidget(Widget):
@@ -42,12 +100,22 @@ class BrowserWidget(Widget):
     _esm, _css = page("browser", common=browsing.page())
 
     def __init__(self, recording: browsing.Recording) -> None:
-        self._recording = recording
+        self._throttle = Throttle(
+            partial(self.send, {"type": "changed"}),
+            self.keep_table,
+            interval_s=_UPDATE_S,
+            settled_s=_SETTLED_S,
+        )
+        self._show(recording)
         super().__init__()
 
-    def __repr__(self) -> str:
-        from ..display import as_text
+    def _show(self, recording: browsing.Recording) -> None:
+        self._recording = recording
+        self._unsubscribe: Callable[[], None] = lambda: None
+        if isinstance(recording, SessionRecording):
+            self._unsubscribe = recording.session.on_reading(self._throttle.notify)
 
+    def __repr__(self) -> str:
         return as_text(browsing.first_rows(self._recording))
 
     def receive(self, kind: str, buffers: Sequence[bytes | memoryview] = ()) -> None:
@@ -57,21 +125,33 @@ class BrowserWidget(Widget):
         if kind != "ask" or not buffers:
             return
         question = json.loads(bytes(buffers[0]))
-        told, bodies = browsing.answer(self._recording, question, _others())
+        others = {
+            name: partial(browsing.open_recording, path)
+            for name, path in cassettes_by_name().items()
+        }
+        told, bodies = browsing.answer(self._recording, question, others)
         self.send({"type": "answer", "id": question["id"], "answer": told}, bodies)
 
     def follow_current(self) -> None:
-        """Do nothing: it shows a file."""
+        """Go on with the session that is now the current one, where it shows a session's."""
+        followed, shown = current_session(), self._recording
+        if not isinstance(shown, SessionRecording) or followed in (None, shown.session):
+            return
+        self._unsubscribe()
+        self._show(SessionRecording(followed))
+        self.send({"type": "restart"})
+
+    def close(self) -> None:
+        """Take the widget away; the table of the first rows stays."""
+        self._unsubscribe()
+        self._throttle.stop()
+        super().close()
+
+    def keep_table(self) -> None:
+        """Renew the table in the notebook."""
+        self._publish(1, *self.still())
 
     def still(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the first rows, as a table and as text."""
-        from ..display import as_html
-
         table = browsing.first_rows(self._recording)
-        return {"text/html": as_html(table), "text/plain": repr(self)}, {}
-
-
-def _others() -> dict[str, Callable[[], browsing.Recording]]:
-    return {
-        name: partial(browsing.open_recording, path) for name, path in cassettes_by_name().items()
-    }
+        return {"text/html": as_html(table), "text/plain": as_text(table)}, {}

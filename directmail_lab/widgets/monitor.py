@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ..current import current_session, session
-from . import Throttle, Widget, page, seconds_to_renewal
+from . import Throttle, Widget, page, seconds_to_renewal, source_of
 from .history import History, OperationHistory
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class MonitorWidget(Widget):
             return "Stopped", "Run this cell again to follow the current session."
         if current_session() is not self._session:
             return "No session is open", "Sign in with login(), and this follows the new session."
-        return _source_of(self._session), ""
+        return source_of(self._session), ""
 
     def receive(self, kind: str, _buffers: Sequence[bytes | memoryview] = ()) -> None:
         """Show the picture, or stop."""
@@ -149,11 +149,6 @@ class MonitorWidget(Widget):
 
         data, metadata = chart_rate_limits(self._session.rate_limits())._repr_mimebundle_()
         return {**data, "text/plain": repr(self)}, metadata
-
-
-def _source_of(followed: Session) -> str:
-    kind = {"live": "Live", "record": "Recording to", "replay": "Replaying"}[followed.mode]
-    return f"{kind} {followed.cassette}" if followed.cassette else kind
 
 
 def _left(operation: OperationHistory) -> str:

@@ -19,7 +19,8 @@
  *   others() -> names of recordings to compare with
  *   compareWith(name) -> { pairs, differences: [[a, b, target, ...as above]], only_first,
  *       only_second }
- *   onChange(callback) -> a function that ends it; the callback is called when there is more.
+ *   onChange(callback) -> a function that ends it; the callback is called when there is more, with
+ *       { restart: true } when all is another.
  *
  * `sourceOf(ask, onChange)` makes a source of a function that takes the JSON that Python's
  * `directmail_lab.browsing.answer` does, and gives its JSON with `buffers` beside.
@@ -219,7 +220,8 @@ function sortBy(view, column) {
 }
 
 /* Rows come in parts, small ones first: the list is there at once, however long it is. */
-async function load(view) {
+async function load(view, { restart = false } = {}) {
+  view.restarts ||= restart;
   if (view.loading) {
     view.loadAgain = true;
     return;
@@ -228,6 +230,7 @@ async function load(view) {
   try {
     do {
       view.loadAgain = false;
+      if (view.restarts) empty(view);
       const offset = view.rows.length;
       const limit = offset ? MOST_ROWS : FIRST_ROWS;
       const part = await view.source.list({ offset, limit });
@@ -241,13 +244,18 @@ async function load(view) {
   }
 }
 
+function empty(view) {
+  Object.assign(view, { restarts: false, rows: [], since: Infinity, until: -Infinity, selected: null });
+  close(view);
+}
+
 function take(view, { title, base_url: baseUrl, note, total, rows }) {
   const { grid } = view.list;
   const atEnd = grid.scrollTop + grid.clientHeight >= grid.scrollHeight - ROW_PX;
   const isFirst = !view.rows.length;
   setText(view.title, title);
   view.title.title = baseUrl ?? "";
-  setText(view.status, note ?? "");
+  setText(view.status, note ?? (total ? "" : "Nothing was sent yet."));
   // What gave fewer rows than it said has no more.
   view.total = rows.length ? total : view.rows.length;
   for (const row of rows) {
@@ -647,7 +655,7 @@ export function createBrowser(root, source, { fill: fills = false, follows = tru
   const resized = new ResizeObserver(() => drawSoon(view));
   resized.observe(view.list.grid);
   root.append(whole);
-  const end = source.onChange(() => load(view));
+  const end = source.onChange((change) => load(view, change));
   load(view);
   offerOthers(view);
   return {

@@ -19,7 +19,7 @@ function render({ model, el }) {
     onGreet: () => {},
     onMessage: (message, buffers) => {
       setText(silence, "");
-      if (message.type !== "answer") onChange();
+      if (message.type !== "answer") onChange({ restart: message.type === "restart" });
       const bodies = (buffers ?? []).map((part) => new Uint8Array(part.buffer, part.byteOffset, part.byteLength));
       waiting.get(message.id)?.({ ...message.answer, buffers: bodies });
       waiting.delete(message.id);

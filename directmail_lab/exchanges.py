@@ -1,0 +1,82 @@
+"""What a session sent and got last, for who looks at it as it happens.
+
+Headers are always kept; bodies only where a cassette has them too.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from .interaction import Interaction, RecordedRequest, RecordedResponse
+
+if TYPE_CHECKING:
+    from .http import httpx
+    from .quota import Reading
+
+_MOST_KEPT: Final = 1_000
+_LARGEST_BODY_BYTES: Final = 1024**2
+_MOST_BYTES: Final = 32 * 1024**2
+
+
+class _Exchange(NamedTuple):
+    """What is kept of one: values as httpx has them, to be turned into text when looked at."""
+
+    reading: Reading
+    url: httpx.URL
+    asked: httpx.Headers
+    told: httpx.Headers
+    reason: str
+    bodies: tuple[bytes, bytes] | None
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.bodies or ()))
+
+
+class Exchanges:
+    """The last thousand exchanges, by their readings, in at most 32 MB of bodies."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, _Exchange] = {}
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def add(
+        self, reading: Reading, request: httpx.Request, response: httpx.Response, body: bytes | None
+    ) -> None:
+        """Keep one; ``body`` is the response's where a cassette has it."""
+        bodies = None
+        if body is not None:
+            bodies = (request.content if hasattr(request, "_content") else b"", body)
+            if sum(map(len, bodies)) > _LARGEST_BODY_BYTES:
+                bodies = None
+        reason = response.reason_phrase
+        one = _Exchange(reading, request.url, request.headers, response.headers, reason, bodies)
+        with self._lock:
+            self._kept[id(reading)] = one  # which holds the reading, so that no other has its id
+            self._bytes += one.size
+            while len(self._kept) > _MOST_KEPT or self._bytes > _MOST_BYTES:
+                self._bytes -= self._kept.pop(next(iter(self._kept))).size
+
+    def has_bodies(self, reading: Reading) -> bool:
+        """Return whether both bodies of an exchange are kept."""
+        kept = self._kept.get(id(reading))
+        return kept is not None and kept.bodies is not None
+
+    def interaction(self, reading: Reading) -> Interaction | None:
+        """Return an exchange, nothing redacted; None where it is kept no more."""
+        kept = self._kept.get(id(reading))
+        if kept is None:
+            return None
+        sent, got = kept.bodies or (None, b"")
+        at = None if math.isnan(reading.at) else datetime.fromtimestamp(reading.at, UTC)
+        asked, told = tuple(kept.asked.multi_items()), tuple(kept.told.multi_items())
+        return Interaction(
+            RecordedRequest(reading.method, str(kept.url), asked, sent),
+            RecordedResponse(reading.status, kept.reason, told, got),
+            at,
+            reading.elapsed_s,
+        )
