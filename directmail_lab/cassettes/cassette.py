@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from threading import RLock
 from typing import Final, Literal, Self
@@ -21,7 +22,7 @@ from .convert import notice_of_personal_data
 from .library import cassette_name, command_name, find_cassette, new_cassette_path
 from .player import DEFAULT_MATCH_ON, Key, Matcher, Matching, Player
 from .reader import LoadedCassette, read_cassette
-from .recorder import Recording, about_recording, unfinished_files
+from .recorder import Recording, unfinished_files
 
 RECORD_MODES: Final = ("none", "once", "new_episodes", "any", "all")
 
@@ -114,7 +115,9 @@ class Cassette:
         self._known: dict[tuple[str, str, str | None], tuple[Key, ...]] = {}
         self._is_full = self._recorded = False
         self._said = ""
-        self._metadata = about_recording(base_url, metadata, clock)
+        started = datetime.fromtimestamp(clock(), UTC).isoformat(timespec="microseconds")
+        about = {"base_url": base_url, "started_at": started.replace("+00:00", "Z")}
+        self._metadata = {**about, **(metadata or {}), **about}
         self.path = find_cassette(name) if record_mode == "none" else new_cassette_path(name)
         self.records = record_mode != "none" and not (record_mode == "once" and _holds(self.path))
         self._recording = self._open_recording(anew=record_mode == "all") if self.records else None

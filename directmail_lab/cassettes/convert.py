@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal, get_args
@@ -14,11 +14,10 @@ from ..errors import CassetteError, CassetteFormatError
 from ..interaction import Interaction, header
 from ..redaction import Redactor, secrets_in
 from ..redaction.personal import personal_notice, summarise_personal
-from . import layout
 from .library import command_name, create, locked
 from .player import Matching
 from .reader import parse_cassette, read_cassette
-from .recorder import adopt, checked, header_for, redacted_metadata, replace_whole, unfinished_files
+from .recorder import adopt, redacted_metadata, unfinished_files, write_whole
 
 Layout = Literal["lines", "vcrpy", "json", "har"]
 LAYOUTS: Final[tuple[Layout, ...]] = get_args(Layout)
@@ -55,16 +54,16 @@ def convert(source: Path, target: Path, to: Layout) -> int:
     redacted = [redactor.interaction(each) for each in interactions]
     with locked(target) as path:
         if to == "lines":
-            _write_lines(path, metadata, redacted, redactor)
-        else:
-            try:
-                text = _foreign_text(to, redacted_metadata(metadata, redactor), redacted)
-            except RecursionError:
-                raise CassetteError(f"{source} is nested too deeply for that layout.") from None
-            redactor.refuse_leak(text)
-            with create(path) as fresh:
-                fresh.write_text(text, encoding="utf-8")
-    return len(interactions)
+            write_whole(path, metadata, redacted, redactor)
+            return len(redacted)
+        try:
+            text = _foreign_text(to, redacted_metadata(metadata, redactor), redacted)
+        except RecursionError:
+            raise CassetteError(f"{source} is nested too deeply for that layout.") from None
+        redactor.refuse_leak(text)
+        with create(path) as fresh:
+            fresh.write_text(text, encoding="utf-8")
+    return len(redacted)
 
 
 def redact(path: Path, rules: Sequence[str]) -> int:
@@ -89,12 +88,13 @@ def redact(path: Path, rules: Sequence[str]) -> int:
         redactor = Redactor(secrets, redact=loaded.redact).also(rules)
         after = [redactor.interaction(each) for each in before]
         for number, (old, new) in enumerate(zip(before, after, strict=True), 1):
-            if any(_is_json(was) and not _is_json(now) for was, now in _bodies(old, new)):
+            bodies = (old.request.body, new.request.body), (old.response.body, new.response.body)
+            if any(_is_json(was) and not _is_json(now) for was, now in bodies):
                 raise CassetteError(
                     f"Interaction {number} of {path} has a body of JSON that redaction would have "
                     "broken, so nothing was changed. Please report it."
                 )
-        _write_lines(file, loaded.metadata, after, redactor)
+        write_whole(file, loaded.metadata, after, redactor)
     return sum(new != old for new, old in zip(after, before, strict=True))
 
 
@@ -109,8 +109,7 @@ def repair(path: Path) -> list[str]:
     with locked(path) as file:
         loaded = read_cassette(file)
         if loaded.problem is not None:
-            texts = ((layout.interaction_text(each),) for each in loaded.interactions)
-            replace_whole(file, layout.header_text(_about(loaded.metadata)), texts)
+            write_whole(file, loaded.metadata, loaded.interactions, Redactor())
             found.append(f"Repaired: {loaded.problem}.")
         for unfinished in unfinished_files(file):
             with locked(unfinished):
@@ -181,24 +180,6 @@ def _secrets(metadata: Mapping[str, object], interactions: Sequence[Interaction]
     return {*secrets_in(interactions), *remembered}
 
 
-def _write_lines(
-    path: Path,
-    metadata: Mapping[str, object],
-    interactions: Sequence[Interaction],
-    redactor: Redactor,
-) -> None:
-    texts = (checked(each, redactor) for each in interactions)
-    replace_whole(path, header_for(_about(metadata), redactor), texts)
-
-
-def _about(metadata: Mapping[str, object]) -> dict[str, object]:
-    from directmail_lab import __version__
-
-    others = {name: value for name, value in metadata.items() if name != "recorded_with"}
-    # First, and always ours: it is what tells the line layout from others.
-    return {"recorded_with": f"directmail-lab {__version__}", **others}
-
-
 def _foreign_text(
     to: Layout, metadata: Mapping[str, object], interactions: Sequence[Interaction]
 ) -> str:
@@ -213,14 +194,9 @@ def _foreign_text(
     return block_text(interactions, metadata=told, as_json=to == "json")
 
 
-def _bodies(old: Interaction, new: Interaction) -> Iterator[tuple[bytes, bytes]]:
-    yield old.request.body or b"", new.request.body or b""
-    yield old.response.body, new.response.body
-
-
-def _is_json(body: bytes) -> bool:
+def _is_json(body: bytes | None) -> bool:
     try:
-        json.loads(body)
+        json.loads(body or b"")
     except (ValueError, RecursionError):
         return False
     return True

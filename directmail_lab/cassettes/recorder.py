@@ -10,8 +10,7 @@ import hashlib
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
-from datetime import UTC, datetime
+from contextlib import ExitStack, suppress
 from itertools import count, islice
 from pathlib import Path
 from typing import Final
@@ -25,7 +24,7 @@ from .player import Matching, Player
 from .reader import LoadedCassette, read_cassette
 
 _FSYNC_EVERY_S: Final = 1.0
-_CHUNK_BYTES: Final = 2**20
+_LONG_BODY_BYTES: Final = 2**20
 # The key in any form is shorter than this: it is found across the parts of a long text.
 _OVERLAP: Final = 2**16
 
@@ -34,26 +33,42 @@ class LineWriter:
     """Appends interactions to one file; nothing that stands there is ever harmed.
 
     What `append` wrote is with the operating system before it returns, so a kill loses nothing;
-    the disk itself is brought up to date at most once a second, and at `close`.
+    the disk itself is brought up to date at most once a second, and at `close`. A torn interaction
+    and an end line of the file go first. Each call raises OSError where it cannot write all that it
+    is to; the file is then as it was before.
+
+    Parameters
+    ----------
+    header
+        The first lines of a new file.
+    held
+        What the file holds, where it is not new.
     """
 
     def __init__(
         self,
         path: Path,
-        *,
         header: str,
         held: LoadedCassette | None = None,
+        *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._path = path
-        self._header = header
         self._clock = clock
         self._synced_at = clock()
-        self._file: int | None = None
+        self._file = os.open(path, OPEN_TO_WRITE | os.O_CREAT, 0o666)
         # Length, checksum and number of what is whole: set at once, so that Ctrl-C leaves all
         # three as they were before an interaction or as they are after it.
-        clean_bytes, known = (held.clean_bytes, len(held.interactions)) if held else (0, 0)
-        self._whole = clean_bytes, hashlib.sha256(), known
+        self._whole = 0, hashlib.sha256(), 0
+        try:
+            if held is not None and (size := held.clean_bytes):
+                written = memoryview(path.read_bytes())[:size]
+                self._whole = size, hashlib.sha256(written), len(held.interactions)
+                self._cut_back()
+            else:
+                self._whole = *self._written([header]), 0
+        except BaseException:
+            os.close(self._file)
+            raise
 
     @property
     def count(self) -> int:
@@ -61,103 +76,67 @@ class LineWriter:
         return self._whole[2]
 
     def append(self, texts: Iterable[str]) -> None:
-        """Write the lines of one interaction, one write for each of their parts.
-
-        Raises
-        ------
-        OSError
-            Where they cannot be written whole. The file is then as it was before.
-        """
-        file = self.open()
-        size, digest, number = self._whole
-        digest = digest.copy()
-        try:
-            for text in texts:
-                data = text.encode()
-                _write(file, data)
-                digest.update(data)
-                size += len(data)
-        except BaseException:
-            with suppress(OSError):
-                self._cut_back(file)
-            raise
-        self._whole = size, digest, number + 1
+        """Write the lines of one interaction, one write for each of their parts."""
+        self._whole = *self._written(texts), self.count + 1
         now = self._clock()
         if now - self._synced_at >= _FSYNC_EVERY_S:
             self._synced_at = now
-            os.fsync(file)
+            os.fsync(self._file)
 
     def close(self) -> None:
-        """Write the line that closes the recording, bring the disk up to date, let go of the file.
+        """Write the line that closes the recording, bring the disk up to date, close the file.
 
-        Raises
-        ------
-        OSError
-            Where there is no room for the line; every interaction is there all the same.
+        Where there is no room for the line, every interaction is there all the same.
         """
-        if self._file is None:
-            return
-        file, self._file = self._file, None
         try:
-            self._cut_back(file)
             _, digest, number = self._whole
-            try:
-                _write(file, layout.end_line(number, digest.hexdigest()).encode())
-            except OSError:
-                self._cut_back(file)
-                raise
-            os.fsync(file)
+            self._written([layout.end_line(number, digest.hexdigest())])
+            os.fsync(self._file)
         finally:
-            os.close(file)
+            os.close(self._file)
 
-    def open(self) -> int:
-        """Open the file behind its last whole interaction: a torn one and an end line go."""
-        if self._file is None:
-            file = os.open(self._path, OPEN_TO_WRITE | os.O_CREAT, 0o666)
-            try:
-                self._whole = self._begun(file)
-            except BaseException:
-                os.close(file)
-                raise
-            self._file = file
-        self._cut_back(self._file)
-        return self._file
+    def _written(self, texts: Iterable[str]) -> tuple[int, hashlib._Hash]:
+        """Write behind what is whole; returns the length and checksum of the file with it."""
+        self._cut_back()
+        size, digest = self._whole[0], self._whole[1].copy()
+        try:
+            for text in texts:
+                data = memoryview(text.encode())
+                digest.update(data)
+                size += len(data)
+                while data:
+                    data = data[os.write(self._file, data) :]
+        except BaseException:
+            with suppress(OSError):
+                self._cut_back()
+            raise
+        return size, digest
 
-    def _begun(self, file: int) -> tuple[int, hashlib._Hash, int]:
-        """Return what stands in the file; the header is written where nothing does."""
-        clean_bytes, digest, number = self._whole[0], hashlib.sha256(), self._whole[2]
-        if clean_bytes == 0:
-            header = self._header.encode()
-            os.ftruncate(file, 0)
-            _write(file, header)
-            return len(header), hashlib.sha256(header), 0
-        with self._path.open("rb") as written:
-            for at in range(0, clean_bytes, _CHUNK_BYTES):
-                digest.update(written.read(min(_CHUNK_BYTES, clean_bytes - at)))
-        return clean_bytes, digest, number
-
-    def _cut_back(self, file: int) -> None:
+    def _cut_back(self) -> None:
         """Let the file end behind its last whole interaction, where it does not."""
         clean_bytes = self._whole[0]
-        if os.lseek(file, 0, os.SEEK_END) != clean_bytes:
-            os.ftruncate(file, clean_bytes)
-            os.lseek(file, clean_bytes, os.SEEK_SET)
+        if os.lseek(self._file, 0, os.SEEK_END) != clean_bytes:
+            os.ftruncate(self._file, clean_bytes)
+            os.lseek(self._file, clean_bytes, os.SEEK_SET)
 
 
-def _write(file: int, data: bytes) -> None:
-    written = os.write(file, data)
-    while written < len(data):
-        written += os.write(file, memoryview(data)[written:])
+def write_whole(
+    path: Path,
+    metadata: Mapping[str, object],
+    interactions: Iterable[Interaction],
+    redactor: Redactor,
+) -> None:
+    """Write a closed cassette in the place of ``path``, which stands until the new one is whole.
 
-
-def replace_whole(path: Path, header: str, interactions: Iterable[Iterable[str]]) -> None:
-    """Write a closed cassette in the place of ``path``, which stands until the new one is whole."""
+    The interactions come redacted, by ``redactor``: what it finds in them all the same is refused.
+    """
     with create(path) as fresh:
-        writer = LineWriter(fresh, header=header)
-        writer.open()
-        for texts in interactions:
-            writer.append(texts)
-        writer.close()
+        writer = LineWriter(fresh, header_for(metadata, redactor))
+        try:
+            for each in interactions:
+                writer.append(checked(each, redactor))
+        finally:
+            writer.close()
 
 
 class Recording:
@@ -190,17 +169,14 @@ class Recording:
         anew: Matching | None = None,
     ) -> None:
         self._path = self._file = real_path(path)
-        self._locks = [acquire_lock(self._path)]
         self._anew = anew
-        try:
+        with ExitStack() as locks:
+            locks.callback(release_lock, acquire_lock(self._path))
             self.loaded = read_cassette(self._path) if self._path.exists() else None
             if anew is not None and self.loaded is not None and len(self.loaded.interactions):
-                names = _unfinished_names(self._path)
-                self._file = next(name for name in names if not name.exists())
-                self._locks.append(acquire_lock(self._file))
-        except BaseException:
-            self._release()
-            raise
+                self._file = next(each for each in _unfinished(self._path) if not each.exists())
+                locks.callback(release_lock, acquire_lock(self._file))
+            self._locks = locks.pop_all()
         # What was once redacted in a cassette is redacted in it from then on.
         self._redactor = redactor.also(self.loaded.redact if self.loaded else ())
         self._metadata = metadata
@@ -222,7 +198,7 @@ class Recording:
                 f"The recording of cassette {self._path.stem!r} was closed. Record it again to add "
                 "to it."
             )
-        texts = checked(interaction, self._redactor)
+        texts = checked(self._redactor.interaction(interaction), self._redactor)
         if self._writer is None:
             self._writer = self._start()
         self._writer.append(texts)
@@ -231,11 +207,10 @@ class Recording:
         """Yield what the cassette holds by now, or will hold when it is recorded anew."""
         if self._writer is None:
             return iter(self.loaded.interactions if self.loaded is not None else ())
-        if self._file == self._path or self.closed:
-            return iter(read_cassette(self._path).interactions)
-        assert self.loaded is not None
-        assert self._anew is not None
-        return merged(self.loaded, read_cassette(self._file), self._anew, self._redactor)
+        now = read_cassette(self._path)
+        if self._anew is None or self._file == self._path or self.closed:
+            return iter(now.interactions)
+        return merged(now, read_cassette(self._file), self._anew, self._redactor)
 
     def count(self) -> int:
         """Return how many interactions that are."""
@@ -248,48 +223,30 @@ class Recording:
         if self.closed or self.is_inherited:
             return
         self.closed = True
-        try:
+        with self._locks:
             if self._writer is not None:
                 self._writer.close()
                 if self._anew is not None and self._file != self._path:
                     adopt(self._path, self._file, self._anew, self._redactor)
-        finally:
-            self._release()
-
-    def _release(self) -> None:
-        for lock in self._locks:
-            release_lock(lock)
 
     def _start(self) -> LineWriter:
-        held = self.loaded
-        if self._file != self._path:
-            held = None
-        elif held is not None and (held.foreign or held.redact != self._redactor.redact):
-            self._rewrite(held)
+        held = self.loaded if self._file == self._path else None
+        if held is not None and (held.foreign or held.redact != self._redactor.redact):
+            metadata = {**self._metadata, **held.metadata}
+            metadata["base_url"] = held.base_url or self._metadata.get("base_url")
+            # Its credentials are none that we were told: they are known by where they stand.
+            learned = Redactor(secrets_in(held.interactions))
+            redacted = map(self._redactor.interaction, map(learned.interaction, held.interactions))
+            write_whole(self._path, metadata, redacted, self._redactor)
             held = read_cassette(self._path)
-        return LineWriter(self._file, header=header_for(self._metadata, self._redactor), held=held)
-
-    def _rewrite(self, held: LoadedCassette) -> None:
-        """Bring what another program wrote, or what is to be redacted further, into our layout."""
-        metadata = {
-            **self._metadata,
-            **held.metadata,
-            "recorded_with": self._metadata["recorded_with"],
-            "base_url": held.base_url or self._metadata.get("base_url"),
-        }
-        # Its credentials are none that we were told: they are known by where they stand.
-        learned = Redactor(secrets_in(held.interactions))
-        redacted = map(learned.interaction, held.interactions)
-        texts = (checked(each, self._redactor) for each in redacted)
-        replace_whole(self._path, header_for(metadata, self._redactor), texts)
+        return LineWriter(self._file, header_for(self._metadata, self._redactor), held)
 
 
 def adopt(path: Path, unfinished: Path, matching: Matching, redactor: Redactor) -> int:
     """Put what was recorded anew into its cassette; returns how many interactions that were."""
     new = read_cassette(unfinished)
     together = merged(read_cassette(path), new, matching, redactor)
-    texts = (checked(each, redactor) for each in together)
-    replace_whole(path, header_for(new.metadata, redactor), texts)
+    write_whole(path, new.metadata, together, redactor)
     unfinished.unlink()
     return len(new.interactions)
 
@@ -298,37 +255,35 @@ def merged(
     old: LoadedCassette, new: LoadedCassette, matching: Matching, redactor: Redactor
 ) -> Iterator[Interaction]:
     """Yield the old interactions, redacted, whose requests are not among the new, then the new."""
-    prefix = base_path(old.base_url or "")
-    anew = Player(
-        new.interactions, matching, prefix=base_path(new.base_url or ""), name=new.path.stem
-    )
-    for each in old.interactions:
-        kept = redactor.interaction(each)
-        if anew.last(matching.keys(kept.request, prefix), kept.request) is None:
+    old_prefix, prefix = base_path(old.base_url or ""), base_path(new.base_url or "")
+    anew = Player(new.interactions, matching, prefix=prefix, name=new.path.stem)
+    for kept in map(redactor.interaction, old.interactions):
+        if anew.last(matching.keys(kept.request, old_prefix), kept.request) is None:
             yield kept
     yield from new.interactions
 
 
 def unfinished_files(path: Path) -> list[Path]:
     """Return what recordings anew of a cassette left that broke off: ``tour.unfinished.yaml``, …"""
-    return [name for name in islice(_unfinished_names(path), 100) if name.exists()]
+    return [each for each in islice(_unfinished(path), 100) if each.exists()]
 
 
-def _unfinished_names(path: Path) -> Iterator[Path]:
+def _unfinished(path: Path) -> Iterator[Path]:
     for number in count(1):
         yield path.with_name(f"{path.stem}.unfinished{f'-{number}' * (number > 1)}.yaml")
 
 
 def checked(interaction: Interaction, redactor: Redactor) -> Iterable[str]:
-    """Return the text of an interaction, redacted and searched once more for the key.
+    """Return the text of a redacted interaction, searched once more for the key.
 
     A short one is one text; a long one comes in parts, searched first, so that a leak in the last
     keeps the first from being written.
     """
-    size = len(interaction.request.body or b"") + len(interaction.response.body)
-    if size <= _CHUNK_BYTES:
-        return (redactor.written(interaction, layout.interaction_text),)
-    interaction, before = redactor.interaction(interaction), ""
+    if len(interaction.request.body or b"") + len(interaction.response.body) <= _LONG_BODY_BYTES:
+        text = layout.interaction_text(interaction)
+        redactor.refuse_leak(text)
+        return (text,)
+    before = ""
     for text in layout.interaction_parts(interaction):
         before = before[-_OVERLAP:] + text
         redactor.refuse_leak(before)
@@ -337,10 +292,12 @@ def checked(interaction: Interaction, redactor: Redactor) -> Iterable[str]:
 
 def header_for(metadata: Mapping[str, object], redactor: Redactor) -> str:
     """Return the first lines of a cassette, redacted, which say by what rules it is."""
-    about = redacted_metadata(metadata, redactor)
-    text = layout.header_text(
-        about | ({"redact": list(redactor.redact)} if redactor.redact else {})
-    )
+    from directmail_lab import __version__
+
+    # First, and always ours: it is what tells the line layout from others.
+    ours = {"recorded_with": f"directmail-lab {__version__}"}
+    rules = {"redact": list(redactor.redact)} if redactor.redact else {}
+    text = layout.header_text({**ours, **redacted_metadata(metadata, redactor), **ours, **rules})
     redactor.refuse_leak(text)
     return text
 
@@ -351,19 +308,3 @@ def redacted_metadata(metadata: Mapping[str, object], redactor: Redactor) -> dic
         name: redactor.text(value) if isinstance(value, str) else value
         for name, value in metadata.items()
     }
-
-
-def about_recording(
-    base_url: str | None, given: Mapping[str, object] | None, clock: Callable[[], float]
-) -> dict[str, object]:
-    """Return what a new cassette says of itself: by what it was recorded, of where, and when."""
-    from directmail_lab import __version__
-
-    started = datetime.fromtimestamp(clock(), UTC).isoformat(timespec="microseconds")
-    about: dict[str, object] = {
-        # First, and always ours: it is what tells the line layout from others.
-        "recorded_with": f"directmail-lab {__version__}",
-        "base_url": base_url,
-        "started_at": started.replace("+00:00", "Z"),
-    }
-    return about | {name: value for name, value in (given or {}).items() if name not in about}
