@@ -21,7 +21,7 @@ from ..redaction import Redactor
 from .convert import notice_of_personal_data
 from .library import cassette_name, command_name, find_cassette, new_cassette_path
 from .player import DEFAULT_MATCH_ON, Key, Matcher, Matching, Player
-from .reader import LoadedCassette, read_cassette
+from .reader import read_cassette
 from .recorder import Recording, unfinished_files
 
 RECORD_MODES: Final = ("none", "once", "new_episodes", "any", "all")
@@ -119,15 +119,22 @@ class Cassette:
         about = {"base_url": base_url, "started_at": started.replace("+00:00", "Z")}
         self._metadata = {**about, **(metadata or {}), **about}
         self.path = find_cassette(name) if record_mode == "none" else new_cassette_path(name)
-        self.records = record_mode != "none" and not (record_mode == "once" and _holds(self.path))
+        is_replayed_once = record_mode == "once" and _holds_bytes(self.path)
+        self.records = record_mode != "none" and not is_replayed_once
         self._recording = self._open_recording(anew=record_mode == "all") if self.records else None
         loaded = self._recording.loaded if self._recording else read_cassette(self.path)
-        self._redactor = self._redactor.also(loaded.redact if loaded else ())
-        self._interactions: Sequence[Interaction] = loaded.interactions if loaded else ()
-        self.base_url = (loaded.base_url if loaded else None) or base_url
-        self.foreign = loaded is not None and loaded.foreign
-        self._player = self._make_player(loaded)
-        if loaded is not None and loaded.problem:
+        self._redactor = self._redactor.also(loaded.redact)
+        self._interactions = loaded.interactions
+        self.base_url, self.foreign = loaded.base_url or base_url, loaded.foreign
+        self._player = Player(
+            () if record_mode == "all" else self._interactions,
+            self._matching,
+            # What we wrote is redacted already; what another program wrote is not.
+            redact=self._redactor.request if self.foreign else None,
+            prefix=base_path(self.base_url or ""),
+            name=self.name,
+        )
+        if loaded.problem:
             notice(f"Cassette {self.name!r}: {loaded.problem}.")
 
     def play(self, request: RecordedRequest, *, base_url: str | None = None) -> Interaction | None:
@@ -141,23 +148,21 @@ class Cassette:
         NotRecordedError
             Where there is none and this cassette does not record.
         """
-        if self._player is None:
-            return None
-        base = base_url or self._given_base or self.base_url
-        asked, keys = self._keys(request, base)
+        asked, keys = self._keys(request, base_url)
         with self._own_lock():
             index = self._player.take(keys, asked)
         if index is None:
             if self.records:
                 return None
-            index = self._again(asked, keys, base)
+            index = self._player.last(keys, asked)
+            if index is None or not self._repeats:
+                self.on_unmatched(asked)
+                raise self._player.refusal(asked, self._prefix(base_url), left=index is not None)
         return self._interactions[index]
 
     def holds_answer(self, request: RecordedRequest, *, base_url: str | None = None) -> bool:
         """Return whether `play` would answer a request, without playing the answer."""
-        if self._player is None:
-            return False
-        asked, keys = self._keys(request, base_url or self._given_base or self.base_url)
+        asked, keys = self._keys(request, base_url)
         with self._own_lock():
             return self._player.next(keys, asked) is not None
 
@@ -177,12 +182,15 @@ class Cassette:
                 f"Cassette {self.name!r} was opened to replay. "
                 f"Open it with record({self.name!r}) to add to it."
             )
-        true = _as_written(interaction)
+        request = interaction.request
+        if request.body is None:  # as vcrpy records httpx, so that its body matcher agrees
+            request = replace(request, body=b"")
+        response = normalize_headers(interaction.response, method=request.method)
         with self._own_lock():
             if self._is_full:
                 return
             try:
-                self._recording.append(true)
+                self._recording.append(replace(interaction, request=request, response=response))
                 self._recorded = True
             except OSError as error:
                 self._not_written(error)
@@ -196,7 +204,7 @@ class Cassette:
     def unplayed(self) -> list[RecordedRequest]:
         """Return the recorded requests whose answers were not played since it was opened."""
         with self._own_lock():
-            return self._player.unplayed() if self._player is not None else []
+            return self._player.unplayed()
 
     def __len__(self) -> int:
         with self._own_lock():
@@ -267,51 +275,33 @@ class Cassette:
         # A kernel that ends, or a cassette that is dropped, closes its recording too.
         weakref.finalize(self, _close_quietly, recording)
         if left := unfinished_files(self.path):
-            self._notice(_of_unfinished(left, self.path, self.name))
+            self._notice(
+                f"Cassette {self.name!r}: an earlier recording of it was interrupted. What it "
+                f"recorded is in {' and '.join(map(str, left))}. To put it into the cassette: "
+                f"directmail-lab cassette repair {command_name(self.path, self.name)}."
+            )
         return recording
 
-    def _make_player(self, loaded: LoadedCassette | None) -> Player | None:
-        if loaded is None or self.record_mode == "all":
-            return None
-        return Player(
-            loaded.interactions,
-            self._matching,
-            # What we wrote is redacted already; what another program wrote is not.
-            redact=self._redactor.request if loaded.foreign else None,
-            prefix=base_path(self.base_url or ""),
-            name=self.name,
-        )
+    def _prefix(self, base_url: str | None) -> str:
+        return base_path(base_url or self._given_base or self.base_url or "")
 
     def _keys(
         self, request: RecordedRequest, base_url: str | None
     ) -> tuple[RecordedRequest, tuple[Key, ...]]:
         """Return a request redacted, and its keys; those of plain reads are remembered."""
-        known = (request.method, request.uri, base_url)
+        prefix = self._prefix(base_url)
+        known = (request.method, request.uri, prefix)
         keys = self._known.get(known)
         if keys is not None:
             return request, keys
         asked = self._redactor.request(request)
-        keys = self._matching.keys(asked, base_path(base_url or ""))
+        keys = self._matching.keys(asked, prefix)
         # Nothing that the redactor changed is kept in memory, nor more than a few of any.
         if asked.uri == request.uri and self._matching.by_address_alone(request.method):
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
             self._known[known] = keys
         return asked, keys
-
-    def _again(self, asked: RecordedRequest, keys: tuple[Key, ...], base_url: str | None) -> int:
-        """Return the last answer once more, or raise the error that says why there is none."""
-        assert self._player is not None
-        index = self._player.last(keys, asked)
-        if index is not None and self._repeats:
-            return index
-        self.on_unmatched(asked)
-        how = f'Record it with record({self.name!r}, record_mode="new_episodes").'
-        if index is not None:
-            how = 'Replay with repeat="last" to have the last one again, or r' + how[1:]
-        raise self._player.refusal(
-            asked, base_path(base_url or ""), left=index is not None, how=how
-        )
 
     def _not_written(self, error: OSError) -> None:
         message = (
@@ -328,29 +318,12 @@ open_cassette = Cassette
 """The name by which a cassette is opened."""
 
 
-def _holds(path: Path) -> bool:
+def _holds_bytes(path: Path) -> bool:
     """Return whether a cassette has content: vcrpy records an empty one as it does a new one."""
     try:
         return path.stat().st_size > 0
     except OSError:
         return False
-
-
-def _as_written(interaction: Interaction) -> Interaction:
-    """Return an interaction with headers true to its body."""
-    request = interaction.request
-    if request.body is None:  # as vcrpy records httpx, so that its body matcher agrees
-        request = replace(request, body=b"")
-    response = normalize_headers(interaction.response, method=request.method)
-    return replace(interaction, request=request, response=response)
-
-
-def _of_unfinished(files: Sequence[Path], path: Path, name: str) -> str:
-    return (
-        f"Cassette {name!r}: an earlier recording of it was interrupted. What it recorded "
-        f"is in {' and '.join(map(str, files))}. To put it into the cassette: "
-        f"directmail-lab cassette repair {command_name(path, name)}."
-    )
 
 
 def _close_quietly(recording: Recording) -> None:

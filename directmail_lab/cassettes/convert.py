@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal, get_args
 
+from ..bodies import json_in, read_json
 from ..credentials import known_keys
 from ..display import plural
 from ..errors import CassetteError, CassetteFormatError
@@ -87,9 +87,13 @@ def redact(path: Path, rules: Sequence[str]) -> int:
         secrets = _secrets({"base_url": loaded.base_url}, before)
         redactor = Redactor(secrets, redact=loaded.redact).also(rules)
         after = [redactor.interaction(each) for each in before]
+
+        def is_json(body: bytes | None) -> bool:
+            return read_json(body or b"")[1] is None
+
         for number, (old, new) in enumerate(zip(before, after, strict=True), 1):
             bodies = (old.request.body, new.request.body), (old.response.body, new.response.body)
-            if any(_is_json(was) and not _is_json(now) for was, now in bodies):
+            if any(is_json(was) and not is_json(now) for was, now in bodies):
                 raise CassetteError(
                     f"Interaction {number} of {path} has a body of JSON that redaction would have "
                     "broken, so nothing was changed. Please report it."
@@ -194,16 +198,9 @@ def _foreign_text(
     return block_text(interactions, metadata=told, as_json=to == "json")
 
 
-def _is_json(body: bytes | None) -> bool:
-    try:
-        json.loads(body or b"")
-    except (ValueError, RecursionError):
-        return False
-    return True
-
-
 def _is_broken_json(interaction: Interaction) -> bool:
     response = interaction.response
     kind = (header(response.headers, "content-type") or "").partition(";")[0].strip().lower()
-    is_called_json = kind == "application/json" or kind.endswith("+json")
-    return bool(response.body) and is_called_json and not _is_json(response.body)
+    if not response.body or (kind != "application/json" and not kind.endswith("+json")):
+        return False
+    return json_in(response.headers, response.body)[1] is not None

@@ -7,14 +7,14 @@ with an underscore, as it allows. Reading takes what other programs leave out or
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from email.message import Message
 from typing import Any, Final
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, urlencode
 
+from ..bodies import charset_in
 from ..errors import CassetteFormatError
 from ..interaction import (
     ODD,
@@ -27,7 +27,7 @@ from ..interaction import (
     unreadable,
 )
 from ..redaction.unpack import unpack
-from .layout import text_of
+from .layout import elapsed_s_of, recorded_at_of, text_of
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -49,55 +49,52 @@ def _entry(interaction: Interaction) -> dict[str, Any]:
     elapsed_s = interaction.elapsed_s
     started = (interaction.recorded_at or _EPOCH) - timedelta(seconds=elapsed_s or 0.0)
     elapsed_ms = (elapsed_s or 0.0) * 1000
-    entry: dict[str, Any] = {
+    at = interaction.recorded_at
+    return {
         "startedDateTime": started.astimezone(UTC).isoformat(timespec="microseconds"),
         "time": elapsed_ms,
         "request": _request_entry(request),
         "response": _response_entry(response),
         "cache": {},
         "timings": {"send": 0, "wait": elapsed_ms, "receive": 0},
+        "_elapsed_s": elapsed_s,
+        "_recorded_at": at.astimezone(UTC).isoformat() if at is not None else None,
     }
-    if elapsed_s is not None:
-        entry["_elapsed_s"] = elapsed_s
-    at = interaction.recorded_at
-    entry["_recorded_at"] = at.astimezone(UTC).isoformat() if at is not None else None
-    return entry
 
 
 def _request_entry(request: RecordedRequest) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "method": request.method,
         "url": request.uri,
-        "httpVersion": "HTTP/1.1",
-        "cookies": [],
-        "headers": _named(request.headers),
         "queryString": _named(parse_qsl(request.uri.partition("?")[2], keep_blank_values=True)),
-        "headersSize": -1,
-        "bodySize": len(request.body or b""),
+        **_common(request.headers, request.body or b""),
     }
     if request.body is not None:
-        mime = header(request.headers, "content-type") or ""
-        text, encoding = _as_text(request.body, mime)
-        entry["postData"] = {"mimeType": mime, "text": text}
-        if encoding:
-            entry["postData"]["_encoding"] = encoding
+        mime, text, encoding = _as_text(request.body, request.headers)
+        encoded = {"_encoding": encoding} if encoding else {}
+        entry["postData"] = {"mimeType": mime, "text": text, **encoded}
     return entry
 
 
 def _response_entry(response: RecordedResponse) -> dict[str, Any]:
-    mime = header(response.headers, "content-type") or ""
-    text, encoding = _as_text(response.body, mime)
+    mime, text, encoding = _as_text(response.body, response.headers)
     content = {"size": len(response.body), "mimeType": mime, "text": text}
     return {
         "status": response.status,
         "statusText": response.reason,
-        "httpVersion": "HTTP/1.1",
-        "cookies": [],
-        "headers": _named(response.headers),
         "content": content | ({"encoding": encoding} if encoding else {}),
         "redirectURL": header(response.headers, "location") or "",
+        **_common(response.headers, response.body),
+    }
+
+
+def _common(headers: Headers, body: bytes) -> dict[str, Any]:
+    return {
+        "httpVersion": "HTTP/1.1",
+        "cookies": [],
+        "headers": _named(headers),
         "headersSize": -1,
-        "bodySize": len(response.body),
+        "bodySize": len(body),
     }
 
 
@@ -105,21 +102,15 @@ def _named(pairs: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
     return [{"name": name, "value": value} for name, value in pairs]
 
 
-def _as_text(body: bytes, mime: str) -> tuple[str, str]:
-    """Return a body as text, and how it is encoded where no text gives the same bytes again."""
-    try:
-        text = body.decode(_charset(mime))
-        if text.encode(_charset(mime)) == body:
-            return text, ""
-    except (LookupError, ValueError):
-        pass
-    return base64.b64encode(body).decode("ascii"), "base64"
-
-
-def _charset(mime: str) -> str:
-    message = Message()
-    message["Content-Type"] = mime.replace("\r", " ").replace("\n", " ")
-    return message.get_content_charset("utf-8")
+def _as_text(body: bytes, headers: Headers) -> tuple[str, str, str]:
+    """Return a body's type and text, and how that is encoded where no text gives the bytes back."""
+    mime = header(headers, "content-type") or ""
+    charset = charset_in(mime) or "utf-8"
+    with suppress(LookupError, ValueError):
+        text = body.decode(charset)
+        if text.encode(charset) == body:
+            return mime, text, ""
+    return mime, base64.b64encode(body).decode("ascii"), "base64"
 
 
 def read_har(text: bytes) -> list[Interaction]:
@@ -141,30 +132,24 @@ def read_har(text: bytes) -> list[Interaction]:
             "The file is not HAR: it is not JSON with a list log.entries, or it is incomplete. "
             "Export it again."
         ) from None
-    found = [_interaction(entry, number) for number, entry in enumerate(entries, 1)]
+    found = (_interaction(entry, number) for number, entry in enumerate(entries, 1))
     return [each for each in found if each is not None]
 
 
-def _interaction(entry: object, number: int) -> Interaction | None:
+def _interaction(entry: Any, number: int) -> Interaction | None:
     try:
-        if not isinstance(entry, dict):
-            raise TypeError
         answer = entry.get("response") or {}
         # Chromium gives a request that was blocked or aborted the status 0, Firefox none.
         if not answer.get("status") or int(answer["status"]) <= 0:
             return None
-        elapsed_s = _elapsed_s(entry)
-        recorded_at = _recorded_at(entry, elapsed_s)
-        return check_interaction(
-            Interaction(_request(entry["request"]), _response(answer), recorded_at, elapsed_s)
-        )
+        exchange = Interaction(_request(entry["request"]), _response(answer), *_times(entry))
+        return check_interaction(exchange)
     except ODD as error:
         raise unreadable(f"Entry {number} of the HAR file", error) from None
 
 
 def _request(entry: Mapping[str, Any]) -> RecordedRequest:
     uri = text_of(entry["url"])
-    urlsplit(uri)
     query = _pairs(entry.get("queryString"))
     if query and "?" not in uri:
         # Insomnia keeps the query apart from the address.
@@ -186,36 +171,26 @@ def _response(entry: Mapping[str, Any]) -> RecordedResponse:
     content = entry.get("content") or {}
     body = _body(content, content.get("encoding"))
     headers = _headers(entry)
-    coding = header(headers, "content-encoding")
-    if coding and _is_plain(body, coding):
-        # HAR keeps a body decoded and the headers as they were sent: make them true to it.
-        headers = tuple(
-            (name, str(len(body)) if name.lower() == "content-length" else value)
-            for name, value in headers
-            if name.lower() != "content-encoding"
-        )
+    coding = header(headers, "content-encoding") or ""
+    with suppress(ValueError):
+        if coding and unpack(body, coding) == body:
+            # HAR keeps a body decoded and the headers as they were sent: make them true to it.
+            headers = tuple(
+                (name, str(len(body)) if name.lower() == "content-length" else value)
+                for name, value in headers
+                if name.lower() != "content-encoding"
+            )
     reason = text_of(entry.get("statusText") or "")
     return RecordedResponse(int(entry["status"]), reason, headers, body)
-
-
-def _is_plain(body: bytes, coding: str) -> bool:
-    try:
-        return unpack(body, coding) == body
-    except ValueError:
-        return False
 
 
 def _body(content: Mapping[str, Any], encoding: object) -> bytes:
     text = text_of(content.get("text") or "")
     if encoding == "base64":
-        try:
-            return base64.b64decode(text)
-        except binascii.Error:
-            raise ValueError from None
-    try:
-        return text.encode(_charset(text_of(content.get("mimeType") or "")))
-    except (LookupError, UnicodeEncodeError):
-        return text.encode("utf-8", "surrogatepass")
+        return base64.b64decode(text)
+    with suppress(LookupError, UnicodeEncodeError):
+        return text.encode(charset_in(text_of(content.get("mimeType") or "")) or "utf-8")
+    return text.encode("utf-8", "surrogatepass")
 
 
 def _headers(entry: Mapping[str, Any]) -> Headers:
@@ -227,20 +202,11 @@ def _pairs(named: Iterable[Mapping[str, Any]] | None) -> Headers:
     return tuple((text_of(each["name"]), text_of(each.get("value") or "")) for each in named or ())
 
 
-def _elapsed_s(entry: Mapping[str, Any]) -> float | None:
-    if "_elapsed_s" in entry:
-        return float(entry["_elapsed_s"])
-    elapsed_ms = entry.get("time")
-    return elapsed_ms / 1000 if isinstance(elapsed_ms, int | float) and elapsed_ms > 0 else None
-
-
-def _recorded_at(entry: Mapping[str, Any], elapsed_s: float | None) -> datetime | None:
-    stated = entry.get("_recorded_at", entry.get("startedDateTime"))
-    if not isinstance(stated, str):
-        return None
-    try:
-        at = datetime.fromisoformat(stated)
-    except ValueError:
-        return None
-    at = at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
-    return at if "_recorded_at" in entry else at + timedelta(seconds=elapsed_s or 0.0)
+def _times(entry: Mapping[str, Any]) -> tuple[datetime | None, float | None]:
+    """Return when the answer came, and the seconds until then."""
+    if "_recorded_at" in entry:
+        return recorded_at_of(entry["_recorded_at"]), elapsed_s_of(entry.get("_elapsed_s"))
+    elapsed_ms = elapsed_s_of(entry.get("time")) or 0.0
+    elapsed_s = elapsed_ms / 1000 if elapsed_ms > 0 else None
+    started = recorded_at_of(entry.get("startedDateTime"))
+    return started and started + timedelta(seconds=elapsed_s or 0.0), elapsed_s

@@ -6,10 +6,10 @@ cassette as in a small one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from difflib import SequenceMatcher
-from email.message import Message
 from hashlib import blake2b
 from itertools import islice
 from typing import Any, Final
@@ -24,6 +24,7 @@ from .reader import LoadedLines
 Matcher = Callable[[Any, Any], object]
 Key = tuple[Hashable, ...]
 
+_BOUNDARY: Final = re.compile(r'boundary="?([^";]+)', re.IGNORECASE)
 _MOST_COMPARED: Final = 500
 _LONG_LOAD: Final = 20_000
 _LONGEST_PATH: Final = 200
@@ -83,12 +84,10 @@ def _body_forms(request: RecordedRequest) -> list[Hashable]:
     """Return the body as bytes and as parsed: vcrpy compares either, and one equal is enough."""
     body = request.body or b""
     forms: list[Hashable] = [("bytes", _digest(body))]
-    content_type = Message()
-    content_type["Content-Type"] = " ".join((header(request.headers, "content-type") or "").split())
-    boundary = content_type.get_boundary() or ""
-    if boundary and content_type.get_content_maintype() == "multipart":
+    content_type = header(request.headers, "content-type") or ""
+    if content_type.lower().startswith("multipart/") and (found := _BOUNDARY.search(content_type)):
         # Each request draws a boundary of its own: the parts between are what is sent.
-        forms.append(("parts", _digest(body.replace(boundary.encode(), b"boundary"))))
+        forms.append(("parts", _digest(body.replace(found[1].encode(), b"boundary"))))
     # vcrpy chooses by these headers how it compares a body; without them, by its bytes.
     elif any(name.lower() in ("content-type", "transfer-encoding") for name, _ in request.headers):
         from .vcr_files import parsed_body
@@ -222,24 +221,24 @@ class Player:
         """Return the requests whose answers were not played."""
         return [self._request(i) for i, done in enumerate(self._played) if not done]
 
-    def refusal(
-        self, asked: RecordedRequest, prefix: str, *, left: bool, how: str
-    ) -> NotRecordedError:
+    def refusal(self, asked: RecordedRequest, prefix: str, *, left: bool) -> NotRecordedError:
         """Return the error that says why a request has no answer, and what would give it one.
 
-        ``left`` says that it has answers but all were played; ``how`` is the call that records.
+        ``left`` says that it has answers but all were played.
         """
         what = f"{asked.method} {_short(path_below(asked.uri, prefix))}"
+        how = f'ecord it with record({self._name!r}, record_mode="new_episodes").'
         if left:
             return NotRecordedError(
-                f"{what} is in cassette {self._name!r}, but all its answers were played. {how}",
+                f"{what} is in cassette {self._name!r}, but all its answers were played. "
+                f'Replay with repeat="last" to have the last one again, or r{how}',
                 reason="nothing_left",
             )
         count = len(self._interactions)
-        held = plural(count, "interaction")
+        others = ", all for other requests" if count else ""
         return NotRecordedError(
-            f"{what} is not in cassette {self._name!r} ({held}"
-            f"{', all for other requests' if count else ''}). {self._nearest(asked, prefix)}{how}",
+            f"{what} is not in cassette {self._name!r} ({plural(count, 'interaction')}{others}). "
+            f"{self._nearest(asked, prefix)}R{how}",
             reason="no_match",
         )
 

@@ -155,7 +155,7 @@ class Recording:
     Attributes
     ----------
     loaded
-        What the cassette held when it was opened; None where there was no file.
+        What the cassette held when it was opened; nothing where there was no file.
     closed
         Whether it has ended, and the lock was released.
     """
@@ -172,13 +172,15 @@ class Recording:
         self._anew = anew
         with ExitStack() as locks:
             locks.callback(release_lock, acquire_lock(self._path))
-            self.loaded = read_cassette(self._path) if self._path.exists() else None
-            if anew is not None and self.loaded is not None and len(self.loaded.interactions):
+            self.loaded = LoadedCassette(self._path, "empty", {}, ())
+            if self._path.exists():
+                self.loaded = read_cassette(self._path)
+            if anew is not None and len(self.loaded.interactions):
                 self._file = next(each for each in _unfinished(self._path) if not each.exists())
                 locks.callback(release_lock, acquire_lock(self._file))
             self._locks = locks.pop_all()
         # What was once redacted in a cassette is redacted in it from then on.
-        self._redactor = redactor.also(self.loaded.redact if self.loaded else ())
+        self._redactor = redactor.also(self.loaded.redact)
         self._metadata = metadata
         self._writer: LineWriter | None = None
         self._process = os.getpid()
@@ -206,7 +208,7 @@ class Recording:
     def interactions(self) -> Iterator[Interaction]:
         """Yield what the cassette holds by now, or will hold when it is recorded anew."""
         if self._writer is None:
-            return iter(self.loaded.interactions if self.loaded is not None else ())
+            return iter(self.loaded.interactions)
         now = read_cassette(self._path)
         if self._anew is None or self._file == self._path or self.closed:
             return iter(now.interactions)
@@ -230,8 +232,11 @@ class Recording:
                     adopt(self._path, self._file, self._anew, self._redactor)
 
     def _start(self) -> LineWriter:
-        held = self.loaded if self._file == self._path else None
-        if held is not None and (held.foreign or held.redact != self._redactor.redact):
+        header = header_for(self._metadata, self._redactor)
+        if self._file != self._path:
+            return LineWriter(self._file, header)
+        held = self.loaded
+        if held.clean_bytes and (held.foreign or held.redact != self._redactor.redact):
             metadata = {**self._metadata, **held.metadata}
             metadata["base_url"] = held.base_url or self._metadata.get("base_url")
             # Its credentials are none that we were told: they are known by where they stand.
@@ -239,7 +244,7 @@ class Recording:
             redacted = map(self._redactor.interaction, map(learned.interaction, held.interactions))
             write_whole(self._path, metadata, redacted, self._redactor)
             held = read_cassette(self._path)
-        return LineWriter(self._file, header_for(self._metadata, self._redactor), held)
+        return LineWriter(self._file, header, held)
 
 
 def adopt(path: Path, unfinished: Path, matching: Matching, redactor: Redactor) -> int:
