@@ -79,20 +79,20 @@ def known_keys(*, remembered_for: Iterable[str] = ()) -> frozenset[str]:
     return frozenset([*(each.reveal() for each in holders), *([held] if held else [])])
 
 
+_COPY_AGAIN: Final = "Copy it again, all of it and nothing else"
+
+
 def _problem_with(key: str) -> str:
     """Return why HTTP Basic cannot carry a key, and what to do; empty where it can."""
     if "://" in key:
         return "looks like an address. Give the address first, then the key"
-    problem = (
-        "is empty"
-        if not key
-        else "holds a colon, which HTTP Basic does not allow in a user name"
-        if ":" in key
-        else "holds a character that is not plain ASCII text, or a line break"
-        if not (key.isascii() and key.isprintable() and " " not in key)
-        else ""
-    )
-    return problem and f"{problem}. Copy it again, all of it and nothing else"
+    if not key:
+        return f"is empty. {_COPY_AGAIN}"
+    if ":" in key:
+        return f"holds a colon, which HTTP Basic does not allow in a user name. {_COPY_AGAIN}"
+    if not (key.isascii() and key.isprintable() and " " not in key):
+        return f"holds a character that is not plain ASCII text, or a line break. {_COPY_AGAIN}"
+    return ""
 
 
 def as_api_key(given: str | ApiKey | None) -> ApiKey | None:
@@ -111,7 +111,17 @@ def as_api_key(given: str | ApiKey | None) -> ApiKey | None:
         key = ApiKey(given)
     finally:
         given = None  # as in ApiKey
-    _warn_of_literal(key)
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    cells: list[str] = getattr(shell, "user_ns", {}).get("In", [])
+    if cells and key.reveal() in cells[-1]:
+        # At no line of the cell: a warning repeats its line, and that would print the key.
+        warnings.warn_explicit(
+            "This cell now holds the API key, and so do the notebook once saved and IPython's "
+            "history. Take it out, and sign in with login() instead.",
+            UserWarning,
+            filename="directmail_lab",
+            lineno=1,
+        )
     return key
 
 
@@ -128,16 +138,14 @@ def find_api_key(given: ApiKey | None = None, *, base_url: str) -> ApiKey:
     CredentialError
         There is none, or HTTP Basic cannot carry it. The message never repeats it.
     """
-    key = given or _from_environment() or remembered_api_key(base_url)
+    if given is None and variable(API_KEY_VARIABLE):
+        given = ApiKey(variable(API_KEY_VARIABLE) or "")
+    key = given or remembered_api_key(base_url)
     if key is None:
         raise CredentialError(
             f"No API key. Sign in with login(), set {API_KEY_VARIABLE}, or give connect(api_key=…)."
         )
     return key
-
-
-def _from_environment() -> ApiKey | None:
-    return ApiKey(variable(API_KEY_VARIABLE) or "") if variable(API_KEY_VARIABLE) else None
 
 
 def prompt_api_key(ask: Callable[[str], str] = getpass.getpass) -> ApiKey:
@@ -170,21 +178,6 @@ def overriding_variable(typed: ApiKey) -> str | None:
     )
 
 
-def _warn_of_literal(key: ApiKey) -> None:
-    """Warn where the cell that is running holds the key as text: it is saved with the notebook."""
-    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
-    cells: list[str] = getattr(shell, "user_ns", {}).get("In", [])
-    if cells and key.reveal() in cells[-1]:
-        # At no line of the cell: a warning repeats its line, and that would print the key.
-        warnings.warn_explicit(
-            "This cell now holds the API key, and so do the notebook once saved and IPython's "
-            "history. Take it out, and sign in with login() instead.",
-            UserWarning,
-            filename="directmail_lab",
-            lineno=1,
-        )
-
-
 def remembered_api_key(base_url: str) -> ApiKey | None:
     """Return the key that the keyring keeps for an address; None where it keeps none."""
     try:
@@ -203,16 +196,14 @@ def remember_api_key(key: ApiKey, *, base_url: str) -> None:
     CredentialError
         No keyring works here. The key is then kept nowhere: never in a plain file instead.
     """
+    ring, failure = _keyring(), ""
     try:
-        _keyring().set_password(_SERVICE, base_url, key.reveal())
-    except CredentialError:
-        raise
+        ring.set_password(_SERVICE, base_url, key.reveal())
     except Exception as error:
         failure = type(error).__name__
-    else:
-        return
     # Raised outside the handler, so that no chained exception brings a backend's locals along.
-    raise CredentialError(f"The keyring did not keep the key ({failure}). {_INSTEAD}")
+    if failure:
+        raise CredentialError(f"The keyring did not keep the key ({failure}). {_INSTEAD}")
 
 
 def forget_api_key(base_url: str) -> None:
@@ -223,19 +214,14 @@ def forget_api_key(base_url: str) -> None:
     CredentialError
         The keyring holds it and does not give it up.
     """
-    try:
-        ring = _keyring()
-        if ring.get_password(_SERVICE, base_url) is None:
+    if remembered_api_key(base_url) is not None:
+        with contextlib.suppress(Exception):
+            _keyring().delete_password(_SERVICE, base_url)
             return
-    except Exception:
-        return
-    with contextlib.suppress(Exception):
-        ring.delete_password(_SERVICE, base_url)
-        return
-    raise CredentialError(
-        "The keyring still holds the key. Remove the entry directmail-lab with your system's "
-        "password manager."
-    )
+        raise CredentialError(
+            "The keyring still holds the key. Remove the entry directmail-lab with your system's "
+            "password manager."
+        )
 
 
 _INSTEAD: Final = f"Nothing was written. Set {API_KEY_VARIABLE} instead, or sign in each time."

@@ -61,8 +61,8 @@ _WORDS: Final = tuple(
 )
 # JSON, or text that quotes some: its strings, what stands between them, and one that never ends.
 _LEAVES = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[^"]++|.++', re.DOTALL)
-JSON_NUMBERS = re.compile(r"(?:[\s,:\d.eE+\-\[\]{}]|true|false|null)*+")
-"""What stands between the strings of JSON."""
+JSON_NUMBERS = re.compile(r"(?:[\s,:\d.eE+\-\"\[\]{}]|true|false|null)*+")
+"""What stands between the strings of JSON, empty ones among it."""
 _NUMBER = re.compile(r"-?\d[\d.eE+-]*")
 _QUOTED: Final = json.dumps(PLACEHOLDER)
 

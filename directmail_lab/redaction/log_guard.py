@@ -12,21 +12,16 @@ from .key_search import PLACEHOLDER
 if TYPE_CHECKING:
     from .redactor import Redactor
 
-
-_HTTPCORES: Final = ("httpcore", "httpcore2")  # httpx's, and that of its fork httpx2
+_CORES: Final = ("httpcore", "httpcore2")  # httpx's, and that of its fork httpx2
+_PARTS: Final = ("connection", "http11", "http2", "proxy", "socks")
 
 GUARDED_LOGGERS: Final = (
     *("directmail_lab", "httpx", "httpx2"),
-    *(
-        f"{core}.{part}"
-        for core in _HTTPCORES
-        for part in ("connection", "http11", "http2", "proxy", "socks")
-    ),
+    *(f"{core}.{part}" for core in _CORES for part in _PARTS),
 )
 """The loggers that a request's address, headers or errors reach, beside their children."""
 
-_PARENTS: Final = ("directmail_lab.", "httpx.", "httpx2.", *(f"{core}." for core in _HTTPCORES))
-
+_PARENTS: Final = ("directmail_lab.", "httpx.", "httpx2.", *(f"{core}." for core in _CORES))
 
 # httpcore logs headers as pairs of bytes: (b'Cookie', b'…').
 _CREDENTIALS = re.compile(
@@ -42,9 +37,6 @@ class _RedactingFilter(logging.Filter):
         super().__init__()
         self._redactor = redactor
 
-    def __repr__(self) -> str:
-        return "_RedactingFilter()"
-
     def filter(self, record: logging.LogRecord) -> bool:
         # httpcore gives bytes and tuples of them as arguments, so only the whole message will do.
         try:
@@ -57,20 +49,9 @@ class _RedactingFilter(logging.Filter):
             text = logging.Formatter().formatException(record.exc_info)
             record.exc_text, record.exc_info = text, None
         # Also what is text already: the guard of another session came first, which has another key.
-        if record.exc_text:
-            record.exc_text = self._redactor.text(record.exc_text)
-        if record.stack_info:
-            record.stack_info = self._redactor.text(record.stack_info)
+        record.exc_text = record.exc_text and self._redactor.text(record.exc_text)
+        record.stack_info = record.stack_info and self._redactor.text(record.stack_info)
         return True
-
-
-def _children() -> list[str]:
-    """Return the names of loggers below those guarded: a filter is not inherited."""
-    return [
-        name
-        for name in list(logging.root.manager.loggerDict)
-        if name.startswith(_PARENTS) and name not in GUARDED_LOGGERS
-    ]
 
 
 def guard_logs(redactor: Redactor) -> Callable[[], None]:
@@ -79,7 +60,9 @@ def guard_logs(redactor: Redactor) -> Callable[[], None]:
     Each call adds a filter of its own, so sessions may overlap and end in any order.
     """
     guard = _RedactingFilter(redactor)
-    loggers = [logging.getLogger(name) for name in (*GUARDED_LOGGERS, *_children())]
+    # A filter is not inherited by the loggers below.
+    below = [name for name in list(logging.root.manager.loggerDict) if name.startswith(_PARENTS)]
+    loggers = [logging.getLogger(name) for name in {*GUARDED_LOGGERS, *below}]
     for logger in loggers:
         logger.addFilter(guard)
 

@@ -12,19 +12,18 @@ Pseudonyms are recognised, and left as they are when a text is redacted again.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
-import json
 import re
 import shlex
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final, final
 from urllib.parse import quote, unquote, unquote_plus
 
+from .key_search import JSON_NUMBERS, string_text, string_value
+
 if TYPE_CHECKING:
     from ..interaction import Interaction
-
 
 PERSONAL: Final = "personal"
 """The name that stands for all personal data that is known here, by its looks or by its field."""
@@ -92,12 +91,9 @@ _STEP = re.compile(
     re.DOTALL,
 )
 _OPENS, _CLOSES, _STRING, _NAME = 2, 3, 4, 5
-_NUMBERS = re.compile(r"(?:[\s,:\d.eE+\-\"\[\]{}]|true|false|null)*+")
 _SCALAR = re.compile(r"-?\d[\d.eE+\-]*|true|false")
 # No text without one of these holds what is known by its looks, or a form.
 _MAY_HOLD = re.compile(r"[@=%&\\]|\d[ ().\-/]{0,2}\d")
-_NO_DIGITS = re.compile(r"\D+")
-_NO_LETTERS = re.compile(r"[\W_]+")
 _MADE_UP = re.compile(r'"service": ?"stand-in"')
 
 _Place = tuple[tuple[str, ...], str]
@@ -109,16 +105,12 @@ _remembered = functools.lru_cache(4096)
 
 
 def _digest(value: str) -> str:
-    normal = _unquoted(value).strip().lower().encode("utf-8", "surrogatepass")
+    normal = unquote(value).strip().lower().encode("utf-8", "surrogatepass")
     return hashlib.blake2s(normal, digest_size=4, person=b"dm_lab").hexdigest()
 
 
-def _unquoted(value: str) -> str:
-    return unquote(value) if "%" in value else value
-
-
 def _digits(value: str) -> str:
-    return _NO_DIGITS.sub("", _unquoted(value))
+    return re.sub(r"\D+", "", unquote(value))
 
 
 def _number_for(digits: str) -> str:
@@ -126,18 +118,9 @@ def _number_for(digits: str) -> str:
     return f"999{int(_digest(digits), 16) % 10**9:09d}"
 
 
+@_remembered
 def _simple(name: str) -> str:
-    return _NO_LETTERS.sub("", name).lower()
-
-
-@_remembered
-def _quoted(pseudonym: str) -> str:
-    return quote(pseudonym, safe="")
-
-
-@_remembered
-def _simple_name(string: str) -> str:
-    return _simple(_value(string))
+    return re.sub(r"[\W_]+", "", name).lower()
 
 
 @final
@@ -175,8 +158,10 @@ class Pseudonyms:
     def _plain(self, text: str) -> str:
         if "=" in text:
             text = _PAIR.sub(self._replace_pair, text)
-        if not self._anywhere:
-            return text
+        return self.looks(text) if self._anywhere else text
+
+    def looks(self, text: str) -> str:
+        """Return a text with the e-mail addresses and telephone numbers in it replaced."""
         if "@" in text or "%40" in text or "&#64;" in text:
             text = _EMAIL.sub(self._replace_email, text)
         return _PHONE.sub(self._replace_phone, text)
@@ -189,26 +174,24 @@ class Pseudonyms:
         for step in _STEP.finditer(text):
             kind, label = step.lastindex, place[1]
             if kind == _NAME:
-                place = self._below(outside[-1], _simple_name(step[_STRING]))
+                place = self._below(outside[-1], _simple(string_value(step[_STRING])))
             elif kind == _OPENS:
                 outside += [place] * len(step[_OPENS])
             elif kind == _CLOSES:
                 depth = max(len(outside) - len(step[_CLOSES]), 0)
                 place = outside[depth]
                 del outside[depth or 1 :]
-            if label or _MAY_HOLD.search(text, step.start(), step.end()):
-                old, new = self._replace_step(step, label)
+            start, end = step.span()
+            # No address stands in less than five characters, and no named field of a form.
+            if label or (end - start > 4 and _MAY_HOLD.search(text, start, end)):
+                between, _, _, string, colon, torn = step.groups("")
+                new = self._between(between, label) if between else ""
+                new += self._string(string, "" if colon else label) if string else self._plain(torn)
+                old = between + string + torn
                 if new != old:
-                    parts += (text[kept : step.start()], new)
-                    kept = step.start() + len(old)
+                    parts += (text[kept:start], new)
+                    kept = start + len(old)
         return "".join((*parts, text[kept:]))
-
-    def _replace_step(self, step: re.Match[str], label: str) -> tuple[str, str]:
-        """Return a step through JSON up to its bracket or colon, and what is to stand there."""
-        between, _, _, string, colon, torn = step.groups("")
-        new = self._between(between, label) if between else ""
-        new += self._string(string, "" if colon else label) if string else self._plain(torn)
-        return between + string + torn, new
 
     def _place_below(self, place: _Place, name: str) -> _Place:
         above, inherited = place
@@ -219,7 +202,7 @@ class Pseudonyms:
 
     def _between(self, text: str, label: str) -> str:
         """Return what stands between strings and brackets: numbers, and in no JSON any text."""
-        if label and _NUMBERS.fullmatch(text):
+        if label and JSON_NUMBERS.fullmatch(text):
             return _SCALAR.sub(lambda match: self._scalar(match[0], label), text)
         return self._plain(text) if _MAY_HOLD.search(text) else text
 
@@ -233,11 +216,9 @@ class Pseudonyms:
         return _number_for(raw) + (".0" if set(raw) & set(".eE") else "")
 
     def _string(self, raw: str, label: str) -> str:
-        value = _value(raw)
+        value = string_value(raw)
         new = self._pseudonym(value, label) if label else self.text(value)
-        if new == value:
-            return raw
-        return json.dumps(new, ensure_ascii=raw.isascii() or "\\u" in raw)
+        return raw if new == value else string_text(new, raw)
 
     def _part(self, part: str) -> str:
         """Return a part of a multipart form."""
@@ -254,7 +235,7 @@ class Pseudonyms:
             return match[0]
         value = unquote_plus(match[3])
         new = self._pseudonym(value, label)
-        return match[0] if new == value else f"{match[1]}{match[2]}={_quoted(new)}"
+        return match[0] if new == value else f"{match[1]}{match[2]}={quote(new, safe='')}"
 
     def _label_of_field(self, name: str) -> str:
         """Return the label of a form's field: ``first_name``, ``contact[first_name]``."""
@@ -279,33 +260,17 @@ class Pseudonyms:
         return escape + self._pseudonym(f"{local}@{domain}", "email").replace("@", at)
 
     def _replace_phone(self, match: re.Match[str]) -> str:
-        if not _is_phone(match):
+        # A date has eight digits, and E.164 allows fifteen.
+        if not (8 if match[1] else 9) <= len(_digits(match[0])) <= 15:
             return match[0]
         return self._pseudonym(match[0], "phone").replace("+", match[1] or "+")
 
     def _note(self, label: str, value: str) -> None:
         kind = PERSONAL_FIELDS.get(label)
         if self._seen is not None and kind:
-            value = _digits(value) if kind == "phone" else _unquoted(value).strip().lower()
-            if not _is_no_ones(value):
+            value = _digits(value) if kind == "phone" else unquote(value).strip().lower()
+            if not (_RESERVED.fullmatch(value.rpartition("@")[2]) or _NOBODY.fullmatch(value)):
                 self._seen.setdefault(kind, set()).add(value)
-
-
-def _value(raw: str) -> str:
-    """Return what a string of JSON says; as it stands where it is no JSON after all."""
-    if "\\" in raw:
-        with contextlib.suppress(ValueError):
-            return str(json.loads(raw, strict=False))
-    return raw[1:-1]
-
-
-def _is_phone(match: re.Match[str]) -> bool:
-    # A date has eight digits, and E.164 allows fifteen.
-    return (8 if match[1] else 9) <= len(_digits(match[0])) <= 15
-
-
-def _is_no_ones(value: str) -> bool:
-    return bool(_RESERVED.fullmatch(value.rpartition("@")[2]) or _NOBODY.fullmatch(value))
 
 
 def personal_in(text: str, *, by_field: bool = False) -> list[str]:
@@ -314,13 +279,11 @@ def personal_in(text: str, *, by_field: bool = False) -> list[str]:
     By what it looks like, or ``by_field`` of JSON, forms and queries too, as it is redacted.
     """
     seen: dict[str, set[str]] = {}
+    search = Pseudonyms([PERSONAL], seen=seen)
     if by_field and not _MADE_UP.search(text):
-        Pseudonyms([PERSONAL], seen=seen).text(text)
+        search.text(text)
     else:
-        if any(not _is_no_ones(unquote(match[0]).lower()) for match in _EMAIL.finditer(text)):
-            seen["email"] = set()
-        if any(_is_phone(m) and not _PSEUDONYM.fullmatch(m[0]) for m in _PHONE.finditer(text)):
-            seen["phone"] = set()
+        search.looks(text)
     return [words[0] for kind, words in _WORDS.items() if kind in seen]
 
 
@@ -362,7 +325,7 @@ def personal_notice(counts: dict[str, int], cassette: str, *, looked_at: int | N
     "Cassette 'tour' holds 2 e-mail addresses and 1 telephone number. Before you share it: \
 directmail-lab cassette redact tour, or record it with redact=['personal']."
     """
-    told = [f"{count} {_WORDS[kind][count != 1]}" for kind, count in counts.items() if count]
+    told = [f"{count} {_WORDS[kind][count != 1]}" for kind, count in counts.items()]
     if not told:
         return ""
     what = " and ".join(filter(None, (", ".join(told[:-1]), told[-1])))

@@ -17,7 +17,6 @@ _MAX_NESTING: Final = 2
 _MAX_MEMBERS: Final = 100
 
 _MAGIC: Final = {"gzip": b"\x1f\x8b\x08", "zstd": b"\x28\xb5\x2f\xfd"}
-_ALIASES: Final = {"x-gzip": "gzip"}
 
 
 def unpack(body: bytes, coding: str = "") -> bytes:
@@ -37,19 +36,18 @@ def unpack(body: bytes, coding: str = "") -> bytes:
         Where it cannot be opened, or not within the bounds. The message says why, in a few words
         that hold nothing of the body.
     """
-    names = [_ALIASES.get(name, name) for name in coding.lower().replace(" ", "").split(",")]
+    names = [name.strip().removeprefix("x-") for name in coding.lower().split(",")]
     names = [name for name in names if name not in ("", "identity")]
     room = min(MAX_UNPACKED_BYTES, max(_ALWAYS_BYTES, _MAX_TIMES * len(body)))
     for _ in range(_MAX_NESTING + 1):
-        name = names.pop() if names else _coding_of(body)
-        if name is None or not body.startswith(_MAGIC.get(name, b"")) or _is_text(body):
+        found = (name for name, magic in _MAGIC.items() if body.startswith(magic))
+        name = names.pop() if names else next(found, "")
+        if not name or not body.startswith(_MAGIC.get(name, b"")) or _is_text(body):
             return body
         body = _opened(body, name, room)
+        if len(body) > room:
+            raise ValueError("compressed to less than a hundredth, or from more than 64 MB")
     raise ValueError("compressed more than twice")
-
-
-def _coding_of(body: bytes) -> str | None:
-    return next((name for name, magic in _MAGIC.items() if body.startswith(magic)), None)
 
 
 def _is_text(body: bytes) -> bool:
@@ -61,17 +59,20 @@ def _is_text(body: bytes) -> bool:
 
 def _opened(body: bytes, name: str, room: int) -> bytes:
     if name == "gzip":
-        plain = _inflated(body, 31, room)
-    elif name == "deflate":
+        return _inflated(body, 31, room)
+    if name == "deflate":
         is_zlib = body[:1] == b"\x78" and int.from_bytes(body[:2], "big") % 31 == 0
-        plain = _inflated(body, 15 if is_zlib else -15, room)
-    elif name in _READERS:
-        plain = _by_library(body, name, room)
-    else:
+        return _inflated(body, 15 if is_zlib else -15, room)
+    if name not in _READERS:
         raise ValueError("compressed in a way that is not known here")
-    if len(plain) > room:
-        raise ValueError("compressed to less than a hundredth, or from more than 64 MB")
-    return plain
+    library, reader = _READERS[name]
+    try:
+        return bytes(reader(importlib.import_module(library), body, room + 1))
+    except ImportError:
+        raise ValueError(f"compressed with {name}, and {library} is not installed") from None
+    except Exception:
+        # Each library has errors of its own, and a brotli before 1.2 no limit: a TypeError.
+        raise ValueError(f"compressed with {name}, and {library} does not open it") from None
 
 
 def _inflated(body: bytes, wbits: int, room: int) -> bytes:
@@ -90,24 +91,12 @@ def _inflated(body: bytes, wbits: int, room: int) -> bytes:
     raise ValueError("compressed in more than a hundred parts")
 
 
-def _by_library(body: bytes, name: str, room: int) -> bytes:
-    library, reader = _READERS[name]
-    try:
-        return reader(importlib.import_module(library), body, room + 1)
-    except ImportError:
-        raise ValueError(f"compressed with {name}, and {library} is not installed") from None
-    except Exception:
-        # Each library has errors of its own, and a brotli before 1.2 no limit: a TypeError.
-        raise ValueError(f"compressed with {name}, and {library} does not open it") from None
+def _zstd(zstd: Any, body: bytes, limit: int) -> Any:
+    return zstd.ZstdDecompressor().stream_reader(body, read_across_frames=True).read(limit)
 
 
-def _zstd(zstd: Any, body: bytes, limit: int) -> bytes:
-    reader = zstd.ZstdDecompressor().stream_reader(body, read_across_frames=True)
-    return bytes(reader.read(limit))
-
-
-def _brotli(brotli: Any, body: bytes, limit: int) -> bytes:
-    return bytes(brotli.Decompressor().process(body, output_buffer_limit=limit))
+def _brotli(brotli: Any, body: bytes, limit: int) -> Any:
+    return brotli.Decompressor().process(body, output_buffer_limit=limit)
 
 
 _READERS: Final = {"zstd": ("zstandard", _zstd), "br": ("brotli", _brotli)}
