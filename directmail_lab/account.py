@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from .contract import ME_PATH
 from .current import on_current, session
 from .drifting import drift as drift_of
-from .sessions import Session
 from .transports import recorded_request
 
 if TYPE_CHECKING:
@@ -147,7 +146,8 @@ def burst(n: int, path: str = ME_PATH) -> pd.DataFrame:
     opened = session()
     here = threading.get_ident()
     made: list[Reading] = []
-    repeated = 0
+    cassette = opened.open_cassette
+    asked, repeated = recorded_request(opened.client.build_request("GET", path)), 0
 
     def keep(reading: Reading) -> None:
         # Another thread's requests on the same session are not this burst's.
@@ -157,7 +157,8 @@ def burst(n: int, path: str = ME_PATH) -> pd.DataFrame:
     stop = opened.on_reading(keep)
     try:
         for _ in tqdm(range(n), desc=f"GET {path}", unit="request", delay=1, leave=False):
-            repeated += _is_played_out(opened, path)
+            if cassette is not None and not cassette.records:
+                repeated += not cassette.holds_answer(asked, base_url=opened.base_url)
             opened.request("GET", path)
     finally:
         stop()
@@ -168,12 +169,3 @@ def burst(n: int, path: str = ME_PATH) -> pd.DataFrame:
             stacklevel=2,
         )
     return frame_of(made)
-
-
-def _is_played_out(opened: Session, path: str) -> bool:
-    """Return whether all recorded answers to a GET were played, and nothing new is sent."""
-    cassette = opened.open_cassette
-    if cassette is None or cassette.records:
-        return False
-    asked = recorded_request(opened.client.build_request("GET", path))
-    return not cassette.holds_answer(asked, base_url=opened.base_url)

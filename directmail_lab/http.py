@@ -55,6 +55,15 @@ _NOT_SENT: Final = (
     httpx.LocalProtocolError,
 )
 
+_ADVICE: Final = {
+    400: "The error's .excerpt shows what the service said of it.",
+    401: "Check the API key and the base address: the key may be another region's.",
+    403: "Check the API key and the base address: the key may be another region's.",
+    404: "Check the path and the base address.",
+    429: "The allowance is used up: rate_limits() shows when it renews.",
+    500: "The trouble is at the service or a gateway before it: try again later.",
+}
+
 _EXCERPT: Final = 200
 _SEARCHED_BYTES: Final = 4096
 
@@ -81,69 +90,43 @@ class KeyedAuth(httpx.Auth):
         yield request
 
 
-class Client(httpx.Client):
-    """`httpx.Client` whose errors are in words.
+class _SessionClient:
+    """What both clients of a session are made with.
 
-    ``redacted`` takes the key out of a text; ``on_answer`` gets each response whose body was read.
+    ``redacted`` takes the key out of a text; ``on_answer`` gets each response that was read.
     """
 
-    redacted: Callable[[str], str]
-    on_answer: Callable[[httpx.Response], object]
+    def __init__(
+        self,
+        redacted: Callable[[str], str],
+        on_answer: Callable[[httpx.Response], httpx.Response],
+        **options: Any,
+    ) -> None:
+        super().__init__(auth=KeyedAuth(), headers=_HEADERS, **options)  # type: ignore[call-arg]
+        self._redacted = redacted
+        self._on_answer = on_answer
 
-    def send(
-        self, request: httpx.Request, *, stream: bool = False, **options: Any
-    ) -> httpx.Response:
+
+class Client(_SessionClient, httpx.Client):
+    """`httpx.Client` whose errors are in words."""
+
+    def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
         try:
-            response = super().send(request, stream=stream, **options)
+            return self._on_answer(super().send(request, **options))
         except BaseException as error:
-            failure = _in_words(error, request, self.redacted)
-        else:
-            if not stream:
-                self.on_answer(response)
-            return response
+            failure = _in_words(error, request, self._redacted)
         raise failure
 
 
-class AsyncClient(httpx.AsyncClient):
+class AsyncClient(_SessionClient, httpx.AsyncClient):
     """The same for `httpx.AsyncClient`."""
 
-    redacted: Callable[[str], str]
-    on_answer: Callable[[httpx.Response], object]
-
-    async def send(
-        self, request: httpx.Request, *, stream: bool = False, **options: Any
-    ) -> httpx.Response:
+    async def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
         try:
-            response = await super().send(request, stream=stream, **options)
+            return self._on_answer(await super().send(request, **options))
         except BaseException as error:
-            failure = _in_words(error, request, self.redacted)
-        else:
-            if not stream:
-                self.on_answer(response)
-            return response
+            failure = _in_words(error, request, self._redacted)
         raise failure
-
-
-def make_clients(
-    transport: Any,
-    *,
-    base_url: str,
-    timeout_s: float,
-    redacted: Callable[[str], str],
-    on_answer: Callable[[httpx.Response], object],
-) -> tuple[Client, AsyncClient]:
-    """Return a session's two clients, both on one transport."""
-    options: dict[str, Any] = {
-        "transport": transport,
-        "base_url": base_url,
-        "timeout": timeout_s,
-        "auth": KeyedAuth(),
-        "headers": _HEADERS,
-    }
-    clients = Client(**options), AsyncClient(**options)
-    for client in clients:
-        client.redacted, client.on_answer = redacted, on_answer
-    return clients
 
 
 def _in_words(
@@ -230,24 +213,12 @@ def service_error(
     operation = redacted(f"{request.method} {path}")
     # More is searched than is shown: a key that the cut would halve is found whole.
     searched = response.content[:_SEARCHED_BYTES]
+    advice = _ADVICE.get(status) or _ADVICE[500 if status >= 500 else 400]
     kind = UnauthorizedError if status in (401, 403) else ServiceError
     return kind(
-        f"{operation} answered {status} {redacted(response.reason_phrase)}. {_advice(status)}",
+        f"{operation} answered {status} {redacted(response.reason_phrase)}. {advice}",
         status=status,
         operation=operation,
         excerpt=redacted(text_in(searched, response.charset_encoding))[:_EXCERPT],
         reading=response.extensions.get(READING),
     )
-
-
-def _advice(status: int) -> str:
-    """Return what to do about an error status."""
-    if status in (401, 403):
-        return "Check the API key and the base address: the key may be another region's."
-    if status == 404:
-        return "Check the path and the base address."
-    if status == 429:
-        return "The allowance is used up: rate_limits() shows when it renews."
-    if status >= 500:
-        return "The trouble is at the service or a gateway before it: try again later."
-    return "The error's .excerpt shows what the service said of it."

@@ -7,6 +7,7 @@ and ranges that it allows.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
@@ -108,55 +109,56 @@ def check_interaction(interaction: Interaction) -> Interaction:
 def check_request(request: RecordedRequest) -> RecordedRequest:
     """Return a request that was read from a file; raises as `check_interaction` does."""
     _check_message(request.headers, request.body, "request")
-    if not isinstance(request.method, str) or not _METHOD.fullmatch(request.method):
-        raise CassetteFormatError("its method is not a word")
-    check_address(request.uri)
+    is_word = isinstance(request.method, str) and _METHOD.fullmatch(request.method)
+    _check(is_word, "its method is not a word")
+    _check(_are_texts([request.uri]) and _is_url(request.uri), "its address is not a URL")
     return request
-
-
-def check_address(uri: str) -> None:
-    """Raise `CassetteFormatError` where an address is none."""
-    try:
-        _check_texts(uri)
-        _ = urlsplit(uri).port
-    except (TypeError, ValueError):
-        raise CassetteFormatError("its address is not a URL") from None
 
 
 def check_response(response: RecordedResponse) -> RecordedResponse:
     """Return a response that was read from a file; raises as `check_interaction` does."""
     _check_message(response.headers, response.body, "response")
-    if type(response.status) is not int or not 0 <= response.status <= 999:
-        raise CassetteFormatError("its status is not a number of three digits")
-    if response.body is None:
-        raise CassetteFormatError("its response has no body")
-    try:
-        _check_texts(response.reason)
-    except (TypeError, ValueError):
-        raise CassetteFormatError("its reason phrase is not text") from None
+    is_status = type(response.status) is int and 0 <= response.status <= 999
+    _check(is_status, "its status is not a number of three digits")
+    _check(response.body is not None, "its response has no body")
+    _check(_are_texts([response.reason]), "its reason phrase is not text")
     return response
 
 
 def check_times(recorded_at: datetime | None, elapsed_s: float | None) -> None:
     """Raise `CassetteFormatError` for a year or a number of seconds that no recording has."""
-    if recorded_at is not None and recorded_at.year not in _YEARS:
-        raise CassetteFormatError(f"its year is not from {_YEARS[0]} to {_YEARS[-1]}")
-    if elapsed_s is not None and not 0 <= elapsed_s <= _LONGEST_S:
-        raise CassetteFormatError("its seconds are negative, or not a number")
+    is_year = recorded_at is None or recorded_at.year in _YEARS
+    _check(is_year, f"its year is not from {_YEARS[0]} to {_YEARS[-1]}")
+    is_time = elapsed_s is None or 0 <= elapsed_s <= _LONGEST_S
+    _check(is_time, "its seconds are negative, or not a number")
 
 
 def _check_message(headers: Headers, body: bytes | None, name: str) -> None:
+    are_texts = _are_texts(text for pair in headers for text in pair)
+    _check(are_texts, f"the headers of its {name} are not text")
+    _check(isinstance(body, bytes | None), f"the body of its {name} is neither text nor bytes")
+
+
+def _check(is_so: object, problem: str) -> None:
+    if not is_so:
+        raise CassetteFormatError(problem)
+
+
+def _are_texts(texts: Iterable[str]) -> bool:
+    """Return whether each is text, and holds no half of a character (a lone surrogate)."""
     try:
-        _check_texts(*(text for pair in headers for text in pair))
+        "".join(texts).encode()
     except (TypeError, ValueError):
-        raise CassetteFormatError(f"the headers of its {name} are not text") from None
-    if not isinstance(body, bytes | None):
-        raise CassetteFormatError(f"the body of its {name} is neither text nor bytes")
+        return False
+    return True
 
 
-def _check_texts(*texts: str) -> None:
-    """Raise TypeError for another type, UnicodeError for half a character (a lone surrogate)."""
-    "".join(texts).encode()
+def _is_url(uri: str) -> bool:
+    try:
+        _ = urlsplit(uri).port  # a port that is no number shows only when it is asked for
+    except ValueError:
+        return False
+    return True
 
 
 def header(headers: Headers, name: str) -> str | None:

@@ -7,7 +7,7 @@ import os
 import urllib.request
 from base64 import b64encode
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .contract import PASSWORD
 from .errors import (
@@ -154,11 +154,10 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
 
     def __init__(self, request: httpx.Request, response: httpx.Response) -> None:
         self._request = request
-        self._stream = response.stream
+        self._stream: Any = response.stream
         self._codings = response.headers.get_list("content-encoding", split_commas=True)
 
     def __iter__(self) -> Iterator[bytes]:
-        assert isinstance(self._stream, httpx.SyncByteStream)
         try:
             self._refuse_doubled_coding()
             yield from self._stream
@@ -169,7 +168,6 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
         raise failure
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        assert isinstance(self._stream, httpx.AsyncByteStream)
         try:
             self._refuse_doubled_coding()
             async for part in self._stream:
@@ -185,11 +183,9 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
             raise httpx.DecodingError("compressed more than once", request=self._request)
 
     def close(self) -> None:
-        assert isinstance(self._stream, httpx.SyncByteStream)
         self._stream.close()
 
     async def aclose(self) -> None:
-        assert isinstance(self._stream, httpx.AsyncByteStream)
         await self._stream.aclose()
 
 

@@ -17,7 +17,7 @@ from .contract import ME_PATH
 from .credentials import ApiKey, as_api_key
 from .errors import CassetteError, DirectMailLabError
 from .exchanges import Exchanges
-from .http import httpx, make_clients, service_error
+from .http import AsyncClient, Client, httpx, service_error
 from .interaction import READING, base_path
 from .modes import SessionWithModes
 from .network import NetworkTransport
@@ -119,15 +119,15 @@ class Session(SessionWithModes):
             self._network = NetworkTransport(self.base_url, self._api_key, allow_writes)
             start = self._live()
         self._transport = SessionTransport(start, self._observe, self.base_url)
-        self.client: httpx.Client
-        self.async_client: httpx.AsyncClient
-        self.client, self.async_client = make_clients(
-            self._transport,
-            base_url=self.base_url,
-            timeout_s=timeout_s,
-            redacted=self._redacted,
-            on_answer=self._note_shape,
-        )
+        options: dict[str, Any] = {
+            "redacted": self._redacted,
+            "on_answer": self._note_shape,
+            "transport": self._transport,
+            "base_url": self.base_url,
+            "timeout": timeout_s,
+        }
+        self.client: httpx.Client = Client(**options)
+        self.async_client: httpx.AsyncClient = AsyncClient(**options)
         self._end_log_guard = guard_logs(redactor)
         # A session that is dropped without close() takes its filter along, which knows the key.
         weakref.finalize(self, self._end_log_guard)
@@ -235,10 +235,11 @@ class Session(SessionWithModes):
                 # An observer's fault never costs the caller a good response.
                 _log.exception("An on_reading callback failed")
 
-    def _note_shape(self, response: httpx.Response) -> None:
+    def _note_shape(self, response: httpx.Response) -> httpx.Response:
         reading = response.extensions.get(READING)
-        if reading is not None:
+        if reading is not None and response.is_closed:
             self.answers.add_live(reading, response.headers, response.content)
+        return response
 
     def _record_in(self, response: httpx.Response) -> pd.DataFrame:
         """Return the record that a response holds, or raise what its error status means."""

@@ -8,7 +8,7 @@ import re
 import tomllib
 from pathlib import Path
 from typing import Final
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 from .errors import InsecureAddressError, NotConnectedError
 
@@ -54,7 +54,13 @@ def base_address(text: str, *, only_replays: bool = False) -> str:
     address = text.strip()
     if _BARE_ADDRESS.fullmatch(address):
         address = f"https://{address}"
-    parts = _split(address)
+    try:
+        parts = urlsplit(address)
+        _ = parts.port  # a port that is no number shows only when it is asked for
+    except ValueError:
+        raise InsecureAddressError(
+            "The base address cannot be read. Write it as https://api.example.com."
+        ) from None
     if parts.username is not None or parts.password is not None:
         raise InsecureAddressError(
             "The base address holds a user name or password before its host, where it would be "
@@ -79,17 +85,6 @@ def base_address(text: str, *, only_replays: bool = False) -> str:
             "(plain http is accepted for this machine alone)."
         )
     return base
-
-
-def _split(address: str) -> SplitResult:
-    try:
-        parts = urlsplit(address)
-        _ = parts.port  # a port that is no number shows only when it is asked for
-    except ValueError:
-        raise InsecureAddressError(
-            "The base address cannot be read. Write it as https://api.example.com."
-        ) from None
-    return parts
 
 
 def _shown(address: str) -> str:

@@ -17,9 +17,10 @@ import asyncio
 import math
 import time
 from collections.abc import Callable
+from contextlib import aclosing, closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final, Literal, Protocol
+from typing import Final, Literal, Protocol, cast
 
 from .cassettes import Cassette
 from .errors import CassetteError, InsecureAddressError, NotConnectedError, without_traceback
@@ -107,15 +108,9 @@ class Observer:
     keep: Callable[[Reading, httpx.Request, httpx.Response, bytes | None], None] | None = None
 
     def __call__(
-        self,
-        request: httpx.Request,
-        response: httpx.Response,
-        *,
-        at: float,
-        elapsed_s: float | None,
-        source: Source = "live",
-        cassette: Cassette | None = None,
-    ) -> httpx.Response:
+        self, request: httpx.Request, response: httpx.Response, at: float, elapsed_s: float | None,
+        source: Source, cassette: Cassette | None,
+    ) -> httpx.Response:  # fmt: skip
         reading = read_headers(
             response.headers.raw,
             at=at,
@@ -172,14 +167,8 @@ class SessionTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     ) -> httpx.Response:
         # A replay's chart is the recording's chart: its times, never the times of playing.
         at = math.nan if played.recorded_at is None else played.recorded_at.timestamp()
-        return self._observe(
-            request,
-            _as_response(played.response),
-            at=at,
-            elapsed_s=played.elapsed_s,
-            source="replayed",
-            cassette=cassette,
-        )
+        response = _as_response(played.response)
+        return self._observe(request, response, at, played.elapsed_s, "replayed", cassette)
 
 
 def _refuse_user_info(request: httpx.Request) -> None:
@@ -220,79 +209,57 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         sent = self._timer()
         response = self._inner.handle_request(request)
         if self._cassette is not None:
-            stream = response.stream
-            assert isinstance(stream, httpx.SyncByteStream)
-            try:
-                # No local holds the body: a traceback with locals would print what it echoes.
+            # No local holds the body: a traceback with locals would print what it echoes.
+            with closing(cast("httpx.SyncByteStream", response.stream)) as stream:
                 response.stream = httpx.ByteStream(b"".join(stream))
-            finally:
-                stream.close()
         return self._answer(request, response, sent)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         sent = self._timer()
         response = await self._inner.handle_async_request(request)
         if self._cassette is not None:
-            stream = response.stream
-            assert isinstance(stream, httpx.AsyncByteStream)
-            try:
+            async with aclosing(cast("httpx.AsyncByteStream", response.stream)) as stream:
                 response.stream = httpx.ByteStream(b"".join([part async for part in stream]))
-            finally:
-                await stream.aclose()
         return self._answer(request, response, sent)
 
     def _answer(
         self, request: httpx.Request, response: httpx.Response, sent: float
     ) -> httpx.Response:
         at, elapsed_s = self._clock(), self._timer() - sent
-        source: Source = "live"
-        if self._cassette is not None:
-            source = "recorded"
-            response = _recorded(self._cassette, request, response, at, elapsed_s)
-        return self._observe(
-            request, response, at=at, elapsed_s=elapsed_s, source=source, cassette=self._cassette
+        if self._cassette is None:
+            return self._observe(request, response, at, elapsed_s, "live", None)
+        written, response = _as_written(request, response)
+        recorded_at, elapsed_s = datetime.fromtimestamp(at, UTC), round(elapsed_s, 6)
+        interaction = Interaction(request.extensions[_ASKED], written, recorded_at, elapsed_s)
+        try:
+            # Before the caller has the answer: what was seen is never lost.
+            self._cassette.record(interaction)
+        except CassetteError as error:
+            failure = without_traceback(error)
+        else:
+            return self._observe(request, response, at, elapsed_s, "recorded", self._cassette)
+        failure.add_note(
+            f"The service had answered {response.status_code} to the {request.method}: "
+            "the request was carried out, and only its recording failed."
         )
+        raise failure
 
 
-def _recorded(
-    cassette: Cassette,
-    request: httpx.Request,
-    response: httpx.Response,
-    at: float,
-    elapsed_s: float,
-) -> httpx.Response:
-    """Write an answer down before the caller has it: what was seen is never lost.
+def _as_written(
+    request: httpx.Request, response: httpx.Response
+) -> tuple[RecordedResponse, httpx.Response]:
+    """Return an answer as it is written down, and as the caller gets it.
 
-    Where it came compressed, what is returned is what a replay will give: the body decoded, and
-    headers that are true to that.
+    Where it came compressed, both are what a replay will give: the body decoded, and headers that
+    are true to that.
     """
-    stream = response.stream
-    assert isinstance(stream, httpx.ByteStream)
-    if "content-encoding" in response.headers:
-        # A copy is read, so that the stream of the response itself stays as it is.
-        copy = httpx.Response(response.status_code, headers=response.headers, stream=stream)
-        written = normalize_headers(recorded_response(response, copy.read()), method=request.method)
-        response = _as_response(written)
-    else:
-        written = recorded_response(response, b"".join(stream))
-    try:
-        cassette.record(
-            Interaction(
-                request.extensions[_ASKED],
-                written,
-                recorded_at=datetime.fromtimestamp(at, UTC),
-                elapsed_s=round(elapsed_s, 6),
-            )
-        )
-    except CassetteError as error:
-        failure = without_traceback(error)
-    else:
-        return response
-    failure.add_note(
-        f"The service had answered {response.status_code} to the {request.method}: "
-        "the request was carried out, and only its recording failed."
-    )
-    raise failure
+    stream = cast("httpx.ByteStream", response.stream)
+    if "content-encoding" not in response.headers:
+        return recorded_response(response, b"".join(stream)), response
+    # A copy is read, so that an answer that cannot be decoded stays as it is.
+    copy = httpx.Response(response.status_code, headers=response.headers, stream=stream)
+    written = normalize_headers(recorded_response(response, copy.read()), method=request.method)
+    return written, _as_response(written)
 
 
 def recorded_request(request: httpx.Request) -> RecordedRequest:
