@@ -123,9 +123,9 @@ class Observer:
         )
         response.extensions[READING] = reading
         if self.keep is not None:
-            stream = response.stream
-            body = b"".join(stream) if isinstance(stream, httpx.ByteStream) and cassette else None
-            self.keep(reading, request, response, body)
+            # What a cassette answers or records has been read.
+            stream = None if cassette is None else cast("httpx.ByteStream", response.stream)
+            self.keep(reading, request, response, None if stream is None else b"".join(stream))
         self.on_reading(reading)
         return response
 
