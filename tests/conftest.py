@@ -94,6 +94,13 @@ def live(service: StandIn) -> Iterator[Session]:
 
 
 @pytest.fixture
+def unpaced(service: StandIn) -> Iterator[Session]:
+    """A live session that waits for nothing, and asks for nothing twice."""
+    with Session(service.base_url, ApiKey(service.api_key), pace="off", timeout_s=0.3) as opened:
+        yield opened
+
+
+@pytest.fixture
 def connected(live: Session) -> Session:
     """The live session, made the current one."""
     current.make_current(live)
