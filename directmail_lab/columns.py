@@ -53,7 +53,7 @@ class ReadingColumns:
         self._length = 0
         self._unit: UnitName = "undetermined"
         self._arrays = {name: _empty(kind, _FIRST_CAPACITY) for name, kind in _KINDS.items()}
-        # Which of the counts are missing, by the name of their column.
+        # Of the counts, which are missing.
         self._missing = {
             name: np.ones(_FIRST_CAPACITY, dtype=np.bool_)
             for name, kind in _KINDS.items()
@@ -65,43 +65,41 @@ class ReadingColumns:
     def __len__(self) -> int:
         return self._length
 
-    def extend(self, readings: Sequence[Reading]) -> None:
-        """Add a row for each of the readings."""
-        end = self._length + len(readings)
+    def update(self, readings: Sequence[Reading], unit: UnitName) -> None:
+        """Add a row for each reading that is new, and let ``reset_at`` follow the unit in all."""
+        begins, self._length = self._length, len(readings)
         capacity = len(self._arrays["at"])
-        if end > capacity:
+        if self._length > capacity:
             # Frames that were given out keep the arrays that they show.
-            more = max(end, 2 * capacity) - capacity
+            more = max(self._length, 2 * capacity) - capacity
             for name, kind in _KINDS.items():
                 self._arrays[name] = np.concatenate([self._arrays[name], _empty(kind, more)])
             for name, missing in self._missing.items():
                 self._missing[name] = np.concatenate([missing, np.ones(more, dtype=np.bool_)])
             self._whole = None
-        rows = slice(self._length, end)
-        for name, kind in _KINDS.items():
-            if name == "reset_at":
-                values = [_microseconds(renewal_of(each, self._unit)) for each in readings]
-            elif kind == _TIME:
-                values = [_microseconds(getattr(each, name)) for each in readings]
-            else:
-                values = [getattr(each, name) for each in readings]
-            if kind == _COUNT:
-                self._missing[name][rows] = [value is None for value in values]
-                values = [value or 0 for value in values]
-            elif kind == _TEXT:
-                values = [pd.NA if value is None else value for value in values]
-            self._arrays[name][rows] = values
-        self._length = end
+        if unit != self._unit:
+            self._unit, self._whole = unit, None
+            self._arrays["reset_at"] = _empty(_TIME, len(self._arrays["at"]))
+            self._write("reset_at", 0, readings[:begins])
+        for name in _KINDS:
+            self._write(name, begins, readings[begins:])
 
-    def follow(self, unit: UnitName, readings: Sequence[Reading]) -> None:
-        """Let ``reset_at`` follow the unit of reset, in the rows that are there too."""
-        if unit == self._unit:
-            return
-        self._unit = unit
-        renewals = _empty(_TIME, len(self._arrays["at"]))
-        told = [_microseconds(renewal_of(each, unit)) for each in readings[: self._length]]
-        renewals[: self._length] = told
-        self._arrays["reset_at"], self._whole = renewals, None
+    def _write(self, name: str, begins: int, readings: Sequence[Reading]) -> None:
+        """Write a column's values of these readings, from a row on."""
+        rows, kind = slice(begins, begins + len(readings)), _KINDS[name]
+        values: list[Any]
+        if name == "reset_at":
+            values = [renewal_of(each, self._unit) for each in readings]
+        else:
+            values = [getattr(each, name) for each in readings]
+        if kind == _COUNT:
+            self._missing[name][rows] = [value is None for value in values]
+            values = [value or 0 for value in values]
+        elif kind == _TIME:
+            values = [_microseconds(value) for value in values]
+        elif kind == _TEXT:
+            values = [pd.NA if value is None else value for value in values]
+        self._arrays[name][rows] = values
 
     def frame(self) -> pd.DataFrame:
         """Return the rows so far."""

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .columns import ReadingColumns
 from .display import readable
 from .interaction import base_path
 from .quota import Reading, reading_of
@@ -15,6 +14,8 @@ from .reset_unit import Evidence, ResetUnit, ResetUnitInference
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from .columns import ReadingColumns
 
 
 # Readings are turned into columns this many at a time: a frame then has little left to do.
@@ -42,7 +43,7 @@ class ReadingLog:
         self.inference = ResetUnitInference(stated=reset_unit)
         self._lock = threading.Lock()
         self._readings: list[Reading] = []
-        self._columns = ReadingColumns()
+        self._columns: ReadingColumns | None = None
         for reading in readings:
             self.append(reading)
 
@@ -51,8 +52,8 @@ class ReadingLog:
         with self._lock:
             self._readings.append(reading)
             self.inference.observe(reading)
-            if len(self._readings) >= len(self._columns) + _CHUNK:
-                self._fill_columns()
+            if len(self._readings) % _CHUNK == 0:
+                self._filled_columns()
 
     def __len__(self) -> int:
         return len(self._readings)
@@ -96,13 +97,16 @@ class ReadingLog:
             ``attrs["reset_unit"]`` is the unit of ``reset``, or ``"undetermined"``.
         """
         with self._lock:
-            self._fill_columns()
-            return readable(self._columns.frame())
+            return readable(self._filled_columns().frame())
 
-    def _fill_columns(self) -> None:
-        """Bring the columns up to the readings."""
-        self._columns.follow(self.inference.unit, self._readings)
-        self._columns.extend(self._readings[len(self._columns) :])
+    def _filled_columns(self) -> ReadingColumns:
+        """Return the columns, brought up to the readings; until one needs them, no pandas."""
+        if self._columns is None:
+            from .columns import ReadingColumns
+
+            self._columns = ReadingColumns()
+        self._columns.update(self._readings, self.inference.unit)
+        return self._columns
 
 
 def frame_of(readings: Iterable[Reading], *, reset_unit: ResetUnit | None = None) -> pd.DataFrame:

@@ -97,6 +97,11 @@ class ResetUnitInference:
     """Infers the unit from readings as they come, each looked at once. Not thread-safe.
 
     What the service says now overrules what a replay says that it once said.
+
+    Attributes
+    ----------
+    candidates
+        The units that no reading excludes.
     """
 
     def __init__(self, *, stated: ResetUnit | None = None) -> None:
@@ -105,35 +110,26 @@ class ResetUnitInference:
         self._stated = stated
         self._rows = 0
         self._is_live = False
+        self._start()
+
+    def _start(self) -> None:
+        self.candidates: tuple[UnitName, ...] = UNITS
+        self._inferred: UnitName = "undetermined"
         self._excluded: dict[UnitName, str] = {}
         self._counts_down = False
         self._tracks: dict[_Key, _Track] = {}
-
-    @property
-    def candidates(self) -> tuple[UnitName, ...]:
-        """The units that no reading excludes."""
-        return tuple(unit for unit in UNITS if unit not in self._excluded)
 
     @property
     def unit(self) -> UnitName:
         """The unit that was stated, or the one that the readings leave; or ``"undetermined"``."""
         return self._stated or self._inferred
 
-    @property
-    def _inferred(self) -> UnitName:
-        left = self.candidates
-        # A time left is named only when it was seen counting down: that the others do not fit may
-        # also mean that two accounts were mixed.
-        is_told = len(left) == 1 and (self._counts_down or left[0] not in _TIMES_LEFT)
-        return left[0] if is_told else "undetermined"
-
     def observe(self, reading: Reading) -> None:
         """Look at one more reading, in the order they were made."""
         row, self._rows = self._rows, self._rows + 1
         if reading.source != "replayed" and not self._is_live:
-            self._is_live, self._counts_down = True, False
-            self._excluded.clear()
-            self._tracks.clear()
+            self._is_live = True
+            self._start()
         if self._is_live and reading.source == "replayed":
             return
         if reading.reset:
@@ -164,7 +160,8 @@ class ResetUnitInference:
             self._tracks[key] = _Track(sight)
             return
         before = track.last
-        self._exclude(track.take(sight), f"rows {before.row} and {row} fall faster than time")
+        if too_fast := track.take(sight):
+            self._exclude(too_fast, f"rows {before.row} and {row} fall faster than time")
         counted = track.counts_down_in()
         if counted is not None and counted not in self._excluded:
             self._counts_down = True
@@ -178,6 +175,11 @@ class ResetUnitInference:
     def _exclude(self, units: Iterable[UnitName], why: str) -> None:
         for unit in units:
             self._excluded.setdefault(unit, why)
+        left = self.candidates = tuple(unit for unit in UNITS if unit not in self._excluded)
+        # A time left is named only when it was seen counting down: that the others do not fit may
+        # also mean that two accounts were mixed.
+        is_told = len(left) == 1 and (self._counts_down or left[0] not in _TIMES_LEFT)
+        self._inferred = left[0] if is_told else "undetermined"
 
     def _why(self) -> str:
         by_reason: dict[str, list[UnitName]] = {}
@@ -242,7 +244,7 @@ class _Track:
         self.first = self.last = sight
         self._answers = 1
         self._is_ours_alone = True
-        self._fits: list[UnitName] = list(_TIMES_LEFT)
+        self._fits = _TIMES_LEFT
 
     @property
     def fall(self) -> int:
@@ -260,18 +262,19 @@ class _Track:
             self.last = sight
             self._answers += 1
             self._is_ours_alone &= spent == 1
-            self._fits = [
+            self._fits = tuple(
                 unit
                 for unit in self._fits
                 if not sight.fell_too_little(self.first, unit)
                 and not sight.fell_too_far(self.first, unit)
-            ]
+            )
         else:
             if self._unit() == "seconds_left":
                 self._seconds_fell += self.fall
             self._begin(sight)
-        too_far = [unit for unit in _TIMES_LEFT if sight.fell_too_far(before, unit)]
-        return too_far if in_order else []
+        if sight.value >= before.value or not in_order:
+            return []
+        return [unit for unit in _TIMES_LEFT if sight.fell_too_far(before, unit)]
 
     def _unit(self) -> UnitName | None:
         """Return the one unit that the values count down in, where chance does not explain it."""
