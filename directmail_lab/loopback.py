@@ -8,7 +8,6 @@ import os
 import socket
 import struct
 import threading
-from collections.abc import AsyncIterable
 from typing import Final, Self
 
 import h11
@@ -160,38 +159,33 @@ class Exchange:
             parts.append(bytes(event.data))
         return RecordedRequest(self.method, self.target, self.headers, b"".join(parts) or None)
 
-    async def answer(
-        self,
-        response: RecordedResponse,
-        parts: AsyncIterable[bytes] | None = None,
-        *,
-        cut_after: int | None = None,
-    ) -> None:
-        """Send a response, its headers spelled as they are.
+    async def answer(self, response: RecordedResponse, *, cut_after: int | None = None) -> None:
+        """Send a response, its headers spelled as they are, but those between two neighbours.
 
-        ``parts`` is a body that comes bit by bit, in the place of the response's own. After
-        ``cut_after`` bytes of its own the connection is closed.
+        After ``cut_after`` bytes of the body the connection is closed.
         """
-        bodiless = response.status in _BODILESS or self.method == "HEAD"
+        without = response.status in _BODILESS
         headers = [pair for pair in response.headers if pair[0].lower() not in HOP_BY_HOP]
-        if parts is None and response.status not in _BODILESS:
+        if not without:
             headers = _with_length(headers, len(response.body), told=self.method == "HEAD")
-        head = h11.Response(
-            status_code=response.status,
-            reason=response.reason.encode("latin-1"),
-            headers=[(name.encode(), value.encode("latin-1")) for name, value in headers],
-        )
+        try:
+            head = h11.Response(
+                status_code=response.status,
+                reason="".join(filter(str.isprintable, response.reason)).encode("ascii", "replace"),
+                headers=[(name.encode(), value.encode("latin-1")) for name, value in headers],
+            )
+        except (h11.LocalProtocolError, UnicodeError):
+            text = b"The answer has a status or a header that HTTP cannot carry."
+            head, response = (
+                h11.Response(status_code=502, headers=[]),
+                RecordedResponse(502, body=text),
+            )
         await self._send(head)
-        if bodiless:
-            pass
-        elif parts is None:
+        if not without and self.method != "HEAD":
             await self._send(h11.Data(data=response.body[:cut_after]))
             if cut_after is not None:
                 self.drop()
                 return
-        else:
-            async for part in parts:
-                await self._send(h11.Data(data=part))
         await self._send(h11.EndOfMessage())
 
     def drop(self, *, reset: bool = False) -> None:

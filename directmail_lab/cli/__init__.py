@@ -6,7 +6,6 @@ could not be done a user sees what happened and what to do, in one line, and no 
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -15,7 +14,7 @@ import typer
 
 import directmail_lab as dm
 
-from ..errors import CredentialError, DirectMailLabError, NotConnectedError
+from ..errors import DirectMailLabError
 from . import cassette as cassette_commands
 from .lab import open_demo, open_lab
 from .output import (
@@ -25,6 +24,7 @@ from .output import (
     Exit,
     cassette_file,
     names_of_cassettes,
+    said,
     show,
 )
 from .serve import serve
@@ -47,26 +47,8 @@ def main() -> None:
 
         if not isinstance(error, DirectMailLabError | OSError | httpx.HTTPError):
             raise
-        sys.stderr.write(f"directmail-lab: {_said(error)}\n")
+        sys.stderr.write(f"directmail-lab: {said(error)}\n")
         sys.exit(Exit.FAILED)
-
-
-# What names a call or a class of Python is no advice at a terminal.
-_PYTHON = re.compile(r"\w\((?!s\))|pathlib|^Or set")
-_HOW_TO_SIGN_IN = (
-    "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY, or name a recording with --cassette."
-)
-
-
-def _said(error: Exception) -> str:
-    """Return an error's message, with what can be done here in the place of advice for Python."""
-    if isinstance(error, OSError):
-        what = error.strerror or str(error)
-        return f"{error.filename}: {what}." if error.filename else what
-    sentences = re.split(r"(?<=[.?!]) (?=[A-Z])", str(error))
-    said = [each for each in sentences if not _PYTHON.search(each)] or sentences[:1]
-    signing_in = isinstance(error, CredentialError | NotConnectedError)
-    return " ".join([*said, _HOW_TO_SIGN_IN] if signing_in and len(said) == 1 else said)
 
 
 def _print_version(asked: bool) -> None:

@@ -1,17 +1,42 @@
-"""What the commands share: the names of cassettes, and how data is printed."""
+"""What the commands share: names of cassettes, how data is printed, and what an error says."""
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from ..errors import CredentialError, NotConnectedError, NotRecordedError, WriteRefusedError
+
 if TYPE_CHECKING:
     import pandas as pd
+
+
+# What names a call or a class of Python is no advice at a terminal.
+_PYTHON = re.compile(r"\w\((?!s\))|pathlib|^Or set")
+_SIGN_IN = "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY, or name a recording with --cassette."
+_ADVICE: Final[dict[type[Exception], str]] = {
+    CredentialError: _SIGN_IN,
+    NotConnectedError: _SIGN_IN,
+    WriteRefusedError: "To allow writes: --allow-writes.",
+    NotRecordedError: "To record it: directmail-lab serve --record NAME --to URL.",
+}
+
+
+def said(error: Exception) -> str:
+    """Return an error's message, with what can be done here in the place of advice for Python."""
+    if isinstance(error, OSError):
+        what = error.strerror or str(error)
+        return f"{error.filename}: {what}." if error.filename else what
+    sentences = re.split(r"(?<=[.?!]) (?=[A-Z])", str(error))
+    kept = [each for each in sentences if not _PYTHON.search(each)] or sentences[:1]
+    advice = next((advice for kind, advice in _ADVICE.items() if isinstance(error, kind)), "")
+    return f"{' '.join(kept)} {advice if len(kept) < len(sentences) else ''}".rstrip()
 
 
 class Exit(IntEnum):

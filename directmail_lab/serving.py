@@ -1,0 +1,209 @@
+"""What a session answers, over HTTP on loopback: for curl, a browser, PHP, Node, another's test.
+
+A server of replaying sessions sends nothing on. One whose session records is a gateway: it holds
+the key, so that its clients need none, and their requests pass the session's own stack.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import urlsplit
+
+from .contract import HEADERS
+from .errors import (
+    DirectMailLabError,
+    NotRecordedError,
+    OutcomeUnknownError,
+    QuotaExhaustedError,
+    WriteRefusedError,
+)
+from .http import httpx
+from .interaction import Headers, Interaction, RecordedRequest, RecordedResponse, header
+from .loopback import HOP_BY_HOP, Exchange, LoopbackServer
+from .redaction import Redactor
+from .sessions import Session
+from .settings import is_loopback
+from .transports import recorded_request
+
+# What a client says of itself and of this server: the session says its own, or nothing. A browser
+# sends the cookies of every server on this machine, and in Referer perhaps our token.
+_NOT_PASSED_ON: Final = HOP_BY_HOP | {
+    *("accept-encoding", "authorization", "content-length", "cookie", "expect", "host"),
+    *("origin", "referer"),
+}
+_STATUS_OF: Final[dict[type[Exception], int]] = {
+    NotRecordedError: 404,
+    WriteRefusedError: 403,
+    QuotaExhaustedError: 429,
+    OutcomeUnknownError: 504,
+    httpx.TimeoutException: 504,
+    httpx.InvalidURL: 400,
+}
+
+
+class SessionServer(LoopbackServer):
+    """Answers each request below its address as sessions do below theirs.
+
+    Of several, the first that holds an answer not played yet; else the first that has one. Whatever
+    is refused or fails is answered with JSON: ``{"error": {"status", "reason", "message"}}``.
+
+    Parameters
+    ----------
+    sessions
+        Replaying, or one that records. They are closed with the server.
+    port
+        The port on 127.0.0.1; 0 takes a free one.
+    token
+        A path segment that its address begins with, so that only who was told it may ask; or none.
+    allow_origins
+        The web pages that may ask, by their origin, such as ``http://localhost:3000``.
+    say
+        Returns the message of an error.
+    """
+
+    def __init__(
+        self,
+        sessions: Sequence[Session],
+        *,
+        port: int = 0,
+        token: str = "",
+        allow_origins: Collection[str] = (),
+        say: Callable[[Exception], str] = str,
+    ) -> None:
+        self._sessions = sessions
+        self._prefix = f"/{token}" if token else ""
+        self._allow_origins = allow_origins
+        self._say = say
+        self._redactor = Redactor()
+        super().__init__(port, self._prefix)
+
+    def close(self) -> None:
+        """Stop, and close the sessions: their recordings end."""
+        super().close()
+        for session in self._sessions:
+            session.close()
+
+    async def handle(self, exchange: Exchange) -> None:
+        """Answer a request: whoever may not ask, and what cannot be answered, with an error."""
+        origin = header(exchange.headers, "origin") or ""
+        if why := self._why_refused(exchange, origin):
+            response = _error(403, "refused", why)
+        elif origin and header(exchange.headers, "access-control-request-method"):
+            response = RecordedResponse(204, "No Content")  # a browser asks whether it may ask
+        else:
+            response = await self._answer(await exchange.received())
+        if origin in self._allow_origins:
+            response = _readable_by(origin, exchange, response)
+        await exchange.answer(response)
+
+    def _why_refused(self, exchange: Exchange, origin: str) -> str:
+        """Return why a request is refused, or nothing.
+
+        A page in the user's browser can send requests here: under another name that it lets mean
+        this machine (Host), or across sites, which a browser says in Origin or Sec-Fetch-Site.
+        """
+        try:
+            host = urlsplit(f"//{header(exchange.headers, 'host')}").hostname
+        except ValueError:
+            host = None
+        if not is_loopback(host or ""):
+            return "Only requests to this machine by its own name are answered: 127.0.0.1."
+        fetched_from = header(exchange.headers, "sec-fetch-site") or "none"
+        if (origin or fetched_from not in ("none", "same-origin")) and (
+            origin not in self._allow_origins
+        ):
+            return f"Web pages may not ask here. To let this one: --allow-origin {origin or '…'}"
+        expected = f"{self._prefix}/"  # with the slash: what follows joins the base address
+        first = exchange.target[: len(expected)].encode()
+        if not hmac.compare_digest(first, expected.encode()):
+            return "The address lacks the token. Use the address that was printed at the start."
+        return ""
+
+    async def _answer(self, request: RecordedRequest) -> RecordedResponse:
+        target = request.uri[len(self._prefix) :]
+        refusals: list[NotRecordedError] = []
+        try:
+            asked = [(each, _passed_on(request, each, target)) for each in self._sessions]
+            if len(asked) > 1:
+                asked.sort(key=_holds_no_answer)
+            for session, sent in asked:
+                try:
+                    received = await _received(await session.async_client.send(sent, stream=True))
+                except NotRecordedError as error:
+                    refusals.append(error)
+                else:
+                    if session.api_key is None:
+                        return received
+                    # A service that repeats the key would give it to our client.
+                    return self._redactor.interaction(Interaction(request, received)).response
+        except (DirectMailLabError, httpx.HTTPError, httpx.InvalidURL) as error:
+            status = next((s for kind, s in _STATUS_OF.items() if isinstance(error, kind)), 502)
+            return _error(status, type(error).__name__, self._say(error))
+        said = " ".join(dict.fromkeys(map(self._say, refusals)))
+        return _error(404, refusals[0].reason, said)
+
+
+def _passed_on(request: RecordedRequest, session: Session, target: str) -> httpx.Request:
+    """Return a client's request as the session sends it."""
+    named = (header(request.headers, "connection") or "").lower().replace(" ", "").split(",")
+    dropped = _NOT_PASSED_ON.union(named)
+    own = [(name, value) for name, value in request.headers if name.lower() not in dropped]
+    codings = session.async_client.headers["Accept-Encoding"]
+    return httpx.Request(
+        request.method,
+        session.base_url + target,
+        headers=[*own, ("Accept-Encoding", codings)],
+        content=request.body,
+    )
+
+
+def _holds_no_answer(asked: tuple[Session, httpx.Request]) -> bool:
+    session, sent = asked
+    cassette = session.open_cassette
+    return cassette is None or not cassette.holds_answer(
+        recorded_request(sent), base_url=session.base_url
+    )
+
+
+async def _received(response: httpx.Response) -> RecordedResponse:
+    """Return an answer as it came: its body not decoded, its headers as they are spelled."""
+    try:
+        return RecordedResponse(
+            response.status_code,
+            response.reason_phrase,
+            _as_text(response.headers.raw),
+            b"".join([part async for part in response.aiter_raw()]),
+        )
+    finally:
+        await response.aclose()
+
+
+def _as_text(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
+    return tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in headers)
+
+
+def _readable_by(origin: str, exchange: Exchange, response: RecordedResponse) -> RecordedResponse:
+    """Return a response that a browser lets a page of another origin read, if it may."""
+    kept = [pair for pair in response.headers if not pair[0].lower().startswith("access-control-")]
+    allowed = header(exchange.headers, "access-control-request-headers")
+    more = {
+        "Access-Control-Allow-Origin": origin,
+        "Access-Control-Allow-Methods": header(exchange.headers, "access-control-request-method"),
+        "Access-Control-Allow-Headers": allowed,
+        "Access-Control-Expose-Headers": ", ".join(HEADERS),
+        "Vary": "Origin",
+    }
+    added = [(name, value) for name, value in more.items() if value]
+    return replace(response, headers=(*kept, *added))
+
+
+def _error(status: int, reason: str, message: str) -> RecordedResponse:
+    error = {"status": status, "reason": reason, "message": message}
+    body = json.dumps({"error": error}, ensure_ascii=False).encode()
+    headers = (("Content-Type", "application/json; charset=utf-8"),)
+    return RecordedResponse(status, HTTPStatus(status).phrase, headers, body)

@@ -1,0 +1,487 @@
+"""Recordings over real HTTP on loopback, and the gateway that records: for any client."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import pytest
+import requests
+from cassette_samples import BASE_URL, answered, get
+from hypothesis import given, settings, strategies as st
+from key_search import traces
+from test_cli import invoke, said_until, started
+
+from directmail_lab import Session
+from directmail_lab.cassettes import open_cassette, read_cassette
+from directmail_lab.cli.output import said
+from directmail_lab.credentials import ApiKey
+from directmail_lab.errors import DirectMailLabError
+from directmail_lab.interaction import Interaction, RecordedResponse
+from directmail_lab.redaction import Redactor
+from directmail_lab.serving import SessionServer
+from directmail_lab.sessions import replaying_session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from directmail_lab.standin import StandIn
+
+ME = "/v1/users/me"
+Answer = tuple[int, list[tuple[str, str]], bytes]
+
+
+# -- clients -----------------------------------------------------------------------------------
+
+
+def raw(address: str, sent: bytes) -> bytes:
+    """Send bytes, and read to the end."""
+    parts = urlsplit(address)
+    with socket.create_connection((parts.hostname, parts.port), timeout=10) as connection:
+        connection.sendall(sent)
+        return b"".join(iter(lambda: connection.recv(65_536), b""))
+
+
+def parsed(answer: bytes) -> Answer:
+    head, _, body = answer.partition(b"\r\n\r\n")
+    first, *lines = head.decode("latin-1").split("\r\n")
+    return int(first.split()[1]), [tuple(line.split(": ", 1)) for line in lines], body  # type: ignore[misc]
+
+
+def by_socket(method: str, url: str, body: bytes) -> Answer:
+    target = url.partition("//")[2].partition("/")[2]
+    head = f"{method} /{target} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
+    return parsed(raw(url, f"{head}Connection: close\r\n\r\n".encode() + body))
+
+
+def by_curl(method: str, url: str, body: bytes) -> Answer:
+    words = ["curl", "-s", "-i", "-X", method, "--data-binary", "@-", url]
+    return parsed(subprocess.run(words, input=body, capture_output=True, check=True).stdout)
+
+
+def by_requests(method: str, url: str, body: bytes) -> Answer:
+    answer = requests.request(method, url, data=body, timeout=10)
+    return answer.status_code, list(answer.headers.items()), answer.content
+
+
+NODE = """
+const [method, url, body] = process.argv.slice(1);
+const sent = method === "GET" ? {} : {body: Buffer.from(body, "latin1")};
+const answer = await fetch(url, {method, ...sent});
+const bytes = Buffer.from(await answer.arrayBuffer()).toString("base64");
+console.log(JSON.stringify([answer.status, [...answer.headers], bytes]));
+"""
+
+
+def by_node(method: str, url: str, body: bytes) -> Answer:
+    import base64
+
+    words = ["node", "--input-type=module", "-e", NODE, method, url, body.decode("latin-1")]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    status, headers, content = json.loads(done.stdout)
+    return status, headers, base64.b64decode(content)
+
+
+def needs(program: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(not shutil.which(program), reason=f"{program} is not installed")
+
+
+CLIENTS = [
+    by_socket,
+    by_requests,
+    pytest.param(by_curl, marks=needs("curl")),
+    pytest.param(by_node, marks=needs("node")),
+]
+
+
+# -- replay ------------------------------------------------------------------------------------
+
+
+def replaying(*paths: Path, repeat: Any = "last", **options: Any) -> SessionServer:
+    sessions = []
+    for path in paths:
+        sessions.append(replaying_session(path))
+        sessions[-1].replay(path, repeat=repeat)
+    return SessionServer(sessions, **options)
+
+
+def write(path: Path, *interactions: Interaction, base_url: str = BASE_URL) -> Path:
+    with open_cassette(path, record_mode="all", redactor=Redactor(), base_url=base_url) as cassette:
+        for each in interactions:
+            cassette.record(each)
+    return path
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_any_client_gets_what_was_recorded(client: Any, tour: Path) -> None:
+    """The tour in its order: each status, header and body as the cassette holds it."""
+    held = read_cassette(tour).interactions
+    asked = [
+        ("GET", ME),
+        ("GET", ME),
+        ("GET", "/v1/lists/8f14e45f?page=2"),
+        ("POST", "/v1/letters"),
+    ]
+    with replaying(tour) as server:
+        answers = [
+            client(method, server.base_url + path, b'{"a": 1}' if method == "POST" else b"")
+            for method, path in asked
+        ]
+
+    for (status, headers, body), each in zip(answers, held, strict=True):
+        assert (status, body) == (each.response.status, each.response.body)
+        told = {name.lower(): value for name, value in headers}
+        assert {
+            name.lower(): value for name, value in each.response.headers
+        }.items() <= told.items()
+
+
+header_names = st.text("abcXYZ0189-", min_size=1, max_size=9).map(lambda name: f"X-{name}")
+# Between visible characters a space may stand; of the rest, a byte above 160 is one character.
+visible = st.characters(codec="latin-1", categories=("L", "N", "P", "S"))
+header_values = st.text(visible, max_size=9)
+recorded_answers = st.builds(
+    RecordedResponse,
+    status=st.sampled_from([200, 204, 304, 404, 503, 799]),
+    reason=st.sampled_from(["OK", "", "Très bien", "a\r\nX-Split: 1"]),
+    headers=st.lists(st.tuples(header_names, header_values), max_size=4).map(tuple),
+    body=st.binary(max_size=40),
+)
+
+
+@settings(max_examples=40)
+@given(
+    answers=st.lists(recorded_answers, min_size=1, max_size=3),
+    method=st.sampled_from(["GET", "HEAD"]),
+)
+def test_an_answer_is_the_cassettes_byte_for_byte(
+    tmp_path_factory: pytest.TempPathFactory, answers: list[RecordedResponse], method: str
+) -> None:
+    """Repeated headers, their order and spelling, every body; only its length is added."""
+    path = tmp_path_factory.mktemp("served") / "any.yaml"
+    write(path, *(Interaction(replace(get(ME), method=method), each) for each in answers))
+    held = [each.response for each in read_cassette(path).interactions]
+    sent = f"{method} {ME} HTTP/1.1\r\nHost: [::1]\r\n".encode()
+    with replaying(path) as server:
+        got = [parsed(raw(server.base_url, sent + b"Connection: close\r\n\r\n")) for _ in held]
+
+    for (status, headers, body), kept in zip(got, held, strict=True):
+        bare = method == "HEAD" or status in (204, 304)
+        own = {"connection", "content-length", "transfer-encoding"}
+        assert (status, body) == (kept.status, b"" if bare else kept.body)
+        told = [(n, v.encode("latin-1")) for n, v in headers if n.lower() not in own]
+        assert told == [(n, v.encode()) for n, v in kept.headers]
+
+
+def test_what_is_between_two_neighbours_is_not_replayed(tmp_path: Path) -> None:
+    """A foreign cassette may hold how its body was sent, and a length that it no longer has."""
+    headers = (("Transfer-Encoding", "chunked"), ("Connection", "upgrade"), ("Upgrade", "h2c"))
+    path = write(
+        tmp_path / "a.yaml", Interaction(get(ME), RecordedResponse(200, "", headers, b"xyz"))
+    )
+    with replaying(path) as server:
+        _, got, body = by_socket("GET", server.base_url + ME, b"")
+
+    assert (got, body) == ([("Content-Length", "3"), ("Connection", "close")], b"xyz")
+
+
+def test_after_the_last_answer_comes_the_last_again_or_a_refusal(tour: Path) -> None:
+    """As in `replay`: strict plays each once, and says that nothing is left."""
+    for repeat, last in (("last", (200, b"Jo")), ("strict", (404, b"nothing_left"))):
+        with replaying(tour, repeat=repeat) as server:
+            answers = [by_socket("GET", server.base_url + ME, b"") for _ in range(3)]
+
+        assert answers[-1][0] == last[0]
+        assert last[1] in answers[-1][2]
+
+
+def test_what_is_not_recorded_is_told_with_the_nearest(tour: Path) -> None:
+    """404 and JSON: what is nearest, in what it differs, and no query or body of either."""
+    with replaying(tour) as server:
+        status, headers, body = by_socket("GET", f"{server.base_url}/v1/lists/8f14e45f?page=3", b"")
+    error = json.loads(body)["error"]
+
+    assert (status, error["status"], error["reason"]) == (404, 404, "no_match")
+    assert "Nearest: GET /v1/lists/8f14e45f, which differs in query." in error["message"]
+    assert "page" not in error["message"]
+    assert ("Content-Type", "application/json; charset=utf-8") in headers
+
+
+def test_several_cassettes_answer_in_their_order(tmp_path: Path, tour: Path) -> None:
+    """Those not played yet first, whatever base address each was recorded under."""
+    other = write(
+        tmp_path / "b.yaml",
+        answered(get("/eu/v1/users/me"), b"eu"),
+        answered(get("/eu/v1/more"), b"more"),
+        base_url=f"{BASE_URL}/eu",
+    )
+    with replaying(tour, other) as server:
+        bodies = [by_socket("GET", server.base_url + ME, b"")[2] for _ in range(4)]
+        more = by_socket("GET", f"{server.base_url}/v1/more", b"")
+        none = json.loads(by_socket("GET", f"{server.base_url}/v1/none", b"")[2])["error"][
+            "message"
+        ]
+
+    assert [b"Jo" in bodies[1], bodies[2], b"Jo" in bodies[3]] == [True, b"eu", True]
+    assert (more[0], more[2]) == (200, b"more")
+    assert "cassette 'tour'" in none
+    assert "cassette 'b'" in none
+
+
+def test_one_connection_carries_requests_one_after_the_other(tour: Path) -> None:
+    """Also those sent before the first answer came; a client that waits is told to go on."""
+    one = f"GET {ME} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    waits = "POST /v1/letters HTTP/1.1\r\nHost: a.localhost\r\nExpect: 100-continue\r\n"
+    last = f'{waits}Content-Length: 8\r\nConnection: close\r\n\r\n{{"a": 1}}'
+    with replaying(tour) as server:
+        answer = raw(server.base_url, f"{one}{one}{last}".encode())
+
+    assert re.findall(rb"HTTP/1.1 (\d+) ", answer) == [b"200", b"200", b"201"]
+
+
+# -- who may ask -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def gateway(live: Session, tmp_path: Path) -> Iterator[SessionServer]:
+    """A gateway to the stand-in, which records to ``tour.yaml``."""
+    live.record(tmp_path / "tour.yaml")
+    with SessionServer([live], allow_origins=["http://localhost:3000"]) as server:
+        yield server
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (f"GET {ME} HTTP/1.1\r\nHost: 127.0.0.1:80", 200),
+        (f"GET {ME} HTTP/1.1\r\nHost: localhost\r\nSec-Fetch-Site: none", 200),
+        (f"GET {ME} HTTP/1.1\r\nHost: localhost\r\nOrigin: http://localhost:3000", 200),
+        (f"GET {ME} HTTP/1.1\r\nHost: evil.example", 403),  # DNS rebinding
+        (f"GET {ME} HTTP/1.1\r\nHost: 127.0.0.1.evil.example", 403),
+        (f"GET {ME} HTTP/1.1\r\nHost: [::1", 403),
+        (f"GET {ME} HTTP/1.0", 403),
+        (f"GET {ME} HTTP/1.1\r\nHost: localhost\r\nOrigin: http://evil.example", 403),
+        (f"GET {ME} HTTP/1.1\r\nHost: localhost\r\nOrigin: null", 403),
+        (f"GET {ME} HTTP/1.1\r\nHost: localhost\r\nSec-Fetch-Site: cross-site", 403),  # <img src>
+        ("GET http://evil.example/ HTTP/1.1\r\nHost: localhost", 403),
+        ("CONNECT evil.example:443 HTTP/1.1\r\nHost: localhost", 403),
+        ("GET //evil.example/v1 HTTP/1.1\r\nHost: localhost", 404),  # below the base address
+        ("GET /%zz HTTP/1.1\r\nHost: localhost", 404),
+        ("nonsense", 400),
+    ],
+)
+def test_no_page_and_no_proxy_request_gets_through(
+    gateway: SessionServer, service: StandIn, head: str, status: int
+) -> None:
+    """Only a client of this machine is answered, and nothing else reaches the service."""
+    got, _, body = parsed(raw(gateway.base_url, f"{head}\r\nConnection: close\r\n\r\n".encode()))
+
+    assert got == status
+    assert bool(service.requests) == (status in (200, 404))
+    assert status != 403 or json.loads(body)["error"]["reason"] == "refused"
+
+
+def test_an_allowed_page_may_ask_and_read(gateway: SessionServer) -> None:
+    """A browser asks first whether it may; both answers say so, and name the three headers."""
+    origin = {"Origin": "http://localhost:3000"}
+    asks = {"Access-Control-Request-Method": "GET", "Access-Control-Request-Headers": "x-a"}
+    before = requests.options(gateway.base_url + ME, headers=origin | asks, timeout=10)
+    answer = requests.get(gateway.base_url + ME, headers=origin, timeout=10)
+    bare = requests.get(gateway.base_url + ME, timeout=10)
+
+    assert (before.status_code, before.headers["Access-Control-Allow-Headers"]) == (204, "x-a")
+    assert answer.headers["Access-Control-Allow-Origin"] == "http://localhost:3000"
+    assert "X-RateLimit-Limit" in answer.headers["Access-Control-Expose-Headers"]
+    assert "Access-Control-Allow-Origin" not in bare.headers
+
+
+def test_with_a_token_only_its_address_is_answered(tour: Path) -> None:
+    """The address is the token's; others are refused before anything is played."""
+    with replaying(tour, token="secret-token") as server:
+        bare = server.base_url.removesuffix("/secret-token")
+        statuses = [
+            by_socket("GET", url, b"")[0]
+            for url in (
+                bare + ME,
+                f"{bare}/secret{ME}",
+                f"{bare}/secret-tokenX{ME}",
+                server.base_url + ME,
+            )
+        ]
+
+    assert statuses == [403, 403, 403, 200]
+
+
+# -- record ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_any_client_is_recorded_without_a_key(
+    client: Any, gateway: SessionServer, service: StandIn, tmp_path: Path
+) -> None:
+    """The service knows the account; what was recorded replays, and holds no key."""
+    status, headers, body = client("GET", gateway.base_url + ME, b"")
+    gateway.close()
+    cassette = tmp_path / "tour.yaml"
+    with replaying(cassette) as server:
+        again = client("GET", server.base_url + ME, b"")
+
+    assert (status, body) == (200, again[2])
+    assert ("x-ratelimit-remaining", "299") in [(name.lower(), value) for name, value in headers]
+    assert service.requests == {f"GET {ME}": 1}
+    assert cassette.read_bytes().splitlines()[-1].startswith(b"# end: 1 interaction")
+    assert traces(cassette.read_bytes(), service.api_key) == []
+
+
+def test_the_clients_own_credentials_go_nowhere(
+    gateway: SessionServer, service: StandIn, tmp_path: Path
+) -> None:
+    """They are not sent, not recorded; and where the service repeats the key, no client gets it."""
+    own = {"Authorization": "Basic b3duOnNlY3JldA==", "Cookie": "own=secret", "X-Own": "1"}
+    with service.fault(echo_key=True):
+        answer = requests.get(gateway.base_url + ME, headers=own, timeout=10)
+    gateway.close()
+    (held,) = read_cassette(tmp_path / "tour.yaml").interactions
+
+    assert (answer.status_code, answer.json()["you_sent"]["key"]) == (200, "<API_KEY>")
+    assert traces(answer.content + str(answer.headers).encode(), service.api_key) == []
+    assert ("x-own", "1") in held.request.headers
+    assert not {"authorization", "cookie"} & {name for name, _ in held.request.headers}
+    assert b"b3du" not in (tmp_path / "tour.yaml").read_bytes()
+
+
+def test_writes_are_refused_unless_they_are_allowed(
+    gateway: SessionServer, service: StandIn
+) -> None:
+    """By method, and by a header that overrides it; allowed, a large one arrives whole."""
+    refused = requests.post(f"{gateway.base_url}/v1/letters", data=b"x", timeout=10)
+    hidden = {"X-HTTP-Method-Override": "DELETE"}
+    overriding = requests.get(gateway.base_url + ME, headers=hidden, timeout=10)
+    session = Session(service.base_url, ApiKey(service.api_key), allow_writes=True)
+    session.record(Path("writes.yaml"))
+    large = b"x" * 3_000_000
+    with SessionServer([session]) as server:
+        sent = requests.post(f"{server.base_url}/v1/letters", data=large, timeout=30)
+    (held,) = read_cassette(Path("writes.yaml")).interactions
+
+    assert [refused.status_code, overriding.status_code, sent.status_code] == [403, 403, 201]
+    assert refused.json()["error"]["reason"] == "WriteRefusedError"
+    assert service.requests == {"POST /v1/letters": 1}
+    assert held.request.body == large
+
+
+@pytest.mark.parametrize(
+    ("fault", "status"),
+    [
+        ({"drop": "close"}, 502),
+        ({"cut_after": 5}, 502),
+        ({"encoding": "gzip"}, 200),
+        ({"status": 500}, 500),
+    ],
+)
+def test_what_the_service_does_reaches_the_client(
+    gateway: SessionServer, service: StandIn, fault: dict[str, Any], status: int
+) -> None:
+    """Its own errors as they are, a broken connection as JSON, a compressed body opened."""
+    with service.fault(**fault):
+        answer = requests.get(gateway.base_url + ME, timeout=30)
+
+    assert (answer.status_code, isinstance(answer.json(), dict)) == (status, True)
+
+
+def test_a_client_that_goes_away_costs_nothing(gateway: SessionServer, live: Session) -> None:
+    """Its request is carried out and recorded, and the next client is answered."""
+    answered_it = threading.Event()
+    live.on_reading(lambda _: answered_it.set())
+    parts = urlsplit(gateway.base_url)
+    with closing(socket.create_connection((parts.hostname, parts.port))) as gone:
+        gone.sendall(b"GET /v1/lists HTTP/1.1\r\nHost: localhost\r\n\r\n")
+
+    assert answered_it.wait(10)
+    assert requests.get(gateway.base_url + ME, timeout=10).status_code == 200
+    assert list(live.interactions()["path"]) == ["/v1/lists", ME]
+
+
+# -- the command -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("--cassette tour --record other", "not both"),
+        ("--cassette tour --limit 5", "--limit is an option of the stand-in"),
+        ("--record tour --strict", "--strict is an option with --cassette"),
+        ("--token", "--token is an option with --cassette or --record"),
+    ],
+)
+def test_options_without_effect_are_a_usage_error(words: str, says: str) -> None:
+    """So that nobody counts on them."""
+    done = invoke("serve", *words.split())
+
+    assert done.exit_code == 2
+    assert says in " ".join(done.output.replace("│", " ").split())
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("--cassette nowhere", "no cassette of that name"),
+        ("--cassette empty.yaml", "empty"),
+        ("--cassette api.json", "api.json"),
+        ("--record a --to http://example.com", "Use https://"),
+        ("--record a --to https://example.com", "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY"),
+        ("--record a", "No base address"),
+    ],
+)
+def test_what_cannot_be_served_is_one_line(words: str, says: str) -> None:
+    """What happened and what to do, with no advice for Python, and nothing is left behind."""
+    Path("empty.yaml").write_text("interactions: []\nversion: 1\n")
+    Path("api.json").write_text('{"openapi": "3.1.0", "paths": {}}')
+    error = invoke("serve", "--port", "0", *words.split()).exception
+
+    assert isinstance(error, DirectMailLabError)
+    assert says in said(error)
+    assert not Path("cassettes").exists()
+
+
+def test_the_command_records_until_ctrl_c(account: StandIn, tmp_path: Path) -> None:
+    """Its address has a token; at the end the recording is closed, and no key was printed."""
+    words = ("serve", "--record", "tour", "--port", "0", "--token")
+    (tmp_path / "cassettes").mkdir()
+    with started(tmp_path, *words) as process:
+        printed = said_until(process, "Ctrl-C ends it")
+        address = re.search(r"http://127\.0\.0\.1:\d+/[\w-]{20,}", printed)
+        assert address is not None
+        answer = requests.get(address[0] + ME, timeout=10)
+        process.send_signal(signal.SIGINT)
+        rest, _ = process.communicate(timeout=20)
+
+    text = (tmp_path / "cassettes" / "tour.yaml").read_text()
+    assert (answer.status_code, process.returncode) == (200, 0)
+    assert rest.endswith("Stopped.\n")
+    assert text.splitlines()[-1].startswith("# end: 1 interaction")
+    assert account.api_key not in printed + rest + text
+
+
+def test_the_command_replays_as_slowly_as_recorded(tmp_path: Path) -> None:
+    """Strictly, too: a second request for the one answer is refused."""
+    slow = Interaction(get(ME), RecordedResponse(200, "", (), b"{}"), elapsed_s=0.3)
+    write(tmp_path / "slow.yaml", slow)
+    words = ("serve", "--cassette", "slow.yaml", "--port", "0", "--timing", "recorded", "--strict")
+    with started(tmp_path, *words) as process:
+        address = re.search(r"http://127\.0\.0\.1:\d+", said_until(process, "Ctrl-C ends it"))
+        assert address is not None
+        first, second = (requests.get(address[0] + ME, timeout=10) for _ in range(2))
+
+    assert (first.status_code, second.status_code) == (200, 404)
+    assert first.elapsed.total_seconds() >= 0.3
