@@ -269,7 +269,7 @@ OFF: dict[str, tuple[Any, dict[str, Any]]] = {
     "headers": (redactor, {"_writable": lambda headers: headers, "_secrets_of": lambda _: ()}),
     "query": (
         redactor,
-        {"_ANY_PARAMETER": NEVER, "_PLACES": redactor._PLACES[1:], "_secrets_of": lambda _: ()},
+        {"_PARAMETER": NEVER, "_PLACES": redactor._PLACES[1:], "_secrets_of": lambda _: ()},
     ),
     "userinfo": (redactor, {"_PLACES": redactor._PLACES[:-1]}),
 }

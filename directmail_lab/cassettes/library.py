@@ -73,13 +73,18 @@ def new_cassette_path(name: str | Path) -> Path:
     return _inside(folder, name)
 
 
-def cassettes_by_name() -> dict[str, Path]:
+def cassettes_by_name(start: Path | None = None) -> dict[str, Path]:
     """Return every cassette by the name that finds it, the ones of your own first.
 
     A link that leads out of its folder is left out: no name finds it.
+
+    Parameters
+    ----------
+    start
+        Another folder than the working directory to look them up from, such as a notebook's.
     """
     found: dict[str, Path] = {}
-    for folder in _folders():
+    for folder in _folders(start):
         for path in sorted(folder.rglob("*")) if folder.is_dir() else ():
             if path.suffix in _SUFFIXES and path.is_file() and _stays_in(folder, path):
                 name = path.relative_to(folder).as_posix().removesuffix(".yaml")
@@ -110,16 +115,16 @@ def command_name(path: Path, name: str) -> str:
     return str(path)
 
 
-def _folders() -> Iterator[Path]:
-    yield from _own_folders()
+def _folders(start: Path | None = None) -> Iterator[Path]:
+    yield from _own_folders(start)
     yield from _packaged_folders()
 
 
-def _own_folders() -> Iterator[Path]:
+def _own_folders(start: Path | None = None) -> Iterator[Path]:
     named = os.environ.get(CASSETTES_VARIABLE)
     if named:
-        yield Path(named).expanduser()
-    for parent in _project_folders():
+        yield (start or Path()) / Path(named).expanduser()
+    for parent in _project_folders(start or Path.cwd()):
         folder = parent / _FOLDER
         # A folder with an `__init__.py` is a Python package that happens to have the name.
         if folder.is_dir() and _is_own(folder) and not (folder / "__init__.py").exists():
@@ -127,9 +132,8 @@ def _own_folders() -> Iterator[Path]:
             return
 
 
-def _project_folders() -> list[Path]:
-    """Return the working directory and what lies above it, up to the project's root."""
-    here = Path.cwd()
+def _project_folders(here: Path) -> list[Path]:
+    """Return a folder and what lies above it, up to the project's root."""
     above: list[Path] = []
     for folder in (here, *here.parents):
         above.append(folder)

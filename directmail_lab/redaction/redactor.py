@@ -31,19 +31,11 @@ _DROPPED: Final = frozenset(
 _MASKED: Final = frozenset(("api-key", "api_key", "apikey", "x-api-key", "x-api_key", "x-apikey"))
 _SPECIAL: Final = _DROPPED | _MASKED
 
-_PARAMETER = re.compile(
-    r"((?:^|[?&;])api[-_]?key=)(?!<API_KEY>)[^&;#\s\"'<>\\]+", re.IGNORECASE | re.MULTILINE
-)
+_PARAMETER = re.compile(r"((?:^|[?&;])([^=?&;#\s\"'<>\\]{1,99})=)[^&;#\s\"'<>\\]+", re.MULTILINE)
 _FIELD = re.compile(
     r"((?<!\\)\\*\"api[-_]?key\\*\"\s*:\s*\\*\")(?!<API_KEY>)(?:[^\"\\]|\\[^\"])++", re.IGNORECASE
 )
-_ANY_PARAMETER = re.compile(r"(^|[&;])([^=&;#]*)=([^&;#]*)")
 _USER_INFO = re.compile(r"(://)[^/?#@\s\"'<>\\]+@")
-_PLACES: Final = (
-    (_PARAMETER, rf"\1{PLACEHOLDER}"),
-    (_FIELD, rf"\1{PLACEHOLDER}"),
-    (_USER_INFO, rf"\1{PLACEHOLDER}@"),
-)
 _ORIGIN = re.compile(r"(?<![:/])(/)")
 # RFC 7235: a scheme and one token. Digest and AWS4 have parameters, of which none is a key.
 _ONE_PART = re.compile(r"\s*([A-Za-z][\w-]*)\s+([A-Za-z0-9._~+/-]+=*)\s*")
@@ -158,11 +150,13 @@ class Redactor:
     def _request(self, request: RecordedRequest) -> RecordedRequest:
         self._learn(_secrets_of(request))
         # Apart, so that an address stays one where a key that holds a slash is in its path.
-        origin, *path = _ORIGIN.split(_without_key_parameters(request.uri), maxsplit=1)
+        # Also an `api_key` whose name is escaped, and a placeholder that httpx has escaped.
+        uri = _PARAMETER.sub(_without_value, request.uri.replace("%3CAPI_KEY%3E", PLACEHOLDER))
+        origin, *path = _ORIGIN.split(uri, maxsplit=1)
         texts = (request.method, origin, *path)
-        (method, *uri), headers, body = self._message(texts, request.headers, request.body or b"")
+        (method, *parts), headers, body = self._message(texts, request.headers, request.body or b"")
         sent = None if request.body is None else body
-        return RecordedRequest(method, "".join(uri), headers, sent)
+        return RecordedRequest(method, "".join(parts), headers, sent)
 
     @_bare
     def text(self, text: str) -> str:
@@ -264,19 +258,20 @@ def _may_name_a_key(text: str) -> bool:
     return "key" in low and ("api_key" in low or "apikey" in low or "api-key" in low)
 
 
-def _without_key_parameters(uri: str) -> str:
-    """Return an address without the value of its ``api_key``, however that name is escaped."""
-    # httpx escapes a placeholder that a recorded address brought along.
-    head, mark, query = uri.replace("%3CAPI_KEY%3E", PLACEHOLDER).partition("?")
-    return head + mark + (_ANY_PARAMETER.sub(_without_value, query) if mark else "")
+def _names_a_key(name: str) -> bool:
+    return unquote(name).lower().replace("-", "").replace("_", "") == "apikey"
 
 
 def _without_value(match: re.Match[str]) -> str:
-    return f"{match[1]}{match[2]}={PLACEHOLDER}" if _names_a_key(unquote(match[2])) else match[0]
+    return match[1] + PLACEHOLDER if _names_a_key(match[2]) else match[0]
 
 
-def _names_a_key(name: str) -> bool:
-    return name.lower().replace("-", "").replace("_", "") == "apikey"
+# What is known by its place, and what stands there instead.
+_PLACES: Final[tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]] = (
+    (_PARAMETER, _without_value),
+    (_FIELD, rf"\1{PLACEHOLDER}"),
+    (_USER_INFO, rf"\1{PLACEHOLDER}@"),
+)
 
 
 def secrets_in(interactions: Iterable[Interaction]) -> frozenset[str]:

@@ -16,8 +16,7 @@ import tempfile
 import warnings
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import chdir, suppress
-from dataclasses import dataclass, field
+from contextlib import suppress
 from importlib.metadata import distribution, packages_distributions, version
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
@@ -54,6 +53,27 @@ _TIME: Final = (1980, 1, 1, 0, 0, 0)
 _CODE_SUFFIXES: Final = (".py", ".js", ".css", ".typed")
 
 
+_README: Final = """\
+# {title}
+
+{names}
+
+These notebooks replay recorded answers from `cassettes/`: they run with no key and no network.
+
+With Python 3.11 or newer, in this folder:
+
+    python -m venv .venv
+    . .venv/bin/activate              # Windows: .venv\\Scripts\\activate
+    pip install -r requirements.txt
+    jupyter lab "{first}"
+
+Then choose Run, Run All Cells.
+"""
+
+_Read = dict[str, Any] | LoadedCassette | bytes
+"""What was read: a notebook, a cassette, or any other file."""
+
+
 class PersonalDataWarning(UserWarning):
     """What was shared holds personal data, such as e-mail addresses."""
 
@@ -62,101 +82,99 @@ class UnresolvedCassetteWarning(UserWarning):
     """A notebook names a cassette in a way that only running it would tell."""
 
 
-@dataclass(slots=True)
 class _Bundle:
-    """What goes into the zip, by its place there."""
+    """What goes into the zip: by its place there, its file and what was read from it."""
 
-    notebooks: dict[str, dict[str, Any]] = field(default_factory=dict)
-    sources: dict[PurePosixPath, Path] = field(default_factory=dict)
-    loaded: dict[PurePosixPath, LoadedCassette] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.parts: dict[PurePosixPath, tuple[Path, _Read]] = {}
 
     def add_notebook(self, path: Path) -> None:
         """Add a notebook, its pictures, and the cassettes that its code names."""
-        self.notebooks[path.name] = notebook = read_notebook(path)
-        self._add(PurePosixPath("notebooks", path.name), path)
+        notebook = read_notebook(path)
+        self._add(PurePosixPath("notebooks", path.name), path, notebook)
         for picture in _pictures(notebook, path.parent):
-            self._add(PurePosixPath("notebooks", picture), path.parent / picture)
-        with chdir(path.parent):  # where its kernel will run: names are looked up from there
-            known = {name: file.absolute() for name, file in cassettes_by_name().items()}
-        named: set[str] = set()
-        missing: dict[str, int] = {}
-        for number, code in _code_cells(notebook):
-            quoted = {name.removesuffix(".yaml") for _, name in _QUOTED.findall(code)}
-            named |= quoted & known.keys() | self._add_files(code, path.parent)
-            missing |= {name: number for _, name in _READS.findall(code) if name not in missing}
-            _warn_of_computed(path.name, number, code, notebook)
-        for name in sorted(named & known.keys()):
-            self.add_cassette(known[name], PurePosixPath("cassettes", name))
-        code = "\n".join(code for _, code in _code_cells(notebook))
-        made = {name for _, name in _MAKES.findall(code)}
-        lacking = [n for n in missing if n.removesuffix(".yaml") not in named and n not in made]
+            file = path.parent / picture
+            self._add(PurePosixPath("notebooks", picture), file, file.read_bytes())
+        known = cassettes_by_name(path.parent.resolve())  # as its kernel will look them up
+        cells = _code_cells(notebook)
+        code = "\n".join(cells.values())
+        there = {name for _, name in _MAKES.findall(code)}
+        for name in sorted({name for _, name in _QUOTED.findall(code)}):
+            if bare := known.get(name.removesuffix(".yaml")):
+                self.add_cassette(bare, PurePosixPath("cassettes", name.removesuffix(".yaml")))
+            if bare or self._add_file(path.parent, name):
+                there.add(name)
+        lacking = [
+            f"{name!r} ({path.name}, cell {number})"
+            for number, cell in cells.items()
+            for _, name in _READS.findall(cell)
+            if name not in there
+        ]
         if lacking:
-            where = ", ".join(f"{n!r} ({path.name}, cell {missing[n]})" for n in lacking)
             raise DirectMailLabError(
-                f"Nothing was written: there is no cassette {where}. Record it, or correct the "
-                "name: it is looked up from the notebook's folder, as replay() does."
+                f"Nothing was written: there is no cassette {', '.join(lacking)}. Record it, or "
+                "correct the name: it is looked up from the notebook's folder, as replay() does."
             )
+        for number, cell in cells.items():
+            _warn_of_computed(f"{path.name}, cell {number}", cell, code)
 
-    def _add_files(self, code: str, folder: Path) -> set[str]:
-        """Add the cassettes that code names as files, and return how it names them."""
-        found = set()
-        for _, name in _QUOTED.findall(code):
-            file = folder / name
-            if file.suffix not in (".yaml", ".yml", ".json") or not file.is_file():
-                continue
-            place = PurePosixPath(os.path.normpath(PurePosixPath("notebooks", name)))
-            if place.is_absolute() or place.parts[0] == "..":
-                raise DirectMailLabError(
-                    f"{name!r} leads out of what can be shared. Put the cassette into a folder "
-                    "named cassettes beside or above the notebook, and name it there."
-                )
-            with suppress(CassetteFormatError):  # some other file
-                self.add_cassette(file, place)
-                found.add(name.removesuffix(".yaml"))
-        return found
+    def _add_file(self, folder: Path, name: str) -> bool:
+        """Add the cassette that code names as a file, if it does; return whether it did."""
+        file = folder / name
+        if file.suffix not in (".yaml", ".yml", ".json") or not file.is_file():
+            return False
+        place = PurePosixPath(os.path.normpath(PurePosixPath("notebooks", name)))
+        if place.is_absolute() or place.parts[0] == "..":
+            raise DirectMailLabError(
+                f"{name!r} leads out of what can be shared. Put the cassette into a folder "
+                "named cassettes beside or above the notebook, and name it there."
+            )
+        with suppress(CassetteFormatError):  # some other file
+            self.add_cassette(file, place)
+        return place in self.parts
 
     def add_cassette(self, file: Path, place: PurePosixPath) -> None:
         """Add a cassette, parsed."""
         place = place.with_name(place.name.removesuffix(file.suffix) + file.suffix)
-        self.loaded[place] = read_cassette(file)
-        self._add(place, file)
+        self._add(place, file, read_cassette(file))
 
-    def findings(self, holds_key: HoldsKey) -> Iterator[Finding]:
-        """Yield what must not be shared in what was parsed."""
-        for place, file in sorted(self.sources.items()):
-            if place.suffix == ".ipynb":
-                yield from find_in_notebook(self.notebooks[file.name], str(file), holds_key)
-            elif place in self.loaded:
-                loaded = self.loaded[place]
-                yield from find_in_interactions(
-                    loaded.metadata, loaded.interactions, str(file), holds_key
-                )
-            else:
-                yield from find_in_bytes(file.read_bytes(), "", str(file), holds_key)
-
-    def contents(self) -> dict[str, bytes]:
-        """Return the files of the zip, written anew from what was parsed."""
-        contents: dict[str, bytes] = {}
-        for place, file in self.sources.items():
-            if place.suffix == ".ipynb":
-                text = json.dumps(self.notebooks[file.name], indent=1, ensure_ascii=False)
-                contents[str(place)] = f"{text}\n".encode()
-            elif place in self.loaded:
-                with tempfile.TemporaryDirectory() as folder:
-                    target = Path(folder, place.name)
-                    convert(file, target, layout_of(target))
-                    contents[str(place)] = target.read_bytes()
-            else:
-                contents[str(place)] = file.read_bytes()
-        return contents
-
-    def _add(self, place: PurePosixPath, file: Path) -> None:
-        other = self.sources.setdefault(place, file)
+    def _add(self, place: PurePosixPath, file: Path, read: _Read) -> None:
+        other, _ = self.parts.setdefault(place, (file, read))
         if other.resolve() != file.resolve():
             raise DirectMailLabError(
                 f"Two files would be {place} in the zip: {other} and {file}. "
                 "Rename one, or share them separately."
             )
+
+    def addresses(self) -> list[str]:
+        """Return where the cassettes were recorded."""
+        read = (read for _, read in self.parts.values())
+        return [each.base_url or "" for each in read if isinstance(each, LoadedCassette)]
+
+    def findings(self, holds_key: HoldsKey) -> Iterator[Finding]:
+        """Yield what must not be shared in what was read."""
+        for file, read in self.parts.values():
+            if isinstance(read, LoadedCassette):
+                held = read.metadata, read.interactions
+                yield from find_in_interactions(*held, str(file), holds_key)
+            elif isinstance(read, bytes):
+                yield from find_in_bytes(read, "", str(file), holds_key)
+            else:
+                yield from find_in_notebook(read, str(file), holds_key)
+
+    def contents(self) -> dict[str, bytes]:
+        """Return the files of the zip, written anew from what was read."""
+        contents: dict[str, bytes] = {}
+        for place, (file, read) in self.parts.items():
+            if isinstance(read, LoadedCassette):
+                with tempfile.TemporaryDirectory() as folder:
+                    target = Path(folder, place.name)
+                    convert(file, target, layout_of(target))
+                    read = target.read_bytes()
+            elif isinstance(read, dict):
+                read = f"{json.dumps(read, indent=1, ensure_ascii=False)}\n".encode()
+            contents[str(place)] = read
+        return contents
 
 
 def share(
@@ -197,30 +215,30 @@ def share(
         A notebook cannot be read, a cassette that it replays is not there, or a file holds a
         secret: then nothing is written, and the message says where it is.
     """
-    secrets = Hidden(secrets)
-    bundle = _Bundle()
+    secrets, target, bundle = Hidden(secrets), Path(target), _Bundle()
     for notebook in [notebooks] if isinstance(notebooks, str | Path) else notebooks:
         bundle.add_notebook(Path(notebook))
-    if not bundle.notebooks:
+    if not bundle.parts:
         raise DirectMailLabError("No notebook to share. Name at least one .ipynb file.")
     for cassette in cassettes:
         file = find_cassette(cassette)
         name = file.name if isinstance(cassette, Path) else cassette
         bundle.add_cassette(file, PurePosixPath("cassettes", name))
-    addresses = [each.base_url or "" for each in bundle.loaded.values()]
-    holds_key = key_search(secrets, addresses=addresses)
-    _refuse_secrets(list(bundle.findings(holds_key)))
-    target = Path(target)
+    holds_key = key_search(secrets, addresses=bundle.addresses())
+    _refuse_secrets(bundle.findings(holds_key))
     target = target if target.suffix.lower() == ".zip" else target.with_name(target.name + ".zip")
-    contents = bundle.contents() | _surroundings(target.stem, bundle.notebooks)
-    for place, content in contents.items():
-        if holds_key(content.decode("latin-1")):
-            _refuse_secrets([Finding("secret", "your API key", place)])
+    contents = bundle.contents() | _surroundings(target.stem, bundle)
+    _refuse_secrets(
+        Finding("secret", "your API key", place)
+        for place, content in contents.items()
+        if holds_key(content.decode("latin-1"))
+    )
     _write(target, {**contents, _wheel_name(): _wheel()})
     return target
 
 
-def _refuse_secrets(found: list[Finding]) -> None:
+def _refuse_secrets(findings: Iterable[Finding]) -> None:
+    found = list(findings)
     if grave := [str(each) for each in found if each.kind == "secret"]:
         raise DirectMailLabError(
             "Nothing was written, because this must not be shared:\n  "
@@ -229,22 +247,19 @@ def _refuse_secrets(found: list[Finding]) -> None:
             "them with: directmail-lab cassette redact."
         )
     if found:
-        warnings.warn(
-            "The zip holds personal data:\n  " + "\n  ".join(map(str, found)),
-            PersonalDataWarning,
-            stacklevel=3,
-        )
+        told = "The zip holds personal data:\n  " + "\n  ".join(map(str, found))
+        warnings.warn(told, PersonalDataWarning, stacklevel=3)
 
 
 # -- what a notebook names ---------------------------------------------------------------------
 
 
-def _code_cells(notebook: Mapping[str, Any]) -> list[tuple[int, str]]:
-    return [
-        (number, "".join(cell.get("source", "")))
+def _code_cells(notebook: Mapping[str, Any]) -> dict[int, str]:
+    return {
+        number: "".join(cell.get("source", ""))
         for number, cell in enumerate(notebook["cells"], 1)
         if cell.get("cell_type") == "code"
-    ]
+    }
 
 
 def _pictures(notebook: Mapping[str, Any], folder: Path) -> list[PurePosixPath]:
@@ -263,40 +278,25 @@ def _pictures(notebook: Mapping[str, Any], folder: Path) -> list[PurePosixPath]:
     )
 
 
-def _warn_of_computed(name: str, cell: int, code: str, notebook: Mapping[str, Any]) -> None:
-    whole = "\n".join(code for _, code in _code_cells(notebook))
-    for call, variable in _COMPUTED.findall(code):
-        if variable and re.search(rf"\b{variable}\s*=\s*[\"']", whole):
-            continue
-        warnings.warn(
-            f"{name}, cell {cell}: {call}(…) names its cassette by a value that only running it "
-            "would tell. If it is not in the zip, add it with share(…, cassettes=[…]).",
-            UnresolvedCassetteWarning,
-            stacklevel=4,
-        )
+def _warn_of_computed(where: str, cell: str, code: str) -> None:
+    for call, variable in _COMPUTED.findall(cell):
+        if not variable or not re.search(rf"\b{variable}\s*=\s*[\"']", code):
+            warnings.warn(
+                f"{where}: {call}(…) names its cassette by a value that only running it would "
+                "tell. If it is not in the zip, add it with share(…, cassettes=[…]).",
+                UnresolvedCassetteWarning,
+                stacklevel=4,
+            )
 
 
 # -- what comes with it ------------------------------------------------------------------------
 
 
-def _surroundings(title: str, notebooks: Mapping[str, Mapping[str, Any]]) -> dict[str, bytes]:
-    names = "\n".join(f"- `notebooks/{name}`" for name in notebooks)
-    readme = f"""# {title}
-
-{names}
-
-These notebooks replay recorded answers from `cassettes/`: they run with no key and no network.
-
-With Python 3.11 or newer, in this folder:
-
-    python -m venv .venv
-    . .venv/bin/activate              # Windows: .venv\\Scripts\\activate
-    pip install -r requirements.txt
-    jupyter lab "notebooks/{next(iter(notebooks))}"
-
-Then choose Run, Run All Cells.
-"""
-    codes = [code for each in notebooks.values() for _, code in _code_cells(each)]
+def _surroundings(title: str, bundle: _Bundle) -> dict[str, bytes]:
+    notebooks = {str(at): read for at, (_, read) in bundle.parts.items() if isinstance(read, dict)}
+    names = "\n".join(f"- `{name}`" for name in notebooks)
+    readme = _README.format(title=title, names=names, first=next(iter(notebooks)))
+    codes = [code for each in notebooks.values() for code in _code_cells(each).values()]
     return {"README.md": readme.encode(), "requirements.txt": _requirements(codes).encode()}
 
 

@@ -52,9 +52,10 @@ _NAMED = re.compile(
     r"(?=[^\s\"'\\<>(),;&]{0,200}?\d|[^\s\"'\\<>(),;&]{20})(?P<secret>[^\s\"'\\<>(),;&]{8,512})"
 )
 _NAME_BEFORE = re.compile(r"[\w-]+\Z")
-_ENV = re.compile(r"%(?:set_)?env\s{1,9}(?P<rest>\w{1,64})[\s=]{1,9}(?P<secret>[^\s\"']{8,512})")
-_ARGUMENT = re.compile(r"[(,]\s{0,99}[bfruBFRU]{0,2}\\*[\"'](?P<secret>[^\s\"'\\]{8,512})\\*[\"']")
-_CALL = re.compile(r"(?:connect|login|Session|ApiKey|BasicAuth)\(")
+_ENV = re.compile(r"%(?:set_)?env\s{1,9}(\w{1,64})\s{1,9}")
+# The arguments of a call that takes a key, and each text among them.
+_CALL = re.compile(r"(?:connect|login|Session|ApiKey|BasicAuth)\(((?:[^()]|\([^()]*+\)){0,400}+)")
+_ARGUMENT = re.compile(r"[\"']([^\s\"'\\]{8,512})\\*[\"']")
 _HEAD = re.compile(r"<th[^<>]{0,99}>([^<>]{1,64})</th>")
 _CELL = re.compile(r"[^\s<>\"',]{12,512}")
 
@@ -123,29 +124,18 @@ def _names_a_key(name: str) -> Literal["", "maybe", "surely"]:
 
 
 def _is_key_beside_name(match: re.Match[str]) -> bool:
-    secret, groups = match["secret"], match.groupdict()
-    quoted = bool(groups.get("quote"))
-    if "," in match[0] and not (quoted and groups["closed"]):
+    secret, quoted = match["secret"], bool(match["quote"])
+    if "," in match[0] and not (quoted and match["closed"]):
         return False
     name = _NAME_BEFORE.search(match.string, max(0, match.start() - 40), match.end("rest"))
     kind = _names_a_key(name[0] if name else "")
-    if not kind or _passes(secret):
-        return False
     if kind == "surely" and quoted and "://" not in secret:
-        return len(secret) >= 20 or any(map(str.isdigit, secret))
-    return looks_random(secret, 8 if kind == "surely" else 12)
+        return not _passes(secret) and (len(secret) >= 20 or any(map(str.isdigit, secret)))
+    return bool(kind) and _is_random_key(secret, 8 if kind == "surely" else 12)
 
 
-def _key_arguments(text: str) -> Iterator[str]:
-    """Yield each random text among the arguments of a call that takes a key."""
-    calls = [match.end() - 1 for match in _CALL.finditer(text)]
-    for start, following in zip(calls, [*calls[1:], len(text)], strict=False):
-        arguments = text[start : min(start + 400, following)]
-        for match in _ARGUMENT.finditer(arguments):
-            secret, before = match["secret"], arguments[: match.start() + 1]
-            inside = before.count("(") > before.count(")")
-            if inside and looks_random(secret, 8) and not _passes(secret):
-                yield secret
+def _is_random_key(text: str, fewest: int) -> bool:
+    return looks_random(text, fewest) and not _passes(text)
 
 
 def _has_key_column(text: str) -> bool:
@@ -154,7 +144,7 @@ def _has_key_column(text: str) -> bool:
     if text.startswith("  "):  # as a DataFrame is printed: its columns' names, and the rows below
         heads.update(text[:2000].partition("\n")[0].split())
     return any(map(_names_a_key, heads)) and any(
-        looks_random(cell, 12) and not _passes(cell) for cell in _CELL.findall(text)
+        _is_random_key(cell, 12) for cell in _CELL.findall(text)
     )
 
 
@@ -178,9 +168,10 @@ def credentials_in(text: str) -> Iterator[str]:
             yield what
     if any(_is_credential(match[1]) for match in _BASIC.finditer(text)):
         yield "credentials of HTTP Basic"
-    if any(_is_key_beside_name(m) for each in (_NAMED, _ENV) for m in each.finditer(text)):
+    arguments = (each for call in _CALL.findall(text) for each in _ARGUMENT.findall(call))
+    if any(map(_is_key_beside_name, _NAMED.finditer(_ENV.sub(r"\1=", text)))):
         yield "a key or password beside its name"
-    elif any(_key_arguments(text)):
+    elif any(_is_random_key(each, 8) for each in arguments):
         yield "a key as an argument"
     elif _has_key_column(text):
         yield "a key in a table"
