@@ -6,7 +6,7 @@ import logging
 import os
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -195,11 +195,9 @@ class Cassette:
             except OSError as error:
                 self._not_written(error)
 
-    def interactions(self) -> Iterator[Interaction]:
-        """Yield what the cassette holds by now, one in memory at a time."""
-        if self._recording is not None:
-            return self._recording.interactions()
-        return iter(self._interactions)
+    def interactions(self) -> Sequence[Interaction]:
+        """Return what the cassette holds by now; of one that is recorded anew, what is new."""
+        return self._interactions if self._recording is None else self._recording.interactions()
 
     def unplayed(self) -> list[RecordedRequest]:
         """Return the recorded requests whose answers were not played since it was opened."""
@@ -207,10 +205,7 @@ class Cassette:
             return self._player.unplayed()
 
     def __len__(self) -> int:
-        with self._own_lock():
-            if self._recording is not None:
-                return self._recording.count()
-        return len(self._interactions)
+        return len(self.interactions())
 
     def close(self) -> None:
         """Close a recording: its file gets its last line, and another may record the cassette.

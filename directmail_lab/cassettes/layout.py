@@ -8,10 +8,9 @@ torn by looking at its last lines.
 from __future__ import annotations
 
 import base64
-import codecs
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -43,8 +42,8 @@ _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _LONGEST_KEY: Final = 1000
 _LONGEST_ESCAPE: Final = 6
 _BINARY: Final = ': !!binary "'
-# A body of more bytes than this is written in parts; three bytes are four digits of base64.
-_PART_BYTES: Final = 3 * 2**18
+# A body that is longer is written in parts; three bytes are four digits of base64.
+_PART: Final = 3 * 2**16
 
 # A time in the metadata of another program's cassette becomes its text.
 _encode = json.JSONEncoder(ensure_ascii=False, default=str).encode
@@ -199,38 +198,20 @@ def _headers_text(headers: Headers) -> str:
 
 
 def _body_parts(body: bytes | None) -> Iterator[str]:
-    if body is None or len(body) <= _PART_BYTES:
-        yield _small_body(body)
+    if body is None:
+        yield "null"
         return
-    view = memoryview(body)
-    parts = [view[at : at + _PART_BYTES] for at in range(0, len(body), _PART_BYTES)]
     try:
-        for _ in _decoded(parts):
-            pass
+        text = body.decode()
     except UnicodeDecodeError:
         yield '!!binary "'
-        yield from (base64.b64encode(part).decode() for part in parts)
+        for at in range(0, len(body), _PART):
+            yield base64.b64encode(body[at : at + _PART]).decode()
     else:
         yield '"'
-        yield from (_one_line(_quoted(text)[1:-1]) for text in _decoded(parts))
+        for at in range(0, len(text), _PART):
+            yield _one_line(_quoted(text[at : at + _PART])[1:-1])
     yield '"'
-
-
-def _small_body(body: bytes | None) -> str:
-    if body is None:
-        return "null"
-    try:
-        return _one_line(_quoted(body.decode()))
-    except UnicodeDecodeError:
-        return f'!!binary "{base64.b64encode(body).decode()}"'
-
-
-def _decoded(parts: Iterable[memoryview]) -> Iterator[str]:
-    """Yield the text of each part; a character that two of them share comes with the second."""
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    for part in parts:
-        yield decoder.decode(part)
-    yield decoder.decode(b"", final=True)
 
 
 def _one_line(text: str) -> str:

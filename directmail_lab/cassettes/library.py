@@ -38,17 +38,19 @@ def find_cassette(name: str | Path) -> Path:
     CassetteError
         Where the name leads out of the folder, or no file can have it.
     """
-    if isinstance(name, Path):
-        path = _with_suffix(name)
+    folders = [name.parent] if isinstance(name, Path) else list(_folders())
+    for folder in folders:
+        path = _with_suffix(name) if isinstance(name, Path) else _inside(folder, name)
         if _exists(path):
             return path
-        raise _no_such(name.stem, [path.parent])
-    folders = list(_folders())
-    for folder in folders:
-        path = _inside(folder, name)
-        if _exists(path) or path.is_symlink():
-            return path
-    raise _no_such(name, folders)
+    called = cassette_name(name)
+    # In a checkout, the nearest folder may be the packaged one.
+    looked = " or ".join(dict.fromkeys(map(str, folders))) or "any folder"
+    raise NotRecordedError(
+        f"There is no cassette {called!r} in {looked}. Record it with record({called!r}), "
+        "or name one that `directmail-lab cassette list` shows.",
+        reason="no_such_cassette",
+    )
 
 
 def new_cassette_path(name: str | Path) -> Path:
@@ -160,9 +162,12 @@ def _packaged_folders() -> Iterator[Path]:
 
 def _exists(path: Path) -> bool:
     try:
-        return path.exists()
-    except OSError as error:
-        raise CassetteError(f"{path} cannot be looked for ({error.strerror}).") from None
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except (OSError, ValueError):
+        raise CassetteError(f"{path} cannot be looked for.") from None
+    return True
 
 
 def _with_suffix(path: Path) -> Path:
@@ -196,16 +201,6 @@ def _inside(folder: Path, name: str) -> Path:
 def _stays_in(folder: Path, path: Path) -> bool:
     """Return whether no link on the way to a file leads out of its folder."""
     return real_path(path).is_relative_to(real_path(folder))
-
-
-def _no_such(name: str, folders: list[Path]) -> NotRecordedError:
-    # In a checkout, the nearest folder may be the packaged one.
-    looked = " or ".join(dict.fromkeys(map(str, folders))) or "any folder"
-    return NotRecordedError(
-        f"There is no cassette {name!r} in {looked}. Record it with record({name!r}), "
-        "or name one that `directmail-lab cassette list` shows.",
-        reason="no_such_cassette",
-    )
 
 
 def real_path(path: Path) -> Path:

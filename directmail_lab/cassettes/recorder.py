@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from itertools import count, islice
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import Final
 
@@ -70,14 +70,9 @@ class LineWriter:
             os.close(self._file)
             raise
 
-    @property
-    def count(self) -> int:
-        """How many interactions the file holds."""
-        return self._whole[2]
-
     def append(self, texts: Iterable[str]) -> None:
         """Write the lines of one interaction, one write for each of their parts."""
-        self._whole = *self._written(texts), self.count + 1
+        self._whole = *self._written(texts), self._whole[2] + 1
         now = self._clock()
         if now - self._synced_at >= _FSYNC_EVERY_S:
             self._synced_at = now
@@ -205,20 +200,12 @@ class Recording:
             self._writer = self._start()
         self._writer.append(texts)
 
-    def interactions(self) -> Iterator[Interaction]:
-        """Yield what the cassette holds by now, or will hold when it is recorded anew."""
+    def interactions(self) -> Sequence[Interaction]:
+        """Return what the cassette holds by now; of one that is recorded anew, what is new."""
+        is_beside = self._file != self._path and not self.closed
         if self._writer is None:
-            return iter(self.loaded.interactions)
-        now = read_cassette(self._path)
-        if self._anew is None or self._file == self._path or self.closed:
-            return iter(now.interactions)
-        return merged(now, read_cassette(self._file), self._anew, self._redactor)
-
-    def count(self) -> int:
-        """Return how many interactions that are."""
-        if self._writer is not None and self._file == self._path:
-            return self._writer.count
-        return sum(1 for _ in self.interactions())
+            return () if is_beside else self.loaded.interactions
+        return read_cassette(self._file if is_beside else self._path).interactions
 
     def close(self) -> None:
         """Close the file and release the lock; a second time does nothing."""
@@ -248,24 +235,21 @@ class Recording:
 
 
 def adopt(path: Path, unfinished: Path, matching: Matching, redactor: Redactor) -> int:
-    """Put what was recorded anew into its cassette; returns how many interactions that were."""
-    new = read_cassette(unfinished)
-    together = merged(read_cassette(path), new, matching, redactor)
-    write_whole(path, new.metadata, together, redactor)
+    """Put what was recorded anew into its cassette; returns how many interactions that were.
+
+    The old ones whose requests are not among the new stay, before them.
+    """
+    old, new = read_cassette(path), read_cassette(unfinished)
+    old_prefix, prefix = base_path(old.base_url or ""), base_path(new.base_url or "")
+    anew = Player(new.interactions, matching, prefix=prefix, name=path.stem)
+    kept = (
+        each
+        for each in map(redactor.interaction, old.interactions)
+        if anew.last(matching.keys(each.request, old_prefix), each.request) is None
+    )
+    write_whole(path, new.metadata, chain(kept, new.interactions), redactor)
     unfinished.unlink()
     return len(new.interactions)
-
-
-def merged(
-    old: LoadedCassette, new: LoadedCassette, matching: Matching, redactor: Redactor
-) -> Iterator[Interaction]:
-    """Yield the old interactions, redacted, whose requests are not among the new, then the new."""
-    old_prefix, prefix = base_path(old.base_url or ""), base_path(new.base_url or "")
-    anew = Player(new.interactions, matching, prefix=prefix, name=new.path.stem)
-    for kept in map(redactor.interaction, old.interactions):
-        if anew.last(matching.keys(kept.request, old_prefix), kept.request) is None:
-            yield kept
-    yield from new.interactions
 
 
 def unfinished_files(path: Path) -> list[Path]:
