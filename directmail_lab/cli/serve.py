@@ -6,8 +6,9 @@ import secrets
 import signal
 import sys
 import threading
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -22,83 +23,51 @@ if TYPE_CHECKING:
     from ..loopback import LoopbackServer
     from ..sessions import Session
 
-_STAND_IN: Final = "Of the stand-in service"
-_REPLAY: Final = "With --cassette"
-_RECORD: Final = "With --record"
-_EITHER: Final = "With --cassette or --record"
-_OPTIONS: Final = {
-    _STAND_IN: ("api_key", "limit", "window", "reset_unit"),
-    _REPLAY: ("strict", "timing"),
-    _RECORD: ("to", "allow_writes", "redact"),
-    _EITHER: ("allow_origin", "token"),
-}
+Timing = Literal["instant", "recorded"]
+
+_stand_in = partial(typer.Option, rich_help_panel="Options of the stand-in service")
+_replay = partial(typer.Option, rich_help_panel="Options with --cassette")
+_record = partial(typer.Option, rich_help_panel="Options with --record")
+_either = partial(typer.Option, rich_help_panel="Options with --cassette or --record")
+
+_Port = typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 takes a free one.")
+_Cassettes = typer.Option(
+    help="Answer from this cassette, by name or file. Repeatable.",
+    autocompletion=names_of_cassettes,
+)
+_Gateway = typer.Option(help="Pass requests on with your key, and record them to this cassette.")
+_To = _record(help="The service's base address; by default DIRECTMAIL_BASE_URL.")
+_Origin = _either(help="The origin of a web page that may ask. Repeatable.")
 
 
 def serve(
     context: typer.Context,
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 takes a free one.")
-    ] = 8400,
-    cassette: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Answer from this cassette, by name or file. Repeatable.",
-            autocompletion=names_of_cassettes,
-        ),
-    ] = None,
-    record: Annotated[
-        str | None,
-        typer.Option(help="Pass requests on with your key, and record them to this cassette."),
-    ] = None,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Play each answer once.", rich_help_panel=_REPLAY)
-    ] = False,
-    timing: Annotated[
-        Literal["instant", "recorded"],
-        typer.Option(help="At once, or as slowly as recorded.", rich_help_panel=_REPLAY),
-    ] = "instant",
-    to: Annotated[
-        str | None,
-        typer.Option(
-            help="The service's base address; by default DIRECTMAIL_BASE_URL.",
-            rich_help_panel=_RECORD,
-        ),
-    ] = None,
-    allow_writes: Annotated[
-        bool, typer.Option("--allow-writes", help="Pass writes on too.", rich_help_panel=_RECORD)
-    ] = False,
-    redact: Annotated[
-        list[str] | None,
-        typer.Option(help='A field, or "personal". Repeatable.', rich_help_panel=_RECORD),
-    ] = None,
-    allow_origin: Annotated[
-        list[str] | None,
-        typer.Option(help="A web page's origin that may ask. Repeatable.", rich_help_panel=_EITHER),
-    ] = None,
-    token: Annotated[
-        bool, typer.Option("--token", help="A secret in the address.", rich_help_panel=_EITHER)
-    ] = False,
-    api_key: Annotated[
-        str, typer.Option(help="The one key that it accepts.", rich_help_panel=_STAND_IN)
-    ] = STAND_IN_KEY,
-    limit: Annotated[
-        int, typer.Option(min=0, help="Requests in a window.", rich_help_panel=_STAND_IN)
-    ] = 300,
-    window: Annotated[
-        float, typer.Option(min=0.001, help="Seconds in a window.", rich_help_panel=_STAND_IN)
-    ] = 60.0,
+    port: Annotated[int, _Port] = 8400,
+    cassette: Annotated[list[str] | None, _Cassettes] = None,
+    record: Annotated[str | None, _Gateway] = None,
+    strict: Annotated[bool, _replay("--strict", help="Play each answer once.")] = False,
+    timing: Annotated[Timing, _replay(help="At once, or as slowly as recorded.")] = "instant",
+    to: Annotated[str | None, _To] = None,
+    allow_writes: Annotated[bool, _record("--allow-writes", help="Pass writes on too.")] = False,
+    redact: Annotated[list[str] | None, _record(help='"personal", or a field. Repeatable.')] = None,
+    allow_origin: Annotated[list[str] | None, _Origin] = None,
+    token: Annotated[bool, _either("--token", help="Put a secret in the address.")] = False,
+    api_key: Annotated[str, _stand_in(help="The one key that it accepts.")] = STAND_IN_KEY,
+    limit: Annotated[int, _stand_in(min=0, help="Requests allowed in a window.")] = 300,
+    window: Annotated[float, _stand_in(min=0.001, help="Seconds in a window.")] = 60.0,
     reset_unit: Annotated[
-        ResetUnit, typer.Option(help="What X-RateLimit-Reset holds.", rich_help_panel=_STAND_IN)
+        ResetUnit, _stand_in(help="What X-RateLimit-Reset holds.")
     ] = "seconds_left",
 ) -> None:
     """Run a server on this machine: the stand-in service, or one that replays or records.
 
-    With --cassette it answers any client from cassettes, and sends nothing on. With --record its
-    clients need no key: requests are passed on with yours, paced and recorded.
+    With --cassette it answers any client from cassettes, and sends nothing on.
+
+    With --record it passes requests on with your key, paced and recorded: clients need no key.
     """
     if cassette and record:
         raise typer.BadParameter("Give --cassette or --record, not both.")
-    _refuse_useless(context, _REPLAY if cassette else _RECORD if record else _STAND_IN)
+    _refuse_useless(context, "--cassette" if cassette else "--record" if record else "stand-in")
     if not (cassette or record):
         options = StandInOptions(
             port=port, api_key=api_key, limit=limit, window_s=window, reset_unit=reset_unit
@@ -126,15 +95,14 @@ def serve(
     _run(server, *(told for _, told in opened), about)
 
 
-def _refuse_useless(context: typer.Context, kind: str) -> None:
+def _refuse_useless(context: typer.Context, chosen: str) -> None:
     """Refuse an option that would have no effect, so that nobody counts on it."""
-    for of, names in _OPTIONS.items():
-        useful = of == kind or (of == _EITHER and kind != _STAND_IN)
-        for name in names:
-            source = context.get_parameter_source(name)
-            if not useful and source is not None and source.name == "COMMANDLINE":
-                option = f"--{name.replace('_', '-')}"
-                raise typer.BadParameter(f"{option} is an option {of[0].lower()}{of[1:]}.")
+    for each in context.command.params:
+        panel = getattr(each, "rich_help_panel", None) or chosen
+        source = context.get_parameter_source(each.name or "")
+        if chosen not in panel and source is not None and source.name == "COMMANDLINE":
+            of = panel.removeprefix("Options ")
+            raise typer.BadParameter(f"{each.opts[0]} is an option {of}.")
 
 
 def _run(server: LoopbackServer, *said: str) -> None:
@@ -158,9 +126,7 @@ def _about(server: StandIn) -> list[str]:
     ]
 
 
-def _replaying(
-    name: str, *, strict: bool, timing: Literal["instant", "recorded"]
-) -> tuple[Session, str]:
+def _replaying(name: str, *, strict: bool, timing: Timing) -> tuple[Session, str]:
     from ..sessions import replaying_session
 
     path = cassette_file(name)
