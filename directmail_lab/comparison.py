@@ -1,16 +1,17 @@
 """Two answers to one request, compared field by field: pure, values in and differences out.
 
 Values that differ from call to call without anything having changed are no difference: see
-`VOLATILE_HEADERS`, `PASSING_HEADERS`, `VOLATILE_FIELDS` and `moved_with_the_clock`.
+`VOLATILE_HEADERS`, `PASSING_HEADERS`, `VOLATILE_FIELDS` and `_moved_with_the_clock`.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import product
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from .bodies import json_in, type_of
@@ -27,42 +28,39 @@ Change = Literal[
 ROOT: Final = "$"
 """The path of a body as a whole."""
 
-VOLATILE_HEADERS: Final = frozenset(
-    {
-        *(REMAINING_HEADER.lower(), RESET_HEADER.lower(), "date", "etag", "expires"),
-        *("last-modified", "content-security-policy"),  # the latter may hold a nonce
-    }
+
+def _names(*lines: str) -> frozenset[str]:
+    return frozenset(" ".join(lines).lower().split())
+
+
+VOLATILE_HEADERS: Final = _names(
+    f"{REMAINING_HEADER} {RESET_HEADER} date etag expires last-modified content-security-policy"
 )
 """Headers whose value differs from call to call; that they are there is compared.
 
-``X-RateLimit-Limit`` is not among them: another allowance is what one wants to hear of.
+``X-RateLimit-Limit`` is not among them: another allowance is what one wants to hear of. A content
+security policy is, since it may hold a nonce.
 """
 
-PASSING_HEADERS: Final = frozenset(
-    {
-        # Set by caches, gateways and servers on the way, on one answer and not on the next.
-        *("age", "via", "x-cache", "x-cache-hits", "x-served-by", "x-timer", "cf-cache-status"),
-        *("cf-ray", "alt-svc", "nel", "report-to", "server-timing", "x-runtime"),
-        *("x-response-time", "x-envoy-upstream-service-time", "retry-after", "set-cookie"),
-        # Names of one request.
-        *("x-request-id", "request-id", "x-correlation-id", "x-trace-id", "traceparent"),
-        *("tracestate", "x-amzn-requestid", "x-amzn-trace-id", "x-amz-cf-id", "x-b3-traceid"),
-        # Of the connection and of how the body was sent, not of what it says (a recording keeps
-        # bodies decoded).
-        *("connection", "keep-alive", "transfer-encoding", "content-encoding", "content-length"),
-        *("vary", "accept-ranges", "trailer", "upgrade", "proxy-connection"),
-    }
+PASSING_HEADERS: Final = _names(
+    # Set by caches, gateways and servers on the way, on one answer and not on the next.
+    "age via x-cache x-cache-hits x-served-by x-timer cf-cache-status cf-ray alt-svc nel report-to",
+    "server-timing x-runtime x-response-time x-envoy-upstream-service-time retry-after set-cookie",
+    # Names of one request.
+    "x-request-id request-id x-correlation-id x-trace-id traceparent tracestate x-amzn-requestid",
+    "x-amzn-trace-id x-amz-cf-id x-b3-traceid",
+    # Of the connection and of how the body was sent, not of what it says (a recording keeps bodies
+    # decoded).
+    "connection keep-alive transfer-encoding content-encoding content-length vary accept-ranges",
+    "trailer upgrade proxy-connection",
 )
 """Headers that come and go: neither their value nor their presence is compared."""
 
-VOLATILE_FIELDS: Final = frozenset(
-    {
-        *("requestid", "traceid", "correlationid", "nonce", "etag", "csrftoken"),
-        *("servertime", "currenttime", "timestamp", "now", "generatedat", "respondedat"),
-        *("updatedat", "lastseen", "lastseenat", "lastlogin", "lastloginat", "lastactiveat"),
-        *("lastusedat", "lastrequestat", "expiresat", "expiresin", "elapsed", "elapsedms"),
-        *("durationms", "tookms", "remaining", "requestcount", "requestsremaining"),
-    }
+VOLATILE_FIELDS: Final = _names(
+    "requestid traceid correlationid nonce etag csrftoken servertime currenttime timestamp now",
+    "generatedat respondedat updatedat lastseen lastseenat lastlogin lastloginat lastactiveat",
+    "lastusedat lastrequestat expiresat expiresin elapsed elapsedms durationms tookms remaining",
+    "requestcount requestsremaining",
 )
 """Fields of a body, at any depth, whose value differs from call to call.
 
@@ -77,13 +75,8 @@ _ALIKE: Final = 0.7
 # Of so many pairs of names each is compared: a hundred fields removed, and a hundred added.
 _MOST_PAIRS: Final = 10_000
 
-
-@dataclass(frozen=True, slots=True)
-class _Absent:
-    """What stands for a value that is not there; None stands for JSON's null."""
-
-
-ABSENT: Final = _Absent()
+ABSENT: Final = object()
+"""What stands for a value that is not there; None stands for JSON's null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,15 +187,17 @@ def _values(
         path, name, was, is_now = waiting.pop()
         before, after = _type(was), _type(is_now)
         if before != after:
-            yield Difference("body", path or ROOT, _change_of_type(before, after), was, is_now)
+            change: Change = "null-filled" if before == "null" else "retyped"
+            change = "null-turned" if after == "null" else change
+            yield Difference("body", path or ROOT, change, was, is_now)
         elif before in ("object", "array"):
-            old_members, new_members = _members(path, was, is_now)
-            yield from _added_and_removed(old_members, new_members)
-            common = [key for key in old_members if key in new_members]
-            waiting += [(key, *old_members[key], new_members[key][1]) for key in reversed(common)]
+            old, new = _members(path, was, is_now)
+            yield from _added_and_removed(old, new)
+            common = [key for key in old if key in new]
+            waiting += [(key, *old[key], new[key][1]) for key in reversed(common)]
         elif was != is_now and not (
             re.sub(r"[^a-z0-9]", "", name.lower()) in VOLATILE_FIELDS
-            or moved_with_the_clock(was, is_now, recorded_at, now_at)
+            or _moved_with_the_clock(was, is_now, recorded_at, now_at)
         ):
             yield Difference("body", path or ROOT, "changed", was, is_now)
 
@@ -216,45 +211,32 @@ def _type(value: object) -> str:
     return "number" if (kind := type_of(value)) == "integer" else kind
 
 
-def _change_of_type(before: str, after: str) -> Change:
-    return "null-turned" if after == "null" else "null-filled" if before == "null" else "retyped"
-
-
 _Members = dict[str, tuple[str, Any]]
 """By path the name (none in an array) and the value of each member of an object or array."""
 
 
-def _members(path: str, was: Any, is_now: Any) -> tuple[_Members, _Members]:
-    """Return the members of two objects by name, or of two arrays by ``id`` or position."""
-    if isinstance(was, dict):
-        dot = f"{path}." if path else ""
-        old, new = (
-            {dot + key: (key, value) for key, value in each.items()} for each in (was, is_now)
-        )
-        return old, new
-    labels = _ids(was), _ids(is_now)
-    if None in labels:
-        labels = [*map(str, range(len(was)))], [*map(str, range(len(is_now)))]
-    old, new = (
-        {f"{path}[{label}]": ("", value) for label, value in zip(told or (), values, strict=True)}
-        for told, values in zip(labels, (was, is_now), strict=True)
-    )
-    return old, new
+def _members(path: str, *values: Any) -> Iterator[_Members]:
+    """Yield the members of two objects by name, or of two arrays by ``id`` or position."""
+    ids = [_ids(value) for value in values]
+    for value, told in zip(values, ids, strict=True):
+        if isinstance(value, dict):
+            yield {f"{path}.{name}" if path else name: (name, value[name]) for name in value}
+        else:
+            labels = map(str, range(len(value))) if None in ids else told or []
+            yield {f"{path}[{at}]": ("", each) for at, each in zip(labels, value, strict=True)}
 
 
-def _ids(elements: Sequence[object]) -> list[str] | None:
+def _ids(elements: Iterable[object]) -> list[str] | None:
     """Return the ``id`` of each element, or None where they are not all told apart by one."""
     found = [each.get("id") if isinstance(each, dict) else None for each in elements]
-    if not all(isinstance(each, str | int) and not isinstance(each, bool) for each in found):
-        return None
-    labels = [f"id={each}" for each in found]
-    return labels if len(set(labels)) == len(labels) else None
+    labels = [f"id={each}" for each in found if type(each) in (str, int)]
+    return labels if len(set(labels)) == len(found) else None
 
 
 def _added_and_removed(old: _Members, new: _Members) -> Iterator[Difference]:
     removed = {path: member for path, member in old.items() if path not in new}
     added = {path: member for path, member in new.items() if path not in old}
-    for old_path, new_path in _renamed(removed, added):
+    for old_path, new_path in _renamed(removed, added).items():
         (_, was), (_, is_now) = removed.pop(old_path), added.pop(new_path)
         yield Difference("body", old_path, "possibly renamed", was, is_now, new_path)
     for path, (_, value) in removed.items():
@@ -263,24 +245,24 @@ def _added_and_removed(old: _Members, new: _Members) -> Iterator[Difference]:
         yield Difference("body", path, "added", ABSENT, value)
 
 
-def _renamed(removed: _Members, added: _Members) -> list[tuple[str, str]]:
-    """Return the paths of members that were possibly renamed.
+def _renamed(removed: _Members, added: _Members) -> dict[str, str]:
+    """Return the paths of members that were possibly renamed, old to new.
 
     The same value under another name is one, where the value tells something or no other field is
     in question; so is a like name with a value of the same type.
     """
     lone = len(removed) == len(added) == 1
     if len(removed) * len(added) > _MOST_PAIRS:
-        return []
+        return {}
     pairs: dict[str, str] = {}
-    for is_alike in (lambda old, new: _same_value(old[1], new[1], lone=lone), _like_names):
-        for path, old in removed.items():
-            for other, new in added.items() if path not in pairs and old[0] else ():
-                is_free = other not in pairs.values() and _type(old[1]) == _type(new[1])
-                if is_free and is_alike(old, new):
-                    pairs[path] = other
-                    break
-    return list(pairs.items())
+    for by_value, (path, (name, was)) in product((True, False), removed.items()):
+        for other, (new_name, is_now) in added.items():
+            is_free = name and path not in pairs and other not in pairs.values()
+            if not is_free or _type(was) != _type(is_now):
+                continue
+            if _same_value(was, is_now, lone=lone) if by_value else _are_alike(name, new_name):
+                pairs[path] = other
+    return pairs
 
 
 def _same_value(was: object, is_now: object, *, lone: bool) -> bool:
@@ -291,32 +273,31 @@ def _same_value(was: object, is_now: object, *, lone: bool) -> bool:
         return False
 
 
-def _like_names(old: tuple[str, object], new: tuple[str, object]) -> bool:
-    before, after = (re.sub(r"[\W_]", "", name).lower() for name, _ in (old, new))
+def _are_alike(*names: str) -> bool:
+    before, after = (re.sub(r"[\W_]", "", name).lower() for name in names)
     return difflib.SequenceMatcher(None, before, after).ratio() >= _ALIKE
 
 
-def moved_with_the_clock(
+def _moved_with_the_clock(
     was: object, is_now: object, recorded_at: datetime | None, now_at: datetime | None
 ) -> bool:
     """Return whether both values are the time of their own answer, whatever the field's name.
 
     ISO 8601 texts and numbers of seconds or milliseconds since 1970 count, within five minutes.
     """
-    if recorded_at is None or now_at is None:
-        return False
     return _is_about(was, recorded_at) and _is_about(is_now, now_at)
 
 
-def _is_about(value: object, time: datetime) -> bool:
+def _is_about(value: object, time: datetime | None) -> bool:
     at = _seconds(value)
-    epoch_s = time.timestamp()
-    return at is not None and any(abs(at / unit - epoch_s) <= _NEAR_S for unit in (1, 1000))
+    if at is None or time is None:
+        return False
+    return any(abs(at / unit - time.timestamp()) <= _NEAR_S for unit in (1, 1000))
 
 
 def _seconds(value: object) -> float | None:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value) if abs(value) < 1e15 else None
+    if type(value) in (int, float) and abs(value) < 1e15:  # type: ignore[arg-type]
+        return float(value)  # type: ignore[arg-type]
     if not isinstance(value, str) or not re.match(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d", value):
         return None
     try:

@@ -35,11 +35,10 @@ _REPLACED: Final = re.compile(
     rf"{re.escape(PLACEHOLDER)}|person-[0-9a-f]{{8}}@example\.invalid|<[^<>]+-[0-9a-f]{{8}}>"
 )
 
-_COLUMNS: Final = (
-    *("interaction", "operation", "part", "path", "change"),
-    *("recorded", "now", "new_path"),
-)
-_DTYPES: Final = {"interaction": "Int64", "recorded": "object", "now": "object"}
+_DTYPES: Final[dict[str, Any]] = {
+    "interaction": "Int64", "operation": "string", "part": "string", "path": "string",
+    "change": "string", "recorded": "object", "now": "object", "new_path": "string",
+}  # fmt: skip
 
 
 class OldCassetteWarning(UserWarning):
@@ -81,7 +80,13 @@ def drift(
     Returns
     -------
     DataFrame
-        See `drift_frame`. ``attrs``: ``"sent"``, how many requests were; ``"not_sent"``, the
+        A row for each difference: ``interaction`` (Int64, the recorded one's number in the
+        cassette, from 0), ``operation`` (string, ``GET /v1/users/me``), ``part`` (``status``,
+        ``header`` or ``body``), ``path`` (string, see `Difference`), ``change`` (``added``,
+        ``removed``, ``retyped``, ``possibly renamed``, ``null-turned``, ``null-filled`` or
+        ``changed``), ``recorded`` and ``now`` (object: the two values, ``<NA>`` for null and for
+        what is not there), ``new_path`` (string, where a field was possibly renamed). No rows where
+        nothing is different. ``attrs``: ``"sent"``, how many requests were; ``"not_sent"``, the
         operations that were left out because they write or because redaction took part of them;
         ``"notes"``, the same in words, which are shown below the table.
 
@@ -92,46 +97,33 @@ def drift(
     CassetteError
         The cassette cannot be found or read, or is older than ``max_age`` and ``on_old="raise"``.
     """
-    loaded = read_cassette(find_cassette(cassette))
-    _check_age(str(cassette), loaded.interactions, max_age, now=_utc(clock()), on_old=on_old)
+    loaded, now = read_cassette(find_cassette(cassette)), datetime.fromtimestamp(clock(), UTC)
+    _check_age(str(cassette), loaded.interactions, max_age, now=now, on_old=on_old)
     prefix = base_path(loaded.base_url or "")
     reads, left_out = _reads(loaded.interactions, prefix)
     redactor = Redactor(redact=loaded.redact)
     rows: list[tuple[int, str, Difference]] = []
     with session.live():
         for number, recorded in reads:
-            now = redactor.interaction(_asked_again(session, recorded, prefix, clock))
+            answer = redactor.interaction(_asked_again(session, recorded, prefix, clock))
             operation = _operation(recorded.request, prefix)
-            found = compare(recorded, now, ignore=ignore)
+            found = compare(recorded, answer, ignore=ignore)
             rows.extend((number, operation, difference) for difference in found)
-    table = drift_frame(rows)
+    table = _frame(rows)
     notes = [f"{plural(len(reads), 'request')} sent{'' if rows else ', all answered as recorded'}."]
     notes += [f"Not sent: {', '.join(left_out)}."] if left_out else []
     table.attrs.update(sent=len(reads), not_sent=left_out, notes=notes)
     return table
 
 
-def drift_frame(rows: Sequence[tuple[int, str, Difference]]) -> pd.DataFrame:
-    """Return differences as a DataFrame, a row each, in their order.
-
-    Columns: ``interaction`` (Int64, the recorded one's number in the cassette, from 0),
-    ``operation`` (string, ``GET /v1/users/me``), ``part`` (``status``, ``header`` or ``body``),
-    ``path`` (string, see `Difference`), ``change`` (``added``, ``removed``, ``retyped``,
-    ``possibly renamed``, ``null-turned``, ``null-filled`` or ``changed``), ``recorded`` and ``now``
-    (object: the two values, ``<NA>`` for null and for what is not there), ``new_path`` (string,
-    where a field was possibly renamed). No rows where nothing is different.
-    """
-    told = [
-        (number, operation, each.part, each.path, each.change, _cell(each.recorded),
-         _cell(each.now), each.new_path)
+def _frame(rows: Sequence[tuple[int, str, Difference]]) -> pd.DataFrame:
+    cells = [
+        (number, operation, each.part, each.path, each.change, each.recorded, each.now,
+         each.new_path)
         for number, operation, each in rows
     ]  # fmt: skip
-    dtypes: Any = {name: _DTYPES.get(name, "string") for name in _COLUMNS}
-    return readable(pd.DataFrame(told, columns=list(_COLUMNS), dtype=object).astype(dtypes))
-
-
-def _cell(value: object) -> object:
-    return pd.NA if value is None or value is ABSENT else value
+    missing = [tuple(pd.NA if cell in (None, ABSENT) else cell for cell in row) for row in cells]
+    return readable(pd.DataFrame(missing, columns=list(_DTYPES), dtype=object).astype(_DTYPES))
 
 
 # -- age ---------------------------------------------------------------------------------------
@@ -160,10 +152,6 @@ def _check_age(
     if on_old == "raise":
         raise CassetteError(message)
     warnings.warn(message, OldCassetteWarning, stacklevel=3)
-
-
-def _utc(epoch_s: float) -> datetime:
-    return datetime.fromtimestamp(epoch_s, UTC)
 
 
 # -- what is sent again ------------------------------------------------------------------------
@@ -217,4 +205,6 @@ def _asked_again(
     ]
     address = session.base_url + "/" + _target(request, prefix).lstrip("/")
     response = session.request(request.method, address, headers=headers)
-    return Interaction(request, recorded_response(response), recorded_at=_utc(clock()))
+    return Interaction(
+        request, recorded_response(response), recorded_at=datetime.fromtimestamp(clock(), UTC)
+    )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Final, Literal
@@ -32,6 +32,7 @@ VALUE_COLUMN: Final = "value"
 
 _LARGEST_EXACT = 2**53 - 1  # of the integers that a float holds exactly
 _LARGEST_INT64 = 2**63 - 1
+_DTYPES: Final = {bool: "boolean", str: "string", float: "Float64"}
 _MISSING: Final = object()
 _NOTHING: Final = {type(None), type(_MISSING)}
 _Path = tuple[str, ...]
@@ -90,11 +91,13 @@ def frame(
     raise failure
 
 
-def _framed(response_or_json: object, record_path: str | None) -> pd.DataFrame:
-    response = ResponseInfo.of(response_or_json)
-    body = getattr(response_or_json, "content", None) if response else response_or_json
+def _framed(given: Any, record_path: str | None) -> pd.DataFrame:
+    response = given if hasattr(given, "status_code") and hasattr(given, "content") else None
+    body = given if response is None else response.content
     if isinstance(body, bytes | bytearray):
-        body = _read(bytes(body), response or ResponseInfo())
+        body, problem = read_json(bytes(body), charset_in(_content_type(response)))
+        if problem is not None:
+            raise _not_json(problem, response)
     if not isinstance(body, dict | list | tuple | str | bool | int | float | Decimal | None):
         raise NotJSONError(
             f"frame() was given a {type(body).__name__}, which is neither a response nor JSON. "
@@ -102,77 +105,47 @@ def _framed(response_or_json: object, record_path: str | None) -> pd.DataFrame:
         )
     records, envelope = _unwrapped(body, record_path)
     table = _table(records)
-    table.attrs.update((response or ResponseInfo()).attrs())
+    table.attrs.update(_attrs(response))
     if envelope is not None:
         table.attrs["envelope"] = envelope
     return readable(table)
 
 
-def _read(content: bytes, response: ResponseInfo) -> object:
-    body, problem = read_json(content, response.charset)
-    if problem is None:
-        return body
-    raise NotJSONError(
-        response.not_json(problem), status=response.status, content_type=response.content_type
-    )
-
-
 # -- what a response says of itself ------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class ResponseInfo:
-    """What a response says of itself besides its body; None where it does not say."""
+def _attrs(response: Any) -> dict[Hashable, Any]:
+    """Return what `frame` leaves in ``attrs``: JSON values, so that Parquet keeps them."""
+    reading = _attribute(response, "extensions", {}).get(READING)
+    url = _attribute(response, "url", None)
+    # A recording by vcrpy keeps no times: its replay has "not a number".
+    at = getattr(reading, "at", math.nan)
+    return {
+        "status": None if response is None else int(response.status_code),
+        "path": getattr(reading, "path", None) or (urlsplit(str(url)).path if url else None),
+        "source": getattr(reading, "source", None),
+        "time": None if math.isnan(at) else datetime.fromtimestamp(at, UTC).isoformat(),
+    }
 
-    status: int | None = None
-    method: str = "GET"
-    path: str | None = None
-    source: str | None = None
-    at: float | None = None
-    content_type: str | None = None
-    charset: str | None = None
 
-    @classmethod
-    def of(cls, response: Any) -> ResponseInfo | None:
-        """Return what a response of any HTTP library says, or None for what is no response."""
-        if not (hasattr(response, "status_code") and hasattr(response, "content")):
-            return None
-        declared = str(_attribute(response, "headers", {}).get("content-type") or "")
-        media_type = re.match(r"\s*([\w.+-]{1,60}/[\w.+-]{1,60})", declared)
-        reading = _attribute(response, "extensions", {}).get(READING)
-        url = _attribute(response, "url", None)
-        return cls(
-            status=int(response.status_code),
-            method=str(_attribute(_attribute(response, "request", None), "method", "GET")),
-            path=getattr(reading, "path", None) or (urlsplit(str(url)).path if url else None),
-            source=getattr(reading, "source", None),
-            at=getattr(reading, "at", None),
-            content_type=media_type[1] if media_type else None,
-            charset=charset_in(declared),
-        )
+def _not_json(problem: str, response: Any) -> NotJSONError:
+    """Return the error that says of a body that it is no JSON: nothing of the body itself."""
+    if response is None:
+        return NotJSONError(f"The body {problem}. Give frame() the bytes of a whole JSON body.")
+    media_type = re.match(r"\s*([\w.+-]{1,60}/[\w.+-]{1,60})", _content_type(response))
+    kind = f"content type {media_type[1]}" if media_type else "no content type"
+    status, path = int(response.status_code), _attrs(response)["path"] or "…"
+    method = _attribute(_attribute(response, "request", None), "method", "GET")
+    call = f'get("{path}")' if method == "GET" else f'request("{method}", "{path}")'
+    message = (
+        f"{method} {path} answered with status {status} ({kind}), and the body "
+        f"{problem}. To look at the raw response: response = {call}, then response.text."
+    )
+    return NotJSONError(message, status=status, content_type=media_type and media_type[1])
 
-    def attrs(self) -> dict[Hashable, Any]:
-        """Return what `frame` leaves in ``attrs``: JSON values, so that Parquet keeps them."""
-        # A recording by vcrpy keeps no times: its replay has "not a number".
-        known = self.at is not None and not math.isnan(self.at)
-        return {
-            "status": self.status,
-            "path": self.path,
-            "source": self.source,
-            "time": datetime.fromtimestamp(self.at or 0, UTC).isoformat() if known else None,
-        }
 
-    def not_json(self, problem: str) -> str:
-        """Return what to say of a body that is no JSON: nothing of the body itself."""
-        if self.status is None:
-            return f"The body {problem}. Give frame() the bytes of a whole JSON body."
-        kind = f"content type {self.content_type}" if self.content_type else "no content type"
-        path = self.path or "…"
-        call = f'get("{path}")' if self.method == "GET" else f'request("{self.method}", "{path}")'
-        return (
-            f"{self.method} {path} answered with status {self.status} ({kind}), and the body "
-            f"{problem}. To look at the raw response: response = {call}, then response.text."
-        )
+def _content_type(response: Any) -> str:
+    return str(_attribute(response, "headers", {}).get("content-type") or "")
 
 
 def _attribute(thing: Any, name: str, default: Any) -> Any:
@@ -316,32 +289,19 @@ def _column(values: list[object], index: pd.RangeIndex) -> Any:
     values.extend([_MISSING] * (len(index) - len(values)))
     cells = [pd.NA if value is None or value is _MISSING else value for value in values]
     kinds = set(map(type, cells)) - {type(pd.NA)}
-    dtype = _dtype(kinds, cells)
-    if dtype is not None:
-        try:
-            return pd.array(cells, dtype=dtype)
-        except UnicodeEncodeError:  # as in _labels
-            pass
+    if (dtype := _dtype(kinds, cells)) is not None:
+        with contextlib.suppress(UnicodeEncodeError):  # as in _names
+            return pd.array(cells, dtype=dtype)  # type: ignore[call-overload]
     # fromiter, since array() would make one of two dimensions from equally long lists; a Series,
     # since DataFrame() would look for a narrower dtype in a bare array of objects.
     return pd.Series(np.fromiter(cells, dtype=object, count=len(index)), index, dtype=object)
 
 
-def _dtype(kinds: set[type], cells: Iterable[object]) -> Any:
-    if kinds == {bool}:
-        return pd.BooleanDtype()
-    if kinds == {str}:
-        return pd.StringDtype()
-    if kinds == {float}:
-        return pd.Float64Dtype()
-    if kinds == {int} and _span(cells) <= _LARGEST_INT64:
-        return pd.Int64Dtype()
-    if kinds == {int, float} and _span(cells) <= _LARGEST_EXACT:
-        return pd.Float64Dtype()
-    return None
-
-
-def _span(cells: Iterable[object]) -> int:
-    """Return how far the integers go, to either side of zero."""
-    integers = [cell for cell in cells if isinstance(cell, int)]
-    return max(max(integers), -min(integers) - 1)
+def _dtype(kinds: set[type], cells: Iterable[object]) -> str | None:
+    if kinds <= {int, float} and int in kinds:
+        integers = [cell for cell in cells if isinstance(cell, int)]
+        span = max(max(integers), -min(integers) - 1)
+        if kinds == {int}:
+            return "Int64" if span <= _LARGEST_INT64 else None
+        return "Float64" if span <= _LARGEST_EXACT else None
+    return _DTYPES.get(next(iter(kinds))) if len(kinds) == 1 else None
