@@ -94,6 +94,8 @@ _OPENS, _CLOSES, _STRING, _NAME = 2, 3, 4, 5
 _SCALAR = re.compile(r"-?\d[\d.eE+\-]*|true|false")
 # No text without one of these holds what is known by its looks, or a form.
 _MAY_HOLD = re.compile(r"[@=%&\\]|\d[ ().\-/]{0,2}\d")
+_NO_DIGITS = re.compile(r"\D+")
+_NO_LETTERS = re.compile(r"[\W_]+")
 _MADE_UP = re.compile(r'"service": ?"stand-in"')
 
 _Place = tuple[tuple[str, ...], str]
@@ -110,7 +112,7 @@ def _digest(value: str) -> str:
 
 
 def _digits(value: str) -> str:
-    return re.sub(r"\D+", "", unquote(value))
+    return _NO_DIGITS.sub("", unquote(value))
 
 
 def _number_for(digits: str) -> str:
@@ -120,7 +122,12 @@ def _number_for(digits: str) -> str:
 
 @_remembered
 def _simple(name: str) -> str:
-    return re.sub(r"[\W_]+", "", name).lower()
+    return _NO_LETTERS.sub("", name).lower()
+
+
+@_remembered
+def _quoted(pseudonym: str) -> str:
+    return quote(pseudonym, safe="")
 
 
 @final
@@ -158,13 +165,11 @@ class Pseudonyms:
     def _plain(self, text: str) -> str:
         if "=" in text:
             text = _PAIR.sub(self._replace_pair, text)
-        return self.looks(text) if self._anywhere else text
-
-    def looks(self, text: str) -> str:
-        """Return a text with the e-mail addresses and telephone numbers in it replaced."""
+        if not self._anywhere:
+            return text
         if "@" in text or "%40" in text or "&#64;" in text:
-            text = _EMAIL.sub(self._replace_email, text)
-        return _PHONE.sub(self._replace_phone, text)
+            text = _EMAIL.sub(self.replace_email, text)
+        return _PHONE.sub(self.replace_phone, text)
 
     def _json(self, text: str) -> str:
         """Return JSON of the same shape, or text that quotes some: its strings are written anew."""
@@ -235,7 +240,7 @@ class Pseudonyms:
             return match[0]
         value = unquote_plus(match[3])
         new = self._pseudonym(value, label)
-        return match[0] if new == value else f"{match[1]}{match[2]}={quote(new, safe='')}"
+        return match[0] if new == value else f"{match[1]}{match[2]}={_quoted(new)}"
 
     def _label_of_field(self, name: str) -> str:
         """Return the label of a form's field: ``first_name``, ``contact[first_name]``."""
@@ -255,15 +260,21 @@ class Pseudonyms:
             return f"+{_number_for(digits)}"
         return f"<{label}-{_digest(value)}>"
 
-    def _replace_email(self, match: re.Match[str]) -> str:
+    def replace_email(self, match: re.Match[str]) -> str:
         escape, local, at, domain = match.groups("")
-        return escape + self._pseudonym(f"{local}@{domain}", "email").replace("@", at)
-
-    def _replace_phone(self, match: re.Match[str]) -> str:
-        # A date has eight digits, and E.164 allows fifteen.
-        if not (8 if match[1] else 9) <= len(_digits(match[0])) <= 15:
+        value = f"{local}@{domain}"
+        if _PSEUDONYM.fullmatch(value):
             return match[0]
-        return self._pseudonym(match[0], "phone").replace("+", match[1] or "+")
+        self._note("email", value)
+        return f"{escape}person-{_digest(value)}{at}example.invalid"
+
+    def replace_phone(self, match: re.Match[str]) -> str:
+        digits = _digits(match[0])
+        # A date has eight digits, and E.164 allows fifteen.
+        if not (8 if match[1] else 9) <= len(digits) <= 15 or _PSEUDONYM.fullmatch(match[0]):
+            return match[0]
+        self._note("phone", digits)
+        return (match[1] or "+") + _number_for(digits)
 
     def _note(self, label: str, value: str) -> None:
         kind = PERSONAL_FIELDS.get(label)
@@ -283,7 +294,11 @@ def personal_in(text: str, *, by_field: bool = False) -> list[str]:
     if by_field and not _MADE_UP.search(text):
         search.text(text)
     else:
-        search.looks(text)
+        for kind, pattern, note in (
+            ("email", _EMAIL, search.replace_email),
+            ("phone", _PHONE, search.replace_phone),
+        ):
+            next((match for match in pattern.finditer(text) if note(match) and kind in seen), None)
     return [words[0] for kind, words in _WORDS.items() if kind in seen]
 
 

@@ -110,7 +110,7 @@ class Redactor:
     @_bare
     def interaction(self, interaction: Interaction) -> Interaction:
         """Return an interaction as it may be written."""
-        request, response = self._request(interaction.request), interaction.response
+        request, response = self.request(interaction.request), interaction.response
         (reason,), headers, body = self._message(
             (response.reason,), response.headers, response.body
         )
@@ -145,9 +145,6 @@ class Redactor:
     @_bare
     def request(self, request: RecordedRequest) -> RecordedRequest:
         """Return a request as it may be written."""
-        return self._request(request)
-
-    def _request(self, request: RecordedRequest) -> RecordedRequest:
         self._learn(_secrets_of(request))
         # Apart, so that an address stays one where a key that holds a slash is in its path.
         # Also an `api_key` whose name is escaped, and a placeholder that httpx has escaped.
