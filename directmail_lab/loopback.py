@@ -178,18 +178,14 @@ class Exchange:
                 headers=[(name.encode(), value.encode("latin-1")) for name, value in headers],
             )
         except (h11.LocalProtocolError, UnicodeError):
-            text = b"The answer has a status or a header that HTTP cannot carry."
-            head, response = (
-                h11.Response(status_code=502, headers=[]),
-                RecordedResponse(502, body=text),
-            )
-        await self._send(head)
-        if not without and self.method != "HEAD":
-            await self._send(h11.Data(data=response.body[:cut_after]))
-            if cut_after is not None:
-                self.drop()
-                return
-        await self._send(h11.EndOfMessage())
+            response = RecordedResponse(502, body=b"The answer is none that HTTP can carry.")
+            head = h11.Response(status_code=502, headers=[])
+        shown = b"" if without or self.method == "HEAD" else response.body[:cut_after]
+        if len(shown) < len(response.body) and cut_after is not None:
+            await self._send(head, h11.Data(data=shown))
+            self.drop()
+        else:
+            await self._send(head, h11.Data(data=shown), h11.EndOfMessage())
 
     def drop(self, *, reset: bool = False) -> None:
         """Close the connection, with a TCP reset where asked for."""
@@ -216,6 +212,7 @@ class Exchange:
             self._protocol.receive_data(await self._reader.read(_CHUNK_BYTES))
         return event
 
-    async def _send(self, event: h11.Event) -> None:
-        self._writer.write(self._protocol.send(event) or b"")
+    async def _send(self, *events: h11.Event) -> None:
+        # In one piece: a second one would wait until the client has acknowledged the first.
+        self._writer.write(b"".join(self._protocol.send(event) or b"" for event in events))
         await self._writer.drain()

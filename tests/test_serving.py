@@ -195,6 +195,30 @@ def test_what_is_between_two_neighbours_is_not_replayed(tmp_path: Path) -> None:
     assert (got, body) == ([("Content-Length", "3"), ("Connection", "close")], b"xyz")
 
 
+@pytest.mark.parametrize(
+    "held",
+    [RecordedResponse(103), RecordedResponse(0), RecordedResponse(200, "", (("X", "a\r\nY: b"),))],
+)
+def test_what_http_cannot_carry_is_a_502(held: RecordedResponse, tmp_path: Path) -> None:
+    """A hostile cassette adds no header and no answer of its own."""
+    (tmp_path / "a.yaml").write_text(
+        json.dumps({"version": 1, "interactions": [as_vcrpy(held)]}), encoding="utf-8"
+    )
+    with replaying(tmp_path / "a.yaml") as server:
+        status, headers, _ = by_socket("GET", server.base_url + ME, b"")
+
+    assert status == 502
+    assert "Y" not in dict(headers)
+
+
+def as_vcrpy(held: RecordedResponse) -> dict[str, Any]:
+    request = {"method": "GET", "uri": BASE_URL + ME, "body": None, "headers": {}}
+    status = {"code": held.status, "message": held.reason}
+    headers = {name: [value] for name, value in held.headers}
+    response = {"status": status, "headers": headers, "body": {"string": "{}"}}
+    return {"request": request, "response": response}
+
+
 def test_after_the_last_answer_comes_the_last_again_or_a_refusal(tour: Path) -> None:
     """As in `replay`: strict plays each once, and says that nothing is left."""
     for repeat, last in (("last", (200, b"Jo")), ("strict", (404, b"nothing_left"))):
