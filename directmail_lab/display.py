@@ -14,10 +14,9 @@ import shutil
 import textwrap
 import weakref
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import accumulate, zip_longest
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,8 +24,7 @@ if TYPE_CHECKING:
 
 _MOST_ROWS: Final = 60
 _ROWS_AT_EACH_END: Final = 10
-_MOST_COLUMNS: Final = 60
-_MOST_FIELDS: Final = 200
+_MOST_COLUMNS: Final = 100
 _MOST_CHARACTERS: Final = 1_000
 # Of a page of JupyterLab; a row of more characters is shown as a row for each of its fields.
 _PAGE_CHARACTERS: Final = 110
@@ -88,7 +86,7 @@ def as_text(frame: pd.DataFrame, *, width: int | None = None) -> str:
     used = accumulate(column.least_width + len(_GAP) for column in columns)
     fitting = max(1, sum(each - len(_GAP) <= width for each in used))
     if fitting < len(columns):
-        notes.append(f"Not shown here: {', '.join(each.name for each in columns[fitting:])}.")
+        notes.append(f"Not shown here: {', '.join(each.texts[0] for each in columns[fitting:])}.")
     lines = _lines(columns[:fitting], width)
     return "\n".join([*lines, *textwrap.wrap(" ".join(notes), width)])
 
@@ -96,34 +94,20 @@ def as_text(frame: pd.DataFrame, *, width: int | None = None) -> str:
 # -- what is shown -----------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
 class _Column:
-    """A column as it is shown: its name and cells, as text; those of numbers stand to the right."""
+    """A column as it is shown: its name, then its cells; those of numbers stand to the right."""
 
-    name: str
-    cells: list[str]
-    kind: str = "O"
-
-    @property
-    def texts(self) -> list[str]:
-        return [self.name, *self.cells]
-
-    @property
-    def is_number(self) -> bool:
-        return self.kind in "iuf"
-
-    @property
-    def width(self) -> int:
-        return max(map(len, self.texts))
-
-    @property
-    def least_width(self) -> int:
-        return self.width if self.kind in "iufM" else min(self.width, _NARROWEST)
+    def __init__(self, texts: list[str], kind: str = "O") -> None:
+        self.texts = texts
+        self.is_number = kind in "iuf"
+        self.is_wrapped = kind not in "iufM"
+        self.width = max(map(len, texts))
+        self.least_width = min(self.width, _NARROWEST) if self.is_wrapped else self.width
 
     def html(self) -> list[str]:
         """Return the cells; with styles, since JupyterLab's own sheet says "right"."""
         style = f"text-align:{'right' if self.is_number else 'left'}"
-        style += ";white-space:nowrap" if self.kind in "iufM" else ""
+        style += "" if self.is_wrapped else ";white-space:nowrap"
         head, *cells = map(html.escape, self.texts)
         told = [f'<td style="{style}">{cell}</td>' for cell in cells]
         return [f'<th style="{style}">{head}</th>', *told]
@@ -136,37 +120,36 @@ def _shown(frame: pd.DataFrame, page: int) -> tuple[list[_Column], list[str]]:
     is_cut = rows > _MOST_ROWS
     ends = [*range(_ROWS_AT_EACH_END), *range(rows - _ROWS_AT_EACH_END, rows)]
     part = frame.iloc[ends] if is_cut else frame
-    most = _MOST_FIELDS if rows == 1 else _MOST_COLUMNS
-    columns = [_Column("", [str(label) for label in part.index], "i")] if rows > 1 else []
+    shown = [("", "i", list(map(str, part.index)))] if rows > 1 else []
     empty = []
-    for place, name in enumerate(map(str, frame.columns[:most])):
-        column = _column(name, part.iloc[:, place], once=name in once)
+    for place, name in enumerate(map(str, frame.columns[:_MOST_COLUMNS])):
         if name in hidden:
             continue
-        if rows and not any(_cell(name, each) for each in frame.iloc[:, place].dropna()):
-            empty.append(column.name)
-        else:
-            columns.append(column)
-    for column in columns if is_cut else ():
-        column.cells.insert(_ROWS_AT_EACH_END, "…")
+        whole, values = frame.iloc[:, place], part.iloc[:, place]
+        gone = values.isna()
+        texts = ["" if no else _cell(name, each) for each, no in zip(values, gone, strict=True)]
+        if rows and not any(texts) and not any(_cell(name, each) for each in whole.dropna()):
+            empty.append(name.translate(_CONTROLS))
+            continue
+        if name in once:
+            texts = [
+                "" if row and texts[row - 1] == each else each for row, each in enumerate(texts)
+            ]
+        shown.append((name.translate(_CONTROLS), values.dtype.kind, texts))
+    for _, _, texts in shown if is_cut else ():
+        texts.insert(_ROWS_AT_EACH_END, "…")
+    columns = [_Column([name, *texts], kind) for name, kind, texts in shown]
     if rows == 1 and sum(column.width + len(_GAP) for column in columns) > page:
+        fields = [column.texts for column in columns]
         columns = [
-            _Column("field", [column.name for column in columns]),
-            _Column("value", [column.cells[0] for column in columns]),
+            _Column(["field", *(name for name, _ in fields)]),
+            _Column(["value", *(value for _, value in fields)]),
         ]
     notes = [f"{plural(rows, 'row')}."] if is_cut or not rows else []
     notes += [f"Without a value: {', '.join(empty)}."] if empty else []
-    if (more := len(frame.columns) - most) > 0:
+    if (more := len(frame.columns) - _MOST_COLUMNS) > 0:
         notes.append(f"And {more:,} more of {len(frame.columns):,} columns.")
     return columns, [*notes, *frame.attrs.get("notes", ())]
-
-
-def _column(name: str, values: pd.Series[Any], *, once: bool) -> _Column:
-    told = zip(values, values.isna(), strict=True)
-    cells = ["" if gone else _cell(name, value) for value, gone in told]
-    if once:
-        cells = ["" if row and cells[row - 1] == each else each for row, each in enumerate(cells)]
-    return _Column(name.translate(_CONTROLS), cells, values.dtype.kind)
 
 
 def _cell(name: str, value: object) -> str:
@@ -208,15 +191,10 @@ def _lines(columns: Sequence[_Column], width: int) -> list[str]:
 
 
 def _widths(columns: Sequence[_Column], width: int) -> list[int]:
-    """Return a width for each column, texts made narrower in proportion until all fit."""
+    """Return a width for each column, the widest texts made narrower until all fit."""
     widths = [column.width for column in columns]
-    for _ in range(sum(widths) + len(_GAP) * (len(widths) - 1) - width):
-        place = max(
-            range(len(widths)),
-            key=lambda each: (
-                widths[each] > columns[each].least_width,
-                widths[each] / max(columns[each].width, 1),
-            ),
-        )
-        widths[place] -= widths[place] > columns[place].least_width
+    for most in range(max(widths, default=0), 0, -1):
+        widths = [max(column.least_width, min(column.width, most)) for column in columns]
+        if sum(widths) + len(_GAP) * (len(widths) - 1) <= width:
+            break
     return widths
