@@ -12,6 +12,7 @@ from .cassettes import DEFAULT_MATCH_ON
 from .credentials import ApiKey, as_api_key, find_api_key, forget_api_key
 from .errors import NotConnectedError
 from .modes import ModeChange
+from .pacing.shared import as_share
 from .sessions import Session, SessionOptions, replaying_session
 from .settings import API_KEY_VARIABLE, BASE_URL_VARIABLE, choose_address, variable
 
@@ -64,7 +65,7 @@ def connect(
         replayed (``"none"``), which needs neither key nor address.
     match_on
         See `record`.
-    timeout_s, pace, max_wait_s, reset_unit, allow_writes
+    timeout_s, pace, max_wait_s, reset_unit, allow_writes, share
         See `Session`.
 
     Raises
@@ -79,6 +80,7 @@ def connect(
         The cassette cannot be found, read or written.
     """
     try:
+        options["share"] = as_share(options.pop("share", "machine"))
         hidden = as_api_key(api_key)
     finally:
         api_key = None  # %xmode Verbose prints a frame's arguments into the cell's saved output

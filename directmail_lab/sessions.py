@@ -22,6 +22,7 @@ from .interaction import READING, base_path
 from .modes import SessionWithModes
 from .network import NetworkTransport
 from .pacing import Pace, Pacer
+from .pacing.shared import Share, as_share
 from .readings import ReadingLog
 from .redaction import Redactor
 from .redaction.log_guard import guard_logs
@@ -46,6 +47,7 @@ class SessionOptions(TypedDict, total=False):
     max_wait_s: float
     reset_unit: ResetUnit | None
     allow_writes: bool
+    share: str | Share | None
 
 
 class Session(SessionWithModes):
@@ -73,6 +75,11 @@ class Session(SessionWithModes):
         leaves it open).
     allow_writes
         Whether methods other than GET, HEAD and OPTIONS may be sent to the live service.
+    share
+        With whom the session shares what is known of its key's allowance: ``"machine"``, all
+        sessions of this user on this machine that have the same key and address, by a file in the
+        user's state folder; a Redis server's address (``"redis://…"``), those of other machines
+        too; None, nobody. Where the file or the server fails, a session paces alone and warns once.
     clock, timer
         What tells the time (seconds since the Unix epoch) and what latencies are measured with.
 
@@ -93,14 +100,18 @@ class Session(SessionWithModes):
         max_wait_s: float = 120.0,
         reset_unit: ResetUnit | None = None,
         allow_writes: bool = False,
+        share: str | Share | None = "machine",
         clock: Callable[[], float] = time.time,
         timer: Callable[[], float] = time.perf_counter,
     ) -> None:
         try:
             self._api_key = as_api_key(api_key)
+            address = base_address(base_url, only_replays=self._api_key is None)
+            shared = as_share(share).open(self._api_key, address, clock)
         finally:
-            api_key = None  # %xmode Verbose prints a frame's arguments into the cell's saved output
-        self.base_url = base_address(base_url, only_replays=self._api_key is None)
+            # %xmode Verbose prints a frame's arguments into the cell's saved output
+            api_key = share = None
+        self.base_url = address
         self.readings = ReadingLog(reset_unit=reset_unit)
         self.answers = AnswerShapes()
         self.exchanges = Exchanges()
@@ -112,7 +123,9 @@ class Session(SessionWithModes):
         self._observe = Observer(
             self._note, base_path(self.base_url), self._redacted, self.exchanges.add
         )
-        self._pacer = Pacer(self.readings.inference, pace=pace, max_wait_s=max_wait_s)
+        self._pacer = Pacer(
+            self.readings.inference, pace=pace, max_wait_s=max_wait_s, shared=shared
+        )
         self._network = None
         start = Mode("live", RefusingTransport("This session has no key."))
         if self._api_key is not None:
@@ -257,6 +270,7 @@ class Session(SessionWithModes):
             self._end_modes()
         finally:  # also where the recording could not be ended
             self._api_key = None
+            self._pacer.close()
             self._end_log_guard()
 
     async def aclose(self) -> None:

@@ -56,6 +56,7 @@ def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     for name in ("API_KEY", "BASE_URL", "REGIONS", "CASSETTES"):
         monkeypatch.delenv(f"DIRECTMAIL_{name}", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(current._current, "session", None)

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
+import random
 import threading
+import warnings
+from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
 from ..errors import QuotaExhaustedError
 from ..quota import Reading
 from ..reset_unit import ResetUnitInference
+from .shared import MemoryStore, Store, StoreError, machine
 from .state import PaceState, Pause, RenewalReader
 
 Pace = Literal["burst", "even", "off"]
 
-_OPERATIONS_AT_MOST: Final = 1000
+_T = TypeVar("_T")
+
+# After what is shared could not be reached, it is tried again so much later.
+_RETRY_AFTER_S: Final = 60.0
 _LAST_S: Final = 253_402_300_799.0
 
 
@@ -48,12 +56,24 @@ class Pacer:
     max_wait_s
         The longest that one request waits for the allowance, in all; a longer wait is a
         `QuotaExhaustedError`.
+    shared
+        What keeps the allowance for all sessions with the same key; None for this one alone.
     inference
         What is known of the unit of ``X-RateLimit-Reset``.
+
+    Attributes
+    ----------
+    other_kernels
+        How many other processes share the allowance, as far as was seen when it was last used.
     """
 
     def __init__(
-        self, inference: ResetUnitInference, *, pace: Pace = "burst", max_wait_s: float = 120.0
+        self,
+        inference: ResetUnitInference,
+        *,
+        pace: Pace = "burst",
+        max_wait_s: float = 120.0,
+        shared: Store | None = None,
     ) -> None:
         if pace not in ("burst", "even", "off"):
             raise ValueError('pace is "burst", "even" or "off".')
@@ -61,7 +81,10 @@ class Pacer:
         self.max_wait_s = max_wait_s
         self._spread_within_s = max_wait_s if pace == "even" else None
         self._renewals = RenewalReader(inference, max_wait_s=max_wait_s)
-        self._states: dict[str, PaceState] = {}
+        self._own = MemoryStore()
+        self._shared = shared
+        self._retry_at, self._has_warned = -math.inf, False
+        self._number = f"{random.getrandbits(32):x}"
         # By operation, the tickets of those that wait, in the order they came.
         self._queues: dict[str, dict[int, Future[None]]] = {}
         # By ticket, of those that are out, how many answers had come when each was sent.
@@ -70,6 +93,7 @@ class Pacer:
         self._lock = threading.Lock()
         # Held while a wait is shown.
         self.shown = threading.Lock()
+        self.other_kernels = 0
 
     def ticket(self) -> int:
         """Return a number for a request, which no other has."""
@@ -87,14 +111,21 @@ class Pacer:
         """
         if self.pace == "off":
             return None
+
+        def decide(state: PaceState, ahead_s: float) -> tuple[Pause | None, int, int]:
+            pause = state.send(place, now + ahead_s, spread_within_s=self._spread_within_s)
+            kernels = len({name.partition(".")[0] for name in state.places})
+            return pause and pause._replace(until=pause.until - ahead_s), state.answers, kernels
+
         with self._lock:
+            place = self._place()
             queue = self._queues.setdefault(operation, {})
             pause: Pause | None = Pause(math.inf, for_answer=True)
             if next(iter(queue), ticket) == ticket:
-                state = self._state(operation)
-                pause = state.send(now, spread_within_s=self._spread_within_s)
+                pause, answers, kernels = self._change(operation, decide, now)
+                self.other_kernels = kernels - 1
             if pause is None:
-                self._sent[ticket] = state.answers
+                self._sent[ticket] = answers
                 self._leave(operation, ticket)
                 return None
             if now >= give_up_at or (pause.until > give_up_at and not pause.for_answer):
@@ -109,14 +140,51 @@ class Pacer:
         """
         if self.pace == "off":
             return
+
+        def decide(state: PaceState, ahead_s: float) -> None:
+            state.settle(place, now + ahead_s)
+            if reading is not None:
+                renewal = self._renewals.read(reading, state, ahead_s)
+                state.take(reading, sent_after, renewal, now + ahead_s)
+
         with self._lock:
-            sent_after = self._sent.pop(ticket, None)
-            if sent_after is not None:
-                state = self._state(operation)
-                state.in_flight -= 1
-                if reading is not None:
-                    state.take(reading, sent_after, self._renewals.read(reading, state), now)
+            place = self._place()
+            sent_after = self._sent.pop(ticket, -1)
+            if sent_after >= 0:
+                self._change(operation, decide, now)
             self._leave(operation, ticket)
+
+    def _place(self) -> str:
+        """Return the name of this session among those that share: its process, and a number."""
+        return f"{machine()}-{os.getpid()}.{self._number}"
+
+    def _change(self, operation: str, decide: Callable[[PaceState, float], _T], now: float) -> _T:
+        """Change a state where it is shared, or if that fails where it is one's own."""
+        if self._shared is not None and now >= self._retry_at:
+            try:
+                return self._shared.change(operation, decide)
+            except StoreError as error:
+                self._retry_at = now + _RETRY_AFTER_S
+                self._warn(error)
+        return self._own.change(operation, decide)
+
+    def _warn(self, error: StoreError) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            # Where warnings are errors, a request is not what fails.
+            with suppress(UserWarning):
+                warnings.warn(
+                    "The allowance is not shared with other kernels, and this session paces alone: "
+                    f"{error}. If that is as it should be, say share=None.",
+                    stacklevel=2,
+                )
+
+    def close(self) -> None:
+        """Let go of what is shared."""
+        with self._lock:
+            shared, self._shared = self._shared, None
+            if shared is not None:
+                shared.close()
 
     def _leave(self, operation: str, ticket: int) -> None:
         """Take a request out of the queue, and wake the one that is now the first."""
@@ -127,13 +195,6 @@ class Pacer:
         for woken in itertools.islice(queue.values(), 1):
             with suppress(InvalidStateError):
                 woken.set_result(None)
-
-    def _state(self, operation: str) -> PaceState:
-        if operation not in self._states and len(self._states) >= _OPERATIONS_AT_MOST:
-            idle = [each for each, kept in self._states.items() if not kept.in_flight]
-            for name in idle:
-                del self._states[name]
-        return self._states.setdefault(operation, PaceState())
 
     def _exhausted(self, operation: str, renews_at: float, now: float) -> QuotaExhaustedError:
         when = ""

@@ -1,8 +1,8 @@
 """What is known of one operation's allowance, who uses it, and who may send now: plain values.
 
 One `PaceState` is all that pacing remembers. A session keeps it in memory, or several keep it in
-one place (see `directmail_lab.pacing.stores`): the rules are the same. All times are passed in, in
-seconds since the Unix epoch, by the clock of whoever keeps the state.
+a file or a Redis server (see `directmail_lab.pacing.shared`): the rules are the same. All times are
+passed in, in seconds since the Unix epoch, by the clock of whoever keeps the state.
 """
 
 from __future__ import annotations
@@ -22,17 +22,36 @@ _LEAST_MILLISECONDS: Final = 1000
 # Beside rounding and the way, what a busy machine adds.
 _LEAST_TOLERANCE_S: Final = 0.05
 
+# Who was not heard of for so long no longer counts among those who share.
+_FORGOTTEN_AFTER_S: Final = 60.0
+# The requests of a session that is not heard of are taken for lost after so long, and longer where
+# answers are slow.
+_LOST_AFTER_S: Final = 2.0
+# Who waits and will ask within a moment goes first; who is late by more has lost its turn.
+_SOON_S: Final = 0.25
+_LATE_S: Final = 0.5
+# Who was heard of so recently is at work, as is who waits or has a request out.
+_AT_WORK_S: Final = 1.0
+# Whoever waits for another's answer looks again: soon at first, and less often as time goes by.
+_LEAST_LOOK_S: Final = 0.01
+_LEAST_LOOK_S_EACH: Final = 0.0025
+_LONGEST_LOOK_S: Final = 1.0
+# Of those who wait for a renewal, each asks a little after the one before.
+_STAGGER_S: Final = 0.002
+
 
 class Renewal(NamedTuple):
     """When an allowance renews.
 
-    ``resolution_s`` is how coarsely that was told, in seconds; 0 where it is to be taken at its
-    word. ``latency_s`` is how long the answer took: so much it may have been told earlier.
+    ``resolution_s`` is how coarsely that was told, in seconds. ``latency_s`` is how long the answer
+    took: so much it may have been told earlier. ``is_another`` says that it cannot be the one that
+    was told before.
     """
 
     at: float
     resolution_s: float = 0.0
     latency_s: float = 0.0
+    is_another: bool = True
 
     @property
     def tolerance_s(self) -> float:
@@ -48,13 +67,37 @@ class Pause(NamedTuple):
 
 
 @dataclass
+class Place:
+    """One session, among those that share an allowance.
+
+    Attributes
+    ----------
+    seen
+        When it was last heard of.
+    in_flight
+        How many of its requests are out.
+    served, total
+        How many it sent in this window, and in all; of that a tenth is forgotten with each window.
+    since, due
+        Since when it waits, and when it asks again; ``due`` is None where it does not wait.
+    """
+
+    seen: float
+    in_flight: int = 0
+    served: int = 0
+    total: float = 0.0
+    since: float = 0.0
+    due: float | None = None
+
+
+@dataclass
 class PaceState:
     """What is known of one operation's allowance, and who uses it.
 
     Attributes
     ----------
-    in_flight
-        How many requests are out.
+    places
+        The sessions that use it, by name.
     remaining, limit
         The service's last word; ``remaining`` is None before it, and where answers do not tell.
     began_at, renews_at, seen_at
@@ -64,6 +107,11 @@ class PaceState:
         How many came.
     refusals, refused_at
         How many of the last ones said "nothing left", and how many had come by then.
+    latency_s
+        How long answers take, at most, of late.
+    window_at, window_s, spent, others
+        When the first answer of a whole window came, how long such a window is, how many requests
+        in it were these sessions', and how many at least were somebody else's.
     probed_for
         The renewal after which a request was let through to ask.
     next_slot_at, gap_s
@@ -74,7 +122,7 @@ class PaceState:
         The largest and the last value of Reset, and when that came.
     """
 
-    in_flight: int = 0
+    places: dict[str, Place] = field(default_factory=dict)
     remaining: int | None = None
     limit: int | None = None
     began_at: float = 0.0
@@ -83,6 +131,11 @@ class PaceState:
     answers: int = 0
     refusals: int = 0
     refused_at: int = 0
+    latency_s: float = 0.0
+    window_at: float | None = None
+    window_s: float = 0.0
+    spent: int = 0
+    others: int = 0
     probed_for: float | None = None
     next_slot_at: float = -math.inf
     gap_s: float = 0.0
@@ -92,34 +145,114 @@ class PaceState:
     last_reset: int = 0
     last_at: float = 0.0
 
-    def send(self, now: float, *, spread_within_s: float | None = None) -> Pause | None:
-        """Count a request as sent and return None, or return what it waits for.
+    @property
+    def in_flight(self) -> int:
+        """How many requests are out. The answers so far may not count them."""
+        return sum(place.in_flight for place in self.places.values())
+
+    def send(self, name: str, now: float, *, spread_within_s: float | None = None) -> Pause | None:
+        """Count a request of a place as sent and return None, or return what it waits for.
 
         ``spread_within_s`` spreads requests over the window, where that ends within these seconds.
         """
-        pause = self._pause(now, spread_within_s)
+        self._forget_who_is_gone(name, now)
+        place = self.places.setdefault(name, Place(now))
+        place.seen = now
+        if place.due is None:
+            place.since = now
+        pause = self._pause(place, now, spread_within_s)
+        place.due = pause and pause.until
         if pause is None:
-            self.in_flight += 1
+            place.in_flight += 1
+            place.served += 1
+            place.total += 1
             self.next_slot_at = now + self.gap_s
         return pause
 
-    def _pause(self, now: float, spread_within_s: float | None) -> Pause | None:
+    def _forget_who_is_gone(self, name: str, now: float) -> None:
+        lost_after_s = _LOST_AFTER_S + min(10 * self.latency_s, _FORGOTTEN_AFTER_S)
+        for each, place in list(self.places.items()):
+            silent_s = abs(now - place.seen)
+            if each != name and silent_s > lost_after_s:
+                place.in_flight = 0
+                if silent_s > _FORGOTTEN_AFTER_S and (
+                    place.due is None or now > place.due + _LATE_S
+                ):
+                    del self.places[each]
+
+    def _pause(self, place: Place, now: float, spread_within_s: float | None) -> Pause | None:
+        waiting = [
+            (each.due, (each.served, each.since))
+            for each in self.places.values()
+            if each is not place and each.due is not None and now <= each.due + _LATE_S
+        ]
+        mine = place.served, place.since
+        first = sum(due < now + _SOON_S and turn < mine for due, turn in waiting)
+        free = (self.remaining or 0) - self.in_flight
+        look_at = self._next_look_at(place, now)
         if self.remaining is None:
             # The first request asks what there is. Where the answers do not tell, none waits.
-            is_asked = self.in_flight and not self.answers
-            return Pause(math.inf, for_answer=True) if is_asked else None
-        # Those in flight may not be counted in the answers yet.
-        free = self.remaining - self.in_flight
-        if free > 0:
-            return None if spread_within_s is None else self._slot(now, free, spread_within_s)
-        clock_was_set_back = now < self.seen_at - 1.0
-        is_renewed = now >= self.renews_at or clock_was_set_back
-        is_asked = self.in_flight and self.probed_for == self.renews_at
-        if self.remaining == 0 and is_renewed and not is_asked:
+            return Pause(look_at, for_answer=True) if self.in_flight and not self.answers else None
+        if free > first:
+            yields_until = self._yields_until(place, free, now)
+            if yields_until > now:
+                return Pause(max(yields_until, look_at), for_answer=True)
+            if spread_within_s is None:
+                return None
+            if not first:
+                return self._slot(now, free, spread_within_s)
+        if not first and self._may_probe(now):
             self.probed_for = self.renews_at
             return None
-        until = self.renews_at if now < self.renews_at else math.inf
-        return Pause(until, for_answer=bool(self.in_flight) or until == math.inf)
+        if free > 0 or self.in_flight or now >= self.renews_at:
+            return Pause(look_at, for_answer=True)
+        return Pause(self.renews_at + _STAGGER_S * sum(turn < mine for _, turn in waiting))
+
+    def _yields_until(self, place: Place, free: int, now: float) -> float:
+        """Return when a place may send that had its share, while others at work have not.
+
+        What they leave comes free evenly: a third of it until a third of the window is over. Who
+        sent more than another in windows before has half a share.
+        """
+        at_work = [
+            each
+            for each in self.places.values()
+            if each is not place
+            and (
+                each.in_flight
+                or (each.due is not None and now <= each.due + _LATE_S)
+                or now <= each.seen + _AT_WORK_S
+            )
+        ]
+        if self.limit is None or not at_work or now >= self.renews_at:
+            return now
+        share = self.limit / (len(at_work) + 1)
+        is_ahead = place.total > min(each.total for each in at_work) + share
+        has_had_it = place.served >= (share / 2 if is_ahead else share)
+        if not has_had_it or all(each.served >= share for each in at_work):
+            return now
+        return self.renews_at - self.window_s * free / self.limit
+
+    def _may_probe(self, now: float) -> bool:
+        """Return whether one request may ask what there is, where nothing is known to be left."""
+        clock_was_set_back = now < self.seen_at - 1.0
+        if self.remaining or (now < self.renews_at and not clock_was_set_back):
+            return False
+        return not (self.in_flight and self.probed_for == self.renews_at)
+
+    def _next_look_at(self, place: Place, now: float) -> float:
+        """Return when to ask again. An answer of one's own is told; others' have to be looked for.
+
+        Where nothing happened for 0.1 s the next look is 0.025 s later.
+        """
+        renews_at = self.renews_at if now < self.renews_at else math.inf
+        if len(self.places) == 1:
+            return renews_at
+        idle_s = now - max(
+            place.since, self.seen_at, self.renews_at if renews_at == math.inf else 0
+        )
+        look_s = max(_LEAST_LOOK_S, _LEAST_LOOK_S_EACH * len(self.places), idle_s / 4)
+        return min(renews_at, now + min(look_s, _LONGEST_LOOK_S))
 
     def _slot(self, now: float, free: int, within_s: float) -> Pause | None:
         """Return the pause until an evenly spread request is due; None where it is now."""
@@ -131,13 +264,20 @@ class PaceState:
         self.gap_s = left_s / free
         return None
 
+    def settle(self, name: str, now: float) -> None:
+        """Count a request of a place as no longer out."""
+        place = self.places.setdefault(name, Place(now))
+        place.seen, place.in_flight = now, max(0, place.in_flight - 1)
+
     def take(self, reading: Reading, sent_after: int, renewal: Renewal | None, now: float) -> None:
         """Take an answer to a request that was sent after ``sent_after`` answers had come."""
         is_first, overlaps = not self.answers, sent_after < self.answers
         self.answers += 1
+        self.latency_s = max(reading.elapsed_s or 0.0, 0.9 * self.latency_s)
         left = reading.remaining
         if reading.status != 429:
             self.refusals = 0
+            self.spent += 1
         else:
             left = 0
             # Of requests that were out together, several refusals are one.
@@ -152,8 +292,25 @@ class PaceState:
             return
         if is_first or left > (self.remaining or 0) or now >= self.renews_at:
             self.began_at, self.renews_at = now, -math.inf
+            if renewal is not None and reading.status != 429:
+                self._begin_window(renewal.at - now, now)
         self.remaining, self.limit = left, reading.limit
+        if self.limit is not None:
+            used = self.limit - left
+            self.spent = min(self.spent, used)
+            self.others = max(self.others, used - self.spent - self.in_flight)
         self._renew(renewal, now)
+
+    def _begin_window(self, length_s: float, now: float) -> None:
+        """Count anew where a whole window lies ahead.
+
+        Where requests come free one by one, what was spent before still counts.
+        """
+        if length_s > 0.75 * self.window_s:
+            self.window_at, self.spent, self.others = now, 1, 0
+            for place in self.places.values():
+                place.served, place.total = 0, 0.9 * place.total
+        self.window_s = max(length_s, 0.9 * self.window_s)
 
     def _was_overtaken(self, left: int, renewal: Renewal | None) -> bool:
         """Return whether another answer of the same window, that came before, says less is left."""
@@ -171,7 +328,7 @@ class PaceState:
         else:
             at = renewal.at
             # One window told twice: rounded up, the earlier is closer, and late enough.
-            if renewal.resolution_s and abs(at - self.renews_at) <= renewal.tolerance_s:
+            if not renewal.is_another and abs(at - self.renews_at) <= renewal.tolerance_s:
                 at = min(at, self.renews_at)
         if self.refusals > 1:
             at = max(at, now + min(2.0 ** (self.refusals - 2), _LONGEST_PAUSE_S))
@@ -191,46 +348,53 @@ class RenewalReader:
         # How far the service's clock is ahead of ours, by its `Date` headers.
         self._ahead_least_s, self._ahead_most_s = -math.inf, math.inf
 
-    def read(self, reading: Reading, state: PaceState) -> Renewal | None:
-        """Return when the allowance renews; None where nothing tells."""
+    def read(self, reading: Reading, state: PaceState, ahead_s: float = 0.0) -> Renewal | None:
+        """Return when the allowance renews, by a clock ahead of ours; None where nothing tells."""
+        at = reading.at + ahead_s
         self._compare_clocks(reading)
         was_told = math.isfinite(state.renews_at) and state.remaining == 0
         if was_told and reading.status == 429 and not state.refusals:
-            self._learn(reading, state)
+            self._learn(reading, state, at)
         if reading.retry_after_s is not None and reading.status != 200:
-            return Renewal(reading.at + reading.retry_after_s)
+            return Renewal(at + reading.retry_after_s)
         if reading.reset_text is not None:
             dated = date_of(reading.reset_text)
-            return None if dated is None else Renewal(dated[1] - self._ahead_s, 1.0)
+            return None if dated is None else Renewal(dated[1] - self._ahead_s + ahead_s, 1.0)
         if reading.reset is None or not (reading.reset or state.largest):
             # A zero that was always zero says nothing; after other values it says "now".
             return None
+        # Within a window the time left falls, and the time of its renewal stays.
+        is_another = reading.reset > state.last_reset
         state.largest = max(state.largest, reading.reset)
-        state.last_reset, state.last_at = reading.reset, reading.at
+        state.last_reset, state.last_at = reading.reset, at
         unit = self._unit(reading.reset, state)
         if unit is None:
             return None
         scale = SCALES[unit]
         counted_s = (reading.reset + state.rounds_down) * scale.seconds
         if scale.counts_down:
-            return Renewal(reading.at + counted_s, scale.seconds, reading.elapsed_s or 0.0)
-        return Renewal(counted_s - self._ahead_s, scale.seconds)
+            return Renewal(at + counted_s, scale.seconds, reading.elapsed_s or 0.0, is_another)
+        at = counted_s - self._ahead_s + ahead_s
+        return Renewal(at, scale.seconds, is_another=is_another)
 
-    def _learn(self, reading: Reading, state: PaceState) -> None:
+    def _learn(self, reading: Reading, state: PaceState, at: float) -> None:
         """Learn from a refusal after the wait that was told: another unit, or rounding down."""
-        # To learn only once, expect both: a second too many is little beside another refusal.
-        state.rounds_down = True
         guessed = self._unit(state.last_reset, state)
-        if reading.reset is None or guessed is None or self._inference.unit == guessed:
+        if reading.reset is None or guessed is None:
             return
         # Another program may have spent the new window. The guess is wrong where the value moved
         # as the other unit does.
-        fell, took_s = state.last_reset - reading.reset, reading.at - state.last_at
+        fell, took_s = state.last_reset - reading.reset, at - state.last_at
         for unit, scale in SCALES.items():
             expected = took_s / scale.seconds
-            is_other = scale.counts_down and unit != guessed
+            is_other = scale.counts_down and unit != guessed != self._inference.unit
             if is_other and abs(fell - expected) <= 2 + 0.05 * expected:
                 state.refuted.append(guessed)
+        # Rounded down where the renewal is told to be over, which it is not. To learn only once,
+        # expect it of another unit too: a second too many is little beside another refusal.
+        scale, is_refuted = SCALES[guessed], guessed in state.refuted
+        left_s = reading.reset * scale.seconds - (0.0 if scale.counts_down else at + self._ahead_s)
+        state.rounds_down |= is_refuted or left_s <= 0
 
     def _unit(self, count: int, state: PaceState) -> UnitName | None:
         if self._inference.unit in SCALES:

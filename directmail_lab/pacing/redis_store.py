@@ -1,0 +1,104 @@
+"""Where sessions of several machines share what they know of an allowance: a Redis server."""
+
+from __future__ import annotations
+
+import random
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import redis
+
+from .shared import StoreError, dump, load, sealed
+from .state import PaceState
+
+_T = TypeVar("_T")
+
+_PATIENCE_S: Final = 1.0
+_KEPT_S: Final = 86_400
+_SECRET: Final = "directmail-lab:secret"
+
+# Keeps a new state where nobody changed the one that it was made from; else returns the one that is
+# there. The rules stand in Python alone, and the time is the server's.
+_SCRIPT: Final = """
+local kept = redis.call('GET', KEYS[1]) or ''
+local done = 0
+if kept == ARGV[1] then
+  redis.call('SET', KEYS[1], ARGV[2], 'EX', ARGV[3])
+  done, kept = 1, ''
+end
+return {done, kept, redis.call('TIME')}
+"""
+
+
+class RedisStore:
+    """Keeps it on a server. Keys hold what HMAC-SHA256 makes of key, address and operation.
+
+    Parameters
+    ----------
+    address
+        ``redis://`` or ``rediss://``, with a password or none.
+    named
+        Returns the name of an account, given a secret that the server keeps.
+    clock
+        Our clock, in seconds since the Unix epoch. States are by the server's.
+    """
+
+    def __init__(
+        self, address: str, named: Callable[[bytes], bytes], clock: Callable[[], float]
+    ) -> None:
+        try:
+            self._client: Any = redis.Redis.from_url(
+                address,
+                socket_timeout=_PATIENCE_S,
+                socket_connect_timeout=_PATIENCE_S,
+                decode_responses=True,
+            )
+        except ValueError:
+            address = ""  # a traceback may be printed with the frame's locals
+            raise ValueError("share is no Redis address: redis://host:6379/0.") from None
+        self._script = self._client.register_script(_SCRIPT)
+        self._named = named
+        self._clock = clock
+        self._account: bytes | None = None
+        self._texts: dict[str, str] = {}
+        self._ahead_s = 0.0
+        self._lock = threading.Lock()
+
+    def change(self, operation: str, decide: Callable[[PaceState, float], _T]) -> _T:
+        with self._lock:
+            try:
+                return self._changed(operation, decide)
+            except Exception as error:  # whatever is wrong with a server costs no request
+                self._account, self._texts = None, {}
+                where = self._client.connection_pool.connection_kwargs
+                server = f"Redis at {where.get('host')}:{where.get('port')}"
+                raise StoreError(f"{server} fails ({type(error).__name__})") from None
+
+    def _changed(self, operation: str, decide: Callable[[PaceState, float], _T]) -> _T:
+        if self._account is None:
+            self._client.set(_SECRET, secrets.token_hex(32), nx=True)
+            self._account = self._named(self._client.get(_SECRET).encode())
+        name = f"directmail-lab:{sealed(self._account, operation)}"
+        give_up_at = time.monotonic() + _PATIENCE_S
+        while True:
+            # Mostly nobody else changed it since, and one call is enough.
+            before, after, result = self._texts.get(name, "?"), "", None
+            if before != "?":
+                state = load(before)
+                result = decide(state, self._ahead_s)
+                after = dump(state)
+            done, kept, now = self._script(keys=[name], args=[before, after, _KEPT_S])
+            self._ahead_s = int(now[0]) + int(now[1]) / 1e6 - self._clock()
+            self._texts[name] = after if done else kept
+            if done:
+                return result  # type: ignore[return-value]
+            if time.monotonic() > give_up_at:
+                raise TimeoutError
+            if before != "?":
+                time.sleep(random.uniform(0.0, 0.002))
+
+    def close(self) -> None:
+        self._client.close()

@@ -1,0 +1,280 @@
+"""Where sessions with one key keep what they know of its allowance: a file of this machine's user.
+
+A store keeps a `PaceState` for each operation. It changes one as a whole, under a lock or by
+comparing, so that no other session comes between. Where it fails it raises `StoreError`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import json
+import os
+import platform
+import random
+import re
+import secrets
+import sqlite3
+import stat
+import threading
+import time
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+from ..errors import DirectMailLabError
+from ..http import httpx
+from .state import PaceState, Place
+
+if TYPE_CHECKING:
+    from ..credentials import ApiKey
+
+_T = TypeVar("_T")
+
+_SHARES: Final = re.compile(r"machine|rediss?://.+")
+_OPERATIONS_AT_MOST: Final = 1000
+_BUSY_S: Final = 0.5
+_KEPT_S: Final = 86_400.0
+
+
+class StoreError(Exception):
+    """What is shared cannot be read or written; the text says why."""
+
+
+class Store(Protocol):
+    """What keeps the state of each operation's allowance."""
+
+    def change(self, operation: str, decide: Callable[[PaceState, float], _T]) -> _T:
+        """Return what ``decide`` makes of a state, and keep the state as it then is.
+
+        It is given the state and how far the clock of that is ahead of ours, in seconds, and may be
+        called more than once.
+        """
+
+    def close(self) -> None:
+        """Let go of files and connections."""
+
+
+class MemoryStore:
+    """Keeps it for one session, which sees to it that one thread at a time changes it."""
+
+    def __init__(self) -> None:
+        self._states: dict[str, PaceState] = {}
+
+    def change(self, operation: str, decide: Callable[[PaceState, float], _T]) -> _T:
+        if operation not in self._states and len(self._states) >= _OPERATIONS_AT_MOST:
+            for name in [each for each, kept in self._states.items() if not kept.in_flight]:
+                del self._states[name]
+        return decide(self._states.setdefault(operation, PaceState()), 0.0)
+
+    def close(self) -> None:
+        self._states.clear()
+
+
+class MachineStore:
+    """Keeps it in an SQLite file in the user's state folder, for all sessions of this machine.
+
+    The file holds numbers, and for names only what HMAC-SHA256 makes of key, address and operation
+    with a random secret that the file was made with.
+
+    Parameters
+    ----------
+    named
+        Returns the name of an account, given that secret.
+    """
+
+    def __init__(self, named: Callable[[bytes], bytes]) -> None:
+        self._named = named
+        self._opened: tuple[int, sqlite3.Connection, bytes] | None = None
+        self._inherited: object = None
+        self._lock = threading.Lock()
+
+    def change(self, operation: str, decide: Callable[[PaceState, float], _T]) -> _T:
+        with self._lock:
+            try:
+                return self._changed(operation, decide)
+            except Exception as error:  # whatever is wrong with a file costs no request
+                self._close()
+                raise StoreError(str(error)) from None
+
+    def _changed(self, operation: str, decide: Callable[[PaceState, float], _T]) -> _T:
+        if self._opened is None or self._opened[0] != os.getpid():
+            # A connection that a fork brought along is the parent's: it is not even closed here.
+            self._inherited, self._opened = self._opened, None
+            self._opened = os.getpid(), *_open(_path(), self._named)
+        _, connection, identity = self._opened
+        name = sealed(identity, operation)
+        _begin(connection)
+        try:
+            row = connection.execute("SELECT value FROM kept WHERE name = ?", [name]).fetchone()
+            state = load(row[0] if row else "")
+            result = decide(state, 0.0)
+            _keep(connection, name, dump(state))
+            connection.execute("COMMIT")
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        return result
+
+    def _close(self) -> None:
+        if self._opened is not None and self._opened[0] == os.getpid():
+            with contextlib.suppress(sqlite3.Error):
+                self._opened[1].close()
+            self._opened = None
+
+    def close(self) -> None:
+        with self._lock:
+            self._close()
+
+
+def _path() -> Path:
+    from platformdirs import user_state_path
+
+    # A home folder may be on several machines at once, where SQLite's locks do not reach.
+    return user_state_path("directmail-lab", appauthor=False) / f"allowances-1-{machine()}.sqlite"
+
+
+def _open(path: Path, named: Callable[[bytes], bytes]) -> tuple[sqlite3.Connection, bytes]:
+    """Return a connection to the file, made if need be, and the secret name of an account in it."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _require_own(path.parent, stat.S_ISDIR)
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    _require_own(path, stat.S_ISREG)
+    connection = sqlite3.connect(
+        path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
+    )
+    try:
+        # Nothing here has to outlive a power failure.
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = OFF")
+        connection.execute("PRAGMA busy_timeout = 0")
+        _begin(connection)
+        connection.execute(
+            "CREATE TABLE IF NOT EXISTS kept (name TEXT PRIMARY KEY, value, at REAL) WITHOUT ROWID"
+        )
+        connection.execute("DELETE FROM kept WHERE at < ?", [time.time() - _KEPT_S])
+        asked = "SELECT value FROM kept WHERE name = 'secret'"
+        if connection.execute(asked).fetchone() is None:
+            connection.execute(
+                "INSERT INTO kept VALUES ('secret', ?, NULL)", [secrets.token_bytes(32)]
+            )
+        (secret,) = connection.execute(asked).fetchone()
+        connection.execute("COMMIT")
+        return connection, named(secret)
+    except BaseException:
+        connection.close()
+        raise
+
+
+def _require_own(path: Path, is_kind: Callable[[int], bool]) -> None:
+    """Refuse what is another user's, behind a link too; close what is one's own to others."""
+    found = path.stat()
+    if not is_kind(found.st_mode) or (hasattr(os, "geteuid") and found.st_uid != os.geteuid()):
+        raise PermissionError(f"{path} is not this user's own")
+    if found.st_mode & 0o077:
+        path.chmod(stat.S_IMODE(found.st_mode) & 0o700)
+
+
+def _begin(connection: sqlite3.Connection) -> None:
+    """Begin to write, and wait for others who do: for moments, where SQLite itself waits a ms."""
+    give_up_at = time.monotonic() + _BUSY_S
+    while True:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            return
+        except sqlite3.OperationalError as error:
+            if (
+                not error.sqlite_errorname.startswith("SQLITE_BUSY")
+                or time.monotonic() > give_up_at
+            ):
+                raise
+        time.sleep(random.uniform(0.00005, 0.0005))
+
+
+def _keep(connection: sqlite3.Connection, name: str, value: str) -> None:
+    connection.execute("INSERT OR REPLACE INTO kept VALUES (?, ?, ?)", [name, value, time.time()])
+
+
+def sealed(identity: bytes, operation: str) -> str:
+    """Return the name under which an account's operation is kept."""
+    return hmac.digest(identity, operation.encode("utf-8", "replace"), "sha256").hex()[:32]
+
+
+@lru_cache(maxsize=1)
+def machine() -> str:
+    """Return a name of this machine that does not tell its own."""
+    return hashlib.blake2s(platform.node().encode(), digest_size=4).hexdigest()
+
+
+def dump(state: PaceState) -> str:
+    """Return a state as text."""
+    return json.dumps(state, default=vars, separators=(",", ":"))
+
+
+def load(text: str) -> PaceState:
+    """Return a state from its text; a new one where that is empty, or not what `dump` writes."""
+    try:
+        kept: dict[str, Any] = json.loads(text)
+        kept["places"] = {name: Place(**place) for name, place in kept["places"].items()}
+        return PaceState(**kept)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return PaceState()
+
+
+class Share:
+    """What ``connect(…, share=…)`` says, checked, and shown without a server's password.
+
+    Raises
+    ------
+    ValueError
+        It is not ``"machine"``, None or the address of a Redis server.
+    """
+
+    __slots__ = ("__reveal", "_is_machine")
+
+    def __init__(self, share: str | None) -> None:
+        if share is not None and not _SHARES.fullmatch(str(share)):
+            share = None  # a traceback may be printed with the frame's locals
+            raise ValueError('share is "machine", None, or the address of a server, "redis://…".')
+        self._is_machine = share == "machine"
+        self.__reveal: Callable[[], str | None] = lambda: share
+
+    def __repr__(self) -> str:
+        return "Share(<hidden>)"
+
+    def open(
+        self, api_key: ApiKey | None, base_url: str, clock: Callable[[], float]
+    ) -> Store | None:
+        """Return what keeps the allowance of a key; None where it is not shared.
+
+        Raises
+        ------
+        DirectMailLabError
+            It is a Redis server's address, and redis-py is not installed.
+        """
+        address = self.__reveal()
+        if api_key is None or address is None:
+            return None
+        url = httpx.URL(base_url)
+
+        def named(secret: bytes) -> bytes:
+            account = f"{url.scheme}://{url.netloc.decode()}\n{api_key.reveal()}"
+            return hmac.digest(secret, account.encode(), "sha256")
+
+        if self._is_machine:
+            return MachineStore(named)
+        try:
+            from .redis_store import RedisStore
+        except ImportError:
+            raise DirectMailLabError(
+                'To share an allowance through Redis: pip install "directmail-lab[redis]".'
+            ) from None
+        return RedisStore(address, named, clock)
+
+
+def as_share(given: str | Share | None) -> Share:
+    """Return what was passed in, hidden and checked (see `Share`)."""
+    return given if isinstance(given, Share) else Share(given)
