@@ -49,22 +49,22 @@ def read(base_url: str, api_key: str, requests: int, threads: int, share: str | 
     with dm.Session(base_url, dm.credentials.ApiKey(api_key), share=share) as session:
         # A first request loads certificates and connects: with eight at once that takes seconds.
         session.request("GET", "/v1/lists")
-        print("ready", flush=True)
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
         sys.stdin.readline()
         began, failed = time.time(), 0
 
         def ask(_: int) -> bool:
             try:
                 return session.request("GET", "/v1/users/me").status_code == 200
-            except Exception as error:
-                print(error, file=sys.stderr)
+            except Exception:
                 return False
 
         with ThreadPoolExecutor(threads) as pool:
             failed = sum(not good for good in pool.map(ask, range(requests)))
         took = {"began": began, "ended": time.time(), "failed": failed}
         took["refused"] = int((session.rate_limits()["status"] == 429).sum())
-    print(json.dumps(took), flush=True)
+    sys.stdout.write(json.dumps(took))
 
 
 def run(
@@ -128,10 +128,9 @@ def run(
                 each.kill()
                 each.communicate()
     count = requests * len(told)
-    left_per_window = limit - foreign_per_s * window_s
     return Outcome(
         took_s=max(one["ended"] for one in told) - min(one["began"] for one in told),
-        ideal_s=(math.ceil(count / left_per_window) - 1) * window_s,
+        ideal_s=(math.ceil(count / limit) - 1) * window_s,
         requests=count,
         refused=sum(one["refused"] for one in told),
         failed=sum(one["failed"] for one in told),
@@ -154,13 +153,12 @@ if __name__ == "__main__":
     if given.read:
         read(*given.read, given.requests, given.threads, share)
     else:
-        print(
-            run(
-                given.processes,
-                given.requests,
-                threads=given.threads,
-                share=share,
-                killed_after_s=given.killed_after_s,
-                foreign_per_s=given.foreign_per_s,
-            )
+        outcome = run(
+            given.processes,
+            given.requests,
+            threads=given.threads,
+            share=share,
+            killed_after_s=given.killed_after_s,
+            foreign_per_s=given.foreign_per_s,
         )
+        sys.stdout.write(f"{outcome}\n")
