@@ -516,6 +516,23 @@ def test_the_plugin_itself_imports_nothing_heavy() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_a_test_that_asks_for_no_frame_imports_no_pandas(pytester: pytest.Pytester) -> None:
+    """Half a second of each worker: the client answers without it."""
+    OWN.parent.mkdir(parents=True)
+    OWN.write_text(VCRPYS, encoding="utf-8")
+    pytester.makepyfile(
+        test_account="""
+        import sys
+
+        def test_me(directmail):
+            assert directmail.client.get("/v1/users/me").json() == {"id": 7}
+            assert not {"pandas", "numpy", "matplotlib", "ipywidgets"} & set(sys.modules)
+        """
+    )
+
+    pytester.runpytest_subprocess(*PLAIN, "-p", "no:asyncio").assert_outcomes(passed=1)
+
+
 # -- old recordings, and unused ones -----------------------------------------------------------
 
 
