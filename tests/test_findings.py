@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pytest
@@ -23,6 +24,8 @@ from directmail_lab.sessions import Session
 from directmail_lab.standin import Fault, stand_in
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from directmail_lab.bodies import Credentials
     from directmail_lab.interaction import Headers
     from directmail_lab.standin import StandIn
@@ -181,18 +184,27 @@ def test_a_replays_findings_are_those_of_its_whole_cassette(connected: Session) 
     assert rows.loc[UNIT, "interactions"] == "tour 0-1; rate_limits() 0"
 
 
+@contextmanager
+def current_session(server: StandIn, key: str = "", **options: Any) -> Iterator[Session]:
+    """A session with a stand-in, made the current one for a time."""
+    with Session(server.base_url, ApiKey(key or server.api_key), **options) as opened:
+        current.make_current(opened)
+        yield opened
+    current.make_current(None)
+
+
 def test_a_live_session_tells_what_it_saw() -> None:
     """Not recorded, and all the same the record, a refusal and its shape; no value is kept."""
-    with stand_in(limit=60, exhausted_status=420) as server:
-        with Session(server.base_url, ApiKey(server.api_key), pace="off") as opened:
-            current.make_current(opened)
-            for _ in range(62):
-                opened.client.get(ME_PATH)
-            asyncio.run(opened.async_client.get(ME_PATH))  # type: ignore[arg-type]
-            with opened.client.stream("GET", ME_PATH):
-                pass
-            rows = by_part(findings())
-        current.make_current(None)
+    with (
+        stand_in(limit=60, exhausted_status=420) as server,
+        current_session(server, pace="off") as opened,
+    ):
+        for _ in range(62):
+            opened.client.get(ME_PATH)
+        asyncio.run(opened.async_client.get(ME_PATH))  # type: ignore[arg-type]
+        with opened.client.stream("GET", ME_PATH):
+            pass  # a reading, and no shape
+        rows = by_part(findings())
 
     assert rows.loc[ME, "seen"].startswith("id string, name string, email string")
     assert (rows.loc[ME, "how_sure"], rows.loc[ME, "interactions"]) == (
@@ -201,23 +213,8 @@ def test_a_live_session_tells_what_it_saw() -> None:
     assert rows.loc[EXHAUSTED, "seen"].startswith("420: JSON error.status integer")
     assert rows.loc[EXHAUSTED, "seen"].endswith("no Retry-After")
     assert rows.loc[EXHAUSTED, "interactions"] == "rate_limits() 60-63"
+    assert rows.loc[OTHER_LIMITS, "seen"] == "GET /v1/users/me 60"
     assert "Stand-in User" not in repr(vars(opened.answers)) + rows.to_string()
-
-
-def test_exhaustion_is_told_by_its_status_where_no_body_was_read() -> None:
-    """A stream that nobody read is a reading and no shape."""
-    with stand_in(limit=1, exhausted_status=420) as server:
-        with Session(server.base_url, ApiKey(server.api_key), pace="off") as opened:
-            current.make_current(opened)
-            for _ in range(3):
-                with opened.client.stream("GET", ME_PATH):
-                    pass
-            rows = by_part(findings())
-        current.make_current(None)
-
-    assert rows.loc[EXHAUSTED, "seen"] == "420, no Retry-After"
-    assert rows.loc[EXHAUSTED, "interactions"] == "rate_limits() 1-2"
-    assert rows.loc[OTHER_LIMITS, "seen"] == "GET /v1/users/me 1"
 
 
 def test_exhaustion_is_told_with_its_body_where_that_was_kept() -> None:
@@ -226,12 +223,6 @@ def test_exhaustion_is_told_with_its_body_where_that_was_kept() -> None:
     rows = found(answer({"error": "x"}, status=503, headers=spent), answer({}, status=404))
 
     assert rows.loc[EXHAUSTED, "seen"] == "503: JSON error string, with Retry-After"
-
-
-def test_no_session_says_how_to_get_one() -> None:
-    """Findings of nothing are asked for in vain."""
-    with pytest.raises(NotConnectedError, match="login"):
-        findings()
 
 
 def test_explore_sends_reads_only_and_says_so(connected: Session, service: StandIn) -> None:
@@ -265,34 +256,6 @@ def test_what_it_found_stays_with_the_session(connected: Session) -> None:
     assert len(connected.readings) == sent
 
 
-def test_a_wrong_key_is_sent_once_whatever_the_session(service: StandIn) -> None:
-    """In the life of the process: another session with that address sends it no more."""
-    lines: list[str] = []
-    for _ in range(2):
-        with Session(service.base_url, ApiKey(service.api_key)) as opened:
-            current.make_current(opened)
-            explore(pause_s=0, announce=lines.append)
-    current.make_current(None)
-
-    assert sum("with a wrong key: 401" in line for line in lines) == 1
-    assert any("not sent again" in line for line in lines)
-
-
-def test_a_refused_key_is_sent_once(service: StandIn) -> None:
-    """The session's own key is the wrong one: nothing more goes out, and no other wrong one."""
-    lines: list[str] = []
-    sent = []
-    for key in ("not-the-key", service.api_key):
-        with Session(service.base_url, ApiKey(key)) as opened:
-            current.make_current(opened)
-            explore(pause_s=0, announce=lines.append)
-            current.make_current(None)
-        sent.append(service.requests.total())
-
-    assert sent[0] == 1
-    assert any("not sent again" in line for line in lines)
-
-
 def test_explore_pauses_between_requests_until_the_unit_is_known(
     connected: Session, service: StandIn
 ) -> None:
@@ -304,31 +267,51 @@ def test_explore_pauses_between_requests_until_the_unit_is_known(
     assert len(pauses) < 20
 
 
+def test_a_wrong_key_is_sent_once_whatever_the_session(service: StandIn) -> None:
+    """In the life of the process: another session with that address sends it no more."""
+    lines: list[str] = []
+    for _ in range(2):
+        with current_session(service):
+            explore(pause_s=0, announce=lines.append)
+
+    assert sum("with a wrong key: 401" in line for line in lines) == 1
+    assert any("not sent again" in line for line in lines)
+
+
+def test_a_refused_key_is_sent_once(service: StandIn) -> None:
+    """The session's own key is the wrong one: nothing more goes out, and no other wrong one."""
+    lines: list[str] = []
+    sent = []
+    for key in ("not-the-key", service.api_key):
+        with current_session(service, key):
+            explore(pause_s=0, announce=lines.append)
+        sent.append(service.requests.total())
+
+    assert sent[0] == 1
+    assert any("not sent again" in line for line in lines)
+
+
 def test_a_unit_that_shows_at_once_ends_the_reading() -> None:
     """A point in time is told by its size."""
-    with stand_in(reset_unit="epoch_ms") as server:
-        with Session(server.base_url, ApiKey(server.api_key)) as opened:
-            current.make_current(opened)
-            rows = by_part(explore(pause_s=0, announce=list))
-            current.make_current(None)
+    with stand_in(reset_unit="epoch_ms") as server, current_session(server):
+        rows = by_part(explore(pause_s=0, announce=list))
         reads = server.requests[f"GET {ME_PATH}"]
 
     assert (rows.loc[UNIT, "how_sure"], reads) == ("certain", 3)
     assert rows.loc[UNIT, "seen"].startswith("epoch_ms")
 
 
-def test_no_reads_are_sent_for_a_unit_where_there_is_no_reset() -> None:
-    """One read, and not twelve more, tells that no answer will ever show it."""
-    lines: list[str] = []
-    with stand_in(faults=[Fault(headers={"X-RateLimit-Reset": None})]) as server:
-        with Session(server.base_url, ApiKey(server.api_key)) as opened:
-            current.make_current(opened)
-            explore(pause_s=0, announce=lines.append)
-            current.make_current(None)
+def test_no_reads_are_sent_for_a_unit_where_there_is_no_reset(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """One read, and not twelve more, tells that no answer will ever show it; lines are printed."""
+    faults = [Fault(headers={"X-RateLimit-Reset": None})]
+    with stand_in(faults=faults) as server, current_session(server):
+        explore(pause_s=0)
         reads = server.requests[f"GET {ME_PATH}"]
 
     assert reads == 3  # with the key, without one, with a wrong one
-    assert "no X-RateLimit-Reset" in lines[-1]
+    assert "no X-RateLimit-Reset" in capsys.readouterr().out.splitlines()[-1]
 
 
 def test_a_recording_holds_no_answer_to_another_key(connected: Session, tmp_path: Path) -> None:
@@ -375,12 +358,3 @@ def test_a_replay_cannot_be_asked(connected: Session, tmp_path: Path) -> None:
 
     with pytest.raises(NotConnectedError, match="findings"):
         explore()
-
-
-def test_its_lines_are_printed_by_default(
-    connected: Session, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """On standard output, where a notebook shows them plainly."""
-    explore(pause_s=0)
-
-    assert "GET /v2/users/me: 404" in capsys.readouterr().out

@@ -31,16 +31,10 @@ def test_sound_headers_are_read_without_a_problem() -> None:
     assert (reading.problem, reading.operation) == (None, "/v1/lists/{id}")
 
 
-@pytest.mark.parametrize("change", [str.lower, str.upper, str.title])
-def test_names_are_read_in_any_case(change: object) -> None:
-    """HTTP header names have no case."""
-    reading = read(*((change(name), value) for name, value in SOUND))  # type: ignore[operator]
-
-    assert reading == read(*SOUND)
-
-
-def test_bytes_are_read_as_texts_are() -> None:
-    """httpx's raw headers give the same reading."""
+def test_names_are_read_in_any_case_and_bytes_as_texts() -> None:
+    """HTTP header names have no case, and httpx keeps bytes."""
+    for change in (str.lower, str.upper, str.title):
+        assert read(*((change(name), value) for name, value in SOUND)) == read(*SOUND)
     raw = [(name.encode(), value.encode()) for name, value in SOUND]
 
     reading = read_headers(raw, at=1000.0, method="GET", path="/v1/lists/12", status=200)
@@ -95,15 +89,11 @@ def test_an_integer_is_read_whatever_stands_around_it(value: str, number: int) -
 
 
 @pytest.mark.parametrize(("times", "said"), [(2, "twice"), (3, "3 times")])
-def test_a_header_sent_repeatedly_is_a_problem(times: int, said: str) -> None:
+def test_a_header_sent_repeatedly_or_not_at_all_is_a_problem(times: int, said: str) -> None:
     """Which of them counts is not known."""
     reading = read(*SOUND, *[(RESET, "60")] * (times - 1))
 
     assert (reading.reset, reading.problem) == (None, f"{RESET} was sent {said}")
-
-
-def test_each_problem_is_told() -> None:
-    """A response without the headers has three."""
     assert read().problem == (f"{LIMIT} is missing; {REMAINING} is missing; {RESET} is missing")
 
 
@@ -157,18 +147,16 @@ def test_retry_after_is_read_in_both_forms(value: str, expected: float | None) -
     assert (reading.retry_after_s, reading.problem) == (expected, None)
 
 
-def test_a_retry_after_date_counts_by_the_clock_that_wrote_it() -> None:
-    """Where the service sent its Date, our own clock may be off."""
-    date = ("Date", "Sun, 06 Nov 1994 08:49:30 GMT")
+@pytest.mark.parametrize(
+    ("date_s", "at", "expected"), [(-7.0, 0.0, 7.0), (None, HTTP_DATE_S + 5.0, 0.0)]
+)
+def test_a_retry_after_date_counts_by_the_clock_that_wrote_it(
+    date_s: float | None, at: float, expected: float
+) -> None:
+    """The service's, where it sent its Date; one that is over asks for no wait."""
+    date = [] if date_s is None else [("Date", "Sun, 06 Nov 1994 08:49:30 GMT")]
 
-    reading = read(*SOUND, ("Retry-After", HTTP_DATE), date, at=0.0)
-
-    assert reading.retry_after_s == 7.0
-
-
-def test_a_retry_after_that_is_over_asks_for_no_wait() -> None:
-    """A date in the past is zero seconds, not a negative number of them."""
-    assert read(*SOUND, ("Retry-After", HTTP_DATE), at=HTTP_DATE_S + 5.0).retry_after_s == 0.0
+    assert read(*SOUND, ("Retry-After", HTTP_DATE), *date, at=at).retry_after_s == expected
 
 
 @given(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -119,25 +118,14 @@ def test_what_is_missing_is_missing_in_the_row() -> None:
 )
 def test_the_renewal_follows_a_stated_unit(unit: str, reset: int, expected: float) -> None:
     """A user who knows the unit has every renewal."""
-    frame = frame_of([reading(reset=reset)], reset_unit=unit)  # type: ignore[arg-type]
+    no_time = reading(reset=2**63 - 1)  # of which no calendar knows
+    dated = reading(reset=None, reset_text="2026-11-21T12:01:00Z")
+    frame = frame_of([reading(reset=reset), no_time, dated], reset_unit=unit)  # type: ignore[arg-type]
 
     assert frame["reset_at"][0].timestamp() == pytest.approx(expected, abs=1e-6)
-    assert frame.attrs["reset_unit"] == unit
-
-
-def test_a_renewal_that_no_calendar_has_is_missing() -> None:
-    """The largest integer a header can hold is no time, in any unit."""
-    frame = frame_of([reading(reset=2**63 - 1)], reset_unit="epoch_s")
-
-    assert frame["reset_at"].isna().all()
-
-
-def test_a_renewal_sent_as_a_date_needs_no_unit() -> None:
-    """Dates tell by themselves, whatever is known of numbers."""
-    frame = frame_of([reading(reset=None, reset_text="2026-11-21T12:01:00Z"), reading()])
-
-    assert frame["reset_at"][0] == pd.Timestamp("2026-11-21 12:01:00", tz="UTC")
     assert pd.isna(frame["reset_at"][1])
+    assert frame["reset_at"][2] == pd.Timestamp("2026-11-21 12:01:00", tz="UTC")
+    assert frame.attrs["reset_unit"] == unit
 
 
 def test_the_renewal_is_uncertain_until_the_readings_tell_its_unit() -> None:
@@ -212,23 +200,6 @@ def test_any_number_of_threads_may_append_and_look() -> None:
     assert log.frame()["path"].value_counts().to_dict() == {f"/{n}": 500 for n in range(8)}
 
 
-def test_since_gives_what_came_after() -> None:
-    """A caller that kept the length gets the readings from there on."""
-    log = ReadingLog([reading(n) for n in range(3)])
-    length = len(log)
-    log.append(reading(3))
-
-    assert log.since(length) == [reading(3)]
-
-
-def test_a_stated_unit_that_the_readings_contradict_is_told() -> None:
-    """A time in 2026 is no number of seconds left."""
-    log = ReadingLog([reading(reset=int(NOON_S) + 60)], reset_unit="seconds_left")
-
-    assert log.evidence().unit == "seconds_left"
-    assert "row 0" in (log.evidence().contradiction or "")
-
-
 @pytest.mark.parametrize("n", [0, 3])
 def test_a_frame_survives_parquet(n: int, tmp_path: Path) -> None:
     """Columns, dtypes and the unit are kept, whatever is missing or malformed."""
@@ -282,15 +253,3 @@ def test_a_cassette_gives_its_readings_without_being_replayed(tmp_path: Path) ->
         60,
     )
     assert (row["elapsed_s"], row["source"], row["cassette"]) == (0.042, "recorded", "tour")
-
-
-def test_an_interaction_without_a_time_is_a_reading_without_one() -> None:
-    """Cassettes of other writers keep no times."""
-    interaction = Interaction(
-        RecordedRequest("GET", "https://api.example.test/v1/users/me"), RecordedResponse(200)
-    )
-    timed = replace(interaction, recorded_at=datetime(2026, 11, 21, 12, tzinfo=UTC))
-
-    frame = frame_of([reading_of(interaction), reading_of(timed)])
-
-    assert frame["at"].isna().tolist() == [True, False]

@@ -59,19 +59,18 @@ def test_a_window_of_readings_tells_the_unit(unit: str, moments: list[float]) ->
     assert "row" in evidence.why
 
 
-@pytest.mark.parametrize("unit", ["epoch_s", "epoch_ms"])
-def test_one_reading_tells_a_point_in_time(unit: str) -> None:
-    """No time left is that large, and no other point in time is that near."""
-    assert infer_reset_unit(window(unit, [0.0])).unit == unit
-
-
 @pytest.mark.parametrize(
-    ("text", "form"),
-    [("Sat, 21 Nov 2026 12:01:00 GMT", "http_date"), ("2026-11-21T12:01:00Z", "iso_text")],
+    ("one", "unit"),
+    [
+        (window("epoch_s", [0.0])[0], "epoch_s"),
+        (window("epoch_ms", [0.0])[0], "epoch_ms"),
+        (reading(NOW_S, None, reset_text="Sat, 21 Nov 2026 12:01:00 GMT"), "http_date"),
+        (reading(NOW_S, None, reset_text="2026-11-21T12:01:00Z"), "iso_text"),
+    ],
 )
-def test_a_date_tells_itself(text: str, form: str) -> None:
-    """A text that is a date is no number of anything."""
-    assert infer_reset_unit([reading(NOW_S, None, reset_text=text)]).unit == form
+def test_one_reading_tells_a_point_in_time(one: Reading, unit: str) -> None:
+    """No time left is that large, no other point in time that near, and a date is no number."""
+    assert infer_reset_unit([one]).unit == unit
 
 
 @pytest.mark.parametrize(
@@ -147,16 +146,6 @@ def test_a_unit_that_is_none_is_refused() -> None:
     """The message lists those that are."""
     with pytest.raises(ValueError, match="seconds_left, milliseconds_left, epoch_s, epoch_ms"):
         ResetUnitInference(stated="minutes")  # type: ignore[arg-type]
-
-
-def test_readings_that_come_one_by_one_tell_what_they_tell_together() -> None:
-    """The inference looks at each once, whenever it comes."""
-    readings = window("seconds_left", BY_HAND)
-    inference = ResetUnitInference()
-    for one in readings:
-        inference.observe(one)
-
-    assert inference.evidence().unit == infer_reset_unit(readings).unit
 
 
 @pytest.mark.parametrize("rounding", [math.ceil, math.floor, round])
