@@ -141,11 +141,16 @@ def request_of(value: Mapping[str, Any]) -> RecordedRequest:
 
 
 def response_of(value: Mapping[str, Any]) -> RecordedResponse:
-    """Return the response that a ``response:`` value holds."""
-    status, body = value["status"], value["body"]["string"] or b""
-    body = body.encode() if isinstance(body, str) else body
-    headers = headers_of(value["headers"])
-    return RecordedResponse(status["code"], text_of(status["message"] or ""), headers, body)
+    """Return the response that a ``response:`` value holds, of this layout or of vcrpy's."""
+    status, body = value["status"], (value.get("body") or {}).get("string") or b""
+    code, reason = status["code"], text_of(status.get("message") or "")
+    return RecordedResponse(
+        int(code) if isinstance(code, str) else code,
+        reason,
+        headers_of(value["headers"] or {}),
+        # vcrpy leaves lone surrogates alone.
+        body.encode("utf-8", "surrogatepass") if isinstance(body, str) else body,
+    )
 
 
 def recorded_at_of(text: object) -> datetime | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any, Final
 
 import yaml
@@ -31,7 +32,7 @@ from ..interaction import (
     unreadable,
 )
 from ..redaction.unpack import unpack
-from .layout import elapsed_s_of, headers_of, recorded_at_of, text_of
+from .layout import elapsed_s_of, headers_of, recorded_at_of, response_of, text_of
 
 _DEEPEST: Final = 64
 _MOST_NODES: Final = 100_000
@@ -181,23 +182,13 @@ def _request(request: Request) -> RecordedRequest:
 
 
 def _response(value: dict[str, Any]) -> RecordedResponse:
-    if "status_code" in value:  # the layout of vcrpy's httpx recordings before 6.0
-        headers, content = headers_of(value["headers"] or {}), _content(value["content"])
-        plain = unpack(content, header(headers, "content-encoding") or "")
-        old = RecordedResponse(value["status_code"], "", headers, plain)
-        return old if plain is content else normalize_headers(old)
-    code, reason = value["status"]["code"], value["status"].get("message")
-    return RecordedResponse(
-        int(code) if isinstance(code, str) else code,
-        text_of(reason or ""),
-        headers_of(value["headers"] or {}),
-        _content((value.get("body") or {}).get("string")),
-    )
-
-
-def _content(body: Any) -> bytes:
-    # vcrpy leaves lone surrogates alone.
-    return body.encode("utf-8", "surrogatepass") if isinstance(body, str) else body or b""
+    if "status_code" not in value:
+        return response_of(value)
+    # The layout of vcrpy's httpx recordings before 6.0.
+    code, content = {"code": value["status_code"]}, {"string": value["content"]}
+    old = response_of({"status": code, "headers": value["headers"], "body": content})
+    plain = unpack(old.body, header(old.headers, "content-encoding") or "")
+    return old if plain is old.body else normalize_headers(replace(old, body=plain))
 
 
 def block_text(
