@@ -1,9 +1,13 @@
-"""What the cassette tests record."""
+"""What the cassette tests record, and how they look at it."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
+from directmail_lab.cassettes import Cassette, open_cassette, read_cassette
+from directmail_lab.cassettes.vcr_files import block_text
 from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse
 
 BASE_URL = "https://api.example.test"
@@ -36,3 +40,31 @@ def answered(
     return Interaction(
         request or get(), RecordedResponse(status, "OK", headers, data), NOON, elapsed_s=0.042
     )
+
+
+def opened(path: Path | str, record_mode: str = "new_episodes", **options: Any) -> Cassette:
+    """Open a cassette to record; it says nothing of personal data."""
+    options = {"base_url": BASE_URL, "notice": lambda _: None, **options}
+    return open_cassette(path, record_mode=record_mode, **options)
+
+
+def recorded(path: Path | str, *interactions: Interaction, **options: Any) -> Path:
+    """Record a cassette anew, and return its file."""
+    with opened(Path(path), "all", **options) as cassette:
+        for each in interactions:
+            cassette.record(each)
+    return Path(path)
+
+
+def theirs(
+    path: Path | str, *interactions: Interaction, as_json: bool = False, **about: Any
+) -> Path:
+    """Write a cassette as vcrpy does, and return its file."""
+    text = block_text(interactions, metadata=about, as_json=as_json)
+    Path(path).write_text(text, encoding="utf-8")
+    return Path(path)
+
+
+def paths_in(path: Path) -> list[str]:
+    """Return the paths of the requests that a cassette file holds."""
+    return [each.request.uri.removeprefix(BASE_URL) for each in read_cassette(path).interactions]

@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 import vcr
-from cassette_samples import BASE_URL, answered, get
+from cassette_samples import BASE_URL, answered, get, recorded, theirs as written_by_vcrpy
 from key_search import traces
 from vcr.persisters.filesystem import FilesystemPersister
 from vcr.serializers import jsonserializer, yamlserializer
 
 import directmail_lab as dm
 from directmail_lab import credentials
-from directmail_lab.cassettes import open_cassette, read_cassette
+from directmail_lab.cassettes import read_cassette
 from directmail_lab.cassettes.convert import LAYOUTS, convert, layout_of, redact, repair
-from directmail_lab.cassettes.vcr_files import block_text
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import CassetteError
 from directmail_lab.interaction import RecordedResponse
@@ -100,9 +99,7 @@ def theirs() -> Path:
     """A cassette as vcrpy writes it with no filters: the key in a header, echoed in the bodies."""
     asked = replace(get(), headers=(("Authorization", BASIC),))
     echoes = [answered(asked, f'{{"key": "{KEY}"}}'), answered(get(f"/v1/{KEY}"), f"<p>{BASIC}")]
-    path = Path("theirs.yml")
-    path.write_text(block_text(echoes, metadata={"of": KEY}), encoding="utf-8")
-    return path
+    return written_by_vcrpy("theirs.yml", *echoes, of=KEY)
 
 
 @pytest.mark.parametrize("to", LAYOUTS)
@@ -115,13 +112,7 @@ def test_a_key_that_another_program_kept_is_removed_wherever_it_was_echoed(
 
     assert traces(theirs.read_bytes(), KEY) != []
     assert traces(target.read_bytes(), KEY) == []
-
-
-def test_redacting_in_place_removes_such_a_key_too(theirs: Path) -> None:
-    """Whoever asks for no names in a cassette wants no key in it."""
-    changed = redact(theirs, ["personal"])
-
-    assert changed == 2
+    assert redact(theirs, ["personal"]) == 2
     assert traces(theirs.read_bytes(), KEY) == []
 
 
@@ -131,9 +122,7 @@ def test_a_key_that_is_known_here_is_removed(
     known_by: str, to: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It stands in an answer that was recorded by someone who did not know it."""
-    path = Path("tour.yaml")
-    with open_cassette(path, record_mode="all", base_url=BASE_URL) as cassette:
-        cassette.record(answered(body=f'{{"id": "{KEY}"}}'))
+    path = recorded("tour.yaml", answered(body=f'{{"id": "{KEY}"}}'))
     if known_by == "environment":
         monkeypatch.setenv("DIRECTMAIL_API_KEY", KEY)
     else:
@@ -174,18 +163,16 @@ def test_redacting_again_changes_values_and_replays(tour: Path) -> None:
     assert dm.get("/v1/lists", params={"page": "2"}).status_code == 200
 
 
-def test_mending_keeps_every_whole_interaction(tour: Path) -> None:
-    """A recording that broke off is closed; a sound one is left byte for byte."""
+def test_repair_keeps_every_whole_interaction(tour: Path) -> None:
+    """A recording that broke off is closed; a whole one is left byte for byte."""
     whole = tour.read_bytes()
-    clean = repair(tour)
-    untouched = tour.read_bytes()
-    end = whole.rindex(b"# end")
-    tour.write_bytes(whole[: end - 40])
-    said = repair(tour)
+    assert repair(tour) == []
+    assert tour.read_bytes() == whole
 
-    assert clean == []
-    assert untouched == whole
-    assert ["2 interactions recovered" in each for each in said] == [True]
+    tour.write_bytes(whole[: whole.rindex(b"# end") - 40])
+    (said,) = repair(tour)
+
+    assert "2 interactions recovered" in said
     assert len(read_cassette(tour).interactions) == 2
     assert read_cassette(tour).problem is None
 
@@ -203,13 +190,15 @@ def test_an_empty_cassette_is_converted_and_nothing_is_an_error(to: Layout) -> N
         assert read_cassette(Path("back.yaml")).problem is None
     with pytest.raises(CassetteError, match="nowhere"):
         convert(Path("nowhere.yaml"), target, to)
+    Path("empty.har").write_text("<html>")
+    with pytest.raises(dm.CassetteFormatError):
+        convert(Path("empty.har"), Path("out.yaml"), to)
+    assert not Path("out.yaml").exists()
 
 
 def test_bytes_do_not_fit_into_vcrpys_json() -> None:
     """The message says where they fit."""
-    with open_cassette(Path("tour.yaml"), record_mode="all") as cassette:
-        cassette.record(answered())
-        cassette.record(answered(body=b"\xff"))
+    recorded("tour.yaml", answered(), answered(body=b"\xff"))
     with pytest.raises(CassetteError, match="body is not text"):
         convert(Path("tour.yaml"), Path("tour.json"), "json")
 
@@ -242,10 +231,7 @@ def test_redaction_that_would_break_json_leaves_the_file(
 
 def test_repair_tells_a_body_that_is_no_json_though_its_header_says_so() -> None:
     """It cannot be repaired: that takes another recording."""
-    path = Path("tour.yaml")
-    with open_cassette(path, record_mode="all") as cassette:
-        cassette.record(answered())
-        cassette.record(answered(body='{"a": \\x}'))
+    path = recorded("tour.yaml", answered(), answered(body='{"a": \\x}'))
 
     assert repair(path) == [
         "Their headers say JSON, but the body is not, in interaction 2. Record it again."
@@ -277,20 +263,8 @@ def test_a_cassette_in_use_is_not_rewritten(live: Session) -> None:
         assert Path("cassettes/busy.yaml").read_bytes() == before
 
 
-def test_a_file_that_is_no_har_is_refused() -> None:
-    """Junk with the ending is a typed error, and no target appears."""
-    Path("junk.har").write_text("<html>")
-    with pytest.raises(dm.CassetteFormatError):
-        convert(Path("junk.har"), Path("out.yaml"), "lines")
-
-    assert not Path("out.yaml").exists()
-
-
 def test_the_layout_follows_the_name() -> None:
     """By ending: HAR, JSON, else lines."""
-    assert [layout_of(Path(f"a{end}")) for end in (".har", ".json", ".yaml", ".yml")] == [
-        "har",
-        "json",
-        "lines",
-        "lines",
-    ]
+    found = [layout_of(Path(f"a{end}")) for end in (".har", ".json", ".yaml", ".yml")]
+
+    assert found == ["har", "json", "lines", "lines"]

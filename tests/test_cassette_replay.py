@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
-import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from cassette_samples import BASE_URL, answered, get, post
+from cassette_samples import BASE_URL, answered, get, opened, post, recorded, theirs
 
 from directmail_lab.cassettes import Cassette, open_cassette
-from directmail_lab.cassettes.vcr_files import block_text
 from directmail_lab.errors import NotRecordedError
-from directmail_lab.interaction import Interaction, RecordedRequest
+from directmail_lab.interaction import RecordedRequest
 from directmail_lab.redaction import Redactor
 from directmail_lab.sessions import Session
 
@@ -28,18 +27,6 @@ if TYPE_CHECKING:
 def path(tmp_path: Path) -> Path:
     """Where the cassette of a test stands."""
     return tmp_path / "tour.yaml"
-
-
-def recorded(path: Path, *interactions: Interaction, base_url: str | None = BASE_URL) -> None:
-    """Record a cassette."""
-    with open_cassette(path, record_mode="all", base_url=base_url) as cassette:
-        for each in interactions:
-            cassette.record(each)
-
-
-def replayed(path: Path, **options: Any) -> Cassette:
-    """Open a cassette to replay."""
-    return open_cassette(path, **options)
 
 
 def bodies(cassette: Cassette, requests: Sequence[RecordedRequest]) -> list[bytes | None]:
@@ -58,7 +45,7 @@ def refusal(cassette: Cassette, request: RecordedRequest) -> NotRecordedError:
 def test_answers_come_in_the_order_of_their_recording_and_then_the_last_again(path: Path) -> None:
     """A notebook's cell that is run again gets the last answer again."""
     recorded(path, answered(body="1"), answered(get("/other"), body="x"), answered(body="2"))
-    cassette = replayed(path)
+    cassette = open_cassette(path)
 
     assert bodies(cassette, [get()] * 4) == [b"1", b"2", b"2", b"2"]
     assert bodies(cassette, [get("/other")] * 2) == [b"x", b"x"]
@@ -67,7 +54,7 @@ def test_answers_come_in_the_order_of_their_recording_and_then_the_last_again(pa
 def test_a_strict_replay_gives_each_answer_once(path: Path) -> None:
     """A test that asks once more than was recorded is told so."""
     recorded(path, answered(body="1"), answered(body="2"))
-    cassette = replayed(path, repeat="strict")
+    cassette = open_cassette(path, repeat="strict")
 
     assert bodies(cassette, [get()] * 2) == [b"1", b"2"]
     error = refusal(cassette, get())
@@ -80,7 +67,7 @@ def test_an_unknown_request_names_the_nearest_and_what_differs(path: Path) -> No
     """The message says what happened, the nearest recorded request, and the call to record it."""
     recorded(path, answered(get("/v1/lists")), answered(get("/v1/users/me?fields=name")))
 
-    error = refusal(replayed(path), get("/v1/users/me?fields=secret"))
+    error = refusal(open_cassette(path), get("/v1/users/me?fields=secret"))
 
     assert error.reason == "no_match"
     assert "GET /v1/users/me is not in cassette 'tour' (2 interactions" in str(error)
@@ -93,7 +80,7 @@ def test_an_unknown_request_names_the_nearest_and_what_differs(path: Path) -> No
 def test_a_cassette_that_is_not_there_is_told_apart(tmp_path: Path) -> None:
     """No such cassette is another thing than a request that is not in it."""
     with pytest.raises(NotRecordedError) as caught:
-        replayed(tmp_path / "nowhere.yaml")
+        open_cassette(tmp_path / "nowhere.yaml")
 
     assert caught.value.reason == "no_such_cassette"
     assert "'nowhere'" in str(caught.value)
@@ -103,7 +90,7 @@ def test_an_empty_cassette_has_no_answers(path: Path) -> None:
     """An empty file is a cassette without interactions, as vcrpy has it."""
     path.write_text("")
 
-    cassette = replayed(path)
+    cassette = open_cassette(path)
 
     assert len(cassette) == 0
     assert refusal(cassette, get()).reason == "no_match"
@@ -111,12 +98,9 @@ def test_an_empty_cassette_has_no_answers(path: Path) -> None:
 
 def test_a_cassette_of_one_region_replays_under_any_base_address(path: Path) -> None:
     """Paths are compared below the base address of the recording, and below the session's."""
-    recorded(
-        path,
-        answered(get("/v1/users/me", base="https://eu.test/api")),
-        base_url="https://eu.test/api",
-    )
-    cassette = replayed(path, base_url="https://us.test")
+    first = answered(get("/v1/users/me", base="https://eu.test/api"))
+    recorded(path, first, base_url="https://eu.test/api")
+    cassette = open_cassette(path, base_url="https://us.test")
 
     assert cassette.base_url == "https://eu.test/api"
     assert cassette.play(get(base="https://us.test")) is not None
@@ -127,9 +111,9 @@ def test_a_cassette_of_one_region_replays_under_any_base_address(path: Path) -> 
 def test_without_metadata_the_base_address_is_the_first_requests_origin(path: Path) -> None:
     """Without the user info that an address may hold."""
     first = RecordedRequest("GET", "https://key:@api.example.test:8443/v1/users/me", (), b"")
-    path.write_text(block_text([answered(first)], metadata={}))
+    theirs(path, answered(first))
 
-    cassette = replayed(path)
+    cassette = open_cassette(path)
 
     assert cassette.base_url == "https://api.example.test:8443"
     assert cassette.play(get(base="https://elsewhere.test")) is not None
@@ -138,7 +122,7 @@ def test_without_metadata_the_base_address_is_the_first_requests_origin(path: Pa
 def test_the_query_is_compared_whatever_its_order(path: Path) -> None:
     """As vcrpy compares it: sorted names and values."""
     recorded(path, answered(get("/a?x=1&y=2"), body="xy"))
-    cassette = replayed(path)
+    cassette = open_cassette(path)
 
     assert bodies(cassette, [get("/a?y=2&x=1")]) == [b"xy"]
     assert refusal(cassette, get("/a?x=1")).reason == "no_match"
@@ -154,7 +138,7 @@ def test_bodies_of_writes_are_compared_as_what_they_mean(path: Path) -> None:
         answered(post(b"not json"), body="broken"),
         answered(post(b"text", content_type="text/plain"), body="text"),
     )
-    cassette = replayed(path)
+    cassette = open_cassette(path)
 
     assert bodies(
         cassette,
@@ -182,74 +166,68 @@ def multipart(boundary: str, name: str = "letter.pdf", quote: str = "") -> Recor
 def test_multipart_bodies_are_compared_by_their_parts(path: Path) -> None:
     """The boundary, which each request draws anew, is no difference; a part is."""
     recorded(path, answered(multipart("0123abcd"), body="sent"))
-    cassette = replayed(path)
+    cassette = open_cassette(path)
 
     assert bodies(cassette, [multipart("fedc9876"), multipart("x y", quote='"')]) == [b"sent"] * 2
     assert "differs in body" in str(refusal(cassette, multipart("fedc9876", "other.pdf")))
-    with open_cassette(path, record_mode="new_episodes") as cassette:
+    with opened(path, "new_episodes") as cassette:
         assert bodies(cassette, [multipart("77"), multipart("88")]) == [b"sent", None]
 
 
 def test_bodies_of_reads_are_not_compared(path: Path) -> None:
     """Only a write is what its body says."""
     recorded(path, answered(get()))
-    asked = RecordedRequest("GET", get().uri, (), b"anything")
 
-    assert replayed(path).play(asked) is not None
+    assert open_cassette(path).play(replace(get(), body=b"anything")) is not None
 
 
 def test_matching_is_on_the_redacted_form_on_both_sides(path: Path) -> None:
     """A key in the address does not keep a recording by another key from being played."""
     first, second = "dm_live_8fK2xQ9zLr7TtVb3", "dm_test_nWm5YcHs1pAe0123"
-    with open_cassette(path, record_mode="all", redactor=Redactor([first])) as cassette:
-        cassette.record(answered(get(f"/a/{first}")))
+    recorded(path, answered(get(f"/a/{first}")), redactor=Redactor([first]))
 
-    assert replayed(path, redactor=Redactor([second])).play(get(f"/a/{second}")) is not None
+    assert open_cassette(path, redactor=Redactor([second])).play(get(f"/a/{second}")) is not None
 
 
 def test_another_programs_recording_is_redacted_before_it_is_compared(path: Path) -> None:
     """It may hold the key as it was sent."""
-    path.write_text(block_text([answered(get("/a?api_key=sesame"))], metadata={}))
+    theirs(path, answered(get("/a?api_key=sesame")))
 
-    assert replayed(path).play(get("/a?api_key=open")) is not None
+    assert open_cassette(path).play(get("/a?api_key=open")) is not None
 
 
 @pytest.mark.parametrize(
     ("name", "asked", "matches"),
     [
-        ("method", RecordedRequest("PUT", "https://x.test/a"), False),
-        ("scheme", RecordedRequest("GET", "http://x.test/a"), False),
-        ("host", RecordedRequest("GET", "https://X.test/b"), True),
-        ("host", RecordedRequest("GET", "https://y.test/a"), False),
-        ("port", RecordedRequest("GET", "https://x.test:443/b"), True),
-        ("port", RecordedRequest("GET", "https://x.test:444/a"), False),
-        ("path", RecordedRequest("GET", "https://x.test/a?q=1"), True),
-        ("uri", RecordedRequest("GET", "https://x.test/a?q=1"), False),
-        ("url", RecordedRequest("PUT", "https://x.test/a"), True),
-        ("headers", RecordedRequest("GET", "https://x.test/b", (("accept", "*/*"),)), True),
-        ("headers", RecordedRequest("GET", "https://x.test/a", (("Accept", "a/b"),)), False),
-        ("raw_body", RecordedRequest("GET", "https://x.test/a", (), b"other"), False),
-        ("query", RecordedRequest("PUT", "https://y.test/b"), True),
+        ("method", ("PUT", "https://x.test/a"), False),
+        ("scheme", ("GET", "http://x.test/a"), False),
+        ("host", ("GET", "https://X.test/b"), True),
+        ("host", ("GET", "https://y.test/a"), False),
+        ("port", ("GET", "https://x.test:443/b"), True),
+        ("port", ("GET", "https://x.test:444/a"), False),
+        ("path", ("GET", "https://x.test/a?q=1"), True),
+        ("uri", ("GET", "https://x.test/a?q=1"), False),
+        ("url", ("PUT", "https://x.test/a"), True),
+        ("headers", ("GET", "https://x.test/b", (("accept", "*/*"),)), True),
+        ("headers", ("GET", "https://x.test/a", (("Accept", "a/b"),)), False),
+        ("raw_body", ("GET", "https://x.test/a", (), b"other"), False),
+        ("query", ("PUT", "https://y.test/b"), True),
     ],
 )
 def test_vcrpys_matchers_are_used_by_name(
-    path: Path, name: str, asked: RecordedRequest, matches: bool
+    path: Path, name: str, asked: tuple[Any, ...], matches: bool
 ) -> None:
     """Each compares what vcrpy's matcher of that name compares."""
     recorded(path, answered(RecordedRequest("GET", "https://x.test/a", (("Accept", "*/*"),), b"")))
-    cassette = replayed(path, match_on=[name])
-
-    if matches:
-        assert cassette.play(asked) is not None
-    else:
-        assert refusal(cassette, asked).reason == "no_match"
+    with open_cassette(path, record_mode="new_episodes", match_on=[name]) as cassette:
+        assert (cassette.play(RecordedRequest(*asked)) is not None) == matches
 
 
 def test_a_body_is_compared_each_time_where_that_was_asked_for(path: Path) -> None:
     """Two reads of one address that differ in their bodies alone are two requests."""
     one, two = (RecordedRequest("GET", get().uri, (), body) for body in (b"1", b"2"))
     recorded(path, answered(one, body="one"), answered(two, body="two"))
-    cassette = replayed(path, match_on=["uri", "raw_body"])
+    cassette = open_cassette(path, match_on=["uri", "raw_body"])
 
     assert bodies(cassette, [two, one, two]) == [b"two", b"one", b"two"]
 
@@ -259,15 +237,13 @@ def test_addresses_of_any_characters_are_found(path: Path) -> None:
     asked = [get(end) for end in ("/a%20b", '/"q"\\', "/é\u2028", "/[1]?x=[2]#f", "/a?b=é")]
     recorded(path, *(answered(each, body=str(i)) for i, each in enumerate(asked)))
 
-    assert bodies(replayed(path), asked) == [str(i).encode() for i in range(len(asked))]
+    assert bodies(open_cassette(path), asked) == [str(i).encode() for i in range(len(asked))]
 
 
 def test_an_unknown_matcher_is_refused_with_the_known_ones(path: Path) -> None:
     """A misspelt name does not silently match everything."""
-    recorded(path, answered())
-
     with pytest.raises(ValueError, match="'pth' is not a matcher"):
-        replayed(path, match_on=["method", "pth"])
+        open_cassette(recorded(path, answered()), match_on=["method", "pth"])
 
 
 def test_a_matcher_of_ones_own_may_return_or_assert(path: Path) -> None:
@@ -280,7 +256,7 @@ def test_a_matcher_of_ones_own_may_return_or_assert(path: Path) -> None:
         return bool(asked.host == kept.host)
 
     recorded(path, answered(get("/v1/a"), body="a"), answered(get("/v1/b"), body="b"))
-    cassette = replayed(path, match_on=["method", same_last_segment, same_host])
+    cassette = open_cassette(path, match_on=["method", same_last_segment, same_host])
 
     assert bodies(cassette, [get("/v2/b"), get("/v2/a"), get("/v3/a")]) == [b"b", b"a", b"a"]
     assert refusal(cassette, get("/v2/c")).reason == "no_match"
@@ -292,12 +268,12 @@ def test_each_mode_answers_or_lets_through(path: Path) -> None:
     recorded(path, answered(body="1"))
 
     for mode in ("new_episodes", "any"):
-        with open_cassette(path, record_mode=mode) as cassette:
+        with opened(path, mode) as cassette:
             assert bodies(cassette, [get(), get(), get("/new")]) == [b"1", None, None]
             assert cassette.records
-    with open_cassette(path, record_mode="all") as cassette:
+    with opened(path, "all") as cassette:
         assert bodies(cassette, [get()]) == [None]
-    with open_cassette(path, record_mode="once") as cassette:
+    with opened(path, "once") as cassette:
         assert not cassette.records
         assert bodies(cassette, [get(), get()]) == [b"1", b"1"]
         assert refusal(cassette, get("/new")).reason == "no_match"
@@ -307,17 +283,17 @@ def test_once_records_a_cassette_that_is_not_there_or_empty(path: Path) -> None:
     """And then replays it."""
     path.write_text("")
 
-    with open_cassette(path, record_mode="once") as cassette:
+    with opened(path, "once") as cassette:
         assert cassette.records
         assert cassette.play(get()) is None
         cassette.record(answered())
 
-    assert replayed(path).play(get()) is not None
+    assert open_cassette(path).play(get()) is not None
 
 
 def test_what_is_recorded_now_is_not_played_in_the_same_opening(path: Path) -> None:
     """While recording, a request that was just recorded is sent again."""
-    with open_cassette(path, record_mode="new_episodes") as cassette:
+    with opened(path, "new_episodes") as cassette:
         assert cassette.play(get()) is None
         cassette.record(answered())
         assert cassette.play(get()) is None
@@ -326,7 +302,7 @@ def test_what_is_recorded_now_is_not_played_in_the_same_opening(path: Path) -> N
 def test_unplayed_answers_can_be_asked_for(path: Path) -> None:
     """A test can find out what its code no longer asks for."""
     recorded(path, answered(body="1"), answered(get("/other")), answered(body="2"))
-    cassette = replayed(path)
+    cassette = open_cassette(path)
     cassette.play(get())
 
     assert [each.uri for each in cassette.unplayed()] == [get("/other").uri, get().uri]
@@ -343,31 +319,16 @@ def eager_switching() -> Iterator[None]:
     sys.setswitchinterval(interval_s)
 
 
-@pytest.mark.parametrize("kind", ["threads", "tasks"])
-def test_concurrent_callers_get_each_answer_once(
-    path: Path, kind: str, eager_switching: None
-) -> None:
-    """However threads or tasks interleave, no answer is given twice and none is left out."""
+def test_concurrent_callers_get_each_answer_once(path: Path, eager_switching: None) -> None:
+    """However threads interleave, no answer is given twice and none is left out."""
     recorded(path, *(answered(get(f"/{i % 3}"), body=str(i)) for i in range(2400)))
-    cassette, given = replayed(path, repeat="strict"), Counter[bytes]()
+    cassette = open_cassette(path, repeat="strict")
 
-    def ask(worker: int) -> None:
-        for index in range(300):
-            answer = cassette.play(get(f"/{(worker + index) % 3}"))
-            assert answer is not None
-            given[answer.response.body] += 1
+    def ask(worker: int) -> list[bytes | None]:
+        return bodies(cassette, [get(f"/{(worker + index) % 3}") for index in range(300)])
 
-    async def ask_as_tasks() -> None:
-        await asyncio.gather(*(asyncio.to_thread(ask, worker) for worker in range(8)))
-
-    if kind == "tasks":
-        asyncio.run(ask_as_tasks())
-    else:
-        threads = [threading.Thread(target=ask, args=(worker,)) for worker in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+    with ThreadPoolExecutor(8) as pool:
+        given = Counter(chain.from_iterable(pool.map(ask, range(8))))
 
     assert given == Counter(str(index).encode() for index in range(2400))
 
@@ -375,7 +336,7 @@ def test_concurrent_callers_get_each_answer_once(
 def test_two_openings_of_one_cassette_do_not_meet(path: Path) -> None:
     """Each session plays from the start."""
     recorded(path, answered(body="1"), answered(body="2"))
-    one, two = replayed(path), replayed(path)
+    one, two = open_cassette(path), open_cassette(path)
 
     assert bodies(one, [get(), get()]) == [b"1", b"2"]
     assert bodies(two, [get(), get()]) == [b"1", b"2"]
@@ -387,7 +348,7 @@ def test_playing_takes_as_long_in_a_large_cassette_as_in_a_small_one(tmp_path: P
     for size in (50, 5000):
         path = tmp_path / f"{size}.yaml"
         recorded(path, *(answered(get("/same"), body=str(i)) for i in range(size)))
-        cassette = replayed(path)
+        cassette = open_cassette(path)
         for _ in range(size - 10):
             cassette.play(get("/same"))
         asked = get("/same")
@@ -417,7 +378,7 @@ def test_nothing_shows_an_address_or_a_header(path: Path) -> None:
     """The repr of a cassette is its name, mode and size."""
     recorded(path, answered(get("/a?api_key=sesame")))
 
-    assert repr(replayed(path)) == "<Cassette 'tour', none, 1 interaction>"
+    assert repr(open_cassette(path)) == "<Cassette 'tour', none, 1 interaction>"
 
 
 def test_a_long_load_shows_how_far_it_is(
@@ -431,12 +392,11 @@ def test_a_long_load_shows_how_far_it_is(
         return each
 
     monkeypatch.setattr("tqdm.auto.tqdm", bar)
-    recorded(path, answered())
-    head, _, rest = path.read_text().partition("- recorded_at")
+    head, _, rest = recorded(path, answered()).read_text().partition("- recorded_at")
     line = "- recorded_at" + rest.partition("# end")[0]
     many = tmp_path / "many.yaml"
     many.write_text(head + line * 20_000)
-    with replayed(path), replayed(many, notice=str) as cassette:
+    with open_cassette(path), open_cassette(many, notice=str) as cassette:
         played = cassette.play(get())
 
     assert shown == [20_000]

@@ -27,27 +27,21 @@ if TYPE_CHECKING:
 # Of some 5,000 changed cassettes, drawn at random; DIRECTMAIL_TEST_HOSTILE=all tries each.
 TRIED = None if os.environ.get("DIRECTMAIL_TEST_HOSTILE") else 60
 
-REQUEST = {
-    "method": "GET",
-    "uri": f"{BASE_URL}/v1/users/me?a=1",
-    "body": "{}",
-    "headers": {"Accept": ["*/*"], "Content-Type": ["application/json"]},
-}
-RESPONSE = {
-    "status": {"code": 200, "message": "OK"},
-    "headers": {
-        "Content-Type": ["application/json"],
-        "X-RateLimit-Limit": ["300"],
-        "X-RateLimit-Remaining": ["299"],
-        "X-RateLimit-Reset": ["42"],
-    },
-    "body": {"string": '{"id": 1, "email": "joe@corp.com"}'},
-}
+LIMITS = {"X-RateLimit-Limit": ["300"], "X-RateLimit-Remaining": ["299"]}
 INTERACTION = {
     "recorded_at": "2026-11-21T12:00:00Z",
     "elapsed_s": 0.25,
-    "request": REQUEST,
-    "response": RESPONSE,
+    "request": {
+        "method": "GET",
+        "uri": f"{BASE_URL}/v1/users/me?a=1",
+        "body": "{}",
+        "headers": {"Accept": ["*/*"], "Content-Type": ["application/json"]},
+    },
+    "response": {
+        "status": {"code": 200, "message": "OK"},
+        "headers": {"Content-Type": ["application/json"], **LIMITS, "X-RateLimit-Reset": ["42"]},
+        "body": {"string": '{"id": 1, "email": "joe@corp.com"}'},
+    },
 }
 ABOUT = {
     "recorded_with": "directmail-lab 0.1.0",
@@ -83,49 +77,12 @@ ODD_JSON = [
     *('"base64"', '"idna"', '"application/json; charset=undefined"', '"Basic !"', '"multipart/x"'),
 ]
 ODD_YAML = [
-    *(
-        ".inf",
-        ".nan",
-        "-.5",
-        "0x1F",
-        "1_000",
-        "1:30:00",
-        "1" + ":10" * 5000,
-        "2026-11-21",
-        "~",
-        "=",
-        "<<",
-    ),
-    *(
-        "0001-01-01T00:00:00+23:59",
-        "9999-99-99",
-        "2026-11-21T00:00:00+99:99",
-        "!!binary gA==",
-        "!!binary x",
-    ),
-    *(
-        "!!python/tuple [a]",
-        "!!python/object/new:_io.BytesIO {state: 7}",
-        "!!set {a}",
-        "!!omap [a]",
-    ),
-    *(
-        "!!python/object/apply:builtins.iter {args: [7]}",
-        "!!int a",
-        "!!float a",
-        "!!timestamp a",
-        "!!bool a",
-    ),
-    *(
-        "&a [*a]",
-        "&a {a: *a}",
-        "*b",
-        "{? [a] : b}",
-        "{<<: [a]}",
-        "!!python/name:os.system",
-        "!x y",
-        "80000000000",
-    ),
+    "1" + ":10" * 5000,
+    *""".inf|.nan|-.5|0x1F|1_000|1:30:00|2026-11-21|~|=|<<|80000000000|0001-01-01T00:00:00+23:59
+9999-99-99|2026-11-21T00:00:00+99:99|!!binary gA==|!!binary x|!!set {a}|!!omap [a]|!x y
+!!python/tuple [a]|!!python/object/new:_io.BytesIO {state: 7}|!!python/name:os.system
+!!python/object/apply:builtins.iter {args: [7]}|!!int a|!!float a|!!timestamp a|!!bool a
+&a [*a]|&a {a: *a}|*b|{? [a] : b}|{<<: [a]}""".replace("\n", "|").split("|"),
 ]
 
 

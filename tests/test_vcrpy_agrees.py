@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import httpx
 import pytest
 import requests
 import vcr
-from cassette_samples import BASE_URL, answered, get, post
+from cassette_samples import BASE_URL, answered, get, post, theirs as written_by_vcrpy
 from hypothesis import given, settings, strategies as st
 from vcr.request import Request
 from vcr.serialize import deserialize, serialize
@@ -19,7 +20,6 @@ from vcr.util import read_body
 
 from directmail_lab.cassettes import open_cassette, player, read_cassette
 from directmail_lab.cassettes.reader import parse_cassette
-from directmail_lab.cassettes.vcr_files import block_text
 from directmail_lab.errors import NotRecordedError
 from directmail_lab.interaction import RecordedRequest
 
@@ -78,26 +78,16 @@ def test_pytest_recording_replays_our_cassettes(tour: Path, pytester: pytest.Pyt
 
 def as_vcrpy_sees(text: str, serializer: Any = yamlserializer) -> list[tuple[Any, ...]]:
     """Return what vcrpy makes of a cassette, and httpx of that: the raw bytes on either side."""
-    requests_, responses, *_ = deserialize(text, serializer)
     seen = []
-    for asked, told in zip(requests_, responses, strict=True):
-        # httpx takes other than ASCII as bytes alone.
-        told["headers"] = {n: [v.encode() for v in vs] for n, vs in told["headers"].items()}
-        if "content-encoding" in told["headers"]:
-            told["headers"] = {n: [v.decode() for v in vs] for n, vs in told["headers"].items()}
+    for asked, told in zip(*deserialize(text, serializer)[:2], strict=True):
+        if "content-encoding" not in told["headers"]:
+            # httpx takes other than ASCII as bytes alone.
+            told["headers"] = {n: [v.encode() for v in vs] for n, vs in told["headers"].items()}
         answer = _deserialize_response(told, httpx)
-        answer_body = b"".join(answer.stream)
-        seen.append(
-            (
-                asked.method,
-                asked.uri,
-                read_body(asked),
-                [(name, value) for name, value in asked.headers.items()],
-                answer.status_code,
-                [(name.decode(), value.decode()) for name, value in answer.headers.raw],
-                answer_body,
-            )
-        )
+        headers = [(name.decode(), value.decode()) for name, value in answer.headers.raw]
+        body = b"".join(answer.stream)
+        request = asked.method, asked.uri, read_body(asked), list(asked.headers.items())
+        seen.append((*request, answer.status_code, headers, body))
     return seen
 
 
@@ -105,13 +95,8 @@ def as_we_see(text: str) -> list[tuple[Any, ...]]:
     """Return what we make of the same cassette, in the same form."""
     return [
         (
-            each.request.method,
-            each.request.uri,
-            each.request.body,
-            list(each.request.headers),
-            each.response.status,
-            list(each.response.headers),
-            each.response.body,
+            *(each.request.method, each.request.uri, each.request.body, [*each.request.headers]),
+            *(each.response.status, [*each.response.headers], each.response.body),
         )
         for each in parse_cassette(text.encode(), Path("tour.yaml")).interactions
     ]
@@ -119,49 +104,32 @@ def as_we_see(text: str) -> list[tuple[Any, ...]]:
 
 REQUEST = "- request: {method: GET, uri: 'https://x.test/a', body: '', headers: {}}\n"
 RESPONSE = "  response: {status: {code: 200, message: OK}, headers: {}, body: {string: hi}}\n"
+POST = "- request:\n    method: POST\n    uri: https://x.test/\n    headers: {A: [b]}\n"
+OLD = f"{REQUEST}  response:\n    http_version: HTTP/1.1\n"
 OLD_FILES = {
-    "version missing": f"interactions:\n{REQUEST}{RESPONSE}",
-    "none": "version: 1\ninteractions: []\n",
-    "binary": "interactions:\n"
-    "- request:\n    method: POST\n    uri: https://x.test/\n    headers: {A: [b]}\n"
-    "    body: !!binary |\n      /wA=\n"
+    "version missing": f"{REQUEST}{RESPONSE}",
+    "none": " []\n",
+    "binary": f"{POST}    body: !!binary |\n      /wA=\n"
     "  response:\n    status: {code: 200, message: OK}\n    headers: {A: [b, c], D: [e]}\n"
     "    body:\n      string: !!binary |\n        H4sIAAAA/wA=\n",
-    "old httpx": f"interactions:\n{REQUEST}"
-    "  response:\n    status_code: 404\n    http_version: HTTP/1.1\n"
-    "    headers: {X: ['1', '2']}\n    content: '{\"a\": 1}'\n",
-    "old httpx, compressed": f"interactions:\n{REQUEST}"
-    "  response:\n    status_code: 200\n    http_version: HTTP/1.1\n"
+    "old httpx": f"{OLD}    status_code: 404\n    headers: {{X: ['1', '2']}}\n"
+    "    content: '{\"a\": 1}'\n",
+    "old httpx, compressed": f"{OLD}    status_code: 200\n"
     "    headers: {content-encoding: [gzip], content-length: ['9']}\n"
-    "    content: !!binary |\n"
-    "      H4sIAAAAAAAC/8tIzcnJBwCGphA2BQAAAA==\n",
-    "BytesIO": "interactions:\n"
-    "- request:\n    method: POST\n    uri: https://x.test/\n    headers: {}\n"
-    "    body: !!python/object/new:_io.BytesIO\n"
-    "      state: !!python/tuple [!!binary aGVsbG8=, 0, null]\n"
-    f"{RESPONSE}",
-    "iterator": "interactions:\n"
-    "- request:\n    method: POST\n    uri: https://x.test/\n    headers: {}\n"
-    "    body: !!python/object/apply:builtins.iter\n"
-    "      args: [[!!binary aGVs, !!binary bG8=]]\n"
-    f"{RESPONSE}",
-    "python strings": f"interactions:\n{REQUEST}"
-    "  response: {status: {code: 200, message: !!python/unicode OK}, headers: {},"
-    " body: {string: !!python/str hi}}\n",
-    "no body at all": "interactions:\n"
-    "- request: {method: GET, uri: 'https://x.test', body: null, headers: {}}\n"
+    "    content: !!binary |\n      H4sIAAAAAAAC/8tIzcnJBwCGphA2BQAAAA==\n",
+    "BytesIO": f"{POST}    body: !!python/object/new:_io.BytesIO\n"
+    f"      state: !!python/tuple [!!binary aGVsbG8=, 0, null]\n{RESPONSE}",
+    "iterator": f"{POST}    body: !!python/object/apply:builtins.iter\n"
+    f"      args: [[!!binary aGVs, !!binary bG8=]]\n{RESPONSE}",
+    "python strings": f"{REQUEST}  response: {{status: {{code: 200, message: !!python/unicode OK}},"
+    " headers: {}, body: {string: !!python/str hi}}\n",
+    "no body at all": "- request: {method: GET, uri: 'https://x.test', body: null, headers: {}}\n"
     "  response: {status: {code: 204, message: null}, headers: {}, body: {string: ''}}\n",
-    "extra keys": f"interactions:\n{REQUEST}{RESPONSE}  note: mine\nkind: odd\n",
-    "one value, no list": f"interactions:\n"
-    "- request: {method: GET, uri: 'https://x.test/', body: a, headers: {A: b}}\n"
-    f"{RESPONSE}",
-    "two values of a request header": f"interactions:\n"
-    "- request: {method: GET, uri: 'https://x.test/', body: a, headers: {A: [b, c], a: [d]}}\n"
-    f"{RESPONSE}",
-    "byte order mark": f"\ufeffinteractions:\n{REQUEST}{RESPONSE}",
-    "multi-line": "interactions:\n"
-    "- request: {method: GET, uri: 'https://x.test/', body: '', headers: {}}\n"
-    "  response:\n    status: {code: 200, message: OK}\n    headers: {}\n"
+    "extra keys": f"{REQUEST}{RESPONSE}  note: mine\nkind: odd\n",
+    "one value, no list": f"{REQUEST.replace('headers: {}', 'headers: {A: b}')}{RESPONSE}",
+    "two values of a request header": f"{REQUEST.replace('{}', '{A: [b, c], a: [d]}')}{RESPONSE}",
+    "multi-line": f"{REQUEST}  response:\n    status: {{code: 200, message: OK}}\n"
+    "    headers: {}\n"
     '    body:\n      string: "a\\\n        \\ b\n\n        c\\u2028"\n',
 }
 
@@ -169,9 +137,9 @@ OLD_FILES = {
 @pytest.mark.parametrize("name", OLD_FILES)
 def test_old_and_odd_files_are_read_as_vcrpy_reads_them(name: str) -> None:
     """The same requests, and the same bytes that httpx would get."""
-    text = OLD_FILES[name]
+    text = f"interactions:\n{OLD_FILES[name]}"
 
-    assert as_we_see(text) == as_vcrpy_sees(text.removeprefix("\ufeff"))
+    assert as_we_see(text) == as_we_see(f"\ufeff{text}") == as_vcrpy_sees(text)
 
 
 TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=20)
@@ -215,9 +183,8 @@ def test_whatever_vcrpy_writes_we_read_alike(
 
 def test_its_json_cassettes_are_read_alike() -> None:
     """JSON escapes of two halves, which libyaml cannot read, included."""
-    text = block_text(
-        [answered(body="\U0001f600 é"), answered(post(b"{}"))], metadata={}, as_json=True
-    )
+    both = answered(body="\U0001f600 é"), answered(post(b"{}"))
+    text = written_by_vcrpy("tour.json", *both, as_json=True).read_text()
 
     assert "\\ud83d" in text
     assert as_we_see(text) == as_vcrpy_sees(text, jsonserializer)
@@ -230,7 +197,7 @@ def test_converting_there_and_back_keeps_every_byte(tour: Path, as_json: bool) -
         i for i in read_cassette(tour).interactions if not as_json or b"\xff" not in i.response.body
     ]
 
-    tour.write_text(block_text(before, metadata={}, as_json=as_json))
+    written_by_vcrpy(tour, *before, as_json=as_json)
     after = read_cassette(tour).interactions
 
     assert [(i.request, i.response) for i in after] == [(i.request, i.response) for i in before]
@@ -238,15 +205,11 @@ def test_converting_there_and_back_keeps_every_byte(tour: Path, as_json: bool) -
 
 def outcome(matcher: Any, one: RecordedRequest, other: RecordedRequest) -> bool:
     """Return what one of vcrpy's matchers says of two requests."""
-
-    def theirs(request: RecordedRequest) -> Request:
-        return Request(request.method, request.uri, request.body, dict(request.headers))
-
-    try:
-        matcher(theirs(one), theirs(other))
-    except AssertionError:
-        return False
-    return True
+    both = (Request(e.method, e.uri, e.body, dict(e.headers)) for e in (one, other))
+    with suppress(AssertionError):
+        matcher(*both)
+        return True
+    return False
 
 
 URIS = st.sampled_from(
@@ -289,7 +252,7 @@ def test_each_record_mode_does_what_vcrpys_does(tmp_path: Path, mode: str) -> No
     ours, theirs = tmp_path / "ours.yaml", tmp_path / "theirs.yaml"
     old = [answered(get("/there"), body="old"), answered(get("/unasked"), body="old")]
     for path in (ours, theirs):
-        path.write_text(block_text(old, metadata={}))
+        written_by_vcrpy(path, *old)
 
     with open_cassette(ours, record_mode=mode) as cassette:
         done = []
