@@ -20,16 +20,17 @@ def checkout() -> Path | None:
     return root if (root / "notebooks" / FIRST).is_file() else None
 
 
-def workplace(beside: Path) -> Path:
+def workplace(beside: Path, *, within: Path | None = None) -> Path:
     """Return a folder with ``notebooks`` and ``cassettes`` that may be changed.
 
-    In a checkout that is its root. Else the packaged ones are copied to a folder in ``beside``.
+    In a checkout that is its root, where that lies in the folder ``within``. Else the tutorials are
+    copied to a folder in ``beside``.
     """
     root = checkout()
-    if root is None:
-        root = beside / _COPY_NAME
-        copy_tutorials(_PACKAGE / "packaged", root)
-    return root
+    if root is not None and (within is None or root.is_relative_to(within)):
+        return root
+    copy_tutorials(root or _PACKAGE / "packaged", beside / _COPY_NAME)
+    return beside / _COPY_NAME
 
 
 def copy_tutorials(source: Path, target: Path) -> None:

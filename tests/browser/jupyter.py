@@ -18,7 +18,7 @@ from urllib.parse import quote, urlsplit
 import nbformat
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from playwright.sync_api import Browser, BrowserType, Page, Route
@@ -102,15 +102,15 @@ class Server:
 
 
 @contextlib.contextmanager
-def running_server(home: Path, environment: dict[str, str] | None = None) -> Iterator[Server]:
+def running_server(home: Path, *, token: str = "") -> Iterator[Server]:
     """Start a server with folders of its own below ``home``; it serves ``home / "work"``."""
     (home / "work").mkdir(parents=True, exist_ok=True)
     _write_settings(home)
     port = _free_port()
     with (home / "server.log").open("wb") as log:
         process = subprocess.Popen(
-            _command(home, port),
-            env=_environment(home) | (environment or {}),
+            [*_command(home, port), f"--IdentityProvider.token={token}"],
+            env=_environment(home),
             stdout=log,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
@@ -135,7 +135,6 @@ def _command(home: Path, port: int) -> list[str]:
         f"--port={port}",
         "--ip=127.0.0.1",
         "--ServerApp.port_retries=0",
-        "--IdentityProvider.token=",
         f"--ServerApp.root_dir={home / 'work'}",
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
         "--LabApp.extension_manager=readonly",
@@ -185,8 +184,8 @@ def _free_port() -> int:
 def _wait_until_it_answers(server: Server) -> None:
     deadline = time.monotonic() + _START_S
     while time.monotonic() < deadline:
-        status = f"{server.url}/api/status"
-        with contextlib.suppress(OSError), urllib.request.urlopen(status, timeout=5) as answer:
+        at = f"{server.url}/api"  # needs no token
+        with contextlib.suppress(OSError), urllib.request.urlopen(at, timeout=5) as answer:
             if answer.status == 200:
                 return
         if server.process.poll() is not None:
@@ -242,23 +241,41 @@ _READY = """async () => {
 }"""
 
 
-def open_notebook(page: Page, server: Server, path: str, *, app: App = "lab") -> None:
-    """Open a notebook and wait until its kernel is idle."""
-    where = "/lab/tree/" if app == "lab" else "/notebooks/"
-    reset = "?reset" if app == "lab" else ""
-    page.goto(server.url + where + quote(path) + reset)
+def open_app(page: Page, server: Server, at: str = "/lab?reset") -> None:
+    """Open a page of JupyterLab or Notebook, and wait until it is there."""
+    page.goto(server.url + at)
     page.wait_for_function("() => window.jupyterapp")
     page.evaluate("async () => { await jupyterapp.restored; return true }")
+
+
+def open_notebook(page: Page, server: Server, path: str, *, app: App = "lab") -> None:
+    """Open a notebook and wait until its kernel is idle."""
+    at = f"/lab/tree/{quote(path)}?reset" if app == "lab" else f"/notebooks/{quote(path)}"
+    open_app(page, server, at)
     page.wait_for_selector(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Cell")
     wait_for_kernel(page)
 
 
+def shown_documents(page: Page) -> list[list[str]]:
+    """Return the name of each open document, and of the model that it is shown by."""
+    shown: list[list[str]] = page.evaluate(
+        "() => [...jupyterapp.shell.widgets('main')].filter((each) => each.context)"
+        ".map((each) => [each.title.label, each.context.factoryName])"
+    )
+    return shown
+
+
 def wait_for_kernel(page: Page) -> None:
     """Wait until there is a kernel and it is idle."""
+    wait_for(page, lambda: page.evaluate(_READY) == "idle")
+
+
+def wait_for(page: Page, condition: Callable[[], bool]) -> None:
+    """Wait until something is so."""
     deadline = time.monotonic() + _WAIT_MS / 1000
-    while page.evaluate(_READY) != "idle":
+    while not condition():
         if time.monotonic() > deadline:
-            raise TimeoutError("No kernel became idle.")
+            raise TimeoutError("It did not come to be so.")
         page.wait_for_timeout(100)
 
 

@@ -1,0 +1,33 @@
+// JupyterLab loads this file and asks it for the extension, as it does a webpack container. All
+// else comes from our server extension, so that it is always of the version that is installed.
+(() => {
+  let scope;
+
+  async function load() {
+    const page = JSON.parse(document.getElementById("jupyter-config-data").textContent);
+    const address = `${page.baseUrl ?? "/"}directmail-lab/plugin.js`;
+    try {
+      const { createPlugin } = await import(address);
+      return { __esModule: true, default: await createPlugin(shared) };
+    } catch (error) {
+      console.warn("directmail-lab: its Jupyter Server extension is not enabled.", error);
+      return { __esModule: true, default: [] };
+    }
+  }
+
+  // A package of JupyterLab's own, in the version that it uses itself.
+  async function shared(name) {
+    const versions = Object.values(scope[name] ?? {});
+    const version = versions.find((each) => each.loaded) ?? versions[0];
+    return version ? (await version.get())() : {};
+  }
+
+  window._JUPYTERLAB ??= {};
+  window._JUPYTERLAB["directmail-lab"] = {
+    init: (given) => { scope = given; },
+    get: async () => {
+      const extension = await load();
+      return () => extension;
+    },
+  };
+})();

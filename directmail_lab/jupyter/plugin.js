@@ -1,0 +1,216 @@
+// JupyterLab's part: which files are recordings, the viewer that shows them, the launcher's cards.
+
+const ID = "directmail-lab:recording";
+const FACTORY = "Recording"; // what "Open With" says
+const HAR = { name: "har", displayName: "HAR", extensions: [".har"], fileFormat: "text" };
+const NOT_A_CASSETTE = 415;
+
+const isHar = (path) => /\.har$/i.test(path);
+// What it holds decides, and only the server reads that; what is none is opened as text then.
+const mayBeCassette = (path) => /^([^:]+\/)?cassettes\/(.+\/)?[^/]+\.(ya?ml|json)$/i.test(path);
+
+const drawing = (color, inner) =>
+  '<svg xmlns="http://www.w3.org/2000/svg" width="16" viewBox="0 0 24 24"><g fill="none">' +
+  `<g ${color} stroke-width="1.6" stroke-linejoin="round">${inner}</g></g></svg>`;
+const THEMED = 'class="jp-icon3" stroke="#616161"'; // JupyterLab gives this class its theme's grey
+const BLUE = 'stroke="#1e88e5"'; // seen on white as on black
+const TAPE =
+  '<rect x="1.5" y="4" width="21" height="16" rx="2"/><circle cx="7.5" cy="11.5" r="3.5"/>' +
+  '<circle cx="16.5" cy="11.5" r="3.5"/><path d="M7.5 15h9"/>';
+const LETTER = '<rect x="2" y="5" width="20" height="14" rx="2"/><path d="m3 6 9 7 9-7"/>';
+const BOOK =
+  '<path d="M12 7v13c-3-2-6-2-9-1.5v-13C6 5 9 5 12 7c3-2 6-2 9-1.5v13c-3-.5-6-.5-9 1.5"/>';
+
+// `shared` gives a package of JupyterLab's own by its name; {} where the page has none.
+export async function createPlugin(shared) {
+  const [registry, services, widgets, ui, apputils, application, launcher] = await Promise.all(
+    [
+      "@jupyterlab/docregistry",
+      "@jupyterlab/services",
+      "@lumino/widgets",
+      "@jupyterlab/ui-components",
+      "@jupyterlab/apputils",
+      "@jupyterlab/application",
+      "@jupyterlab/launcher",
+    ].map(shared),
+  );
+  const icon = (name, svgstr) => new ui.LabIcon({ name: `directmail-lab:${name}`, svgstr });
+  const tape = icon("tape", drawing(THEMED, TAPE));
+
+  // The viewer's own context: the editor's would load the text, and could save it.
+  class ModelFactory extends registry.TextModelFactory {
+    get name() {
+      return ID;
+    }
+  }
+
+  class Viewer extends widgets.Widget {
+    constructor(context, server, openAsText) {
+      super();
+      Object.assign(this, { context, server, openAsText, last: Promise.resolve() });
+      this.node.style.overflow = "auto";
+    }
+
+    onAfterShow() {
+      this.refresh();
+    }
+
+    onActivateRequest() {
+      this.node.querySelector("[role=grid]")?.focus();
+    }
+
+    dispose() {
+      this.browser?.destroy();
+      super.dispose();
+    }
+
+    refresh() {
+      this.last = this.last.then(() => this.read()).catch((error) => this.explain(error));
+    }
+
+    async read() {
+      await this.context.ready;
+      const { path } = this.context;
+      const { version } = await this.server.ask(path, { ask: "list", offset: 0, limit: 0 });
+      if (version === this.version || this.isDisposed) return;
+      const { createBrowser, sourceOf } = await this.server.page();
+      if (!this.version) this.context.fileChanged.connect(() => this.refresh());
+      this.version = version;
+      this.browser?.destroy();
+      this.node.replaceChildren();
+      const source = sourceOf((question) => this.server.ask(path, question));
+      this.browser = createBrowser(this.node, source, { fill: true });
+    }
+
+    explain(error) {
+      if (this.isDisposed) return;
+      const { path } = this.context;
+      if (error.status === NOT_A_CASSETTE && !isHar(path)) this.openAsText(path, this.parent);
+      else if (!this.browser) this.node.textContent = error.message;
+    }
+  }
+
+  class Factory extends registry.ABCWidgetFactory {
+    createNewWidget(context) {
+      const content = new Viewer(context, this.server, this.openAsText);
+      const widget = new registry.DocumentWidget({ content, context });
+      widget.title.icon = tape;
+      widget.toolbar.hide(); // it would say that the file is read-only
+      return widget;
+    }
+  }
+
+  function addViewer(app, server, drive, restorer) {
+    const { docRegistry, commands } = app;
+    // A recording is not written from its viewer: no saving, and no checkpoint beside it.
+    drive.contentProviderRegistry.register(ID, {
+      get: async (path) => ({ ...(await drive.get(path, { content: false })), writable: false }),
+      save: () => Promise.reject(new Error("A recording is not changed by its viewer.")),
+    });
+    docRegistry.addFileType({ ...HAR, icon: tape });
+    docRegistry.addModelFactory(new ModelFactory());
+    const factory = new Factory({
+      name: FACTORY,
+      fileTypes: ["har"],
+      defaultFor: ["har"],
+      readOnly: true,
+      modelName: ID,
+      contentProviderId: ID,
+    });
+    // A file type sees a file's name alone: the folder is looked at here.
+    const preferred = docRegistry.preferredWidgetFactories.bind(docRegistry);
+    docRegistry.preferredWidgetFactories = (path) =>
+      mayBeCassette(path) ? [factory, ...preferred(path)] : preferred(path);
+    Object.assign(factory, { server, openAsText });
+    docRegistry.addWidgetFactory(factory);
+
+    async function openAsText(path, instead) {
+      const [{ name }] = preferred(path);
+      const options = { ref: app.name === "JupyterLab" ? instead.id : "_noref" };
+      await commands.execute("docmanager:open", { path, factory: name, options });
+      instead.close();
+    }
+
+    const tracker = new apputils.WidgetTracker({ namespace: ID });
+    factory.widgetCreated.connect((_, widget) => {
+      tracker.add(widget);
+      widget.context.pathChanged.connect(() => tracker.save(widget));
+    });
+    restorer?.restore(tracker, {
+      command: "docmanager:open",
+      args: ({ context }) => ({ path: context.path, factory: FACTORY }),
+      name: ({ context }) => context.path,
+    });
+  }
+
+  function addCards({ commands }, server, cards) {
+    const add = (name, label, caption, drawn, rank) => {
+      const command = `directmail-lab:${name}`;
+      const open = async ({ cwd }) => {
+        const { path } = await server.make(name, cwd);
+        return commands.execute("docmanager:open", { path });
+      };
+      const execute = (args) =>
+        open(args).catch((error) => apputils.showErrorMessage(label, error.message));
+      commands.addCommand(command, { label, caption, icon: icon(name, drawn), execute });
+      cards?.add({ command, category: "Direct mail", rank });
+    };
+    const explore = "A new notebook: sign in, and the first three calls";
+    add("explore", "Explore a direct mail API", explore, drawing(BLUE, LETTER), 0);
+    const tutorials = "The first of the tutorial notebooks; they need no key and no network";
+    add("tutorials", "Tutorials", tutorials, drawing(BLUE, BOOK), 1);
+  }
+
+  const optional = [services.IDefaultDrive, application.ILayoutRestorer, launcher.ILauncher];
+  return {
+    id: "directmail-lab:plugin",
+    description: "Opens recorded sessions, and adds cards to the launcher.",
+    autoStart: true,
+    requires: [],
+    optional: optional.filter(Boolean),
+    activate: (app, ...given) => {
+      const [drive, restorer, cards] = optional.map((token) => (token ? given.shift() : null));
+      const server = connect(app.serviceManager.serverSettings, services.ServerConnection);
+      if (drive?.contentProviderRegistry) addViewer(app, server, drive, restorer);
+      addCards(app, server, cards);
+    },
+  };
+}
+
+// What our extension of the Jupyter server gives: an error's message is a sentence of it.
+function connect(settings, { makeRequest }) {
+  const address = (name) => `${settings.baseUrl}directmail-lab/${name}`;
+
+  async function fetched(name, init = {}) {
+    const response = await makeRequest(address(name), init, settings);
+    const told = await response.json().catch(() => ({ message: "The server gave no answer." }));
+    if (!response.ok) throw Object.assign(new Error(told.message), { status: response.status });
+    return told;
+  }
+
+  async function ask(path, question) {
+    const query = new URLSearchParams({ path, question: JSON.stringify(question) });
+    const { answer, buffers, version } = await fetched(`recording?${query}`);
+    const bytes = (text) => Uint8Array.from(atob(text), (sign) => sign.charCodeAt(0));
+    return { ...answer, buffers: buffers.map(bytes), version };
+  }
+
+  let page;
+  return {
+    ask,
+    make: (name, folder) =>
+      fetched(name, { method: "POST", body: JSON.stringify({ folder: folder ?? "" }) }),
+    page: () => (page ??= loadPage(address)),
+  };
+}
+
+async function loadPage(address) {
+  const style = document.createElement("link");
+  Object.assign(style, { rel: "stylesheet", href: address("browser.css") });
+  await new Promise((loaded) => {
+    style.addEventListener("load", loaded);
+    style.addEventListener("error", loaded);
+    document.head.append(style);
+  });
+  return import(address("browser.js"));
+}

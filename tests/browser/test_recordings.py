@@ -1,0 +1,185 @@
+"""Recordings as documents, and the launcher's cards, in a real JupyterLab and Notebook 7."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from directmail_lab.cassettes.convert import convert
+from directmail_lab.tutorials import FIRST, checkout
+
+from .jupyter import Server, Theme, command, open_app, shown_documents, wait_for
+from .test_looks import unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from .jupyter import App
+
+ROOT = checkout()
+assert ROOT is not None
+HOSTILE = "<img src=x onerror='document.title=\"run\"'><script>document.title='run'</script>"
+
+
+@pytest.fixture
+def folder(server: Server) -> Path:
+    """A folder with recordings of every layout, and files that look like some."""
+    cassettes = server.notebooks / "seen" / "cassettes"
+    shutil.rmtree(cassettes.parent, ignore_errors=True)
+    cassettes.mkdir(parents=True)
+    tour = cassettes / "tour.yaml"
+    shutil.copyfile(ROOT / "cassettes" / "first-look.yaml", tour)
+    convert(tour, cassettes / "blocks.yaml", "vcrpy")
+    convert(tour, cassettes / "one.json", "json")
+    convert(tour, cassettes.parent / "tour.har", "har")
+    shutil.copyfile(tour, cassettes.parent / "tour.yaml")
+    (cassettes / "notes.yaml").write_text("plain: text\n")
+    (cassettes / "data.json").write_text('{"plain": "text"}\n')
+    return cassettes
+
+
+def listed(page: Page, path: str) -> Locator:
+    """Return a file in JupyterLab's file browser, after going to its folder."""
+    folder, _, name = path.rpartition("/")
+    command(page, "filebrowser:go-to-path", path=f"/{folder}")
+    return page.locator(f'.jp-DirListing-item[title*="Name: {name}"][title*="Path: {folder}"]')
+
+
+def double_click(page: Page, path: str) -> None:
+    """Open a file as a user does."""
+    listed(page, path).locator(".jp-DirListing-itemText").dblclick()
+
+
+@pytest.mark.parametrize("path", ["cassettes/tour.yaml", "cassettes/blocks.yaml", "cassettes/one.json", "tour.har"]
+)
+def test_a_double_click_on_a_recording_opens_the_browser(
+    page: Page, server: Server, folder: Path, path: str
+) -> None:
+    """With no kernel, and without a change to the file or anything beside it."""
+    open_app(page, server)
+    before = {path: path.read_bytes() for path in folder.parent.rglob("*.*") if path.is_file()}
+    double_click(page, f"seen/{path}")
+    viewer = page.get_by_role("region", name="Recorded interactions")
+    expect(viewer).to_contain_text("102 interactions")
+    viewer.get_by_role("row", name="/v1/users/me").first.click()
+    expect(viewer.get_by_role("region", name="Details")).to_contain_text("X-RateLimit-Limit")
+    command(page, "docmanager:save")
+
+    assert shown_documents(page) == [[path.rpartition("/")[2], "directmail-lab:recording"]]
+    assert page.evaluate("jupyterapp.serviceManager.sessions.running().next().done")
+    assert {p: p.read_bytes() for p in folder.parent.rglob("*.*") if p.is_file()} == before
+
+
+def test_open_with_editor_gives_the_text(page: Page, server: Server, folder: Path) -> None:
+    """By the menu of the file browser, also while the recording is shown."""
+    open_app(page, server)
+    double_click(page, "seen/cassettes/tour.yaml")
+    expect(page.get_by_role("grid", name="Interactions")).to_be_visible()
+    listed(page, "seen/cassettes/tour.yaml").click(button="right")
+    page.get_by_text("Open With").click()
+    page.locator(".lm-Menu-item").get_by_text("Editor", exact=True).click()
+
+    expect(page.locator(".cm-content:visible")).to_contain_text("recorded_with")
+    assert shown_documents(page) == [
+        ["tour.yaml", "directmail-lab:recording"],
+        ["tour.yaml", "text"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "factory"),
+    [("cassettes/notes.yaml", "text"), ("cassettes/data.json", "json"), ("tour.yaml", "text")],
+)
+def test_what_is_no_cassette_opens_as_it_did(
+    page: Page, server: Server, folder: Path, path: str, factory: str
+) -> None:
+    """By what it holds; a cassette outside of a `cassettes` folder is a text too."""
+    open_app(page, server)
+    double_click(page, f"seen/{path}")
+    expected = [[path.rpartition("/")[2], factory]]
+    wait_for(page, lambda: shown_documents(page) == expected)
+
+    expect(page.get_by_role("grid", name="Interactions")).to_have_count(0)
+
+
+def test_what_a_recording_holds_is_never_markup(page: Page, server: Server, folder: Path) -> None:
+    """In a row, in the details, and in a sentence about a file that cannot be read."""
+    request = {"method": "GET", "uri": "https://x.test/<b>a", "headers": {"X": [HOSTILE]}}
+    headers = {"content-type": ["text/html"]}
+    body = {"string": HOSTILE}
+    response = {"status": {"code": 200, "message": HOSTILE}, "headers": headers, "body": body}
+    one = {"request": request | {"body": HOSTILE}, "response": response}
+    (folder / "hostile.yaml").write_text(json.dumps({"version": 1, "interactions": [one]}))
+    (folder.parent / "<b>broken.har").write_text("{")
+    open_app(page, server)
+    double_click(page, "seen/cassettes/hostile.yaml")
+    page.get_by_role("row", name="/<b>a").click()
+    details = page.get_by_role("region", name="Details")
+    expect(details).to_contain_text("<script>document.title='run'</script>")
+    double_click(page, "seen/<b>broken.har")
+    expect(page.get_by_text("<b>broken.har", exact=False).last).to_be_visible()
+
+    assert details.locator("img, script, b").count() == 0
+    assert page.title() != "run"
+
+
+def test_a_page_that_is_reloaded_shows_the_recording_again(
+    page: Page, server: Server, folder: Path
+) -> None:
+    """As JupyterLab does with every document."""
+    open_app(page, server)
+    double_click(page, "seen/tour.har")
+    expect(page.get_by_role("grid", name="Interactions")).to_be_visible()
+    page.wait_for_timeout(1000)  # JupyterLab saves its layout half a second later
+    page.reload()
+
+    expect(page.get_by_role("grid", name="Interactions")).to_be_visible()
+
+
+@pytest.mark.parametrize("name", ["tour.yaml", "notes.yaml"])
+def test_notebook_7_shows_them_too(page: Page, server: Server, folder: Path, name: str) -> None:
+    """At the address that its list of files opens; what is no cassette is the editor's."""
+    page.goto(f"{server.url}/edit/seen/cassettes/{name}")
+
+    if name == "tour.yaml":
+        expect(page.get_by_role("grid", name="Interactions")).to_be_visible()
+    else:
+        expect(page.locator(".cm-content")).to_contain_text("plain: text")
+
+
+def test_the_launchers_cards_open_notebooks(page: Page, server: Server) -> None:
+    """A new one in the folder that is looked at, and the tutorials."""
+    (server.notebooks / "here").mkdir(exist_ok=True)
+    open_app(page, server)
+    command(page, "filebrowser:go-to-path", path="/here")
+    command(page, "launcher:create")
+    launcher = page.locator(".jp-Launcher:visible")
+    launcher.get_by_text("Explore a direct mail API").click()
+    expect(page.locator(".jp-Notebook:visible .jp-CodeCell")).to_have_count(4)
+    expect(page.locator(".jp-Notebook:visible")).to_contain_text("dm.login()")
+    command(page, "launcher:create")
+    page.locator(".jp-Launcher:visible").get_by_text("Tutorials").click()
+    page.wait_for_function("n => jupyterapp.shell.currentWidget.title.label === n", arg=FIRST)
+
+    assert (server.notebooks / "here" / "explore-direct-mail.ipynb").is_file()
+
+
+@pytest.mark.parametrize("theme", ["Light", "Dark", "Dark High Contrast"])
+def test_it_is_readable_in_every_theme(
+    new_page: Callable[..., Page], server: Server, folder: Path, theme: Theme
+) -> None:
+    """The list and the details, as a document."""
+    server.set_theme(theme)
+    page = new_page()
+    open_app(page, server)
+    server.set_theme("Light")
+    double_click(page, "seen/tour.har")
+    page.get_by_role("row", name="/v1/users/me").first.click()
+    expect(page.get_by_role("region", name="Details")).to_contain_text("Rate limit")
+
+    assert unreadable(page, ".dml-browser") == []

@@ -1,0 +1,277 @@
+"""What our extension of a real Jupyter server answers, to whom, and what it keeps to itself."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import nbformat
+import pytest
+from browser.jupyter import Server, running_server
+from cassette_samples import BASE_URL, answered, get
+
+import directmail_lab
+from directmail_lab import jupyter
+from directmail_lab.cassettes import open_cassette
+from directmail_lab.cassettes.convert import convert
+from directmail_lab.jupyter.files import LARGEST_FOREIGN_BYTES
+from directmail_lab.redaction import Redactor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+TOKEN = "token-of-the-jupyter-server"
+KEY = "key-that-another-program-recorded"
+LIST = {"ask": "list", "offset": 0, "limit": 100}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A Jupyter server that asks for a token, with recordings of every layout in its folder."""
+    home = tmp_path_factory.mktemp("jupyter")
+    work = home / "work"
+    record(work / "cassettes" / "tour.yaml", *[answered(body=f'{{"n": {n}}}') for n in range(30)])
+    for name, layout in (("blocks.yaml", "vcrpy"), ("tour.json", "json"), ("tour.har", "har")):
+        convert(work / "cassettes" / "tour.yaml", work / "cassettes" / name, layout)
+    with running_server(home, token=TOKEN) as started:
+        yield started
+
+
+@pytest.fixture
+def ask(server: Server) -> Any:
+    """Ask for a recording, with the token."""
+    return partial(asked, server)
+
+
+def record(path: Path, *interactions: Any) -> None:
+    """Write a cassette of our own."""
+    with open_cassette(path, record_mode="any", redactor=Redactor(), base_url=BASE_URL) as cassette:
+        for each in interactions:
+            cassette.record(each)
+
+
+def asked(server: Server, path: str, question: object) -> httpx.Response:
+    """Ask what a recording holds."""
+    return httpx.get(
+        f"{server.url}/directmail-lab/recording",
+        params={"path": path, "question": json.dumps(question)},
+        headers={"Authorization": f"token {TOKEN}"},
+        timeout=30,
+    )
+
+
+def made(server: Server, name: str, **asked: str) -> httpx.Response:
+    """Ask for a notebook."""
+    return httpx.post(
+        f"{server.url}/directmail-lab/{name}",
+        json=asked,
+        headers={"Authorization": f"token {TOKEN}"},
+        timeout=30,
+    )
+
+
+@pytest.mark.parametrize("method", ["GET recording", "POST explore", "POST tutorials"])
+@pytest.mark.parametrize("headers", [{}, {"Authorization": "token wrong"}], ids=["no", "wrong"])
+def test_without_the_servers_token_nothing_is_told(
+    server: Server, method: str, headers: dict[str, str]
+) -> None:
+    """Neither that there is such a file nor what it holds; and nothing is made."""
+    verb, name = method.split()
+    address = f"{server.url}/directmail-lab/{name}?path=cassettes/tour.yaml&question=1"
+    told = httpx.request(verb, address, headers=headers)
+
+    assert told.status_code == 403
+    assert "users" not in told.text
+    assert not (server.notebooks / "directmail-lab-tutorials").exists()
+
+
+@pytest.mark.parametrize("name", ["plugin.js", "browser.js", "browser.css"])
+def test_the_front_end_is_given_to_who_is_signed_in(server: Server, name: str) -> None:
+    """Another is sent to the login page."""
+    address = f"{server.url}/directmail-lab/{name}"
+    told = httpx.get(address, headers={"Authorization": f"token {TOKEN}"})
+
+    assert told.headers["content-type"].startswith(
+        "text/css" if name.endswith("css") else "text/javascript"
+    )
+    assert len(told.text) > 1000
+    assert httpx.get(address).status_code == 302
+
+
+@pytest.mark.parametrize("name", ["tour.yaml", "blocks.yaml", "tour.json", "tour.har"])
+def test_every_layout_reads_alike(ask: Any, name: str) -> None:
+    """Rows, and what is known of one interaction with its body."""
+    listed = ask(f"cassettes/{name}", LIST).json()["answer"]
+    detail = ask(f"cassettes/{name}", {"ask": "detail", "index": 7}).json()
+    one = ask("cassettes/tour.yaml", {"ask": "detail", "index": 7}).json()
+
+    assert listed["total"] == 30
+    assert [row[1:4] for row in listed["rows"]] == [["GET", "/v1/users/me", 200]] * 30
+    assert base64.b64decode(detail["buffers"][1]) == b'{"n": 7}'
+    assert detail["answer"]["response"] == one["answer"]["response"]
+
+
+def test_rows_come_in_pages(ask: Any) -> None:
+    """As many as are asked for, from where it is asked."""
+    told = ask("cassettes/tour.yaml", {"ask": "list", "offset": 28, "limit": 5}).json()["answer"]
+
+    assert (told["total"], len(told["rows"])) == (30, 2)
+
+
+@pytest.mark.parametrize("question", [None, [], {"ask": "nothing"}, {"ask": "detail", "index": -1}])
+def test_an_odd_question_is_told_so(ask: Any, question: object) -> None:
+    """In a sentence."""
+    assert ask("cassettes/tour.yaml", question).json()["answer"]["problem"].endswith(".")
+
+
+def test_no_path_leads_out_of_the_servers_folder(server: Server, ask: Any) -> None:
+    """Outside, hidden, not there, or not a file: all are answered alike."""
+    outside = server.home / "outside.yaml"
+    record(outside, answered())
+    record(server.notebooks / ".hidden" / "cassettes" / "tour.yaml", answered())
+    for link, target in (
+        ("link.yaml", outside),
+        ("folder", server.home),
+        ("hidden.yaml", server.notebooks / ".hidden" / "cassettes" / "tour.yaml"),
+        ("nowhere.yaml", server.home / "nowhere"),
+        ("itself.yaml", server.notebooks / "itself.yaml"),
+    ):
+        (server.notebooks / link).symlink_to(target)
+    paths = [
+        *("../outside.yaml", "cassettes/../../outside.yaml", str(outside), "link.yaml"),
+        *("folder/outside.yaml", ".hidden/cassettes/tour.yaml", "hidden.yaml", "nowhere.yaml"),
+        *("itself.yaml", "cassettes", "", "not-there.yaml", "nul\0.yaml", "x" * 3000),
+    ]
+    answers = [ask(path, LIST) for path in paths]
+
+    assert {each.status_code for each in answers} == {404}
+    assert {each.text for each in answers} == {answers[0].text}
+    assert answers[0].json()["message"] == "There is no such file in the server's folder."
+
+
+def test_recordings_to_compare_with_are_those_beside_it(server: Server, ask: Any) -> None:
+    """Not itself, and no link that leads out of the server's folder."""
+    record(server.home / "elsewhere.yaml", answered())
+    (server.notebooks / "cassettes" / "elsewhere.yaml").symlink_to(server.home / "elsewhere.yaml")
+    names = ask("cassettes/tour.yaml", {"ask": "others"}).json()["answer"]["names"]
+    question = {"ask": "compare_with", "name": "tour.har"}
+    compared = ask("cassettes/tour.yaml", question).json()["answer"]
+
+    assert {"blocks.yaml", "tour.har", "tour.json"} <= set(names)
+    assert not {"tour.yaml", "elsewhere.yaml"} & set(names)
+    assert (compared["pairs"], compared["differences"]) == (30, [])
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "status"),
+    [
+        ("notes.yaml", "a: 1", 415),
+        ("empty.yaml", "", 415),
+        ("list.json", "[1, 2]", 415),
+        ("object.yaml", "interactions: !!python/object/apply:os.system [id]", 415),
+        ("broken.har", "{", 422),
+    ],
+)
+def test_what_is_no_recording_is_told_from_one(
+    server: Server, ask: Any, name: str, text: str, status: int
+) -> None:
+    """415 lets the front end open it as text. The sentence names the file and no folder."""
+    (server.notebooks / "cassettes" / name).write_text(text)
+    told = ask(f"cassettes/{name}", LIST)
+
+    assert told.status_code == status
+    assert str(server.home) not in told.text
+
+
+def test_what_is_too_large_is_not_read(server: Server, ask: Any) -> None:
+    """The server is for everybody: a large file belongs in a kernel."""
+    path = server.notebooks / "large.har"
+    path.touch()
+    os.truncate(path, LARGEST_FOREIGN_BYTES + 1)
+    told = ask("large.har", LIST)
+
+    assert told.status_code == 422
+    assert "dm.browse()" in told.json()["message"]
+
+
+def test_a_change_of_the_file_is_seen(server: Server, ask: Any) -> None:
+    """What is remembered is of the file as it was."""
+    path = server.notebooks / "grows.yaml"
+    record(path, answered())
+    before = ask("grows.yaml", LIST).json()
+    record(path, answered(), answered(get("/v1/lists")))
+    after = ask("grows.yaml", LIST).json()
+
+    assert (before["answer"]["total"], after["answer"]["total"]) == (1, 3)
+    assert before["version"] != after["version"]
+
+
+def test_credentials_of_another_program_are_in_no_answer_and_no_log(
+    server: Server, ask: Any
+) -> None:
+    """Nor is any value of a recording in the log, at the level of debugging."""
+    request = {"method": "GET", "uri": f"{BASE_URL}/v1/x", "body": None}
+    request["headers"] = {"Authorization": [f"Bearer {KEY}"]}
+    body = {"string": f'{{"echo": "{KEY}", "name": "value-of-a-body"}}'}
+    response = {"status": {"code": 200, "message": "OK"}, "headers": {}, "body": body}
+    interactions = [{"request": request, "response": response}]
+    foreign = server.notebooks / "foreign.yaml"
+    foreign.write_text(json.dumps({"version": 1, "interactions": interactions}))
+    detail = ask("foreign.yaml", {"ask": "detail", "index": 0})
+    texts = [
+        detail.text,
+        base64.b64decode(detail.json()["buffers"][1]).decode(),
+        *(ask("foreign.yaml", {"ask": "copy", "index": 0, "as": kind}).text for kind in ("curl",)),
+    ]
+    foreign.write_text(foreign.read_text().replace('"code": 200', f'"code": "{KEY}"'))
+    texts.append(ask("foreign.yaml", LIST).text)
+    log = server.log.read_text()
+
+    assert "value-of-a-body" in texts[1]
+    assert not any(KEY in text for text in texts)
+    assert "foreign.yaml" in log
+    assert not any(value in log for value in (KEY, "value-of-a-body"))
+
+
+def test_a_new_notebook_signs_in_and_makes_three_calls(server: Server) -> None:
+    """In the folder that is looked at; one that is there already stays as it is."""
+    (server.notebooks / "mine").mkdir()
+    paths = [made(server, "explore", folder="mine").json()["path"] for _ in range(2)]
+    notebook = nbformat.read(server.notebooks / paths[0], 4)
+    code = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+    nbformat.validate(notebook)
+
+    assert paths == ["mine/explore-direct-mail.ipynb", "mine/explore-direct-mail-1.ipynb"]
+    assert code[0] == "import directmail_lab as dm\n\ndm.login()"
+    assert [each.partition("(")[0] for each in code[1:]] == [
+        *("dm.me", "dm.rate_limits", "dm.chart_rate_limits")
+    ]
+
+
+@pytest.mark.parametrize("folder", ["../above", ".hidden"])
+def test_no_notebook_is_made_where_contents_may_not_be(server: Server, folder: str) -> None:
+    """The contents manager's own rules hold."""
+    assert made(server, "explore", folder=folder).status_code in (400, 404)
+
+
+def test_the_tutorials_are_copied_to_the_servers_folder(server: Server) -> None:
+    """Once; what a reader changed stays."""
+    path = made(server, "tutorials").json()["path"]
+    (server.notebooks / path).write_text("changed")
+
+    assert path == "directmail-lab-tutorials/notebooks/01-first-look.ipynb"
+    assert (server.notebooks / "directmail-lab-tutorials/cassettes/first-look.yaml").is_file()
+    assert made(server, "tutorials").json()["path"] == path
+    assert (server.notebooks / path).read_text() == "changed"
+
+
+def test_the_labextension_is_of_this_version() -> None:
+    """Its `package.json` is written by hand."""
+    folder = jupyter.__path__[0]
+    with open(f"{folder}/labextension/package.json", encoding="utf-8") as file:
+        assert json.load(file)["version"] == directmail_lab.__version__
