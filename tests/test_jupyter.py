@@ -6,6 +6,7 @@ import base64
 import json
 import os
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -23,7 +24,6 @@ from directmail_lab.redaction import Redactor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 TOKEN = "token-of-the-jupyter-server"
 KEY = "key-that-another-program-recorded"
@@ -272,6 +272,6 @@ def test_the_tutorials_are_copied_to_the_servers_folder(server: Server) -> None:
 
 def test_the_labextension_is_of_this_version() -> None:
     """Its `package.json` is written by hand."""
-    folder = jupyter.__path__[0]
-    with open(f"{folder}/labextension/package.json", encoding="utf-8") as file:
-        assert json.load(file)["version"] == directmail_lab.__version__
+    package = Path(jupyter.__path__[0], "labextension", "package.json")
+
+    assert json.loads(package.read_text())["version"] == directmail_lab.__version__
