@@ -32,30 +32,25 @@ from directmail_lab.sharing.audit import audit_cassette, audit_notebook
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from directmail_lab.interaction import Interaction
     from directmail_lab.standin import StandIn
 
 REPLAY = "import directmail_lab as dm\ndm.replay('shared-tour')\nname = dm.me()['name'].item()"
 
 
-def notebook(path: str, *sources: str, outputs: list[dict[str, Any]] | None = None) -> Path:
-    """A notebook of code cells; a source that begins with a space is text."""
-    cells = [
-        {"cell_type": "markdown", "metadata": {}, "source": source.strip()}
-        if source.startswith(" ")
-        else {
-            "cell_type": "code",
-            "metadata": {},
-            "source": source,
-            "outputs": outputs or [],
-            "execution_count": None,
-        }
+def notebook(path: str, *sources: str, **member: Any) -> Path:
+    """A notebook of code cells, the last with another member; a source with a space is text."""
+    cells: list[dict[str, Any]] = [
+        {"cell_type": "code", "metadata": {}, "source": source, "outputs": []}
+        if not source.startswith(" ")
+        else {"cell_type": "markdown", "metadata": {}, "source": source.strip()}
         for source in sources
     ]
+    cells[-1] |= {"execution_count": None, **member}
     file = Path(path).resolve()
     file.parent.mkdir(parents=True, exist_ok=True)
-    whole = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
-    file.write_text(json.dumps(whole), encoding="utf-8")
+    file.write_text(
+        json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 4})
+    )
     return file
 
 
@@ -69,18 +64,10 @@ def tour(service: StandIn) -> Path:
     return path
 
 
-def read_whole(cassette: Path | bytes) -> list[Interaction]:
-    """What a cassette's file, or its content, holds."""
-    if isinstance(cassette, bytes):
-        Path("read.yaml").write_bytes(cassette)
-        cassette = Path("read.yaml")
-    return list(read_cassette(cassette).interactions)
-
-
-def names_in(zipped: Path) -> list[str]:
-    """The names in a zip."""
-    with zipfile.ZipFile(zipped) as packed:
-        return packed.namelist()
+def zipped(*notebooks: Path, **options: Any) -> dict[str, bytes]:
+    """What stands in the zip of these, by its place below the zip's own folder."""
+    with zipfile.ZipFile(share(notebooks, "tour.zip", **options)) as packed:
+        return {name.removeprefix("tour/"): packed.read(name) for name in packed.namelist()}
 
 
 # -- the zip -----------------------------------------------------------------------------------
@@ -92,11 +79,11 @@ def test_a_reader_unzips_and_runs_it_offline(
 ) -> None:
     """In a fresh kernel, elsewhere, with no key and no service: the answers are the recorded."""
     source = notebook("nb/one.ipynb", REPLAY, "print(name)")
-    zipped = share([source], tmp_path / "tour.zip")
+    packed = share([source], tmp_path / "tour.zip")
     service.close()
     elsewhere = tmp_path_factory.mktemp("reader")
-    with zipfile.ZipFile(zipped) as packed:
-        packed.extractall(elsewhere)
+    with zipfile.ZipFile(packed) as whole:
+        whole.extractall(elsewhere)
     folder = elsewhere / "tour" / "notebooks"
     ran = nbformat.read(folder / "one.ipynb", as_version=4)
     keyless = {k: v for k, v in os.environ.items() if not k.startswith("DIRECTMAIL_")}
@@ -114,28 +101,24 @@ def test_the_zip_holds_what_a_reader_needs(tour: Path) -> None:
     text = " ![a](images/shown.png) <img src='images/tagged.svg'> ![b](../up.png)"
     text += " ![c](images/secret.txt) ![d](https://host.test/e.png)"
     source = notebook("one.ipynb", REPLAY, text, "import httpx")
-    zipped = share(source, "out/my tour.zip")
+    contents = zipped(source)
+    Path("read.yaml").write_bytes(contents["cassettes/shared-tour.yaml"])
+    wheel = f"directmail_lab-{__version__}-py3-none-any.whl"
 
-    assert zipped == Path("out/my tour.zip")
-    assert names_in(zipped) == [
-        f"my tour/{name}"
-        for name in (
-            "README.md",
-            "cassettes/shared-tour.yaml",
-            f"directmail_lab-{__version__}-py3-none-any.whl",
-            "notebooks/images/shown.png",
-            "notebooks/images/tagged.svg",
-            "notebooks/one.ipynb",
-            "requirements.txt",
-        )
+    assert list(contents) == [
+        "README.md",
+        "cassettes/shared-tour.yaml",
+        wheel,
+        "notebooks/images/shown.png",
+        "notebooks/images/tagged.svg",
+        "notebooks/one.ipynb",
+        "requirements.txt",
     ]
-    with zipfile.ZipFile(zipped) as packed:
-        readme = packed.read("my tour/README.md").decode()
-        requirements = packed.read("my tour/requirements.txt").decode()
-        assert read_whole(packed.read("my tour/cassettes/shared-tour.yaml")) == read_whole(tour)
-    assert 'jupyter lab "notebooks/one.ipynb"' in readme
-    wheel, other = requirements.split()
-    assert f"my tour/{wheel.removeprefix('./')}" in names_in(zipped)
+    held, written = read_cassette(tour), read_cassette(Path("read.yaml"))
+    assert list(written.interactions) == list(held.interactions)
+    assert b'jupyter lab "notebooks/one.ipynb"' in contents["README.md"]
+    own, other = contents["requirements.txt"].decode().split()
+    assert own == f"./{wheel}"
     assert other.startswith("httpx==")
 
 
@@ -161,14 +144,16 @@ def test_its_requirements_install_what_runs_it(tour: Path, tmp_path: Path) -> No
     assert (installed / "bin" / "directmail-lab").exists() or os.name == "nt"
 
 
-def test_the_same_input_gives_the_same_zip(tour: Path) -> None:
-    """No time and no order of files shows in it."""
+def test_the_same_input_gives_the_same_zip_in_the_place_of_the_old(tour: Path) -> None:
+    """No time and no order of files shows in it, and nothing is left beside it."""
     one, two = notebook("one.ipynb", REPLAY), notebook("two.ipynb", REPLAY)
-    first = share([one, two], "first/tour").read_bytes()
+    first = share([one, two], "out/tour").read_bytes()
     os.utime(one, (0, 0))
-    second = share([one, two], "second/tour.zip").read_bytes()
+    share([one], "out/tour.zip")
+    second = share([one, two], "out/tour.zip").read_bytes()
 
     assert first == second
+    assert [path.name for path in Path("out").iterdir()] == ["tour.zip"]
 
 
 def test_what_no_one_reads_stays_behind(tour: Path) -> None:
@@ -177,19 +162,8 @@ def test_what_no_one_reads_stays_behind(tour: Path) -> None:
     source.write_text(source.read_text().replace('{"cells"', '{"cells": ["hearsay"], "cells"', 1))
     text = tour.read_text(encoding="utf-8")
     tour.write_text(f"# hearsay\n{text}# hearsay\n", encoding="utf-8")
-    with zipfile.ZipFile(share(source, "tour.zip")) as packed:
-        written = b"".join(packed.read(name) for name in names_in(Path("tour.zip")))
 
-    assert b"hearsay" not in written
-
-
-def test_a_zip_is_replaced_whole(tour: Path) -> None:
-    """Sharing again writes over the zip, and leaves nothing beside it."""
-    Path("out").mkdir()
-    share([notebook("one.ipynb", REPLAY)], "out/tour.zip")
-    share([notebook("one.ipynb", REPLAY, "1")], "out/tour.zip")
-
-    assert [path.name for path in Path("out").iterdir()] == ["tour.zip"]
+    assert b"hearsay" not in b"".join(zipped(source).values())
 
 
 def test_a_cassette_by_its_path_keeps_its_place(tour: Path) -> None:
@@ -197,7 +171,7 @@ def test_a_cassette_by_its_path_keeps_its_place(tour: Path) -> None:
     tour.rename("own.yaml")
     source = notebook("nb/one.ipynb", "dm.replay(Path('../own.yaml'))")
 
-    assert "tour/own.yaml" in names_in(share([source], "tour.zip"))
+    assert "own.yaml" in zipped(source)
 
 
 def test_the_cassettes_nearest_the_notebook_win(tour: Path) -> None:
@@ -206,24 +180,24 @@ def test_the_cassettes_nearest_the_notebook_win(tour: Path) -> None:
     near.parent.mkdir(parents=True)
     near.write_text(tour.read_text(encoding="utf-8").replace("Stand-in User", "Near User"))
     source = notebook("nb/one.ipynb", REPLAY)
-    with zipfile.ZipFile(share([source], "tour.zip")) as packed:
-        assert packed.read("tour/cassettes/shared-tour.yaml").count(b"Near User") == 1
+
+    assert b"Near User" in zipped(source)["cassettes/shared-tour.yaml"]
 
 
 def test_what_a_notebook_records_itself_need_not_be_there(tour: Path) -> None:
     """A recording that its own code makes is made again by the reader."""
     source = notebook("one.ipynb", "with dm.record('mine'): dm.me()", "dm.replay('mine')", REPLAY)
 
-    assert "tour/cassettes/mine.yaml" not in names_in(share([source], "tour.zip"))
+    assert "cassettes/mine.yaml" not in zipped(source)
 
 
 def test_a_name_that_only_running_tells_is_reported(tour: Path) -> None:
     """The warning says where, and naming the cassette by hand puts it in."""
     source = notebook("one.ipynb", "1", "dm.replay(f'shared-{x}')")
     with pytest.warns(UnresolvedCassetteWarning, match=r"one\.ipynb, cell 2: replay\(…\)"):
-        zipped = share([source], "tour.zip", cassettes=["shared-tour"])
+        contents = zipped(source, cassettes=["shared-tour"])
 
-    assert "tour/cassettes/shared-tour.yaml" in names_in(zipped)
+    assert "cassettes/shared-tour.yaml" in contents
 
 
 # -- refusals ----------------------------------------------------------------------------------
@@ -235,37 +209,31 @@ def test_a_name_that_only_running_tells_is_reported(tour: Path) -> None:
         ("dm.replay('no-such')", r"'no-such' \(one\.ipynb, cell 1\)"),
         ("dm.replay('../shared-tour')", r"'\.\./shared-tour' \(one\.ipynb, cell 1\)"),
         ("dm.replay(Path('../../tour.yaml'))", "no cassette"),
+        ("dm.replay(Path('¤'))", "leads out of what can be shared"),
     ],
 )
 def test_a_notebook_that_could_not_run_is_refused(tour: Path, source: str, says: str) -> None:
-    """A cassette that is not there is named with the cell that replays it; no zip is made."""
+    """A cassette that a reader would not have is named with its cell; no zip is made."""
     with pytest.raises(DirectMailLabError, match=says):
-        share([notebook("nb/one.ipynb", source)], "tour.zip")
+        share([notebook("nb/one.ipynb", source.replace("¤", str(tour)))], "tour.zip")
 
     assert not Path("tour.zip").exists()
 
 
-def test_a_path_out_of_the_zip_is_refused(tour: Path) -> None:
-    """A reader would not have it, whatever is there on this machine."""
-    source = notebook("nb/one.ipynb", f"dm.replay(Path({str(tour)!r}))")
-
-    with pytest.raises(DirectMailLabError, match="leads out of what can be shared"):
-        share([source], "tour.zip")
-
-
-@pytest.mark.parametrize("content", ["", "{}", "[]", "not json", '{"cells": 5}', "\ud800"])
-def test_what_is_no_notebook_is_refused(content: str) -> None:
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        *((text, "is not a notebook") for text in ("", "{}", "[]", '{"cells": 5}', "\ud800")),
+        (None, r"one\.ipynb cannot be read"),
+    ],
+)
+def test_what_is_no_notebook_is_refused(content: str | None, says: str) -> None:
     """The message names the file."""
-    Path("one.ipynb").write_bytes(content.encode("utf-8", "surrogatepass"))
+    if content is not None:
+        Path("one.ipynb").write_bytes(content.encode("utf-8", "surrogatepass"))
 
-    with pytest.raises(DirectMailLabError, match=r"one\.ipynb is not a notebook"):
+    with pytest.raises(DirectMailLabError, match=says):
         share(["one.ipynb"], "tour.zip")
-
-
-def test_a_missing_notebook_and_none_at_all_are_refused() -> None:
-    """Each with its own message."""
-    with pytest.raises(DirectMailLabError, match=r"no\.ipynb cannot be read"):
-        share(["no.ipynb"], "tour.zip")
     with pytest.raises(DirectMailLabError, match="No notebook to share"):
         share([], "tour.zip")
 
@@ -338,8 +306,8 @@ SVG = f"<svg><!-- {HIDDEN} --></svg>"
 B64 = b64encode(png()).decode()
 
 
-def output(**data: Any) -> dict[str, Any]:
-    return {"output_type": "display_data", "metadata": {}, "data": data}
+def output(kind: str, data: Any) -> dict[str, Any]:
+    return {"outputs": [{"output_type": "display_data", "metadata": {}, "data": {kind: data}}]}
 
 
 CELLS: dict[str, dict[str, Any]] = {
@@ -356,16 +324,16 @@ CELLS: dict[str, dict[str, Any]] = {
     "attachment of another type": {"attachments": {HIDDEN: {HIDDEN: HIDDEN}}},
     "stream": {"outputs": [{"output_type": "stream", "name": "stderr", "text": HIDDEN}]},
     "traceback": {"outputs": [{"output_type": "error", "traceback": [f"\x1b[0m{HIDDEN}"]}]},
-    "html": {"outputs": [output(**{"text/html": f"<i data-x='{HIDDEN}'>"})]},
-    "json": {"outputs": [output(**{"application/json": {"a": [HIDDEN]}})]},
-    "svg": {"outputs": [output(**{"image/svg+xml": [SVG]})]},
-    "svg in base64": {"outputs": [output(**{"text/html": b64encode(SVG.encode()).decode()})]},
-    "png": {"outputs": [output(**{"image/png": B64})]},
-    "png, packed": {"outputs": [output(**{"image/png": b64encode(png(packed=True)).decode()})]},
-    "png by line": {"outputs": [output(**{"image/png": [B64[:40] + "\n", B64[40:]]})]},
-    "no base64": {"outputs": [output(**{"image/png": f"!{HIDDEN}"})]},
-    "type": {"outputs": [output(**{HIDDEN: ""})]},
-    "output's metadata": {"outputs": [{**output(), "metadata": {"x": HIDDEN}}]},
+    "html": output("text/html", f"<i data-x='{HIDDEN}'>"),
+    "json": output("application/json", {"a": [HIDDEN]}),
+    "svg": output("image/svg+xml", [SVG]),
+    "svg in base64": output("text/html", b64encode(SVG.encode()).decode()),
+    "png": output("image/png", B64),
+    "png, packed": output("image/png", b64encode(png(packed=True)).decode()),
+    "png by line": output("image/png", [B64[:40] + "\n", B64[40:]]),
+    "no base64": output("image/png", f"!{HIDDEN}"),
+    "type": output(HIDDEN, ""),
+    "output's metadata": {"outputs": [{"output_type": "display_data", "metadata": {"x": HIDDEN}}]},
 }
 
 
@@ -391,8 +359,7 @@ FILES: dict[str, Callable[[str], str]] = {
 def nothing_leaks(*notebooks: Path) -> None:
     """Sharing is refused without the key in the message, or what is written does not hold it."""
     try:
-        with zipfile.ZipFile(share(notebooks, "out.zip")) as packed:
-            written = b"\n".join(map(packed.read, packed.namelist()))
+        written = b"\n".join(zipped(*notebooks).values())
     except DirectMailLabError as error:
         written = str(error).encode()
 
@@ -404,10 +371,7 @@ def test_a_key_in_any_part_of_a_cell_refuses_the_zip(
     place: str, tour: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever member holds it, known or not, and whatever kind of cell."""
-    source = notebook("one.ipynb", REPLAY)
-    whole = json.loads(source.read_text())
-    whole["cells"].append({**whole["cells"][0], "source": "", **CELLS[place]})
-    source.write_text(json.dumps(whole))
+    source = notebook("one.ipynb", REPLAY, "", **CELLS[place])
     monkeypatch.setenv("DIRECTMAIL_API_KEY", HIDDEN)
 
     with pytest.raises(DirectMailLabError, match=r"one\.ipynb, cell 2, .*: your API key"):
@@ -450,9 +414,9 @@ def test_personal_data_is_told_and_shared(tour: Path) -> None:
     """It may be meant for the reader, so it is a warning that says where."""
     source = notebook("one.ipynb", REPLAY, "'write to ada@lovelace.org'")
     with pytest.warns(PersonalDataWarning, match=r"one\.ipynb, cell 2, source: an e-mail address"):
-        zipped = share(source, "tour.zip")
+        share(source, "told.zip")
 
-    assert zipped.exists()
+    assert Path("told.zip").exists()
 
 
 def test_no_traceback_shows_a_key_that_is_looked_for(
