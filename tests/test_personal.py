@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from dataclasses import astuple
 
 import pytest
@@ -48,21 +46,11 @@ def test_equal_values_get_equal_pseudonyms_however_they_are_written(number: str)
     """A replay that asks with other spaces or escapes still finds what was recorded."""
     redactor = Redactor(redact=["personal"])
 
+    assert redactor.text("joe@corp.com") == "person-9748fa7c@example.invalid"  # in any process
     assert redactor.text(number)[-12:] == redactor.text(PHONE)[-12:]
     assert redactor.text("JOE@corp.com") == redactor.text("joe@corp.com")
     assert redactor.text("joe%40corp.com").replace("%40", "@") == redactor.text("joe@corp.com")
     assert redactor.text("jim@corp.com") != redactor.text("joe@corp.com")
-
-
-def test_another_process_gives_the_same_pseudonym() -> None:
-    """What was recorded yesterday is found today."""
-    code = (
-        "from directmail_lab.redaction import Redactor;"
-        f"import sys; sys.stdout.write(Redactor(redact=['personal']).text({JOE!r}))"
-    )
-    there = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-
-    assert there.stdout == Redactor(redact=["personal"]).text(JOE)
 
 
 @pytest.mark.parametrize(
@@ -201,9 +189,11 @@ def test_a_summary_counts_different_values_and_says_what_to_do() -> None:
     """One line at close: the same address twice is one person, examples are none."""
     request = RecordedRequest("GET", "https://a.test/?email=joe.smith%2Bmail%40corp.com")
     body = f'["{JOE}", "ann@corp.com", "x@example.com", "{PHONE}"]'.encode()
-    counts = summarise_personal([Interaction(request, RecordedResponse(200, "", (), body))])
+    exchange = Interaction(request, RecordedResponse(200, "", (), body))
+    counts = summarise_personal([exchange])
 
     assert counts == {"email": 2, "phone": 1}
+    assert summarise_personal([Redactor(redact=["personal"]).interaction(exchange)]) == {}
     assert personal_notice({"email": 1, "phone": 2, "name": 3}, "tour").startswith(
         "Cassette 'tour' holds 1 e-mail address, 2 telephone numbers and 3 names. Before"
     )
@@ -223,19 +213,3 @@ def test_a_summary_counts_by_the_names_of_fields_too() -> None:
     ]
 
     assert summarise_personal(interactions) == {"name": 1, "address": 2, "bank account": 1}
-
-
-def test_a_redacted_recording_has_nothing_to_summarise() -> None:
-    """Pseudonyms are no one's data."""
-    body = f'["{JOE}", "{PHONE}"]'.encode()
-    exchange = Interaction(RecordedRequest("GET", "/"), RecordedResponse(200, "", (), body))
-
-    assert summarise_personal([Redactor(redact=["personal"]).interaction(exchange)]) == {}
-
-
-def test_a_megabyte_without_any_is_searched_in_one_pass() -> None:
-    """The patterns are bounded: a long run of letters is no reason to search it again."""
-    redactor = Redactor(redact=["personal"])
-    text = "a1" * 500_000
-
-    assert redactor.text(text) == text

@@ -127,10 +127,9 @@ def test_any_eight_characters_in_a_row_are_removed(start: int, size: int) -> Non
     )
 
 
-@pytest.mark.parametrize("rule", planted(KEY))
-def test_a_body_with_the_key_in_any_form_keeps_nothing_of_it(rule: str) -> None:
+@pytest.mark.parametrize("body", planted(KEY).values(), ids=planted(KEY))
+def test_a_body_with_the_key_in_any_form_keeps_nothing_of_it(body: bytes) -> None:
     """Not even where it is all of the body, or where the body is none that anyone can read."""
-    body = planted(KEY)[rule]
     around = b'{"error": "' + body + b'"}' if body.isascii() else body
     redacted = [kept(Redactor([KEY]), RecordedResponse(401, "", (), b)) for b in (body, around)]
 
@@ -220,7 +219,9 @@ def exchange(form: str) -> Interaction:
 @pytest.mark.parametrize("form", [KEY, CREDENTIAL, KEY.encode().hex(), KEY.replace("_", "%5f")])
 def test_the_key_is_removed_from_every_part_of_an_exchange(form: str) -> None:
     """Path, query, fragment, header names and values, bodies and the reason: nothing is left."""
-    redacted = Redactor([KEY]).interaction(exchange(form))
+    redactor = Redactor([KEY])
+    redacted = redactor.interaction(exchange(form))
+    redactor.refuse_leak(repr(astuple(redacted)))
 
     assert traces(repr(astuple(redacted)).encode(), KEY) == []
     assert redacted.response.body == b'{"error": "no such key: <API_KEY>"}'
@@ -265,6 +266,8 @@ def test_credentials_and_cookies_are_dropped_whether_a_key_is_known_or_not() -> 
     [
         ("https://a.test/x?api_key=s3cret&b=1", "https://a.test/x?api_key=<API_KEY>&b=1"),
         ("https://a.test/x?b=1&API-KEY=s3cret", "https://a.test/x?b=1&API-KEY=<API_KEY>"),
+        ("https://a.test/x?API%2DKEY=s3cret", "https://a.test/x?API%2DKEY=<API_KEY>"),
+        ("https://a.test/x?%61pi_key=s3cret&n=1", "https://a.test/x?%61pi_key=<API_KEY>&n=1"),
         ("https://a.test/x?api%5Fkey=s3%26cret#f", "https://a.test/x?api%5Fkey=<API_KEY>#f"),
         ("https://a.test/x?apikey=%3CAPI_KEY%3E", "https://a.test/x?apikey=<API_KEY>"),
         ("https://me:pw@a.test/x", "https://<API_KEY>@a.test/x"),
@@ -481,13 +484,6 @@ def test_a_leak_is_refused_with_nothing_of_it_in_the_error(form: bytes) -> None:
         assert traces(repr(frame.locals).encode(), KEY) == []
 
 
-def test_what_is_redacted_is_never_refused() -> None:
-    """The two agree, or recording would stop for no reason."""
-    redactor = Redactor([KEY])
-
-    redactor.refuse_leak(repr(astuple(redactor.interaction(exchange(KEY)))))
-
-
 def test_an_error_while_redacting_shows_no_locals() -> None:
     """What is not text at all fails, without the frames that hold the key."""
     with pytest.raises(TypeError) as caught:
@@ -510,13 +506,3 @@ def test_a_redactor_shows_and_hands_on_nothing() -> None:
             hand_on(redactor)  # type: ignore[operator]
     with pytest.raises(TypeError):
         vars(redactor)
-
-
-@pytest.mark.parametrize("name", ["api_key", "api%5Fkey", "API%2DKEY", "%61pi_key", "apikey"])
-def test_an_api_key_parameter_is_masked_however_its_name_is_written(name: str) -> None:
-    """Another account's key is none that we know: only its name tells it."""
-    request = RecordedRequest("GET", f"https://api.test/v1/users/me?{name}=another-accounts&n=1")
-    redacted = Redactor([KEY]).interaction(Interaction(request, RecordedResponse(200)))
-
-    assert "another-accounts" not in redacted.request.uri
-    assert redacted.request.uri.endswith("&n=1")
