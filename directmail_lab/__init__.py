@@ -41,10 +41,12 @@ if TYPE_CHECKING:
     from .current import (
         connect as connect,
         get as get,
+        get_many as get_many,
         live as live,
         logout as logout,
         me as me,
         me_async as me_async,
+        pages as pages,
         post as post,
         record as record,
         replay as replay,
@@ -68,7 +70,8 @@ __version__ = "0.1.0"
 _HOMES = {
     "account": "burst chart_rate_limits check_contract drift interactions rate_limits",
     "cassettes.view": "read_interactions",
-    "current": "connect get live logout me me_async post record replay request session",
+    "current": "connect get get_many live logout me me_async pages post record replay request "
+    "session",
     "exploring": "explore findings",
     "frames": "frame",
     "readings": "read_readings",

@@ -44,6 +44,18 @@ def read_json(content: bytes, charset: str | None = None) -> tuple[object, str |
         return None, "is nested deeper than can be read"
 
 
+def records_of(page: object) -> object:
+    """Return the records of a list's page: its ``data``, or its only member that is an array.
+
+    Where there is neither, or more than one array, it is the page itself.
+    """
+    if not isinstance(page, dict):
+        return page
+    arrays = [value for value in page.values() if isinstance(value, list)]
+    data = page.get("data")
+    return data if isinstance(data, list) else arrays[0] if len(arrays) == 1 else page
+
+
 def json_in(headers: Headers, body: bytes) -> tuple[object, str | None]:
     """Return what `read_json` does of an answer's body, which may be compressed as it says."""
     try:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import pandas as pd
 
-from .bodies import charset_in, read_json
+from .bodies import charset_in, read_json, records_of
 from .display import readable
 from .errors import DirectMailLabError, NotJSONError, without_traceback
 from .interaction import READING
@@ -63,6 +63,7 @@ def frame(
     response_or_json
         A response (of any HTTP library that has ``status_code``, ``headers`` and ``content``), the
         bytes of a body, or what a JSON reader made of one. A ``str`` is a JSON string, not a body.
+        Of an iterator of these, such as `pages` gives, all records are in one frame.
     record_path
         ``"auto"`` unwraps an envelope: an object whose ``data`` is an object or an array. None
         never unwraps. Any other text is the name of a member, or a dotted path to one.
@@ -92,6 +93,33 @@ def frame(
 
 
 def _framed(given: Any, record_path: str | None) -> pd.DataFrame:
+    if isinstance(given, Iterator):
+        return _of_pages(given, record_path)
+    body, response = _body_of(given)
+    records, envelope = _unwrapped(body, record_path)
+    table = _table(records)
+    table.attrs.update(_attrs(response))
+    if envelope is not None:
+        table.attrs["envelope"] = envelope
+    return readable(table)
+
+
+def _of_pages(pages: Iterator[Any], record_path: str | None) -> pd.DataFrame:
+    records: list[object] = []
+    responses: list[Any] = []
+    for page in pages:
+        body, response = _body_of(page)
+        found = records_of(body) if record_path == "auto" else _unwrapped(body, record_path)[0]
+        records.extend(found if isinstance(found, list) else [found])
+        responses.append(response)
+    table = _table(records)
+    table.attrs.update(_attrs(responses[0] if responses else None))
+    table.attrs["pages"] = len(responses)
+    return readable(table)
+
+
+def _body_of(given: Any) -> tuple[Any, Any]:
+    """Return the JSON of a response, of the bytes of a body, or as given; and the response."""
     response = given if hasattr(given, "status_code") and hasattr(given, "content") else None
     body = given if response is None else response.content
     if isinstance(body, bytes | bytearray):
@@ -103,12 +131,7 @@ def _framed(given: Any, record_path: str | None) -> pd.DataFrame:
             f"frame() was given a {type(body).__name__}, which is neither a response nor JSON. "
             "Give it a response, the bytes of a body, or what .json() returns."
         )
-    records, envelope = _unwrapped(body, record_path)
-    table = _table(records)
-    table.attrs.update(_attrs(response))
-    if envelope is not None:
-        table.attrs["envelope"] = envelope
-    return readable(table)
+    return body, response
 
 
 # -- what a response says of itself ------------------------------------------------------------

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypedDict, Unpack
 
 from .bodies import AnswerShapes
+from .bulk import get_many, get_many_async, pages
 from .cassettes import open_cassette
 from .contract import ME_PATH
 from .credentials import ApiKey, as_api_key
@@ -188,6 +189,16 @@ class Session(SessionWithModes):
         """Send a POST, which the session must allow as it does all writes; see `request`."""
         return self.client.request("POST", path, **options)
 
+    def check(self, response: httpx.Response) -> httpx.Response:
+        """Return a response, or raise the `ServiceError` that its error status means."""
+        if response.status_code >= 400:
+            raise service_error(response, base_url=self.base_url, redacted=self._redacted)
+        return response
+
+    get_many = get_many
+    get_many_async = get_many_async
+    pages = pages
+
     def rate_limits(self) -> pd.DataFrame:
         """Return the readings of all responses so far, a row each (see `ReadingLog.frame`).
 
@@ -255,12 +266,9 @@ class Session(SessionWithModes):
         return response
 
     def _record_in(self, response: httpx.Response) -> pd.DataFrame:
-        """Return the record that a response holds, or raise what its error status means."""
         from .frames import frame
 
-        if response.status_code >= 400:
-            raise service_error(response, base_url=self.base_url, redacted=self._redacted)
-        return frame(response)
+        return frame(self.check(response))
 
     # -- the end ------------------------------------------------------------------------
 
