@@ -25,7 +25,7 @@ LAYOUTS: Final[tuple[Layout, ...]] = get_args(Layout)
 # So that closing costs about a tenth of a second at most, however much was recorded.
 _MOST_READ_BYTES: Final = 32 * 1024**2
 _MOST_INTERACTIONS: Final = 1000
-_MOST_BODY_BYTES: Final = 1024**2
+_MOST_BYTES: Final = 1024**2
 
 
 def layout_of(path: Path) -> Layout:
@@ -140,29 +140,16 @@ def notice_of_personal_data(path: Path, name: str) -> str:
     Of a large one only a part is looked at, spread evenly over its first 32 MiB, and the line says
     how much that was. It never fails: a recording that ended well did so whatever is in it.
     """
-    with suppress(OSError, CassetteError):
-        with path.open("rb") as file:
-            found = parse_cassette(file.read(_MOST_READ_BYTES), path).interactions
-            is_whole = not file.read(1)
-        some = _some(found)
-        looked_at = None if is_whole and len(some) == len(found) else len(some)
-        return personal_notice(
-            summarise_personal(some), command_name(path, name), looked_at=looked_at
-        )
+    with suppress(OSError, CassetteError), path.open("rb") as file:
+        data = file.read(_MOST_READ_BYTES)
+        found = parse_cassette(data, path).interactions
+        step = 1 + max(len(found) // _MOST_INTERACTIONS, len(data) // _MOST_BYTES)
+        looked_at = [found[index] for index in range(0, len(found), step)]
+        is_whole = step == 1 and not file.read(1)
+        counts = summarise_personal(looked_at)
+        some = None if is_whole else len(looked_at)
+        return personal_notice(counts, command_name(path, name), looked_at=some)
     return ""
-
-
-def _some(found: Sequence[Interaction]) -> list[Interaction]:
-    """Return interactions from start to end, no more than a thousand, nor than a megabyte."""
-    some: list[Interaction] = []
-    size = 0
-    for index in range(0, len(found), -(-len(found) // _MOST_INTERACTIONS) or 1):
-        each = found[index]
-        size += len(each.request.body or b"") + len(each.response.body)
-        if size > _MOST_BODY_BYTES and some:
-            break
-        some.append(each)
-    return some
 
 
 def _read(source: Path) -> tuple[Mapping[str, object], Sequence[Interaction]]:

@@ -133,10 +133,8 @@ def _query(request: RecordedRequest, _prefix: str) -> Hashable:
 
 
 def _header_set(request: RecordedRequest, _prefix: str) -> Hashable:
-    first: dict[str, str] = {}
-    for name, value in request.headers:
-        first.setdefault(name.lower(), value)
-    return frozenset(first.items())
+    # Of a header that came twice the first counts, as in vcrpy.
+    return frozenset({name.lower(): value for name, value in reversed(request.headers)}.items())
 
 
 _PARTS: Final[dict[str, Callable[[RecordedRequest, str], Hashable]]] = {

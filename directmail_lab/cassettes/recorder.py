@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from itertools import chain, count, islice
 from pathlib import Path
@@ -45,16 +45,8 @@ class LineWriter:
         What the file holds, where it is not new.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        header: str,
-        held: LoadedCassette | None = None,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._clock = clock
-        self._synced_at = clock()
+    def __init__(self, path: Path, header: str, held: LoadedCassette | None = None) -> None:
+        self._synced_at = time.monotonic()
         self._file = os.open(path, OPEN_TO_WRITE | os.O_CREAT, 0o666)
         # Length, checksum and number of what is whole: set at once, so that Ctrl-C leaves all
         # three as they were before an interaction or as they are after it.
@@ -73,7 +65,7 @@ class LineWriter:
     def append(self, texts: Iterable[str]) -> None:
         """Write the lines of one interaction, one write for each of their parts."""
         self._whole = *self._written(texts), self._whole[2] + 1
-        now = self._clock()
+        now = time.monotonic()
         if now - self._synced_at >= _FSYNC_EVERY_S:
             self._synced_at = now
             os.fsync(self._file)
