@@ -99,6 +99,10 @@ class SessionServer(LoopbackServer):
             response = await self._answer(await exchange.received())
         if origin in self._allow_origins:
             response = _readable_by(origin, exchange, response)
+        if header(exchange.headers, "sec-fetch-mode") == "navigate":
+            # A stranger's page is shown, but no script of it runs beside JupyterLab's cookies.
+            sandboxed = ("Content-Security-Policy", "sandbox")
+            response = replace(response, headers=(*response.headers, sandboxed))
         await exchange.answer(response)
 
     def _why_refused(self, exchange: Exchange, origin: str) -> str:

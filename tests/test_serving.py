@@ -329,6 +329,17 @@ def test_an_allowed_page_may_ask_and_read(gateway: SessionServer) -> None:
     assert "Access-Control-Allow-Origin" not in bare.headers
 
 
+def test_a_page_that_a_browser_shows_runs_no_script(tour: Path) -> None:
+    """A cassette may be a stranger's, and every server of this machine has the same cookies."""
+    browser = {"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Site": "none"}
+    with replaying(tour) as server:
+        shown = requests.get(server.base_url + ME, headers=browser, timeout=10)
+        fetched = requests.get(server.base_url + ME, timeout=10)
+
+    assert shown.headers["Content-Security-Policy"] == "sandbox"
+    assert "Content-Security-Policy" not in fetched.headers
+
+
 def test_with_a_token_only_its_address_is_answered(tour: Path) -> None:
     """The address is the token's; others are refused before anything is played."""
     with replaying(tour, token="secret-token") as server:
