@@ -153,7 +153,7 @@ def _is_own(folder: Path) -> bool:
 
 def _packaged_folders() -> Iterator[Path]:
     package = Path(__file__).resolve().parents[1]
-    installed = package / "tutorials" / _FOLDER
+    installed = package / "packaged" / _FOLDER
     if installed.is_dir():
         yield installed
     elif (package.parent / "pyproject.toml").exists():  # an editable install of a checkout

@@ -16,6 +16,21 @@ from ..settings import API_KEY_VARIABLE, BASE_URL_VARIABLE
 # The news pop-up asks a server outside; only this setting keeps it from the page altogether.
 _PAGE_CONFIG = {"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}}
 
+_DEMO = "demo.ipynb"
+_DEMO_CELLS = (
+    "# A demonstration\n\nA service that keeps the documented contract runs on this machine. "
+    "Run each cell with Shift+Enter. The form has the service's address, and the kernel has its "
+    "key: choose **Sign in**.",
+    "import directmail_lab as dm\n\ndm.login()",
+    "Watch what is left of the allowance here, while the cells below use it up:",
+    "dm.monitor()",
+    "dm.me()",
+    "dm.burst(40);",
+    "dm.chart_rate_limits()",
+    "Recorded answers need neither the service nor a key:",
+    'with dm.record("my-demo"):\n    dm.me()\n\ndm.replay("my-demo")\ndm.me()',
+)
+
 
 def open_lab(beside: Path, *, port: int | None, browser: bool) -> None:
     """Run JupyterLab on the first tutorial until it is ended.
@@ -36,13 +51,15 @@ def open_demo(beside: Path, *, port: int | None, browser: bool) -> None:
     The kernels find its address and key in their environment. The notebook is written to a folder
     in ``beside``; one that is there already is kept.
     """
+    from ..jupyter.starter import notebook_of
     from ..standin import stand_in
 
     typer.echo("Starting the stand-in service and JupyterLab; its address follows. Ctrl-C ends it.")
     folder = beside / "directmail-lab-demo"
     (folder / "cassettes").mkdir(parents=True, exist_ok=True)
     if not (folder / _DEMO).exists():
-        (folder / _DEMO).write_text(json.dumps(_demo_notebook(), indent=1) + "\n", encoding="utf-8")
+        text = json.dumps(notebook_of(_DEMO_CELLS), indent=1)
+        (folder / _DEMO).write_text(f"{text}\n", encoding="utf-8")
     with stand_in() as service:
         os.environ |= {BASE_URL_VARIABLE: service.base_url, API_KEY_VARIABLE: service.api_key}
         _run_jupyterlab(lab_arguments(folder, _DEMO, port=port, browser=browser))
@@ -50,10 +67,9 @@ def open_demo(beside: Path, *, port: int | None, browser: bool) -> None:
 
 def lab_arguments(folder: Path, notebook: str, *, port: int | None, browser: bool) -> list[str]:
     """Return the arguments that start JupyterLab on a notebook without asking the network."""
-    page = f"/lab/tree/{notebook}" if (folder / notebook).is_file() else "/lab"
     return [
         f"--ServerApp.root_dir={folder}",
-        f"--LabApp.default_url={page}",
+        f"--LabApp.default_url=/lab/tree/{notebook}",
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
         "--LabApp.news_url=None",
         "--LabApp.extension_manager=readonly",
@@ -70,44 +86,11 @@ def _run_jupyterlab(arguments: list[str]) -> None:
     # 9 s in the place of 2,800 and 3 s. A thread begins a piece of its own.
     with ThreadPoolExecutor(1) as thread:
         lab_app = thread.submit(import_module, "jupyterlab.labapp").result().LabApp
-    with tempfile.TemporaryDirectory(prefix="directmail-lab-") as config:
-        _configure(Path(config))
+    # Our page settings come before the user's, for this process and its children only.
+    with tempfile.TemporaryDirectory(prefix="directmail-lab-") as folder:
+        settings = Path(folder, "labconfig", "page_config.json")
+        settings.parent.mkdir()
+        settings.write_text(json.dumps(_PAGE_CONFIG))
+        before = os.environ.get("JUPYTER_CONFIG_PATH")
+        os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join(filter(None, [folder, before]))
         lab_app.launch_instance(arguments)
-
-
-def _configure(folder: Path) -> None:
-    """Put our page settings before the user's, for this process and its children only."""
-    (folder / "labconfig").mkdir()
-    (folder / "labconfig" / "page_config.json").write_text(json.dumps(_PAGE_CONFIG))
-    before = os.environ.get("JUPYTER_CONFIG_PATH")
-    os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join(filter(None, [str(folder), before]))
-
-
-# -- the demonstration -------------------------------------------------------------------------
-
-_DEMO = "demo.ipynb"
-_DEMO_CELLS = (
-    "# A demonstration\n\nA service that keeps the documented contract runs on this machine. "
-    "Run each cell with Shift+Enter. The form has the service's address, and the kernel has its "
-    "key: choose **Sign in**.",
-    "import directmail_lab as dm\n\ndm.login()",
-    "Watch what is left of the allowance here, while the cells below use it up:",
-    "dm.monitor()",
-    "dm.me()",
-    "dm.burst(40);",
-    "dm.chart_rate_limits()",
-    "Recorded answers need neither the service nor a key:",
-    'with dm.record("my-demo"):\n    dm.me()\n\ndm.replay("my-demo")\ndm.me()',
-)
-
-
-def _demo_notebook() -> dict[str, object]:
-    cells: list[dict[str, object]] = []
-    for number, source in enumerate(_DEMO_CELLS):
-        cell: dict[str, object] = {"id": f"demo-{number}", "metadata": {}, "source": source}
-        if "dm." in source:
-            cells.append(cell | {"cell_type": "code", "execution_count": None, "outputs": []})
-        else:
-            cells.append(cell | {"cell_type": "markdown"})
-    kernel = {"name": "python3", "display_name": "Python 3 (ipykernel)", "language": "python"}
-    return {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
