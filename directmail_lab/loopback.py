@@ -56,7 +56,8 @@ class LoopbackServer:
                 f"Cannot listen on port {port} of {HOST} ({os.strerror(error.errno or 0)}). "
                 "Choose another port, or 0 for a free one.",
             ) from None
-        self._address = f"http://{HOST}:{self._socket.getsockname()[1]}{prefix}"
+        self._origin = f"http://{HOST}:{self._socket.getsockname()[1]}"
+        self._prefix = prefix
         self._loop = asyncio.new_event_loop()
         self._stopping = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name=repr(self), daemon=True)
@@ -73,7 +74,7 @@ class LoopbackServer:
     @property
     def base_url(self) -> str:
         """The address to connect to."""
-        return self._address
+        return self._origin + self._prefix
 
     def close(self) -> None:
         """Stop: end the connections, close the sockets and join the thread. Twice is once."""
@@ -88,7 +89,7 @@ class LoopbackServer:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._address}>"
+        return f"<{type(self).__name__} {self._origin}>"  # a prefix may be a secret token
 
     def _run(self) -> None:
         # At its end the runner cancels what is being answered, and so ends the connections.

@@ -10,12 +10,16 @@ import asyncio
 import base64
 import errno
 import functools
+import hashlib
 import io
+import json
 import logging
 import os
 import pickle
 import re
 import traceback
+from contextlib import closing
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,11 +27,14 @@ import httpx
 import pytest
 from key_search import planted, traces
 
+from directmail_lab.browsing import answer, open_recording
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import DirectMailLabError, WriteRefusedError
 from directmail_lab.redaction import key_search, redactor
+from directmail_lab.serving import SessionServer
 from directmail_lab.sessions import Session
 from directmail_lab.standin import StandIn, stand_in
+from directmail_lab.widgets.browser import BrowserWidget, SessionRecording
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -112,6 +119,9 @@ def drive(service: StandIn, haul: Haul, stream: io.StringIO, *, failures: bool =
         forms(service, session, haul)
         objects(session, haul)
         places(service, session, haul)
+        if failures:
+            pages(session, haul)
+            gateway(service, haul)
     for path in Path.cwd().rglob("*"):
         if path.is_file():
             haul.add(path.name, path.read_bytes())
@@ -226,6 +236,57 @@ def objects(session: Session, haul: Haul) -> None:
             haul.add(f"repr of session.{name}", repr(getattr(session, name)))
 
 
+def pages(session: Session, haul: Haul) -> None:
+    """All that the browser of interactions is told and leaves in a notebook, snippets included."""
+    recorded = open_recording(Path("cassettes/sweep.yaml"))
+    for recording in (SessionRecording(session), recorded):
+        shown = BrowserWidget(recording)
+        haul.add("browser", [repr(shown), shown.get_state(), shown.still(), vars(recording)])
+        asked: list[dict[str, object]] = [
+            {"ask": "list", "offset": 0, "limit": 999},
+            {"ask": "others"},
+            {"ask": "compare_with", "name": "sweep"},
+        ]
+        for index in range(len(recording)):
+            asked += [{"ask": "detail", "index": index}, {"ask": "compare", "a": 0, "b": index}]
+            asked += [
+                {"ask": "copy", "index": index, "as": a} for a in ("curl", "httpx", "request")
+            ]
+        for each in asked:
+            told, bodies = answer(recording, each, {"sweep": lambda: recorded})
+            haul.add(f"browser, {each}", json.dumps(told, indent=0))
+            haul.add(f"browser, {each}", b"\n".join(bodies))
+
+
+def gateway(service: StandIn, haul: Haul) -> None:
+    """A client without the key, or with credentials of its own, of an address with a token."""
+    session = Session(service.base_url, ApiKey(KEY))  # paced: its allowance is shared
+    session.record("gateway")
+    own = {"Authorization": f"Bearer {UNTOLD}", "Cookie": f"a={UNTOLD}", "Referer": f"/{UNTOLD}"}
+    own |= {"Proxy-Authorization": f"Basic {UNTOLD}", "X-Api-Key": UNTOLD}
+
+    def ask(path: str, method: str = "GET", **headers: str) -> None:
+        # No client that logs: its log is its own, and has the address with the token.
+        with closing(HTTPConnection(server.base_url.split("/")[2])) as connection:
+            connection.request(method, path, KEY if method == "POST" else None, headers)
+            got = connection.getresponse()
+            haul.add("gateway's headers", f"{got.status} {got.getheaders()}")
+            haul.add("gateway's body", got.read())
+
+    with SessionServer([session], token=UNTOLD) as server:
+        haul.add("gateway", [server, server._thread])
+        for fault in ({"echo_key": True}, {"echo_key": True, "encoding": "gzip"}, {"status": 401}):
+            with service.fault(**fault):
+                ask(f"/{UNTOLD}/v1/users/me", **own)
+        for name, form in planted(KEY).items():
+            with service.fault(body=form, headers={"X-Echo": "a", "Set-Cookie": f"s={UNTOLD}"}):
+                ask(f"/{UNTOLD}/v1/{name}")
+        for method, refused in (("GET", ""), ("POST", ""), ("GET", "x"), ("POST", "/../x")):
+            ask(f"/{UNTOLD}{refused}", method)
+        ask("/v1/users/me", Host=f"{KEY}.test")
+        ask(f"/{UNTOLD}/v1", Origin="https://page.test")
+
+
 @pytest.fixture
 def stream(haul: Haul) -> io.StringIO:
     """Where what is logged ends up."""
@@ -243,6 +304,13 @@ def test_nothing_that_comes_out_has_the_key(
     assert len(haul.pieces) > 100
     for reached in (b"the body is not JSON", b"ReadTimeout", b"could not be written"):
         assert any(reached in piece for _, piece in haul.pieces), reached
+    shared = [data for where, data in haul.pieces if where.startswith("allowances-")]
+    assert shared
+    for algorithm in ("md5", "sha1", "sha256", "sha512", "blake2b", "blake2s"):
+        for text in (KEY, f"{KEY}:"):
+            digest = hashlib.new(algorithm, text.encode())
+            assert not any(digest.hexdigest()[:16].encode() in data for data in shared)
+            assert not any(digest.digest()[:8] in data for data in shared)
     assert "x-echo" in Path("cassettes/sweep.yaml").read_text(encoding="utf-8")
 
 
