@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from ..snippets import copy_as as copy_as
 from .answers import (
+    Answer as Answer,
     answer as answer,
     first_rows as first_rows,
     page as page,
     static_text as static_text,
 )
 from .recordings import (
+    MOST_ROWS as MOST_ROWS,
     Recording as Recording,
     compare as compare,
     compare_recordings as compare_recordings,

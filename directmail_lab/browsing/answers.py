@@ -48,8 +48,9 @@ def answer(recording: Recording, question: object, others: Others) -> Answer:
 
 
 def _list(recording: Recording, question: Any, _: Others) -> Answer:
-    listed = rows(recording, int(question["offset"]), int(question["limit"]))
-    about = {"title": recording.title, "base_url": recording.base_url}
+    offset, limit = int(question["offset"]), int(question["limit"])
+    listed = rows(recording, offset, limit)
+    about = {"title": recording.title, "base_url": recording.base_url, "offset": offset}
     return {**about, "note": recording.problem, "total": len(recording), "rows": listed}, []
 
 

@@ -34,7 +34,7 @@ from ..redaction import Redactor, secrets_in
 from ..redaction.unpack import unpack
 from ..reset_unit import infer_reset_unit, renewal_of
 
-_MOST_ROWS: Final = 5_000
+MOST_ROWS: Final = 5_000
 _MOST_COMPARED: Final = 10_000
 _MOST_DIFFERENCES: Final = 1_000
 _READINGS_FOR_UNIT: Final = 1_000
@@ -134,7 +134,7 @@ def open_recording(path: Path) -> Recording:
 # -- rows --------------------------------------------------------------------------------------
 
 
-def rows(recording: Recording, offset: int = 0, limit: int = _MOST_ROWS) -> list[list[object]]:
+def rows(recording: Recording, offset: int = 0, limit: int = MOST_ROWS) -> list[list[object]]:
     """Return a row for each interaction from ``offset`` on, at most 5,000.
 
     Returns
@@ -146,7 +146,7 @@ def rows(recording: Recording, offset: int = 0, limit: int = _MOST_ROWS) -> list
         known, and ``mark``: ``""``, ``"exhausted"``, ``"failed"`` (any other error status) or
         ``"unreadable"`` (then ``path`` says why).
     """
-    last = min(len(recording), offset + max(0, min(limit, _MOST_ROWS)))
+    last = min(len(recording), offset + max(0, min(limit, MOST_ROWS)))
     return [_row(recording, index) for index in range(max(0, offset), last)]
 
 

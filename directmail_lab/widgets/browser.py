@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import json
 import threading
 from collections.abc import Callable, Sequence
@@ -101,16 +102,17 @@ class BrowserWidget(Widget):
 
     def __init__(self, recording: browsing.Recording) -> None:
         self._throttle = Throttle(
-            partial(self.send, {"type": "changed"}),
+            self.tell,
             self.keep_table,
             interval_s=_UPDATE_S,
             settled_s=_SETTLED_S,
         )
+        self._context = contextvars.copy_context()
         self._show(recording)
         super().__init__()
 
     def _show(self, recording: browsing.Recording) -> None:
-        self._recording = recording
+        self._recording, self._told = recording, 0
         self._unsubscribe: Callable[[], None] = lambda: None
         if isinstance(recording, SessionRecording):
             self._unsubscribe = recording.session.on_reading(self._throttle.notify)
@@ -118,19 +120,33 @@ class BrowserWidget(Widget):
     def __repr__(self) -> str:
         return as_text(browsing.first_rows(self._recording))
 
+    def tell(self) -> None:
+        """Send the page the rows that are new: it could not ask while a cell runs.
+
+        They are sent in the context of its last question. ipykernel hands what a page asks next to
+        the thread whose context it was told something in, and the main one is busy.
+        """
+        told, _ = self._answer({"ask": "list", "offset": self._told, "limit": browsing.MOST_ROWS})
+        self._context.copy().run(self.send, {"type": "changed", "part": told})
+
     def receive(self, kind: str, buffers: Sequence[bytes | memoryview] = ()) -> None:
-        """Answer a question of the page: JSON, with an ``id`` that the answer has too."""
+        """Answer a question of the page: JSON, with a ``turn`` that the answer has too."""
+        self._context = contextvars.copy_context()
         if kind == "hello":
             self.send({"type": "ready"})
-        if kind != "ask" or not buffers:
-            return
-        question = json.loads(bytes(buffers[0]))
+        if kind == "ask" and buffers:
+            question = json.loads(bytes(buffers[0]))
+            told, bodies = self._answer(question)
+            self.send({"type": "answer", "turn": question["turn"], "answer": told}, bodies)
+
+    def _answer(self, question: dict[str, Any]) -> browsing.Answer:
         others = {
             name: partial(browsing.open_recording, path)
             for name, path in cassettes_by_name().items()
         }
         told, bodies = browsing.answer(self._recording, question, others)
-        self.send({"type": "answer", "id": question["id"], "answer": told}, bodies)
+        self._told = max(self._told, told.get("offset", 0) + len(told.get("rows", ())))
+        return told, bodies
 
     def follow_current(self) -> None:
         """Go on with the session that is now the current one, where it shows a session's."""
@@ -139,7 +155,7 @@ class BrowserWidget(Widget):
             return
         self._unsubscribe()
         self._show(SessionRecording(followed))
-        self.send({"type": "restart"})
+        self.send({"type": "changed", "restart": True})
 
     def close(self) -> None:
         """Take the widget away; the table of the first rows stays."""

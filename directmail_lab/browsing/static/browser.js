@@ -6,7 +6,7 @@
  * interactions come from, an object of functions; all but the last are async, and reject with an
  * Error whose message is shown. An index counts from 0.
  *
- *   list({ offset, limit }) -> { title, base_url, note, total, rows }
+ *   list({ offset, limit }) -> { title, base_url, note, total, offset, rows }
  *       A row is an array: at (ms since 1970, UTC), method, path, status, remaining, elapsed (ms),
  *       bytes, mark ("", "exhausted", "failed" or "unreadable"); null for what is not known. At
  *       most 5,000 come at once; `note` is what is wrong with the recording, or null.
@@ -20,7 +20,7 @@
  *   compareWith(name) -> { pairs, differences: [[a, b, target, ...as above]], only_first,
  *       only_second }
  *   onChange(callback) -> a function that ends it; the callback is called when there is more, with
- *       { restart: true } when all is another.
+ *       { part }, what list would give, where that is known; with { restart: true }, all is another.
  *
  * `sourceOf(ask, onChange)` makes a source of a function that takes the JSON that Python's
  * `directmail_lab.browsing.answer` does, and gives its JSON with `buffers` beside.
@@ -220,11 +220,15 @@ function sortBy(view, column) {
 }
 
 /* Rows come in parts, small ones first: the list is there at once, however long it is. */
-async function load(view, { restart = false } = {}) {
+async function load(view, { restart = false, part: known = null } = {}) {
   view.restarts ||= restart;
   if (view.loading) {
     view.loadAgain = true;
     return;
+  }
+  if (known?.offset === view.rows.length && !view.restarts) {
+    take(view, known);
+    if (view.rows.length === view.total) return;
   }
   view.loading = true;
   try {
@@ -296,14 +300,11 @@ function move(view, key) {
   const next = at < 0 && steps[key] === 1 ? 0 : Math.min(last, Math.max(0, at + steps[key]));
   if (last >= 0) {
     select(view, view.shown[next]);
-    if (!view.side.root.hidden) later(view, () => open(view));
+    // An arrow that is held down opens what it stops at.
+    clearTimeout(view.waiting);
+    if (!view.side.root.hidden) view.waiting = setTimeout(() => open(view), 60);
   }
   return true;
-}
-
-function later(view, action) {
-  clearTimeout(view.waiting);
-  view.waiting = setTimeout(action, 60);
 }
 
 /* The side: details, or a comparison. The last that was asked for is shown. */
@@ -587,7 +588,6 @@ function table(heads, rows) {
 
 /* The whole. */
 function onKey(view, event) {
-  event.stopPropagation(); // JupyterLab's command mode listens above
   const { list, side, filter } = view;
   const isTyping = event.target === filter;
   const inList = event.target === list.grid;
@@ -635,7 +635,7 @@ export function createBrowser(root, source, { fill: fills = false, follows = tru
   view.count = make("div", { className: "dml-soft", role: "status" });
   view.filter = make("input", { type: "search", placeholder: "Filter: text  status:4xx  method:POST  is:exhausted" });
   view.filter.setAttribute("aria-label", "Filter");
-  view.filter.addEventListener("input", () => later(view, () => arrange(view)));
+  view.filter.addEventListener("input", () => arrange(view));
   view.others = make("select", { hidden: true });
   view.others.setAttribute("aria-label", "Compare with another recording");
   view.status = make("div", { className: "dml-soft dml-b-status", role: "status" });
@@ -649,7 +649,7 @@ export function createBrowser(root, source, { fill: fills = false, follows = tru
   const middle = make("div", { className: "dml-b-middle" }, view.list.grid, view.side.root);
   const whole = make("section", { className: "dml dml-box dml-browser" }, top, middle, view.status);
   whole.setAttribute("aria-label", "Recorded interactions");
-  whole.setAttribute("data-lm-suppress-shortcuts", "true");
+  keepKeys(whole);
   whole.classList.toggle("dml-b-fills", fills);
   whole.addEventListener("keydown", (event) => onKey(view, event));
   const resized = new ResizeObserver(() => drawSoon(view));

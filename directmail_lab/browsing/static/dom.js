@@ -17,3 +17,12 @@ function setText(node, text) {
 function plural(count, one) {
   return `${count.toLocaleString("en")} ${one}${count === 1 ? "" : "s"}`;
 }
+
+/* Keys that are pressed inside a node are its own. JupyterLab looks for a shortcut from the focused
+ * node upward, before any of ours is called, and stops at the first that has this attribute. */
+function keepKeys(root) {
+  root.addEventListener("focusin", ({ target }) => target.setAttribute("data-lm-suppress-shortcuts", "true"));
+  for (const kind of ["keydown", "keyup", "keypress", "paste", "copy", "cut"]) {
+    root.addEventListener(kind, (event) => event.stopPropagation());
+  }
+}

@@ -11,18 +11,18 @@ function render({ model, el }) {
   const ask = (question) =>
     new Promise((resolve) => {
       asked += 1;
-      const id = `${uid}-${asked}`;
-      waiting.set(id, resolve);
-      kernel.send({ type: "ask" }, [new TextEncoder().encode(JSON.stringify({ ...question, id })).buffer]);
+      const turn = `${uid}-${asked}`;
+      waiting.set(turn, resolve);
+      kernel.send({ type: "ask" }, [new TextEncoder().encode(JSON.stringify({ ...question, turn })).buffer]);
     });
   const kernel = connect(model, {
     onGreet: () => {},
     onMessage: (message, buffers) => {
       setText(silence, "");
-      if (message.type !== "answer") onChange({ restart: message.type === "restart" });
+      if (message.type === "changed") onChange(message);
       const bodies = (buffers ?? []).map((part) => new Uint8Array(part.buffer, part.byteOffset, part.byteLength));
-      waiting.get(message.id)?.({ ...message.answer, buffers: bodies });
-      waiting.delete(message.id);
+      waiting.get(message.turn)?.({ ...message.answer, buffers: bodies });
+      waiting.delete(message.turn);
     },
     onSilence: () => setText(silence, "No kernel answers. It is busy, or this cell has to be run again."),
   });

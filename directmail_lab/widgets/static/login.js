@@ -242,10 +242,7 @@ function listen(view, root) {
   });
   form.root.addEventListener("change", () => arrange(view));
   account.out.addEventListener("click", () => send(view, { type: "sign_out" }));
-  // JupyterLab's command mode listens above: a typed "d d" must not delete the cell.
-  for (const kind of ["keydown", "keyup", "keypress", "paste", "copy", "cut"]) {
-    root.addEventListener(kind, (event) => event.stopPropagation());
-  }
+  keepKeys(root);
 }
 
 function render({ model, el }) {
@@ -265,7 +262,6 @@ function render({ model, el }) {
   });
   form.modes.radios.live.checked = true;
   const root = make("div", { className: "dml dml-login dml-hides-next" }, form.root, account.root);
-  root.setAttribute("data-lm-suppress-shortcuts", "true");
   listen(view, root);
   el.append(root);
   view.kernel.greet();

@@ -1,0 +1,368 @@
+"""The browser of interactions in a real JupyterLab: found, read, compared, copied, and harmless."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import nbformat
+import pytest
+from cassette_samples import answered, get, post
+from playwright.sync_api import Locator, Page, expect
+
+from directmail_lab.cassettes import open_cassette
+from directmail_lab.standin import stand_in
+
+from .jupyter import App, Server, Theme, command, open_notebook, run_all, save
+from .leaks import leaks
+from .test_looks import unreadable
+from .test_monitor import run_cell, start_cell
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from directmail_lab.interaction import Interaction
+    from directmail_lab.standin import StandIn
+
+BROWSE = "import directmail_lab as dm\ndm.browse({0!r})"
+KEY = "br+5/Nq8Z~sent~while-browsing"
+MARKUP = "<img src=x onerror='hacked=1'><script>hacked=1</script><b class=taken>&lt;i&gt;"
+PNG = bytes.fromhex(
+    "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6360606060"
+    "0000000500017a5eab3f0000000049454e44ae426082"
+)
+
+
+def typed(kind: str, body: bytes | str, path: str = "/v1/x") -> Interaction:
+    """Return an answer of a media type."""
+    one = answered(get(path), body)
+    return replace(one, response=replace(one.response, headers=(("Content-Type", kind),)))
+
+
+def recorded(server: Server, name: str, *interactions: Interaction) -> str:
+    """Write a cassette that notebooks of the server find, and return its name."""
+    path = server.notebooks / "cassettes" / f"{name}.yaml"
+    path.parent.mkdir(exist_ok=True)
+    with open_cassette(path, record_mode="all") as cassette:
+        for each in interactions:
+            cassette.record(each)
+    return name
+
+
+def browse(page: Page, server: Server, name: str, *, app: App = "lab") -> Locator:
+    """Open a notebook that browses a cassette, and wait for its list."""
+    notebook = server.write(f"browse-{name}-{app}.ipynb", BROWSE.format(name))
+    open_notebook(page, server, notebook, app=app)
+    run_all(page)
+    root = page.locator(".dml-browser")
+    expect(root.get_by_role("row").nth(1)).to_be_visible()
+    return root
+
+
+def rows(root: Locator) -> Locator:
+    """Return the rows that are drawn, without the one of headings."""
+    return root.locator(".dml-b-row:not([hidden])")
+
+
+def opened(root: Locator, number: int) -> Locator:
+    """Open an interaction by a click, and return its details."""
+    root.locator(f".dml-b-row[aria-rowindex='{number + 1}']").click()
+    details = root.get_by_role("region", name="Details")
+    expect(details.get_by_role("heading")).to_contain_text(f"{number} ")
+    return details
+
+
+@pytest.mark.parametrize("app", ["lab", "notebook"])
+def test_interactions_are_found_by_filter_order_and_keys(
+    page: Page, server: Server, app: App
+) -> None:
+    """The arrows, Enter, `/` and Escape do what they do in a browser's network panel."""
+    root = browse(page, server, "explore-an-unknown-api", app=app)
+    list_ = root.get_by_role("grid")
+    expect(root.locator(".dml-title")).to_have_text("explore-an-unknown-api")
+    expect(root.get_by_role("status").first).to_contain_text("69 interactions")
+    list_.focus()
+    page.keyboard.press("/")
+    page.keyboard.type("status:4xx -is:exhausted")
+    expect(rows(root)).to_have_count(3)
+    expect(list_).to_have_attribute("aria-rowcount", "4")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    details = root.get_by_role("region", name="Details")
+    expect(details).to_be_focused()
+    expect(details.get_by_role("heading")).to_have_text("7 GET /v1/nowhere")
+    page.keyboard.press("Escape")
+    expect(list_).to_be_focused()
+    page.keyboard.press("ArrowUp")
+    expect(details.get_by_role("heading")).to_have_text("6 GET /v1/lists/lst_404")
+    page.keyboard.press("Escape")
+    expect(details).to_be_hidden()
+    page.keyboard.press("/")
+    page.keyboard.press("Escape")
+    expect(list_).to_have_attribute("aria-rowcount", "70")
+    root.get_by_role("columnheader", name="ms").get_by_role("button").click()
+    expect(root.get_by_role("columnheader", name="ms")).to_have_attribute("aria-sort", "ascending")
+    shown = [float(text) for text in root.locator(".dml-b-row .dml-c-elapsed").all_inner_texts()]
+
+    assert shown == sorted(shown)
+    assert page.locator(".jp-Cell").count() == 1  # a typed "d d" or "b" reached no other
+
+
+def test_each_body_is_shown_as_what_it_is(page: Page, server: Server) -> None:
+    """JSON folds and keeps its digits; a picture is seen; what is binary is hex; a PDF waits."""
+    name = recorded(
+        server,
+        "bodies",
+        typed("application/json", '{"id": 12345678901234567890, "a": {"b": {"c": [1.50]}}}'),
+        typed("text/plain; charset=latin-1", "Zürich".encode("latin-1")),
+        typed("image/png", PNG),
+        typed("application/octet-stream", bytes(range(256)) * 40),
+        typed("application/pdf", b"%PDF-1.4\n%\xff\n"),
+        typed("text/html", MARKUP),
+        typed("image/svg+xml", f"<svg xmlns='http://www.w3.org/2000/svg'>{MARKUP}</svg>"),
+    )
+    root = browse(page, server, name)
+    details = opened(root, 1)
+    expect(details.get_by_text("12345678901234567890")).to_be_visible()
+    expect(details.get_by_text("1.50")).to_be_hidden()
+    details.locator("summary", has_text="b: {1}").click()
+    details.locator("summary", has_text="c: [1]").click()
+    expect(details.get_by_text("1.50")).to_be_visible()
+    expect(opened(root, 2).get_by_text("Zürich")).to_be_visible()
+    picture = opened(root, 3).get_by_role("img")
+    expect(picture).to_have_attribute("src", re.compile("^blob:"))
+    details = opened(root, 4)
+    expect(details.get_by_text("000010  10 11 12")).to_be_visible()
+    expect(details.get_by_text("The rest is not shown.")).to_be_visible()
+    expect(opened(root, 5).get_by_role("button", name="Show the PDF")).to_be_visible()
+    expect(opened(root, 6).get_by_text(MARKUP)).to_be_visible()
+    expect(
+        opened(root, 7).get_by_text(f"<svg xmlns='http://www.w3.org/2000/svg'>{MARKUP}</svg>")
+    ).to_be_visible()
+
+    assert page.evaluate("() => typeof hacked") == "undefined"
+
+
+def test_nothing_of_a_hostile_cassette_is_markup_in_the_page_or_in_the_notebook(
+    new_page: Callable[..., Page], server: Server
+) -> None:
+    """In the address, header names and values, reasons, JSON's names and values, and its name."""
+    one = answered(get(f"/v1/{MARKUP}?q={MARKUP}"), f'{{"{MARKUP}": ["{MARKUP}"], "__proto__": 1}}')
+    response = replace(
+        one.response, reason=MARKUP, headers=(("X-A", MARKUP), ("X-RateLimit-Reset", MARKUP))
+    )
+    hostile = replace(one, response=response)
+    other = replace(one, response=replace(response, headers=(), body=b'{"<b class=taken>": 2}'))
+    name = recorded(server, "hostile", hostile, other)
+    page = new_page(height=1400)
+    root = browse(page, server, name)
+    details = opened(root, 1)
+    for kind in ("curl", "httpx", "dm.request"):
+        details.get_by_role("button", name=f"Copy as {kind}").click()
+        expect(details.locator(".dml-b-copy pre")).to_contain_text("img")
+    details.get_by_role("button", name="Compare…").click()
+    root.locator(".dml-b-row").nth(1).click()
+    expect(root.get_by_role("cell", name="header x-a")).to_be_visible()
+    root.get_by_role("combobox").select_option("first-look")
+    expect(root.get_by_text("Only here: 1, 2")).to_be_visible()
+    save(page)
+    later = new_page()
+    open_notebook(later, server, f"browse-{name}-lab.ipynb")
+    expect(later.locator(".jp-OutputArea td", has_text="<b class=taken>").first).to_be_visible()
+
+    for each in (page, later):
+        assert each.evaluate("() => typeof hacked") == "undefined"
+        assert each.locator(".taken, .jp-OutputArea img, .jp-OutputArea script").count() == 0
+
+
+def test_two_interactions_are_compared_by_path(page: Page, server: Server) -> None:
+    """With drift's rules: what differs in each call, such as what remains, is no difference."""
+    after = answered(get(), '{"id": 1, "company": {"city": "Bern"}}')
+    before = answered(get(), '{"id": 1, "company": {"city": "Basel"}}')
+    root = browse(page, server, recorded(server, "two", before, after, before))
+    opened(root, 1).get_by_role("button", name="Compare…").click()
+    expect(root.get_by_text("Choose what to compare with number 1")).to_be_visible()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(root.get_by_role("heading", name="Number 2 against number 1")).to_be_visible()
+    expect(root.get_by_role("row", name='company.city changed "Basel" "Bern"')).to_be_visible()
+    root.locator(".dml-b-row").nth(2).click()
+    expect(root.get_by_text("No difference in status")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(root.get_by_text("Choose what")).to_have_count(0)
+
+
+def test_a_request_is_copied_without_the_key(page: Page, server: Server) -> None:
+    """It is in the clipboard, and shown, so that nobody pastes what he did not see."""
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    name = recorded(server, "copied", answered(post(b'{"to": "me"}')))
+    details = opened(browse(page, server, name), 1)
+    details.get_by_role("button", name="Copy as curl").click()
+    expect(details.get_by_text("Copied to the clipboard.")).to_be_visible()
+    copied = page.evaluate("() => navigator.clipboard.readText()")
+
+    assert copied == details.locator(".dml-b-copy pre").inner_text()
+    assert copied.startswith("curl ")
+    assert '"$DIRECTMAIL_API_KEY:"' in copied
+
+
+def test_what_the_session_does_is_shown_as_it_happens(
+    page: Page, server: Server, service: StandIn
+) -> None:
+    """Headers and status at once, while the cell runs; bodies only of what is recorded."""
+    connect = f"session = dm.connect({service.base_url!r}, {service.api_key!r}, pace='off')"
+    busy = """
+import pathlib, time
+with dm.record("seen-live"):
+    dm.me()
+while not pathlib.Path("seen").exists():
+    time.sleep(0.05)
+"""
+    shown = f"import directmail_lab as dm\n{connect}\ndm.get('/v1/lists')\ndm.browse()"
+    open_notebook(page, server, server.write("live.ipynb", shown, busy))
+    run_cell(page, 0)
+    root = page.locator(".dml-browser")
+    expect(rows(root)).to_have_count(1)
+    start_cell(page, 1)
+    expect(rows(root)).to_have_count(2)
+    expect(
+        opened(root, 1).get_by_text("Not kept: only a recording keeps bodies.").first
+    ).to_be_visible()
+    expect(opened(root, 1).get_by_text("x-ratelimit-limit")).to_be_visible()
+    expect(opened(root, 2).get_by_text('"usr_stand_in_1"')).to_be_visible()
+    expect(page.get_by_text("[*]:")).to_have_count(1)
+    (server.notebooks / "seen").touch()
+    expect(page.get_by_text("[*]:")).to_have_count(0)
+
+
+def test_a_key_that_was_sent_is_in_no_file_and_not_on_the_page(
+    new_page: Callable[..., Page], server: Server
+) -> None:
+    """Also where a caller put it into an address and a header."""
+    server.save_widget_state(automatically=True)
+    page = new_page()
+    (server.home / "key").write_text(KEY)
+    with stand_in(api_key=KEY) as service:
+        cells = (
+            f"import directmail_lab as dm, pathlib\nkey = pathlib.Path('../key').read_text()\n"
+            f"session = dm.connect({service.base_url!r}, key, pace='off')\n"
+            "dm.get('/v1/lists', params={'k': key}, headers={'X-Again': key})\ndm.browse()"
+        )
+        open_notebook(page, server, server.write("browse-key.ipynb", cells))
+        run_all(page)
+        root = page.locator(".dml-browser")
+        details = opened(root, 1)
+        details.get_by_role("button", name="Copy as httpx").click()
+        expect(details.locator(".dml-b-copy pre")).to_contain_text("DIRECTMAIL_API_KEY")
+        save(page)
+    (server.home / "key").unlink()
+    server.save_widget_state(automatically=False)
+
+    assert KEY not in page.content()
+    assert leaks([server.home], KEY) == []
+
+
+@pytest.mark.parametrize("count", [10_000, 100_000])
+def test_any_number_of_interactions_is_a_small_page_and_a_small_notebook(
+    page: Page, server: Server, count: int
+) -> None:
+    """Only the rows in view are drawn, and the notebook holds ten of them."""
+    lay_out(server, "many", count)
+    root = browse(page, server, "many")
+    expect(root.get_by_role("status").first).to_contain_text(
+        f"{count:,} interactions", timeout=60_000
+    )
+    expect(root.get_by_role("status").first).not_to_contain_text("read", timeout=60_000)
+    root.get_by_role("grid").focus()
+    page.keyboard.press("End")
+    page.keyboard.press("Enter")
+    heading = root.get_by_role("region", name="Details").get_by_role("heading")
+    expect(heading).to_have_text(f"{count} GET /v1/lists/{count - 1}")
+    root.get_by_role("searchbox").fill(f"/v1/lists/{count - 2}")
+    expect(rows(root)).to_have_count(1)
+    save(page)
+    (cell,) = nbformat.read(server.notebooks / "browse-many-lab.ipynb", 4).cells
+    saved = [len(output["data"].get("text/html", "")) for output in cell.outputs]
+
+    assert page.locator(".dml-b-row").count() < 100
+    assert (server.notebooks / "browse-many-lab.ipynb").stat().st_size < 20_000
+    assert 0 < max(saved) < 10_000
+
+
+def lay_out(server: Server, name: str, count: int) -> Path:
+    """Write a cassette of very many interactions, as fast as lines are copied."""
+    sample = (
+        server.notebooks
+        / "cassettes"
+        / f"{recorded(server, name, answered(get('/v1/lists/0')))}.yaml"
+    )
+    head, one = sample.read_text().split("interactions:\n")
+    one = one[: one.index("# end")]
+    with sample.open("w") as file:
+        file.write(f"{head}interactions:\n")
+        file.writelines(one.replace("/v1/lists/0", f"/v1/lists/{n}") for n in range(count))
+    return sample
+
+
+@pytest.mark.parametrize("theme", ["Light", "Dark", "Dark High Contrast"])
+@pytest.mark.parametrize("width", [700, 1600])
+def test_every_text_is_readable_in_every_theme_and_width(
+    new_page: Callable[..., Page], server: Server, theme: Theme, width: int
+) -> None:
+    """The list with failures, details, a copied text, and nothing wider than the page."""
+    server.set_theme(theme)
+    page = new_page(width=width, height=1200)
+    root = browse(page, server, "explore-an-unknown-api")
+    server.set_theme("Light")
+    details = opened(root, 8)
+    details.get_by_role("button", name="Copy as curl").click()
+    expect(details.locator(".dml-b-copy pre")).to_be_visible()
+    opened(root, 3)
+
+    assert unreadable(page, ".dml-browser") == []
+    assert root.evaluate("node => node.scrollWidth <= node.clientWidth")
+
+
+def test_a_screen_reader_is_told_what_each_part_is(page: Page, server: Server) -> None:
+    """Names, roles, how many rows there are, and which is chosen."""
+    one: Any = answered(get("/v1/a"))
+    failed: Any = answered(get("/v1/b"), status=500)
+    root = browse(page, server, recorded(server, "named", one, failed))
+    opened(root, 2)
+
+    expect(root.get_by_role("row", selected=True)).to_have_attribute("aria-rowindex", "3")
+    expect(root.get_by_role("gridcell", name="500 failed")).to_be_visible()
+    expect(root.get_by_role("grid", name="Interactions")).to_have_attribute("aria-rowcount", "3")
+    expect(root).to_match_aria_snapshot(
+        """
+        - region "Recorded interactions":
+          - status: 2 interactions · ▲ 1 failed
+          - searchbox "Filter"
+          - grid "Interactions"
+          - region "Details":
+            - button "Copy as curl"
+            - button "Copy as httpx"
+            - button "Copy as dm.request"
+            - button "Compare…"
+            - button "Close"
+            - heading "2 GET /v1/b" [level=3]
+            - group: Response body (application/json, 9 bytes)
+        """
+    )
+
+
+def test_a_kernel_that_is_gone_is_told(page: Page, server: Server) -> None:
+    """What was drawn stays; a click on a row that cannot be answered says why."""
+    root = browse(page, server, "first-look")
+    page.evaluate(
+        "() => jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()"
+        ".then(() => true)"
+    )
+    root.locator(".dml-b-row").first.click()
+
+    expect(page.get_by_text("No kernel answers.")).to_be_visible()
+    expect(rows(root).first).to_be_visible()
+    command(page, "docmanager:save")
