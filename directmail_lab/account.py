@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from .contract import ME_PATH
 from .current import on_current, session
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 drift = on_current(drift_of)
 
 
-def rate_limits(cassette: str | Path | None = None) -> pd.DataFrame:
+def rate_limits(
+    cassette: str | Path | None = None, *, by: Literal["response", "window"] = "response"
+) -> pd.DataFrame:
     """Return readings of the rate-limit headers, a row for each response.
 
     Parameters
@@ -30,18 +32,26 @@ def rate_limits(cassette: str | Path | None = None) -> pd.DataFrame:
     cassette
         Read a cassette's responses, without replaying them; by default those of the current
         session.
+    by
+        ``"response"`` for a row for each response, ``"window"`` for one for each window: how much
+        of it was used here, by others that share the allowance, and by somebody else.
 
     Returns
     -------
     DataFrame
-        Columns as in `ReadingLog.frame`; no rows where there was no response.
+        Columns as in `ReadingLog.frame`, or by window as in `frame_of_windows`; no rows where there
+        was no response.
     """
     if cassette is not None:
         from .cassettes import find_cassette
-        from .readings import read_readings
+        from .readings import read_readings, readings_in
 
+        if by == "window":
+            from .pacing.windows import frame_of_windows, windows_in
+
+            return frame_of_windows(windows_in(readings_in(find_cassette(cassette))))
         return read_readings(find_cassette(cassette))
-    return session().rate_limits()
+    return session().rate_limits(by=by)
 
 
 def check_contract(cassette: str | Path | None = None) -> pd.DataFrame:

@@ -9,7 +9,7 @@ import warnings
 import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TypedDict, Unpack
 
 from .bodies import AnswerShapes
 from .bulk import get_many, get_many_async, pages
@@ -24,6 +24,7 @@ from .modes import SessionWithModes
 from .network import NetworkTransport
 from .pacing import Pace, Pacer
 from .pacing.shared import Share, as_share
+from .pacing.windows import frame_of_windows, windows_in
 from .readings import ReadingLog
 from .redaction import Redactor
 from .redaction.log_guard import guard_logs
@@ -146,6 +147,15 @@ class Session(SessionWithModes):
         # A session that is dropped without close() takes its filter along, which knows the key.
         weakref.finalize(self, self._end_log_guard)
 
+    @property
+    def shared_with(self) -> str:
+        """With whom the allowance was shared at last, such as ``shared with 2 other kernels``."""
+        return self._pacer.shared_with
+
+    def used_by_others(self, reading: Reading) -> int:
+        """Return how many requests of a live reading's window are known to be somebody else's."""
+        return self._pacer.windows.used_by_others(reading)
+
     # -- what is asked ------------------------------------------------------------------
 
     def me(self) -> pd.DataFrame:
@@ -199,8 +209,11 @@ class Session(SessionWithModes):
     get_many_async = get_many_async
     pages = pages
 
-    def rate_limits(self) -> pd.DataFrame:
+    def rate_limits(self, *, by: Literal["response", "window"] = "response") -> pd.DataFrame:
         """Return the readings of all responses so far, a row each (see `ReadingLog.frame`).
+
+        With ``by="window"`` a row for each window instead: how many requests of it this session
+        used, others that share its allowance, and somebody else (see `frame_of_windows`).
 
         Warns where they contradict the ``reset_unit`` that the session was told.
         """
@@ -211,7 +224,11 @@ class Session(SessionWithModes):
                 "Leave it out, and the unit is inferred.",
                 stacklevel=2,
             )
-        return self.readings.frame()
+        if by == "response":
+            return self.readings.frame()
+        replayed = [each for each in self.readings.since(0) if each.source == "replayed"]
+        windows = windows_in(replayed, reset_unit=self._reset_unit)
+        return frame_of_windows([*windows, *self._pacer.windows.windows()])
 
     def interactions(self) -> pd.DataFrame:
         """Return what the cassette in use holds by now (see `read_interactions`).

@@ -15,11 +15,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final, Literal, TypeVar
 
+from ..display import plural
 from ..errors import QuotaExhaustedError
 from ..quota import Reading
 from ..reset_unit import ResetUnitInference
 from .shared import MemoryStore, Store, StoreError, machine
 from .state import PaceState, Pause, RenewalReader
+from .windows import WindowLog
 
 Pace = Literal["burst", "even", "off"]
 
@@ -65,6 +67,8 @@ class Pacer:
     ----------
     other_kernels
         How many other processes share the allowance, as far as was seen when it was last used.
+    windows
+        Whose requests used up each window.
     """
 
     def __init__(
@@ -94,6 +98,7 @@ class Pacer:
         # Held while a wait is shown.
         self.shown = threading.Lock()
         self.other_kernels = 0
+        self.windows = WindowLog()
 
     def ticket(self) -> int:
         """Return a number for a request, which no other has."""
@@ -141,18 +146,27 @@ class Pacer:
         if self.pace == "off":
             return
 
-        def decide(state: PaceState, ahead_s: float) -> None:
+        def decide(state: PaceState, ahead_s: float) -> tuple[PaceState, float]:
             state.settle(place, now + ahead_s)
             if reading is not None:
                 renewal = self._renewals.read(reading, state, ahead_s)
                 state.take(reading, sent_after, renewal, now + ahead_s)
+            return state, ahead_s
 
         with self._lock:
             place = self._place()
             sent_after = self._sent.pop(ticket, -1)
             if sent_after >= 0:
-                self._change(operation, decide, now)
+                changed = self._change(operation, decide, now)
+                if reading is not None:
+                    self.windows.note(reading, *changed)
             self._leave(operation, ticket)
+
+    @property
+    def shared_with(self) -> str:
+        """With whom the allowance is shared, in words; empty where that is nobody."""
+        others = self.other_kernels
+        return f"shared with {plural(others, 'other kernel')}" if others else ""
 
     def _place(self) -> str:
         """Return the name of this session among those that share: its process, and a number."""

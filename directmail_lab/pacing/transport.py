@@ -199,7 +199,9 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         reading = None
         try:
             while wait := self._pacer.ask(operation, ticket, self._clock(), give_up_at):
-                yield from self._pieces(wait, f"{operation}: until the allowance renews")
+                shared = self._pacer.shared_with
+                reason = f"an allowance {shared}" if shared else "until the allowance renews"
+                yield from self._pieces(wait, f"{operation}: {reason}")
             response: httpx.Response = yield "send", request
             reading = response.extensions[READING]
             return response

@@ -61,7 +61,9 @@ def seconds_to_renewal(reading: Reading, session: Session) -> float | None:
 def source_of(followed: Session) -> str:
     """Return what answers a session's requests: ``Live``, ``Recording to tour``."""
     kind = {"live": "Live", "record": "Recording to", "replay": "Replaying"}[followed.mode]
-    return f"{kind} {followed.cassette}" if followed.cassette else kind
+    named = f"{kind} {followed.cassette}" if followed.cassette else kind
+    shared = followed.mode != "replay" and followed.shared_with
+    return f"{named}, {shared}" if shared else named
 
 
 class Widget(anywidget.AnyWidget):

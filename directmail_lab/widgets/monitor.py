@@ -100,7 +100,11 @@ class MonitorWidget(Widget):
                 "responses": self._history.responses,
                 "more": len(self._history.operations) - len(shown),
                 "operations": [
-                    _drawn(each, seconds_to_renewal(each.latest, followed) if live else None)
+                    _drawn(
+                        each,
+                        seconds_to_renewal(each.latest, followed) if live else None,
+                        followed.used_by_others(each.latest) if live else 0,
+                    )
                     for each in shown
                 ],
             }
@@ -159,7 +163,9 @@ def _left(operation: OperationHistory) -> str:
     return left + exhausted + (f", {operation.failed} failed" if operation.failed else "")
 
 
-def _drawn(operation: OperationHistory, renews_in_s: float | None) -> dict[str, object]:
+def _drawn(
+    operation: OperationHistory, renews_in_s: float | None, others: int
+) -> dict[str, object]:
     last = operation.latest
     return {
         "name": operation.name,
@@ -170,6 +176,7 @@ def _drawn(operation: OperationHistory, renews_in_s: float | None) -> dict[str, 
         "exhausted": operation.exhausted,
         "failed": operation.failed,
         "faulty": operation.faulty,
+        "others": others,
         "bins": [
             [each.low, each.high, each.last, each.exhausted, each.failed] for each in operation.bins
         ],

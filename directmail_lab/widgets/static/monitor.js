@@ -55,6 +55,7 @@ function marksOf(operation) {
   const marks = [plural(operation.responses, "response")];
   if (operation.exhausted) marks.push(`× ${operation.exhausted} exhausted`);
   if (operation.failed) marks.push(`▲ ${operation.failed} failed`);
+  if (operation.others) marks.push(`${operation.others} used by others`);
   if (operation.faulty) marks.push(`${operation.faulty} with faulty headers`);
   return marks.join(" · ");
 }

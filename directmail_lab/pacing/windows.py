@@ -1,0 +1,112 @@
+"""Whose requests used up each window of an allowance, as far as the answers tell."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Final
+
+from ..quota import Reading
+from ..reset_unit import ResetUnit, ResetUnitInference
+from .state import PaceState, RenewalReader
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_WINDOWS_AT_MOST: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """One window of one operation; a row of `frame_of_windows`. Times are seconds since the epoch.
+
+    ``used_by_sharing`` counts the requests of other sessions that share the allowance,
+    ``used_by_others`` at least how many were somebody else's.
+    """
+
+    method: str
+    operation: str
+    began_at: float
+    renews_at: float
+    limit: int
+    used_here: int = 0
+    used_by_sharing: int = 0
+    used_by_others: int = 0
+
+
+class WindowLog:
+    """The windows that one session saw, in the order that it saw them. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._windows: dict[tuple[str, str, float], Window] = {}
+
+    def note(self, reading: Reading, state: PaceState, ahead_s: float = 0.0) -> None:
+        """Take the state after an answer to this session, by a clock ahead of ours."""
+        if state.window_at is None or state.limit is None or not math.isfinite(state.renews_at):
+            return
+        key = reading.method, reading.operation, state.window_at
+        began_at, renews_at = state.window_at - ahead_s, state.renews_at - ahead_s
+        known = self._windows.get(key) or Window(*key[:2], began_at, renews_at, state.limit)
+        here = known.used_here + (reading.status != 429)
+        self._windows[key] = replace(
+            known,
+            renews_at=renews_at,
+            limit=state.limit,
+            used_here=here,
+            used_by_sharing=max(0, state.spent - here),
+            used_by_others=state.others,
+        )
+        if len(self._windows) > _WINDOWS_AT_MOST:
+            del self._windows[next(iter(self._windows))]
+
+    def windows(self) -> list[Window]:
+        """Return them."""
+        return list(self._windows.values())
+
+    def used_by_others(self, reading: Reading) -> int:
+        """Return how much of a reading's window others used, by what is known by now."""
+        for window in reversed(self.windows()):
+            if (window.method, window.operation) == (reading.method, reading.operation):
+                return window.used_by_others if reading.at < window.renews_at else 0
+        return 0
+
+
+def windows_in(readings: Iterable[Reading], *, reset_unit: ResetUnit | None = None) -> list[Window]:
+    """Return the windows that readings show, which one program made one after another."""
+    inference, log = ResetUnitInference(stated=reset_unit), WindowLog()
+    reader = RenewalReader(inference, max_wait_s=math.inf)
+    states: defaultdict[tuple[str, str], PaceState] = defaultdict(PaceState)
+    for reading in readings:
+        inference.observe(reading)
+        if not math.isnan(reading.at):
+            state = states[reading.method, reading.operation]
+            state.take(reading, state.answers, reader.read(reading, state), reading.at)
+            log.note(reading, state)
+    return log.windows()
+
+
+def frame_of_windows(windows: Sequence[Window]) -> pd.DataFrame:
+    """Return windows as a DataFrame, a row each.
+
+    Returns
+    -------
+    DataFrame
+        ``method`` and ``operation`` (string), ``began_at`` and ``renews_at`` (datetime64[us, UTC]),
+        and as Int64 ``limit``, ``used_here``, ``used_by_sharing`` (other sessions with the same
+        key) and ``used_by_others`` (at least so many were used by who does not share). A window
+        whose renewal nothing tells has no row.
+    """
+    import pandas as pd
+
+    columns = {
+        field.name: [getattr(window, field.name) for window in windows] for field in fields(Window)
+    }
+    kinds = {"str": "string", "int": "Int64", "float": "float64"}
+    frame = pd.DataFrame(columns).astype(
+        {each.name: kinds[str(each.type)] for each in fields(Window)}
+    )
+    for name in ("began_at", "renews_at"):
+        frame[name] = pd.to_datetime(frame[name], unit="s", utc=True).dt.as_unit("us")
+    return frame
