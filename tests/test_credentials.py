@@ -247,6 +247,18 @@ def test_a_verbose_traceback_of_connect_shows_neither_the_environment_nor_what_w
     assert KEY not in verbose(caught)
 
 
+@pytest.mark.parametrize("address", ["redis//:¤@host", "redis://:¤@host:port", "redis://:¤@[::1"])
+def test_a_verbose_traceback_does_not_show_the_password_of_the_server_that_is_shared(
+    address: str,
+) -> None:
+    """It stands in the address that the caller gives."""
+    pytest.importorskip("redis")
+    with pytest.raises(ValueError, match="share is") as caught:
+        connect(ADDRESS, "a-key", share=address.replace("¤", KEY))
+
+    assert KEY not in verbose(caught)
+
+
 def verbose(caught: pytest.ExceptionInfo[BaseException]) -> str:
     """Return the traceback as ``%xmode Verbose`` prints it below a cell."""
     shown = pytest.importorskip("IPython.core.ultratb").VerboseTB()

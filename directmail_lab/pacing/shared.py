@@ -255,8 +255,7 @@ class Share:
         DirectMailLabError
             It is a Redis server's address, and redis-py is not installed.
         """
-        address = self.__reveal()
-        if api_key is None or address is None:
+        if api_key is None or self.__reveal() is None:
             return None
         url = httpx.URL(base_url)
 
@@ -272,9 +271,12 @@ class Share:
             raise DirectMailLabError(
                 'To share an allowance through Redis: pip install "directmail-lab[redis]".'
             ) from None
-        return RedisStore(address, named, clock)
+        return RedisStore(self.__reveal() or "", named, clock)  # no local: it has a password
 
 
 def as_share(given: str | Share | None) -> Share:
     """Return what was passed in, hidden and checked (see `Share`)."""
-    return given if isinstance(given, Share) else Share(given)
+    try:
+        return given if isinstance(given, Share) else Share(given)
+    finally:
+        given = None  # as in Share
