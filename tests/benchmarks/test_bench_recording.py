@@ -77,7 +77,10 @@ def test_ours(
     )
     answers = httpx.MockTransport(make())
     monkeypatch.setattr(httpx, "HTTPTransport", lambda **_: answers)
-    with Session(BASE_URL, ApiKey(KEY)) as session, session.record(tmp_path / "tour.yaml"):
+    with (
+        Session(BASE_URL, ApiKey(KEY), share=None) as session,
+        session.record(tmp_path / "tour.yaml"),
+    ):
         benchmark.pedantic(session.client.get, [ME], rounds=15, iterations=500)
 
 
