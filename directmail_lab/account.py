@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from .contract import ME_PATH
 from .current import on_current, session
+from .display import ProgressBar
 from .drifting import drift as drift_of
 from .transports import recorded_request
 
@@ -147,8 +148,6 @@ def burst(n: int, path: str = ME_PATH) -> pd.DataFrame:
     ValueError
         Where ``n`` is less than 1; nothing is sent.
     """
-    from tqdm.auto import tqdm
-
     from .readings import frame_of
 
     if n < 1:
@@ -166,10 +165,12 @@ def burst(n: int, path: str = ME_PATH) -> pd.DataFrame:
 
     stop = opened.on_reading(keep)
     try:
-        for _ in tqdm(range(n), desc=f"GET {path}", unit="request", delay=1, leave=False):
-            if cassette is not None and not cassette.records:
-                repeated += not cassette.holds_answer(asked, base_url=opened.base_url)
-            opened.request("GET", path)
+        with ProgressBar(n, desc=f"GET {path}", unit="request") as bar:
+            for _ in range(n):
+                if cassette is not None and not cassette.records:
+                    repeated += not cassette.holds_answer(asked, base_url=opened.base_url)
+                opened.request("GET", path)
+                bar.update()
     finally:
         stop()
     if repeated:

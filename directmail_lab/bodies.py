@@ -45,15 +45,17 @@ def read_json(content: bytes, charset: str | None = None) -> tuple[object, str |
 
 
 def records_of(page: object) -> object:
-    """Return the records of a list's page: its ``data``, or its only member that is an array.
+    """Return the records of a list's page: its ``data``, or its only array, if of objects.
 
-    Where there is neither, or more than one array, it is the page itself.
+    Where there is neither it is the page itself.
     """
     if not isinstance(page, dict):
         return page
     arrays = [value for value in page.values() if isinstance(value, list)]
-    data = page.get("data")
-    return data if isinstance(data, list) else arrays[0] if len(arrays) == 1 else page
+    if isinstance(page.get("data"), list):
+        return page["data"]
+    is_plain = len(arrays) == 1 and all(isinstance(each, dict) for each in arrays[0])
+    return arrays[0] if is_plain else page
 
 
 def json_in(headers: Headers, body: bytes) -> tuple[object, str | None]:

@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from .bodies import read_json, records_of
+from .display import ProgressBar
 from .errors import DirectMailLabError, InsecureAddressError, without_traceback
 from .http import httpx
 from .interaction import path_below
 
 if TYPE_CHECKING:
-    from tqdm import tqdm
-
     from .sessions import Session
 
 Result = httpx.Response | Exception
@@ -80,8 +79,6 @@ class _Many:
     """The work of one `get_many`."""
 
     def __init__(self, session: Session, paths: Iterable[str], concurrency: int) -> None:
-        from tqdm.auto import tqdm
-
         if isinstance(paths, str):
             raise ValueError(f"get_many() takes a list of paths. For one, get({paths!r}).")
         if concurrency < 1:
@@ -92,9 +89,7 @@ class _Many:
         self._results: dict[int, Result] = {}
         self._cancel: Callable[[], object] = lambda: None
         self._is_cancelled = False
-        self.bar: tqdm[Any] = tqdm(
-            total=len(self._paths), desc="GET", unit="request", delay=1, leave=False
-        )
+        self.bar = ProgressBar(len(self._paths), desc="GET", unit="request")
 
     async def run(self) -> None:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
@@ -236,11 +231,9 @@ def pages(
 def _pages(
     session: Session, url: httpx.URL | None, way: _Way, max_pages: int | None
 ) -> Iterator[httpx.Response]:
-    from tqdm.auto import tqdm
-
     asked: set[httpx.URL] = set()
     before: object = None
-    with tqdm(desc="GET", unit="page", delay=1, leave=False) as bar:
+    with ProgressBar(None, desc="GET", unit="page") as bar:
         while url is not None and url not in asked:
             if len(asked) >= (max_pages or _MOST_PAGES):
                 if max_pages is None:

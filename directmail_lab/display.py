@@ -1,4 +1,4 @@
-"""How what we give reads: counts in words, and tables in a notebook and in a terminal.
+"""How what we give reads: counts in words, progress, and tables in a notebook and a terminal.
 
 A frame that went through `readable` is the same pandas DataFrame. It only shows itself otherwise as
 the value of a notebook cell (or of IPython): text to the left, columns without a value left out,
@@ -12,11 +12,12 @@ import html
 import json
 import shutil
 import textwrap
+import time
 import weakref
 from collections.abc import Collection, Sequence
 from datetime import datetime
 from itertools import accumulate, zip_longest
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -198,3 +199,61 @@ def _widths(columns: Sequence[_Column], width: int) -> list[int]:
         if sum(widths) + len(_GAP) * (len(widths) - 1) <= width:
             break
     return widths
+
+
+# -- progress ----------------------------------------------------------------------------------
+
+
+class ProgressBar:
+    """A tqdm bar that is gone when it is closed, from a notebook's file too.
+
+    It shows once it took ``delay_s``; ``options`` are tqdm's.
+    """
+
+    def __init__(self, total: float | None, *, delay_s: float = 1.0, **options: Any) -> None:
+        self._total = total
+        self._options = {"total": total, "leave": False, **options}
+        self._shown_from = time.monotonic() + delay_s
+        self._done = 0.0
+        self._bar: Any = None
+        self._output: Any = None
+        self.update(0)
+
+    def update(self, done: float = 1) -> None:
+        """Move on."""
+        self._done += done
+        if self._bar is None and time.monotonic() >= self._shown_from:
+            self._show()
+        if self._bar is not None:
+            # tqdm warns of a bar that is more than full, as a rounded total or sum may make it.
+            now = self._done if self._total is None else min(self._done, self._total)
+            self._bar.update(now - self._bar.n)
+
+    def _show(self) -> None:
+        from tqdm.auto import tqdm
+        from tqdm.notebook import tqdm_notebook
+
+        if not issubclass(tqdm, tqdm_notebook):
+            self._bar = tqdm(**self._options)
+            return
+        from IPython.display import display
+
+        self._bar = tqdm(display=False, **self._options)
+        self._output = display(self._bar.container, display_id=True)  # type: ignore[no-untyped-call]
+
+    def close(self) -> None:
+        """Take the bar away."""
+        if self._bar is None:
+            return
+        # In a notebook tqdm turns a bar red, and leaves it, where it is not full at the end.
+        self._bar.n = self._total or self._bar.n
+        self._bar.close()
+        if self._output is not None:
+            # tqdm leaves its text in the notebook's file.
+            self._output.update({}, raw=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

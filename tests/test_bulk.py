@@ -332,6 +332,11 @@ def test_a_recording_of_another_address_is_paged_at_this_one() -> None:
         assert len(dm.frame(elsewhere.pages("/v1/lists"))) == 25
 
 
+def test_what_is_no_list_is_one_page(live: Session) -> None:
+    """A record that holds an array is not taken for a page of its elements."""
+    assert dm.frame(live.pages("/v1/users/me")).loc[0, "name"] == "Stand-in User"
+
+
 def test_an_error_is_no_page(service: StandIn, unpaced: Session) -> None:
     """Its status is raised, not taken for the end."""
     with service.fault(status=500), pytest.raises(dm.ServiceError, match="500"):

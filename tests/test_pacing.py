@@ -187,8 +187,8 @@ def test_an_interrupted_wait_ends_at_once_and_leaves_the_session_usable() -> Non
 def test_in_a_notebook_the_bar_of_a_wait_is_full_and_then_gone(seen_s: float) -> None:
     """tqdm leaves a red bar where one is closed a little early; of ours nothing stays."""
     cell = nbformat.v4.new_code_cell(
-        "from directmail_lab.pacing.transport import WaitingBar\n"
-        "bar = WaitingBar(2.0, 'until the allowance renews')\n"
+        "from directmail_lab.pacing.transport import waiting_bar\n"
+        "bar = waiting_bar(2.0, 'until the allowance renews')\n"
         f"bar.update({seen_s})\n"
         "bar.close()"
     )

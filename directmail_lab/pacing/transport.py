@@ -10,6 +10,7 @@ from concurrent import futures
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
+from ..display import ProgressBar
 from ..http import httpx, is_write
 from ..interaction import READING, operation_of
 from .pacer import Pacer, Wait
@@ -42,42 +43,10 @@ _Steps = Generator[_Step, Any, _T]
 """Steps to be done for a request; each is told what came of it, or raises that."""
 
 
-class WaitingBar:
-    """A tqdm bar of a wait, gone when the wait is over."""
-
-    def __init__(self, seconds: float, reason: str) -> None:
-        from tqdm.auto import tqdm
-        from tqdm.notebook import tqdm_notebook
-
-        options: dict[str, Any] = {
-            "total": round(seconds, 1),
-            "desc": reason,
-            "leave": False,
-            "bar_format": "{desc}: {bar} {n:.0f} of {total:.0f} s",
-        }
-        self._bar: Any
-        self._output: Any = None
-        if not issubclass(tqdm, tqdm_notebook):
-            self._bar = tqdm(**options)
-            return
-        from IPython.display import display
-
-        self._bar = tqdm(display=False, **options)
-        self._output = display(self._bar.container, display_id=True)  # type: ignore[no-untyped-call]
-
-    def update(self, seconds: float) -> None:
-        """Move on."""
-        # tqdm warns of a bar that is more than full, as a rounded total or sum may make it.
-        self._bar.update(min(seconds, self._bar.total - self._bar.n))
-
-    def close(self) -> None:
-        """Take the bar away."""
-        # In a notebook tqdm turns a bar red, and leaves it, where it is not full at the end.
-        self._bar.n = self._bar.total
-        self._bar.close()
-        if self._output is not None:
-            # tqdm leaves its text in the notebook's file.
-            self._output.update({}, raw=True)
+def waiting_bar(seconds: float, reason: str) -> ProgressBar:
+    """Return the bar of a wait."""
+    shape = "{desc}: {bar} {n:.0f} of {total:.0f} s"
+    return ProgressBar(round(seconds, 1), delay_s=0.0, desc=reason, bar_format=shape)
 
 
 def _backoff_s(failures: int) -> float:
@@ -126,7 +95,7 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         clock: Callable[[], float] = time.time,
         wait: Callable[[futures.Future[None], float], None] = _wait,
         wait_async: Callable[[futures.Future[None], float], Awaitable[None]] = _wait_async,
-        progress: Callable[[float, str], Any] | None = WaitingBar,
+        progress: Callable[[float, str], Any] | None = waiting_bar,
         backoff: Callable[[int], float] = _backoff_s,
     ) -> None:
         self._inner = inner
