@@ -24,13 +24,15 @@ def workplace(beside: Path, *, within: Path | None = None) -> Path:
     """Return a folder with ``notebooks`` and ``cassettes`` that may be changed.
 
     In a checkout that is its root, where that lies in the folder ``within``. Else the tutorials are
-    copied to a folder in ``beside``.
+    copied to a folder in ``beside``; ValueError where a link leads from there out of ``within``.
     """
-    root = checkout()
+    root, copy = checkout(), beside / _COPY_NAME
     if root is not None and (within is None or root.is_relative_to(within)):
         return root
-    copy_tutorials(root or _PACKAGE / "packaged", beside / _COPY_NAME)
-    return beside / _COPY_NAME
+    if within is not None:
+        copy.resolve().relative_to(within)
+    copy_tutorials(root or _PACKAGE / "packaged", copy)
+    return copy
 
 
 def copy_tutorials(source: Path, target: Path) -> None:

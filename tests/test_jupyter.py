@@ -20,6 +20,7 @@ from directmail_lab import jupyter
 from directmail_lab.cassettes import open_cassette
 from directmail_lab.cassettes.convert import convert
 from directmail_lab.jupyter.files import LARGEST_FOREIGN_BYTES
+from directmail_lab.jupyter.starter import first_tutorial
 from directmail_lab.redaction import Redactor
 
 if TYPE_CHECKING:
@@ -65,11 +66,11 @@ def asked(server: Server, path: str, question: object) -> httpx.Response:
     )
 
 
-def made(server: Server, name: str, **asked: str) -> httpx.Response:
+def made(server: Server, name: str, folder: str = "") -> httpx.Response:
     """Ask for a notebook."""
     return httpx.post(
         f"{server.url}/directmail-lab/{name}",
-        json=asked,
+        params={"folder": folder},
         headers={"Authorization": f"token {TOKEN}"},
         timeout=30,
     )
@@ -226,7 +227,7 @@ def test_credentials_of_another_program_are_in_no_answer_and_no_log(
     texts = [
         detail.text,
         base64.b64decode(detail.json()["buffers"][1]).decode(),
-        *(ask("foreign.yaml", {"ask": "copy", "index": 0, "as": kind}).text for kind in ("curl",)),
+        ask("foreign.yaml", {"ask": "copy", "index": 0, "as": "curl"}).text,
     ]
     foreign.write_text(foreign.read_text().replace('"code": 200', f'"code": "{KEY}"'))
     texts.append(ask("foreign.yaml", LIST).text)
@@ -268,6 +269,17 @@ def test_the_tutorials_are_copied_to_the_servers_folder(server: Server) -> None:
     assert (server.notebooks / "directmail-lab-tutorials/cassettes/first-look.yaml").is_file()
     assert made(server, "tutorials").json()["path"] == path
     assert (server.notebooks / path).read_text() == "changed"
+
+
+def test_the_tutorials_are_not_copied_through_a_link(tmp_path: Path) -> None:
+    """One that leads out of the server's folder."""
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root" / "directmail-lab-tutorials").symlink_to(tmp_path / "outside")
+
+    with pytest.raises(ValueError, match="not in the subpath"):
+        first_tutorial(tmp_path / "root")
+    assert not list((tmp_path / "outside").iterdir())
 
 
 def test_the_labextension_is_of_this_version() -> None:

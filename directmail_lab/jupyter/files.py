@@ -12,7 +12,7 @@ from jupyter_server.utils import ApiPath, ensure_async, to_os_path
 from tornado.web import HTTPError
 
 from ..browsing import Recording, open_recording
-from ..errors import CassetteFormatError
+from ..errors import CassetteError, CassetteFormatError
 
 LARGEST_BYTES: Final = 256 * 1024**2
 LARGEST_FOREIGN_BYTES: Final = 32 * 1024**2
@@ -74,7 +74,10 @@ def recording_in(file: Path) -> Recording:
     CassetteError
         Where it is no cassette and no HAR file, cannot be read, or is larger than the server reads.
     """
-    return _recording_in(file, version_of(file))
+    try:
+        return _recording_in(file, version_of(file))
+    except CassetteError as error:  # it names the file, and no folder of the server's
+        raise CassetteError(str(error).replace(str(file), file.name)) from None
 
 
 def version_of(file: Path) -> str:

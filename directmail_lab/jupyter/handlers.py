@@ -68,8 +68,8 @@ def _answer(file: Path, question: object, others: dict[str, Path]) -> dict[str, 
         by_name = {name: partial(recording_in, other) for name, other in others.items()}
         told, bodies = answer(recording_in(file), question, by_name)
     except CassetteError as error:
-        said = str(error).replace(str(file), file.name)
-        raise HTTPError(415 if "is not a cassette" in said else 422, said) from None
+        status = 415 if "is not a cassette" in str(error) else 422
+        raise HTTPError(status, str(error)) from None
     except Exception as error:  # its message might hold a value, and would be logged
         said = f"{file.name} cannot be shown ({type(error).__name__})."
         raise HTTPError(500, said) from None
@@ -90,8 +90,7 @@ class NotebookHandler(APIHandler):
         self.finish(json.dumps({"path": await make()}))
 
     async def _explore(self) -> str:
-        folder = str((self.get_json_body() or {}).get("folder") or "")
-        contents = self.contents_manager
+        contents, folder = self.contents_manager, self.get_query_argument("folder", "")
         name = "explore-direct-mail.ipynb"
         name = await ensure_async(contents.increment_filename(name, folder, insert="-"))
         model = {"type": "notebook", "format": "json", "content": notebook_of(EXPLORE)}

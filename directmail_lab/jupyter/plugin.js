@@ -9,17 +9,24 @@ const isHar = (path) => /\.har$/i.test(path);
 // What it holds decides, and only the server reads that; what is none is opened as text then.
 const mayBeCassette = (path) => /^([^:]+\/)?cassettes\/(.+\/)?[^/]+\.(ya?ml|json)$/i.test(path);
 
-const drawing = (color, inner) =>
-  '<svg xmlns="http://www.w3.org/2000/svg" width="16" viewBox="0 0 24 24"><g fill="none">' +
-  `<g ${color} stroke-width="1.6" stroke-linejoin="round">${inner}</g></g></svg>`;
-const THEMED = 'class="jp-icon3" stroke="#616161"'; // JupyterLab gives this class its theme's grey
-const BLUE = 'stroke="#1e88e5"'; // seen on white as on black
-const TAPE =
-  '<rect x="1.5" y="4" width="21" height="16" rx="2"/><circle cx="7.5" cy="11.5" r="3.5"/>' +
-  '<circle cx="16.5" cy="11.5" r="3.5"/><path d="M7.5 15h9"/>';
-const LETTER = '<rect x="2" y="5" width="20" height="14" rx="2"/><path d="m3 6 9 7 9-7"/>';
-const BOOK =
-  '<path d="M12 7v13c-3-2-6-2-9-1.5v-13C6 5 9 5 12 7c3-2 6-2 9-1.5v13c-3-.5-6-.5-9 1.5"/>';
+const svg = (inner) =>
+  `<svg xmlns="http://www.w3.org/2000/svg" width="16" viewBox="0 0 24 24">${inner}</svg>`;
+// JupyterLab's classes: its theme's grey, and white on what is selected.
+const reel = (x) =>
+  `M${x} 7.3a4.2 4.2 0 1 1 0 8.4 4.2 4.2 0 0 1 0-8.4z` +
+  `m0 1.6a2.6 2.6 0 1 0 0 5.2 2.6 2.6 0 0 0 0-5.2z`;
+const TAPE = svg(
+  '<g class="jp-icon3 jp-icon-selectable" fill="#616161" fill-rule="evenodd"><path d="M3 4h18' +
+    "a2 2 0 0 1 2 2v12a2 2 0 0 1-2 2H3a2 2 0 0 1-2-2V6a2 2 0 0 1 2-2zm0 1.6v12.8h18V5.6z" +
+    `${reel(7.5)}${reel(16.5)}"/><path d="M7.5 14.1h9v1.6h-9z"/></g>`,
+);
+// This blue is seen on white as on black.
+const lines = (inner) =>
+  svg(`<g fill="none" stroke="#1e88e5" stroke-width="1.6" stroke-linejoin="round">${inner}</g>`);
+const LETTER = lines('<path d="m3 6 9 7 9-7"/><rect x="2" y="5" width="20" height="14" rx="2"/>');
+const BOOK = lines(
+  '<path d="M12 7v13c-3-2-6-2-9-1.5v-13C6 5 9 5 12 7c3-2 6-2 9-1.5v13c-3-.5-6-.5-9 1.5"/>',
+);
 
 // `shared` gives a package of JupyterLab's own by its name; {} where the page has none.
 export async function createPlugin(shared) {
@@ -35,7 +42,7 @@ export async function createPlugin(shared) {
     ].map(shared),
   );
   const icon = (name, svgstr) => new ui.LabIcon({ name: `directmail-lab:${name}`, svgstr });
-  const tape = icon("tape", drawing(THEMED, TAPE));
+  const tape = icon("tape", TAPE);
 
   // The viewer's own context: the editor's would load the text, and could save it.
   class ModelFactory extends registry.TextModelFactory {
@@ -49,6 +56,10 @@ export async function createPlugin(shared) {
       super();
       Object.assign(this, { context, server, openAsText, last: Promise.resolve() });
       this.node.style.overflow = "auto";
+    }
+
+    onAfterAttach() {
+      this.refresh();
     }
 
     onAfterShow() {
@@ -126,8 +137,18 @@ export async function createPlugin(shared) {
 
     async function openAsText(path, instead) {
       const [{ name }] = preferred(path);
-      const options = { ref: app.name === "JupyterLab" ? instead.id : "_noref" };
-      await commands.execute("docmanager:open", { path, factory: name, options });
+      if (app.name !== "JupyterLab") {
+        // A page of Notebook shows one document, which its address names.
+        const address = new URL(window.location.href);
+        address.searchParams.set("factory", name);
+        window.location.replace(address);
+        return;
+      }
+      await commands.execute("docmanager:open", {
+        path,
+        factory: name,
+        options: { ref: instead.id },
+      });
       instead.close();
     }
 
@@ -156,9 +177,9 @@ export async function createPlugin(shared) {
       cards?.add({ command, category: "Direct mail", rank });
     };
     const explore = "A new notebook: sign in, and the first three calls";
-    add("explore", "Explore a direct mail API", explore, drawing(BLUE, LETTER), 0);
+    add("explore", "Explore a direct mail API", explore, LETTER, 0);
     const tutorials = "The first of the tutorial notebooks; they need no key and no network";
-    add("tutorials", "Tutorials", tutorials, drawing(BLUE, BOOK), 1);
+    add("tutorials", "Tutorials", tutorials, BOOK, 1);
   }
 
   const optional = [services.IDefaultDrive, application.ILayoutRestorer, launcher.ILauncher];
@@ -198,8 +219,8 @@ function connect(settings, { makeRequest }) {
   let page;
   return {
     ask,
-    make: (name, folder) =>
-      fetched(name, { method: "POST", body: JSON.stringify({ folder: folder ?? "" }) }),
+    make: (name, folder = "") =>
+      fetched(`${name}?${new URLSearchParams({ folder })}`, { method: "POST" }),
     page: () => (page ??= loadPage(address)),
   };
 }
