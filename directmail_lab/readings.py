@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from .reset_unit import Evidence, ResetUnit, ResetUnitInference
 if TYPE_CHECKING:
     import pandas as pd
 
+    from .cassettes import LoadedCassette
     from .columns import ReadingColumns
 
 
@@ -114,24 +116,56 @@ def frame_of(readings: Iterable[Reading], *, reset_unit: ResetUnit | None = None
     return ReadingLog(readings, reset_unit=reset_unit).frame()
 
 
-def read_readings(path: str | Path) -> pd.DataFrame:
-    """Return the readings of a cassette file's responses, a row each, without replaying it.
+def read_readings(path: str | Path | Iterable[str | Path]) -> pd.DataFrame:
+    """Return the readings of recorded responses, a row each, without replaying them.
 
     The columns are those of `ReadingLog.frame`; ``at`` is NaT where the writer kept no time. To
     keep a frame of readings, `DataFrame.to_parquet` it.
 
+    Parameters
+    ----------
+    path
+        A cassette's file; or any number of them, or a folder, whose cassettes are read with a
+        progress bar. Each cassette's unit of ``reset`` is inferred from its own readings. Then
+        ``cassette`` is its path below the folder, or as it was given, without ``.yaml``, and
+        ``attrs["problems"]`` says by that name what is wrong with any.
+
     Raises
     ------
     CassetteError
-        There is no such file, or it is not a cassette.
+        The one file is not there, or is not a cassette. Of many, such a file is left out, and a
+        warning names it.
     """
-    return frame_of(readings_in(path))
+    from .cassettes.reader import is_one_file, read_many
+
+    if is_one_file(path):
+        return frame_of(readings_in(path))
+    import pandas as pd
+
+    from .columns import ReadingColumns
+
+    logs, problems = read_many(path, lambda loaded, name: ReadingLog(_readings(loaded, name)))
+    frames = []
+    for unit, run in groupby(logs or [ReadingLog()], key=lambda log: log.inference.unit):
+        columns = ReadingColumns()
+        columns.update([reading for log in run for reading in log.since(0)], unit)
+        frames.append(columns.frame())
+    units = {frame.attrs["reset_unit"] for frame in frames}
+    together = pd.concat(frames, ignore_index=True)
+    together.attrs = {
+        "reset_unit": units.pop() if len(units) == 1 else "undetermined",
+        "problems": problems,
+    }
+    return readable(together)
 
 
 def readings_in(path: str | Path) -> list[Reading]:
     """Return the readings of a cassette file's responses, in its order."""
     from .cassettes import read_cassette
 
-    loaded = read_cassette(Path(path))
-    prefix, name = base_path(loaded.base_url or ""), Path(path).stem
+    return _readings(read_cassette(Path(path)), Path(path).stem)
+
+
+def _readings(loaded: LoadedCassette, name: str) -> list[Reading]:
+    prefix = base_path(loaded.base_url or "")
     return [reading_of(each, prefix=prefix, cassette=name) for each in loaded.interactions]

@@ -7,14 +7,14 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pandas as pd
 import pytest
+from cassette_samples import answered, get, recorded
 
 import directmail_lab as dm
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    import pandas as pd
 
 dd = pytest.importorskip("dask.dataframe", reason="Dask is not installed (the extra `scale`)")
 distributed = pytest.importorskip("distributed", reason="Dask is not installed (the extra `scale`)")
@@ -37,27 +37,20 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 # What a cluster's own processes warn of when they start and end is not ours.
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")
-@pytest.mark.parametrize(
-    ("read", "count"), [(dm.read_interactions, 50), (dm.read_readings, CASSETTES)]
-)
-def test_a_thousand_cassettes_on_a_local_cluster(
-    read: Callable[[str], pd.DataFrame], count: int, many: list[str]
-) -> None:
-    """`dask.dataframe.from_map` over the paths gives what reading them one by one gives."""
+def test_a_thousand_cassettes_on_a_local_cluster(many: list[str]) -> None:
+    """`dask.dataframe.from_map` over parts of the paths gives what reading all of them gives."""
+    parts = [many[start : start + 100] for start in range(0, len(many), 100)]
     with (
         distributed.LocalCluster(
             n_workers=2, threads_per_worker=1, dashboard_address=None, host="127.0.0.1"
         ) as cluster,
         distributed.Client(cluster),
     ):
-        frames = dd.from_map(read, many[:count])
-        counted = frames.groupby("path").size().compute()
+        for read in (dm.read_interactions, dm.read_readings):
+            together = dd.from_map(read, parts).compute().reset_index(drop=True)
 
-    each = read(many[0])
-    assert counted.to_dict() == {
-        path: count * there for path, there in each["path"].value_counts().items()
-    }
-    assert list(frames.columns) == list(each.columns)
+            pd.testing.assert_frame_equal(together, read(many))
+            assert together["cassette"].nunique() == CASSETTES
 
 
 def test_the_how_to_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -90,3 +83,61 @@ def test_the_readers_need_no_session(many: list[str]) -> None:
 
     with pytest.raises(dm.NotConnectedError):
         dm.session()
+
+
+def test_a_folder_is_read_into_one_frame(tmp_path: Path) -> None:
+    """As each file alone, with the name of each below the folder, or as it was given."""
+    one, two = (
+        recorded(tmp_path / name, answered(get("/1")), answered(get("/2")))
+        for name in ("one.yaml", "parts/two.yaml")
+    )
+    frame, readings = dm.read_interactions(tmp_path), dm.read_readings(str(tmp_path))
+
+    assert frame["cassette"].tolist() == ["one"] * 2 + ["parts/two"] * 2
+    assert readings["cassette"].tolist() == ["one"] * 2 + ["parts/two"] * 2
+    assert (
+        frame.drop(columns="cassette")
+        .iloc[2:]
+        .reset_index(drop=True)
+        .equals(dm.read_interactions(two))
+    )
+    assert readings["remaining"].tolist() == [299] * 4
+    assert frame.attrs == {"problems": {}}
+    given = dm.read_readings(iter([one, str(two)]))
+    assert given["cassette"].unique().tolist() == [
+        str(each).removesuffix(".yaml") for each in (one, two)
+    ]
+    assert given.drop(columns="cassette").equals(readings.drop(columns="cassette"))
+
+
+@pytest.mark.parametrize("read", [dm.read_interactions, dm.read_readings])
+def test_a_damaged_cassette_among_many_is_left_out_and_named(
+    read: Callable[[Path | list[Path]], pd.DataFrame], tmp_path: Path
+) -> None:
+    """Also where one line alone is damaged; one that broke off is read as far as it goes."""
+    whole = recorded(tmp_path / "whole.yaml", answered(get("/1")), answered(get("/2")))
+    text = whole.read_text()
+    (tmp_path / "text.yaml").write_text("hello")
+    (tmp_path / "line.yaml").write_text(text.replace('{"code": 200', "{code: ["))
+    (tmp_path / "torn.yaml").write_text(text.partition("# end")[0])
+    with pytest.warns(UserWarning, match="2 of 4 cassettes cannot be read.*: line, text"):
+        frame = read(tmp_path)
+
+    assert frame["cassette"].unique().tolist() == ["torn", "whole"]
+    assert list(frame.attrs["problems"]) == ["line", "text", "torn"]
+    assert "not closed" in frame.attrs["problems"]["torn"]
+    with pytest.warns(UserWarning, match="1 of 2 cassettes"):
+        assert len(read([whole, tmp_path / "nowhere.yaml"])) == 2
+
+
+@pytest.mark.parametrize("read", [dm.read_interactions, dm.read_readings])
+def test_no_cassettes_are_a_frame_without_rows(
+    read: Callable[[object], pd.DataFrame], tmp_path: Path, many: list[str]
+) -> None:
+    """An empty folder, and no paths at all: the columns and dtypes are those of a thousand."""
+    (tmp_path / "empty").mkdir()
+    dtypes = read(many[:2]).dtypes
+
+    for nothing in (tmp_path / "empty", []):
+        assert len(read(nothing)) == 0
+        assert read(nothing).dtypes.equals(dtypes)

@@ -87,11 +87,16 @@ def cassettes_by_name(start: Path | None = None) -> dict[str, Path]:
     """
     found: dict[str, Path] = {}
     for folder in _folders(start):
-        for path in sorted(folder.rglob("*")) if folder.is_dir() else ():
-            if path.suffix in _SUFFIXES and path.is_file() and _stays_in(folder, path):
-                name = path.relative_to(folder).as_posix().removesuffix(".yaml")
-                found.setdefault(name, path)
+        for name, path in cassettes_in(folder):
+            found.setdefault(name, path)
     return found
+
+
+def cassettes_in(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Yield name and path of each cassette below a folder; a link that leads out is left out."""
+    for path in sorted(folder.rglob("*")) if folder.is_dir() else ():
+        if path.suffix in _SUFFIXES and path.is_file() and _stays_in(folder, path):
+            yield path.relative_to(folder).as_posix().removesuffix(".yaml"), path
 
 
 def cassette_name(name: str | Path) -> str:

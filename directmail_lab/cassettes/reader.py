@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import stat
+import warnings
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeGuard, TypeVar
 from urllib.parse import urlsplit
 
 from ..display import plural
@@ -26,6 +27,9 @@ from ..interaction import (
     unreadable,
 )
 from . import layout
+from .library import cassettes_in
+
+T = TypeVar("T")
 
 _MOST_REMEMBERED: Final = 256
 _LONGEST_REMEMBERED: Final = 4096
@@ -100,6 +104,52 @@ def parse_cassette(data: bytes, path: Path) -> LoadedCassette:
         plain = parse_cassette(data.replace(b"\r\n", b"\n"), path)
         return replace(plain, layout="vcrpy" if plain.layout == "lines" else plain.layout)
     return _by_line(data, path) or _through_vcrpy(data, path)
+
+
+def is_one_file(path: str | Path | Iterable[str | Path]) -> TypeGuard[str | Path]:
+    """Return whether this is the path of one file, and neither a folder nor any number of paths."""
+    return isinstance(path, str | Path) and not Path(path).is_dir()
+
+
+def read_many(
+    paths: str | Path | Iterable[str | Path], read: Callable[[LoadedCassette, str], T]
+) -> tuple[list[T], dict[str, str]]:
+    """Return what ``read`` gives of each cassette and its name, and what is wrong with any.
+
+    A cassette of a folder is named as it is below that, another by its path as it was given. One
+    that cannot be read is left out, and a warning names it.
+    """
+    from tqdm.auto import tqdm
+
+    given = [Path(paths)] if isinstance(paths, str | Path) else [Path(each) for each in paths]
+    files: list[tuple[str, Path]] = []
+    for each in given:
+        above = "" if len(given) == 1 else f"{each.as_posix()}/"
+        if each.is_dir():
+            files += [(above + name, path) for name, path in cassettes_in(each)]
+        else:
+            files.append((each.as_posix().removesuffix(".yaml"), each))
+    found: list[T] = []
+    problems: dict[str, str] = {}
+    left_out: list[str] = []
+    for name, path in tqdm(files, "Cassettes", unit="cassette", delay=1, leave=False):
+        try:
+            loaded = read_cassette(path)
+            found.append(read(loaded, name))
+        except CassetteError as error:
+            problems[name] = str(error)
+            left_out.append(name)
+        else:
+            if loaded.problem:
+                problems[name] = loaded.problem
+    if left_out:
+        more = f" and {len(left_out) - 5:,} more" if len(left_out) > 5 else ""
+        warnings.warn(
+            f"{len(left_out):,} of {plural(len(files), 'cassette')} cannot be read, and are left "
+            f"out: {', '.join(left_out[:5])}{more}. The frame's attrs['problems'] says why.",
+            stacklevel=3,
+        )
+    return found, problems
 
 
 class LoadedLines(Sequence[Interaction]):

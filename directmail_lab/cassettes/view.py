@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -19,7 +19,9 @@ from ..errors import CassetteError
 from ..interaction import Headers, Interaction, base_path, header, operation_of, path_below
 from ..redaction import Redactor, secrets_in
 from .cassette import Cassette
-from .reader import LoadedCassette, read_cassette
+from .reader import LoadedCassette, is_one_file, read_cassette, read_many
+
+Row = tuple[object, ...]
 
 _DTYPES: Final = {
     "at": "datetime64[us, UTC]",
@@ -41,8 +43,13 @@ _MOST_LINES: Final = 60
 _UNSEEN: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if code != 10}
 
 
-def read_interactions(path: str | Path) -> pd.DataFrame:
-    """Return what the cassette file at ``path`` holds, one row for each interaction.
+def read_interactions(path: str | Path | Iterable[str | Path]) -> pd.DataFrame:
+    """Return what cassette files hold, one row for each interaction.
+
+    Parameters
+    ----------
+    path
+        A file; or any number of them, or a folder, whose cassettes are read with a progress bar.
 
     Returns
     -------
@@ -52,16 +59,30 @@ def read_interactions(path: str | Path) -> pd.DataFrame:
         ``status``, ``content_type``, ``bytes`` (of the body), ``elapsed_s`` and ``excerpt`` (the
         start of the body on one line). No rows for an empty cassette. ``attrs["problem"]`` says
         what is wrong with the file, or is None.
+
+        Of many files, first ``cassette``: the path below the folder, or as it was given, without
+        ``.yaml``. ``attrs["problems"]`` says by that name what is wrong with any.
+
+    Raises
+    ------
+    CassetteError
+        Where the one file is not there, or is no cassette. Of many, such a file is left out, and a
+        warning names it.
     """
-    loaded = read_cassette(Path(path))
-    frame = frame_of_interactions(_shown(loaded), base_url=loaded.base_url)
-    frame.attrs.update(cassette=Path(path).stem, problem=loaded.problem)
+    if is_one_file(path):
+        loaded = read_cassette(Path(path))
+        frame = _frame(_rows(loaded))
+        frame.attrs.update(cassette=Path(path).stem, problem=loaded.problem)
+        return frame
+    found, problems = read_many(path, lambda held, name: [(name, *row) for row in _rows(held)])
+    frame = _frame(chain.from_iterable(found), {"cassette": "string", **_DTYPES})
+    frame.attrs["problems"] = problems
     return frame
 
 
 def interactions(cassette: Cassette) -> pd.DataFrame:
     """Return what an open cassette holds by now, as `read_interactions` does of a file."""
-    return frame_of_interactions(_shown(cassette), base_url=cassette.base_url)
+    return _frame(_rows(cassette))
 
 
 def show_interaction(path: Path, number: int) -> InteractionView:
@@ -90,16 +111,16 @@ def _shown(held: Cassette | LoadedCassette) -> Iterable[Interaction]:
     return map(Redactor(secrets_in(known)).interaction, known)
 
 
-def frame_of_interactions(
-    interactions: Iterable[Interaction], *, base_url: str | None = None
-) -> pd.DataFrame:
-    """Return interactions as a DataFrame, columns as in `read_interactions`."""
-    prefix = base_path(base_url or "")
-    rows = [_row(each, prefix) for each in interactions]
-    return readable(pd.DataFrame(rows, columns=[*_DTYPES]).astype(_DTYPES))
+def _frame(rows: Iterable[Row], dtypes: Mapping[str, str] = _DTYPES) -> pd.DataFrame:
+    return readable(pd.DataFrame(list(rows), columns=[*dtypes]).astype(dict(dtypes)))
 
 
-def _row(interaction: Interaction, prefix: str) -> tuple[object, ...]:
+def _rows(held: Cassette | LoadedCassette) -> list[Row]:
+    prefix = base_path(held.base_url or "")
+    return [_row(each, prefix) for each in _shown(held)]
+
+
+def _row(interaction: Interaction, prefix: str) -> Row:
     request, response = interaction.request, interaction.response
     path = path_below(request.uri, prefix)
     return (
