@@ -11,14 +11,13 @@ import base64
 import json
 import re
 import shlex
-from ipaddress import ip_address
 from typing import Final
 from urllib.parse import quote, urlsplit
 
 from .errors import CassetteError
 from .interaction import Headers, Interaction, RecordedRequest, base_path, header, path_below
 from .redaction import PLACEHOLDER
-from .settings import API_KEY_VARIABLE
+from .settings import API_KEY_VARIABLE, is_loopback
 
 _MOST_BODY_BYTES: Final = 64 * 1024
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, section 5.6.2
@@ -40,7 +39,8 @@ def copy_as(interaction: Interaction, kind: str, *, base_url: str | None = None)
         ``"curl"`` (a POSIX shell), ``"httpx"`` (Python) or ``"request"`` (`directmail_lab.request`,
         which leaves address and key to the current session).
     base_url
-        The base address of the recording: ``"request"`` tells the path below it.
+        The base address of the recording: ``"request"`` tells the path below it, and to another
+        origin, such as a redirect led to, no key is sent.
 
     Raises
     ------
@@ -52,20 +52,23 @@ def copy_as(interaction: Interaction, kind: str, *, base_url: str | None = None)
         raise CassetteError("This request has no http address, so it cannot be sent again.")
     if kind == "request":
         return _as_request(request, base_path(base_url or ""))
-    return {"curl": as_curl, "httpx": as_httpx}[kind](request)
+    return {"curl": as_curl, "httpx": as_httpx}[kind](request, base_url=base_url)
 
 
-def as_curl(request: RecordedRequest) -> str:
+def as_curl(request: RecordedRequest, *, base_url: str | None = None) -> str:
     """Return a request as a command line of curl, for a POSIX shell."""
     address, headers, notes = _parts(request)
-    words = ["curl", "--globoff", "--path-as-is", "--request", _quoted(request.method)]
+    has_key = _may_have_key(address, base_url, notes)
+    words = ["curl", "--globoff", "--path-as-is", "--request", shlex.quote(request.method)]
     if request.method == "HEAD":
         words[3:] = ["--head"]
     lines = [" ".join(words)]
-    if _may_have_key(address):
+    if has_key:
         lines.append(f'--user "${API_KEY_VARIABLE}:"')
     # curl sends no header that ends in a colon; one without a value ends in a semicolon.
-    lines += [f"--header {_quoted(f'{n}: {v}' if v else f'{n};')}" for n, v in headers]
+    lines += [
+        f"--header {_quoted(f'{n}: {v}' if v else f'{n};', has_key=has_key)}" for n, v in headers
+    ]
     before = ""
     body = _sendable(request, notes, "--data-binary @FILE")
     if body:
@@ -76,17 +79,17 @@ def as_curl(request: RecordedRequest) -> str:
             before = f"printf %s '{base64.b64encode(body).decode()}' | base64 -d | "
             lines.append("--data-binary @-")
         else:
-            lines.append(f"--data-raw {_quoted(text)}")
-    lines.append(f"--url {_quoted(address)}")
+            lines.append(f"--data-raw {_quoted(text, has_key=has_key)}")
+    lines.append(f"--url {_quoted(address, has_key=has_key)}")
     return "".join(f"# {note}\n" for note in notes) + before + " \\\n  ".join(lines)
 
 
-def as_httpx(request: RecordedRequest) -> str:
+def as_httpx(request: RecordedRequest, *, base_url: str | None = None) -> str:
     """Return a request as Python that sends it with httpx."""
     address, headers, notes = _parts(request)
-    key = f'os.environ["{API_KEY_VARIABLE}"]'
+    key = f'os.environ["{API_KEY_VARIABLE}"]' if _may_have_key(address, base_url, notes) else ""
     arguments = [repr(request.method), _with_key(address, key)]
-    if _may_have_key(address):
+    if key:
         arguments.append(f'auth=({key}, "")')
     if headers:
         pairs = ", ".join(f"({n!r}, {_with_key(v, key)})" for n, v in headers)
@@ -94,7 +97,7 @@ def as_httpx(request: RecordedRequest) -> str:
     body = _sendable(request, notes, "content=…")
     if body:
         arguments.append(f"content={body!r}")
-    imports = "import os\n\nimport httpx\n\n" if key in "".join(arguments) else "import httpx\n\n"
+    imports = "import os\n\nimport httpx\n\n" if key else "import httpx\n\n"
     return imports + _call("response = httpx.request", arguments, notes)
 
 
@@ -141,8 +144,6 @@ def _parts(request: RecordedRequest) -> tuple[str, Headers, list[str]]:
     ]
     kept = tuple(each for each in wanted if _is_plain(*each))
     notes = ["A header that is not plain text is left out."] if len(kept) < len(wanted) else []
-    if not _may_have_key(address):
-        notes.append("The key is left out: the address is not https.")
     return address, kept, notes
 
 
@@ -151,14 +152,24 @@ def _is_plain(name: str, value: str) -> bool:
     return bool(_TOKEN.fullmatch(name)) and value.isprintable() and value == value.strip()
 
 
-def _may_have_key(address: str) -> bool:
-    """Return whether a key may be sent there: by https, or on this machine alone."""
+def _may_have_key(address: str, base_url: str | None, notes: list[str]) -> bool:
+    """Return whether a key may be sent there, else note why not.
+
+    That is to the recording's own origin, by https or on this machine alone.
+    """
     parts = urlsplit(address)
-    try:
-        is_local = parts.hostname == "localhost" or ip_address(parts.hostname or "").is_loopback
-    except ValueError:
-        is_local = False
-    return parts.scheme == "https" or is_local
+    if parts.scheme != "https" and not is_loopback(parts.hostname or ""):
+        notes.append("The key is left out: the address is not https.")
+    elif base_url and _origin(address) != _origin(base_url):
+        notes.append("The key is left out: the address is not the recording's own.")
+    else:
+        return True
+    return False
+
+
+def _origin(address: str) -> tuple[str, str | None, int]:
+    parts = urlsplit(address)
+    return parts.scheme, parts.hostname, parts.port or (80 if parts.scheme == "http" else 443)
 
 
 def _sendable(request: RecordedRequest, notes: list[str], how: str) -> bytes:
@@ -191,18 +202,16 @@ def _json_as_httpx_sends_it(body: bytes, content_type: str | None) -> object:
         return None
 
 
-def _quoted(text: str) -> str:
+def _quoted(text: str, *, has_key: bool) -> str:
     """Return a text as one word of a shell, the environment's key in the placeholder's place."""
-    return (
-        f'"${API_KEY_VARIABLE}"'.join(
-            shlex.quote(part) if part else "" for part in text.split(PLACEHOLDER)
-        )
-        or "''"
-    )
+    if not has_key:
+        return shlex.quote(text)
+    parts = (shlex.quote(part) if part else "" for part in text.split(PLACEHOLDER))
+    return f'"${API_KEY_VARIABLE}"'.join(parts) or "''"
 
 
 def _with_key(text: str, key: str) -> str:
     """Return a text as Python, the environment's key in the placeholder's place."""
-    if PLACEHOLDER not in text:
+    if not key or PLACEHOLDER not in text:
         return repr(text)
     return f"{text!r}.replace({PLACEHOLDER!r}, {key})"
