@@ -187,7 +187,11 @@ class Recording:
                 f"The recording of cassette {self._path.stem!r} was closed. Record it again to add "
                 "to it."
             )
-        texts = checked(self._redactor.interaction(interaction), self._redactor)
+        texts: Iterable[str]
+        if _is_long(interaction):
+            texts = checked(self._redactor.interaction(interaction), self._redactor)
+        else:
+            texts = (self._redactor.written(interaction, layout.interaction_text),)
         if self._writer is None:
             self._writer = self._start()
         self._writer.append(texts)
@@ -260,7 +264,7 @@ def checked(interaction: Interaction, redactor: Redactor) -> Iterable[str]:
     A short one is one text; a long one comes in parts, searched first, so that a leak in the last
     keeps the first from being written.
     """
-    if len(interaction.request.body or b"") + len(interaction.response.body) <= _LONG_BODY_BYTES:
+    if not _is_long(interaction):
         text = layout.interaction_text(interaction)
         redactor.refuse_leak(text)
         return (text,)
@@ -269,6 +273,11 @@ def checked(interaction: Interaction, redactor: Redactor) -> Iterable[str]:
         before = before[-_OVERLAP:] + text
         redactor.refuse_leak(before)
     return layout.interaction_parts(interaction)
+
+
+def _is_long(interaction: Interaction) -> bool:
+    size = len(interaction.request.body or b"") + len(interaction.response.body)
+    return size > _LONG_BODY_BYTES
 
 
 def header_for(metadata: Mapping[str, object], redactor: Redactor) -> str:
