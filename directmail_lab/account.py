@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, overload
 
 from .contract import ME_PATH
 from .current import on_current, session
@@ -16,6 +16,7 @@ from .transports import recorded_request
 if TYPE_CHECKING:
     import pandas as pd
 
+    from .cassettes.view import InteractionView
     from .charts import Chart, Kind
     from .quota import Reading
 
@@ -79,13 +80,26 @@ def check_contract(cassette: str | Path | None = None) -> pd.DataFrame:
     return check(readings_in(find_cassette(cassette)))
 
 
-def interactions(cassette: str | Path | None = None) -> pd.DataFrame:
+@overload
+def interactions(cassette: str | Path | None = None, *, number: None = None) -> pd.DataFrame: ...
+
+
+@overload
+def interactions(cassette: str | Path, *, number: int) -> InteractionView: ...
+
+
+def interactions(
+    cassette: str | Path | None = None, *, number: int | None = None
+) -> pd.DataFrame | InteractionView:
     """Return what a cassette holds, a row for each interaction; see `read_interactions`.
 
     Parameters
     ----------
     cassette
         A bare name or the `Path` of a file; by default the one that is in use.
+    number
+        Return this interaction of a named cassette instead, counted from 1, shown in full; its
+        ``.as_curl()`` and ``.as_httpx()`` are code that sends the request again.
 
     Raises
     ------
@@ -97,9 +111,10 @@ def interactions(cassette: str | Path | None = None) -> pd.DataFrame:
     if cassette is None:
         return session().interactions()
     from .cassettes import find_cassette
-    from .cassettes.view import read_interactions
+    from .cassettes.view import read_interactions, show_interaction
 
-    return read_interactions(find_cassette(cassette))
+    path = find_cassette(cassette)
+    return read_interactions(path) if number is None else show_interaction(path, number)
 
 
 def chart_rate_limits(frame: pd.DataFrame | None = None, *, kind: Kind = "remaining") -> Chart:

@@ -10,6 +10,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -122,7 +123,10 @@ def open_recording(path: Path) -> Recording:
         loaded = read_cassette(path)
         known = loaded.interactions
         shown = _Redacted(known) if loaded.foreign else known
-        return Recording(path.stem, shown, loaded.base_url, loaded.problem)
+        base_url = None
+        with suppress(CassetteFormatError):  # it may be told by an interaction that is unreadable
+            base_url = loaded.base_url
+        return Recording(path.stem, shown, base_url, loaded.problem)
     try:
         if path.stat().st_size > _LARGEST_HAR_BYTES:
             raise CassetteFormatError(f"{path} is larger than {_LARGEST_HAR_BYTES:,} bytes.")
@@ -239,7 +243,8 @@ def _body(headers: Headers, body: bytes, *, keeps: bool) -> Body:
     except ValueError:
         media = ""  # it stays packed: bytes
     kind, shown = _shown(body, media, charset) if keeps else ("absent", b"")
-    told = {"kind": kind, "media": media, "size": len(body), "truncated": len(shown) < len(body)}
+    is_part = len(body) > {"text": _LARGEST_TEXT_BYTES, "binary": _HEX_BYTES}.get(kind, len(body))
+    told = {"kind": kind, "media": media, "size": len(body), "truncated": is_part}
     return told, shown
 
 
@@ -255,12 +260,13 @@ def _shown(body: bytes, media: str, charset: str | None) -> tuple[str, bytes]:
     is_pdf = media == "application/pdf" and body.startswith(b"%PDF-")
     if (is_pdf or media in _PICTURES) and len(body) <= _LARGEST_PICTURE_BYTES:
         return ("pdf" if is_pdf else "image"), body
-    part = body[:_LARGEST_TEXT_BYTES]
-    text = text_in(part, charset)
-    if "\0" in text or text.count("�") > 3:
+    if len(body) <= _LARGEST_TEXT_BYTES and read_json(body, charset)[1] is None:
+        return "json", text_in(body, charset).encode("utf-8", "replace")
+    text = text_in(body[:_LARGEST_TEXT_BYTES], charset)
+    # Without a declared character set, half of each null may have been taken for UTF-16.
+    if text.count("\ufffd") > 3 or "\0" in text or (b"\0" in body and charset is None):
         return "binary", body[:_HEX_BYTES]
-    is_json = part is body and read_json(body, charset)[1] is None
-    return ("json" if is_json else "text"), text.encode("utf-8", "replace")
+    return "text", text.encode("utf-8", "replace")
 
 
 # -- two interactions, two recordings ----------------------------------------------------------

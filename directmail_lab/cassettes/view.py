@@ -18,6 +18,7 @@ from ..display import readable
 from ..errors import CassetteError
 from ..interaction import Headers, Interaction, base_path, header, operation_of, path_below
 from ..redaction import Redactor, secrets_in
+from ..snippets import copy_as
 from .cassette import Cassette
 from .reader import LoadedCassette, is_one_file, read_cassette, read_many
 
@@ -154,6 +155,14 @@ class InteractionView:
     """Shows one interaction as the last value of a cell: request, response, bodies laid out."""
 
     interaction: Interaction
+
+    def as_curl(self) -> str:
+        """Return the request as a command of curl; the key is ``$DIRECTMAIL_API_KEY``."""
+        return copy_as(self.interaction, "curl")
+
+    def as_httpx(self) -> str:
+        """Return the request as Python with httpx; the key is taken from the environment."""
+        return copy_as(self.interaction, "httpx")
 
     def __repr__(self) -> str:
         return "\n".join(

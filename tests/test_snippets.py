@@ -1,0 +1,193 @@
+"""A recorded request as code: what is sent again is what was recorded, and never the key itself."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import io
+import re
+import shlex
+import shutil
+import subprocess
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import pytest
+from cassette_samples import BASE_URL, answered, get, post
+from hypothesis import given, settings, strategies as st
+
+import directmail_lab as dm
+from directmail_lab.cassettes import open_cassette
+from directmail_lab.errors import CassetteError
+from directmail_lab.interaction import RecordedRequest
+from directmail_lab.snippets import copy_as
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+KEY = "k+7/Tz3W~for~snippets"
+BOUNDARY = "multipart/form-data; boundary=b0"
+MULTIPART = b'--b0\r\nContent-Disposition: form-data; name="file"\r\n\r\n\x00\xff\r\n--b0--\r\n'
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
+
+
+class _Echo(BaseHTTPRequestHandler):
+    """Keeps each request as it came: method, target, headers, body."""
+
+    seen: list[tuple[str, str, Any, bytes]] = []  # noqa: RUF012
+
+    def _keep(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.seen.append((self.command, self.path, self.headers, body))
+        self.send_response(204)
+        self.end_headers()
+
+    do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = _keep  # noqa: N815
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture(scope="module")
+def echo() -> Iterator[str]:
+    """A server that keeps what it is sent; its address."""
+    with HTTPServer(("127.0.0.1", 0), _Echo) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+REQUESTS = {
+    "read": get("/v1/users/me?a=1&b=%20x"),
+    "path": get("/v1/{lists}/[a]/b?q='\"$(id)`id`\\"),
+    "head": replace(get(), method="HEAD"),
+    "json": post(b'{"to":"Z\xc3\xbcrich","n":1}'),
+    "form": post(b"a=1&b='%27", content_type="application/x-www-form-urlencoded"),
+    "no type": replace(post(b"plain\n@file"), headers=()),
+    "multipart": post(MULTIPART, content_type=BOUNDARY),
+    "binary": post(bytes(range(256)), content_type="application/pdf"),
+    "headers": replace(get(), headers=(("X-A", 'it\'s "$HOME"'), ("X-A", "2"), ("X-Empty", ""))),
+}
+
+
+@pytest.mark.parametrize("kind", ["curl", "httpx"])
+@pytest.mark.parametrize("name", REQUESTS)
+def test_what_is_copied_sends_the_very_same_request(echo: str, kind: str, name: str) -> None:
+    """By a real shell with a real curl, and by httpx: method, target, headers, body and key."""
+    recorded = REQUESTS[name]
+    recorded = replace(recorded, uri=echo + recorded.uri.removeprefix(BASE_URL))
+    run(copy_as(answered(recorded), kind), kind)
+    method, target, headers, body = _Echo.seen[-1]
+    sent = {(key.lower(), value) for key, value in headers.items()}
+    expected = {(key.lower(), value) for key, value in recorded.headers} - {("accept", "*/*")}
+
+    assert (method, body) == (recorded.method, recorded.body)
+    assert echo + unquote(target) == unquote(recorded.uri)
+    assert expected <= sent
+    assert ("content-type" in dict(sent)) == ("content-type" in dict(expected))
+    assert headers["Authorization"] == "Basic " + base64.b64encode(f"{KEY}:".encode()).decode()
+
+
+def run(code: str, kind: str) -> None:
+    """Run what was copied as a user would, the key in the environment."""
+    environment = {"DIRECTMAIL_API_KEY": KEY, "PATH": "/usr/bin:/bin"}
+    if kind == "curl":
+        if not shutil.which("curl"):
+            pytest.skip("no curl is installed")
+        subprocess.run(["sh", "-c", f"{code} --silent"], env=environment, check=True)
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DIRECTMAIL_API_KEY", KEY)
+        exec(code, {})
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_a_call_of_ours_sends_the_very_same_body(name: str) -> None:
+    """Address and key are the session's own; a JSON body reads as one where that is the same."""
+    recorded = REQUESTS[name]
+    code = copy_as(answered(recorded), "request", base_url=BASE_URL)
+    calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dm, "request", lambda *told, **options: calls.append((told, options)))
+        exec(code, {})
+    ((told, options),) = calls
+    made = dm.Session(BASE_URL).client.build_request(*told, **options)
+
+    assert (made.method, made.read()) == (recorded.method, recorded.body)
+    assert "json=" in code if name == "json" else "json=" not in code
+    assert BASE_URL not in code
+
+
+@given(TEXT, TEXT, st.binary(max_size=40))
+@settings(max_examples=200)
+def test_whatever_was_recorded_is_printable_and_quoted(path: str, value: str, body: bytes) -> None:
+    """What is pasted moves no cursor and ends no paste; a shell reads it as mere words."""
+    recorded = RecordedRequest("POST", f"{BASE_URL}/{path}", (("X-V", value),), body)
+    curl, httpx = (copy_as(answered(recorded), kind) for kind in ("curl", "httpx"))
+    command = curl[curl.index("curl ") :]
+    words = shlex.split(command.replace("\\\n", " "))
+
+    assert (curl + httpx).replace("\n", "").isprintable()
+    assert words[0] == "curl"
+    assert words[-2] == "--url"
+    assert words[-1].startswith(BASE_URL)
+    assert set(re.findall(r"(?<= )--[a-z-]+", shlex.join(words))) <= {
+        *("--globoff", "--path-as-is", "--request", "--user", "--header", "--url"),
+        *("--data-raw", "--data-binary", *re.findall(r"--[a-z-]+", path + value)),
+        *re.findall(r"--[a-z-]+", body.decode("latin-1")),
+    }
+    compile(httpx, "copied", "exec")
+
+
+def test_a_placeholder_becomes_the_key_of_the_environment() -> None:
+    """In an address, escaped or not, a header and nowhere else; the key itself is not known."""
+    recorded = replace(
+        get("/v1/x?k=<API_KEY>&l=%3CAPI_KEY%3E"), headers=(("X-Key", "a <API_KEY> b"),)
+    )
+    curl = copy_as(answered(recorded), "curl")
+    script = curl.replace("curl ", "printf '%s|' ", 1)
+    environment = {"DIRECTMAIL_API_KEY": KEY, "PATH": "/usr/bin:/bin"}
+    words = subprocess.run(["sh", "-c", script], env=environment, check=True, capture_output=True)
+
+    assert f"X-Key: a {KEY} b|" in words.stdout.decode()
+    assert f"/v1/x?k={KEY}&l={KEY}|" in words.stdout.decode()
+    assert "<API_KEY>" not in curl
+
+
+def test_what_is_left_out_is_said() -> None:
+    """A body that is too large, a header that is no text, and the key where it would be seen."""
+    large = replace(post(b"x" * 100_000), headers=(("X-A", "a\r\nX-B: b"),), uri="http://a.test/")
+    code = copy_as(answered(large), "curl")
+
+    assert "# The body of 100,000 bytes is left out" in code
+    assert "# A header that is not plain text is left out." in code
+    assert "# The key is left out: the address is not https." in code
+    assert "X-B" not in code
+    assert "--user" not in code
+
+
+@pytest.mark.parametrize("uri", ["file:///etc/passwd", "gopher://a.test/", "-o/tmp/x", ""])
+def test_an_address_that_is_not_of_http_is_refused(uri: str) -> None:
+    """curl would read a file, or take it for an option."""
+    with pytest.raises(CassetteError, match="no http address"):
+        copy_as(answered(replace(get(), uri=uri)), "curl")
+
+
+def test_one_interaction_of_a_cassette_gives_its_code(tmp_path: Path) -> None:
+    """`dm.interactions(…, number=…)` is the way to it."""
+    with open_cassette(tmp_path / "tour.yaml", record_mode="all") as cassette:
+        cassette.record(answered(get("/a")))
+        cassette.record(answered(get("/b")))
+    view = dm.interactions(tmp_path / "tour.yaml", number=2)
+
+    assert view.as_curl().endswith(f"--url {BASE_URL}/b")
+    assert f"'{BASE_URL}/b'" in view.as_httpx()
+    with (
+        contextlib.redirect_stdout(io.StringIO()),
+        pytest.raises(CassetteError, match="no interaction 3"),
+    ):
+        dm.interactions(tmp_path / "tour.yaml", number=3)
