@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
@@ -181,11 +180,3 @@ def test_times_are_written_in_utc() -> None:
 
     assert '"2026-11-21T12:00:00.123456Z"' in text
     assert ours(text)[0].recorded_at == NOON
-
-
-def test_values_stand_on_one_line_each() -> None:
-    """Four lines an interaction, so that it can be read and appended to by line."""
-    lines = layout.interaction_text(answered(body="one\ntwo\r\n\x85\u2028")).splitlines()
-
-    assert len(lines) == 4
-    assert json.loads(lines[2].removeprefix("  request: "))["method"] == "GET"

@@ -92,9 +92,8 @@ def _body_forms(request: RecordedRequest) -> list[Hashable]:
     elif any(name.lower() in ("content-type", "transfer-encoding") for name, _ in request.headers):
         from .vcr_files import parsed_body
 
-        with suppress(
-            Exception
-        ):  # no parser takes it, or it is nested too deep: by its bytes alone
+        # What no parser takes, or is nested too deep, is compared by its bytes alone.
+        with suppress(Exception):
             parsed = _hashable(parsed_body(request))
             hash(parsed)
             forms.append(parsed)
