@@ -155,7 +155,9 @@ def notice_of_personal_data(path: Path, name: str) -> str:
 def _read(source: Path) -> tuple[Mapping[str, object], Sequence[Interaction]]:
     if layout_of(source) != "har":
         loaded = read_cassette(source)
-        return {**loaded.metadata, "base_url": loaded.base_url}, loaded.interactions
+        # Who writes it says so; in another layout our reader would take it for the line layout.
+        about = {name: each for name, each in loaded.metadata.items() if name != "recorded_with"}
+        return {**about, "base_url": loaded.base_url}, loaded.interactions
     from .har import read_har
 
     try:
@@ -180,9 +182,7 @@ def _foreign_text(
         return har_text(interactions)
     from .vcr_files import block_text
 
-    # Else our own loader would take the block layout for the line layout.
-    told = {name: value for name, value in metadata.items() if name != "recorded_with"}
-    return block_text(interactions, metadata=told, as_json=to == "json")
+    return block_text(interactions, metadata=metadata, as_json=to == "json")
 
 
 def _is_broken_json(interaction: Interaction) -> bool:
