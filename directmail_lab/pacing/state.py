@@ -383,13 +383,16 @@ class RenewalReader:
         if reading.reset is None or guessed is None:
             return
         # Another program may have spent the new window. The guess is wrong where the value moved
-        # as the other unit does.
+        # as the other unit does, and not as the guess.
         fell, took_s = state.last_reset - reading.reset, at - state.last_at
-        for unit, scale in SCALES.items():
-            expected = took_s / scale.seconds
-            is_other = scale.counts_down and unit != guessed != self._inference.unit
-            if is_other and abs(fell - expected) <= 2 + 0.05 * expected:
-                state.refuted.append(guessed)
+
+        def fits(unit: UnitName) -> bool:
+            expected = took_s / SCALES[unit].seconds if SCALES[unit].counts_down else 0.0
+            return abs(fell - expected) <= 2 + 0.05 * expected
+
+        counted_down = [unit for unit, scale in SCALES.items() if scale.counts_down]
+        if guessed != self._inference.unit and not fits(guessed) and any(map(fits, counted_down)):
+            state.refuted.append(guessed)
         # Rounded down where the renewal is told to be over, which it is not. To learn only once,
         # expect it of another unit too: a second too many is little beside another refusal.
         scale, is_refuted = SCALES[guessed], guessed in state.refuted
@@ -399,8 +402,8 @@ class RenewalReader:
     def _unit(self, count: int, state: PaceState) -> UnitName | None:
         if self._inference.unit in SCALES:
             return self._inference.unit
-        possible = set(self._inference.candidates).difference(state.refuted)
-        left = [unit for unit in SCALES if unit in possible]
+        candidates = [unit for unit in SCALES if unit in self._inference.candidates]
+        left = [unit for unit in candidates if unit not in state.refuted] or candidates
         if len(left) > 1 and state.largest < _LEAST_MILLISECONDS and count <= self._max_wait_s:
             left = [unit for unit in left if unit != "milliseconds_left"]
         # Milliseconds before seconds: the smaller wait.
