@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
-import socket
 import subprocess
 import sys
 import time
-import urllib.request
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import quote, urlsplit
@@ -58,6 +57,8 @@ class Server:
     url: str
     home: Path
     process: subprocess.Popen[bytes]
+    address: str
+    """What it says to open."""
 
     @property
     def notebooks(self) -> Path:
@@ -82,20 +83,17 @@ class Server:
 
     def set_theme(self, theme: Theme) -> None:
         """Let pages opened from now on have this theme."""
-        settings = {"theme": f"JupyterLab {theme}"}
-        self._settings("@jupyterlab/apputils-extension/themes", settings)
+        self._set("@jupyterlab/apputils-extension/themes", theme=f"JupyterLab {theme}")
 
     def save_widget_state(self, *, automatically: bool) -> None:
         """Turn "Save Widget State Automatically" on or off for pages opened from now on."""
-        settings = {"saveState": automatically}
-        self._settings("@jupyter-widgets/jupyterlab-manager/plugin", settings)
+        self._set("@jupyter-widgets/jupyterlab-manager/plugin", saveState=automatically)
 
     def autosave_every(self, seconds: int) -> None:
         """Let pages opened from now on save by themselves so often; JupyterLab's own is 120."""
-        settings = {"autosaveInterval": seconds}
-        self._settings("@jupyterlab/docmanager-extension/plugin", settings)
+        self._set("@jupyterlab/docmanager-extension/plugin", autosaveInterval=seconds)
 
-    def _settings(self, name: str, settings: dict[str, object]) -> None:
+    def _set(self, name: str, **settings: object) -> None:
         path = self.home / "settings" / f"{name}.jupyterlab-settings"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(settings))
@@ -104,22 +102,46 @@ class Server:
 @contextlib.contextmanager
 def running_server(home: Path, *, token: str = "") -> Iterator[Server]:
     """Start a server with folders of its own below ``home``; it serves ``home / "work"``."""
-    (home / "work").mkdir(parents=True, exist_ok=True)
-    _write_settings(home)
-    port = _free_port()
-    with (home / "server.log").open("wb") as log:
+    work = home / "work"
+    work.mkdir(parents=True, exist_ok=True)
+    profile = home / "ipython" / "profile_default"
+    profile.mkdir(parents=True, exist_ok=True)
+    (profile / "ipython_kernel_config.py").write_text(
+        "c.IPKernelApp.log_level = 10\nc.InteractiveShell.xmode = 'Verbose'\n"
+    )
+    # It keeps JupyterLab's news away.
+    news = {"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}}
+    arguments = [
+        *("--debug", "--no-browser", "--allow-root", "--ip=127.0.0.1", "--port=0"),
+        f"--IdentityProvider.token={token}",
+        "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+        "--LabApp.extension_manager=readonly",
+        "--JupyterNotebookApp.expose_app_in_browser=True",
+    ]
+    _write_json(home / "config" / "labconfig" / "page_config.json", news)
+    with started(home, "jupyterlab", *arguments, at=work) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def started(home: Path, module: str, *arguments: str, at: Path) -> Iterator[Server]:
+    """Run a module that starts JupyterLab, in a folder, with a newcomer's settings."""
+    _write_json(
+        home / "config" / "jupyter_lab_config.json", {"LabApp": {"expose_app_in_browser": True}}
+    )
+    log = home / "server.log"
+    with log.open("wb") as output:
         process = subprocess.Popen(
-            [*_command(home, port), f"--IdentityProvider.token={token}"],
+            [sys.executable, "-m", module, *arguments],
             env=_environment(home),
-            stdout=log,
+            stdout=output,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
-            cwd=home / "work",
+            cwd=at,
         )
-    server = Server(f"http://127.0.0.1:{port}", home, process)
     try:
-        _wait_until_it_answers(server)
-        yield server
+        address = _address(process, log)
+        yield Server(address.partition("/lab")[0], home, process, address)
     finally:
         process.terminate()
         try:
@@ -127,20 +149,6 @@ def running_server(home: Path, *, token: str = "") -> Iterator[Server]:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-
-
-def _command(home: Path, port: int) -> list[str]:
-    return [
-        *(sys.executable, "-m", "jupyterlab", "--no-browser", "--debug", "--allow-root"),
-        f"--port={port}",
-        "--ip=127.0.0.1",
-        "--ServerApp.port_retries=0",
-        f"--ServerApp.root_dir={home / 'work'}",
-        "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
-        "--LabApp.extension_manager=readonly",
-        "--LabApp.expose_app_in_browser=True",
-        "--JupyterNotebookApp.expose_app_in_browser=True",
-    ]
 
 
 def _environment(home: Path) -> dict[str, str]:
@@ -162,36 +170,19 @@ def _environment(home: Path) -> dict[str, str]:
     )
 
 
-def _write_settings(home: Path) -> None:
-    """Keep JupyterLab's news away, and let kernels log and show all they can."""
-    labconfig = home / "config" / "labconfig"
-    labconfig.mkdir(parents=True, exist_ok=True)
-    news = "@jupyterlab/apputils-extension:announcements"
-    (labconfig / "page_config.json").write_text(json.dumps({"disabledExtensions": {news: True}}))
-    profile = home / "ipython" / "profile_default"
-    profile.mkdir(parents=True, exist_ok=True)
-    (profile / "ipython_kernel_config.py").write_text(
-        "c.IPKernelApp.log_level = 10\nc.InteractiveShell.xmode = 'Verbose'\n"
-    )
+def _write_json(path: Path, settings: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(settings))
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def _wait_until_it_answers(server: Server) -> None:
+def _address(process: subprocess.Popen[bytes], log: Path) -> str:
+    """Return the address that a server says to open, once it is there."""
     deadline = time.monotonic() + _START_S
-    while time.monotonic() < deadline:
-        at = f"{server.url}/api"  # needs no token
-        with contextlib.suppress(OSError), urllib.request.urlopen(at, timeout=5) as answer:
-            if answer.status == 200:
-                return
-        if server.process.poll() is not None:
-            break
+    while time.monotonic() < deadline and process.poll() is None:
+        if found := re.search(r"ServerApp\] (http://\S+)", log.read_text()):
+            return found[1]
         time.sleep(0.1)
-    raise RuntimeError(f"The Jupyter server did not start:\n{server.log.read_text()[-2000:]}")
+    raise RuntimeError(f"The Jupyter server did not start:\n{log.read_text()[-2000:]}")
 
 
 @dataclass(slots=True)
@@ -290,6 +281,13 @@ def command(page: Page, name: str, **arguments: Any) -> None:
 def run_all(page: Page) -> None:
     """Run every cell, and wait for the last."""
     command(page, "notebook:run-all-cells")
+
+
+def run_cells(page: Page, *numbers: int) -> None:
+    """Run some of the cells, one after the other, and wait for each; one that fails is fine."""
+    for number in numbers:
+        page.evaluate("n => { jupyterapp.shell.currentWidget.content.activeCellIndex = n }", number)
+        command(page, "notebook:run-cell")
 
 
 def save(page: Page) -> None:

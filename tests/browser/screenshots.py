@@ -1,7 +1,8 @@
-"""Take the pictures of both widgets: in the folder ``tests``, ``python -m browser.screenshots``."""
+"""Take the pictures of what we show: in the folder ``tests``, ``python -m browser.screenshots``."""
 
 from __future__ import annotations
 
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -12,7 +13,16 @@ from playwright.sync_api import expect, sync_playwright
 from directmail_lab.standin import STAND_IN_KEY, stand_in
 
 from .form import Form
-from .jupyter import Server, Theme, command, launch, new_tab, open_notebook, running_server
+from .jupyter import (
+    Server,
+    Theme,
+    command,
+    launch,
+    new_tab,
+    open_app,
+    open_notebook,
+    running_server,
+)
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -68,6 +78,7 @@ def main(folder: Path = IMAGES) -> None:
             server.set_theme(theme)
             take_sign_in(browser, server, folder, theme.lower())
             take_monitor(browser, server, folder, theme.lower())
+            take_recording(browser, server, folder, theme.lower())
         server.set_theme("Light")
         take_what_stands_in_a_notebook(browser, server, folder)
         browser.close()
@@ -110,6 +121,21 @@ def take_monitor(browser: Browser, server: Server, folder: Path, theme: str) -> 
     command(page, "notebook:run-all-cells")
     expect(page.locator(".dml-row")).to_have_count(2)
     take(page, ".dml-monitor", folder / f"monitor-{theme}.png")
+    page.context.close()
+
+
+def take_recording(browser: Browser, server: Server, folder: Path, theme: str) -> None:
+    """Take a cassette that was opened by a double click."""
+    cassettes = server.notebooks / "cassettes"
+    ours = shutil.ignore_patterns("my-*")
+    shutil.copytree(IMAGES.parents[1] / "cassettes", cassettes, dirs_exist_ok=True, ignore=ours)
+    page = new_tab(browser, server, width=1280, height=560, scale=1.1).page
+    open_app(page, server)
+    command(page, "filebrowser:go-to-path", path="/cassettes")
+    command(page, "docmanager:open", path="cassettes/explore-an-unknown-api.yaml")
+    page.get_by_role("grid", name="Interactions").get_by_role("row").nth(1).click()
+    expect(page.get_by_role("region", name="Details")).to_contain_text("Response headers")
+    take(page, "#jp-main-content-panel", folder / f"recording-{theme}.png")
     page.context.close()
 
 

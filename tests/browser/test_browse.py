@@ -14,10 +14,10 @@ from playwright.sync_api import Locator, Page, expect
 from directmail_lab.cassettes import open_cassette
 from directmail_lab.standin import stand_in
 
-from .jupyter import App, Server, Theme, command, open_notebook, run_all, save
+from .jupyter import App, Server, Theme, command, open_notebook, run_all, run_cells, save
 from .leaks import leaks
 from .test_looks import unreadable
-from .test_monitor import run_cell, start_cell
+from .test_monitor import start_cell
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -223,7 +223,7 @@ while not pathlib.Path("seen").exists():
 """
     shown = f"import directmail_lab as dm\n{connect}\ndm.get('/v1/lists')\ndm.browse()"
     open_notebook(page, server, server.write("live.ipynb", shown, busy))
-    run_cell(page, 0)
+    run_cells(page, 0)
     root = page.locator(".dml-browser")
     expect(rows(root)).to_have_count(1)
     start_cell(page, 1)

@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 from directmail_lab.standin import stand_in
 
 from .form import Form
-from .jupyter import Server, command, open_notebook, restart_kernel, run_all, save
+from .jupyter import Server, open_notebook, restart_kernel, run_all, run_cells, save
 from .leaks import forms_of, leaks
 
 if TYPE_CHECKING:
@@ -126,13 +126,6 @@ def wait_for_text(page: Page, path: Path, text: str) -> None:
             return
         page.wait_for_timeout(200)
     raise TimeoutError(f"{path.name} was not saved by itself.")
-
-
-def run_cells(page: Page, *numbers: int) -> None:
-    """Run some of the cells, one after the other; one that fails is fine."""
-    for number in numbers:
-        page.evaluate("n => { jupyterapp.shell.currentWidget.content.activeCellIndex = n }", number)
-        command(page, "notebook:run-cell")
 
 
 def test_the_search_finds_a_field_that_leaks(new_page: Callable[..., Page], server: Server) -> None:

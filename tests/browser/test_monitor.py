@@ -9,7 +9,7 @@ import nbformat
 import pytest
 from playwright.sync_api import Page, expect
 
-from .jupyter import App, Server, command, open_notebook, save
+from .jupyter import App, Server, open_notebook, run_cells, save
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,12 +61,6 @@ def start_cell(page: Page, number: int) -> None:
     )
 
 
-def run_cell(page: Page, number: int) -> None:
-    """Run a cell, and wait for it."""
-    page.evaluate("n => { jupyterapp.shell.currentWidget.content.activeCellIndex = n }", number)
-    command(page, "notebook:run-cell")
-
-
 @pytest.mark.parametrize("app", ["lab", "notebook"])
 def test_it_moves_while_a_loop_a_thread_and_a_task_make_requests(
     page: Page, server: Server, service: StandIn, app: App
@@ -75,8 +69,8 @@ def test_it_moves_while_a_loop_a_thread_and_a_task_make_requests(
     folder = server.notebooks / app
     name = server.write(f"{app}/moves.ipynb", show(service), WAIT_FOR, LOOP, THREAD, TASK)
     open_notebook(page, server, name, app=app)
-    run_cell(page, 0)
-    run_cell(page, 1)
+    run_cells(page, 0)
+    run_cells(page, 1)
     expect(page.locator(".dml-foot")).to_contain_text("No responses yet")
     for number, what, responses in ((2, "loop", 30), (3, "thread", 60), (4, "task", 90)):
         start_cell(page, number)
@@ -95,11 +89,11 @@ def test_what_is_exhausted_or_failed_is_marked(
     """In words and in the course, for eyes and for screen readers."""
     name = server.write("marks.ipynb", show(service), "dm.get('/v1/users/me')")
     open_notebook(page, server, name)
-    run_cell(page, 0)
+    run_cells(page, 0)
     with service.fault(status=429):
-        run_cell(page, 1)
+        run_cells(page, 1)
     with service.fault(status=500):
-        run_cell(page, 1)
+        run_cells(page, 1)
     course = page.get_by_role("img", name="GET /v1/users/me")
 
     expect(page.locator(".dml-marks")).to_have_text("2 responses · × 1 exhausted · ▲ 1 failed")
@@ -116,8 +110,8 @@ def test_stopping_leaves_a_picture_in_the_notebook(
     page = new_page()
     name = server.write("stays.ipynb", show(service), "for _ in range(9): dm.get('/v1/users/me')")
     open_notebook(page, server, name)
-    run_cell(page, 0)
-    run_cell(page, 1)
+    run_cells(page, 0)
+    run_cells(page, 1)
     expect(page.locator(".dml-count")).to_have_text("9 responses")
     expect(page.locator(".jp-OutputArea img")).to_have_count(1)
     expect(page.locator(".jp-OutputArea img")).to_be_hidden()
@@ -148,7 +142,7 @@ while time.monotonic() < until or len(session.readings) < 100_000:
 """
     name = server.write("flood.ipynb", show(service), flood)
     open_notebook(page, server, name)
-    run_cell(page, 0)
+    run_cells(page, 0)
     expect(page.locator(".dml-foot")).to_contain_text("No responses yet")
     page.evaluate(
         "() => { window.pictures = []; const row = document.querySelector('.dml-count');"

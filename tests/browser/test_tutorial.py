@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
-import re
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from directmail_lab.tutorials import FIRST, checkout, copy_tutorials
 
-from .jupyter import Server, Tab, command, new_tab, open_notebook, run_all, wait_for_kernel
+from .jupyter import (
+    Server,
+    Tab,
+    command,
+    new_tab,
+    open_notebook,
+    run_all,
+    started,
+    wait_for_kernel,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from playwright.sync_api import Browser, Page
 
@@ -29,46 +32,13 @@ assert ROOT is not None
 NOTEBOOKS = sorted(path.name for path in (ROOT / "notebooks").glob("*.ipynb"))
 
 
-@contextlib.contextmanager
-def started_command(home: Path) -> Iterator[tuple[Server, str]]:
-    """Run the command itself; its settings are a newcomer's, but for the hook to drive it."""
-    (home / "config").mkdir(parents=True)
-    hook = {"LabApp": {"expose_app_in_browser": True}}
-    (home / "config" / "jupyter_lab_config.json").write_text(json.dumps(hook))
-    folders = {"CONFIG_DIR": "config", "DATA_DIR": "data", "RUNTIME_DIR": "runtime"}
-    lab = {"SETTINGS_DIR": "settings", "WORKSPACES_DIR": "workspaces"}
-    environment = {
-        **{name: value for name, value in os.environ.items() if "DIRECTMAIL" not in name},
-        **{f"JUPYTER_{name}": str(home / folder) for name, folder in folders.items()},
-        **{f"JUPYTERLAB_{name}": str(home / folder) for name, folder in lab.items()},
-        "IPYTHONDIR": str(home / "ipython"),
-        "PYTHONUNBUFFERED": "1",
-    }
-    process = subprocess.Popen(
-        [sys.executable, "-m", "directmail_lab", "--no-browser", "--port", "0"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=environment,
-        cwd=checkout(),
-    )
-    with process:
-        try:
-            assert process.stdout is not None
-            said = iter(process.stdout)
-            address = next(found[0] for line in said if (found := re.search(r"http\S+", line)))
-            yield Server(address.split("/lab")[0], home, process), address
-        finally:
-            process.terminate()
-            process.communicate(timeout=30)
-
-
 @pytest.fixture(scope="module")
 def lab(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
     """The page that the command's address opens; what it asks for outside is noted."""
-    with started_command(tmp_path_factory.mktemp("command") / "home") as (server, address):
+    home = tmp_path_factory.mktemp("command")
+    with started(home, "directmail_lab", "--no-browser", "--port", "0", at=ROOT) as server:
         tab = new_tab(browser, server, width=1360, height=1000)
-        tab.page.goto(address)
+        tab.page.goto(server.address)
         tab.page.wait_for_selector(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Cell")
         tab.page.wait_for_function("() => window.jupyterapp")
         wait_for_kernel(tab.page)
