@@ -55,7 +55,7 @@ def get_many(session: Session, /, paths: Iterable[str], *, concurrency: int = 8)
         ``concurrency`` is less than 1, or ``paths`` is one text; nothing is sent.
     """
     work = _Many(session, paths, concurrency)
-    with ThreadPoolExecutor(1) as thread, work.bar:
+    with work.bar, ThreadPoolExecutor(1) as thread:
         # A loop of its own: a notebook's is running already.
         running = thread.submit(asyncio.run, work.run())
         try:
@@ -157,6 +157,7 @@ _PAGES: Final = {"page": "page", "page_number": "page_number", "current_page": "
 _OFFSETS: Final = {"offset": "offset", "skip": "skip", "start": "start"}
 """Names in a body, and the parameter that each is sent as."""
 
+_MISSING: Final = object()
 _LAST_PAGES: Final = ("total_pages", "totalPages", "last_page", "page_count", "pages")
 _TOTALS: Final = ("total", "total_count", "totalCount", "total_records")
 _GOES_ON: Final = ("has_more", "hasMore", "has_next", "hasNextPage")
@@ -276,26 +277,30 @@ class _Way:
         self, response: httpx.Response, body: object, records: object
     ) -> httpx.URL | None:
         """Return the address of the page after one; None where that was the last."""
+        url = response.request.url
         if any(_at(body, place + name) is False for place in _PLACES for name in _GOES_ON):
             return None
-        url = response.request.url
-        count = len(records) if isinstance(records, list) else 0
-        return self._told(url, response, body) or self._counted(url, body, count)
+        for by, told in self._told(url, response, body):
+            self.by = by  # from now on by no other
+            return told
+        return self._counted(url, body, len(records) if isinstance(records, list) else 0)
 
-    def _told(self, url: httpx.URL, response: httpx.Response, body: object) -> httpx.URL | None:
-        """Return the address that a page tells, or gives a cursor for."""
+    def _told(
+        self, url: httpx.URL, response: httpx.Response, body: object
+    ) -> Iterator[tuple[PagedBy, httpx.URL | None]]:
+        """Yield what a page says comes next: its address, or None where it says that nothing is."""
         if self.by in ("auto", "link") and (link := response.links.get("next", {}).get("url")):
-            return self._own(url.join(link))
-        if self.by in ("auto", "next"):
-            for _, told in self._found(body, _ADDRESSES):
-                if isinstance(told, str) and told.startswith(("http://", "https://", "/", "?")):
-                    return self._own(url.join(told))
-        if self.by in ("auto", "cursor"):
-            for name, cursor in self._found(body, _CURSORS):
-                if isinstance(cursor, str | int) and cursor != "":
-                    sent_as = self.parameter or _CURSORS.get(name, "cursor")
-                    return url.copy_set_param(sent_as, cursor)
-        return None
+            yield "link", self._own(url.join(link))
+        found = list(self._found(body, [*_ADDRESSES, *_CURSORS]))
+        for name, told in found:
+            is_cursor = name in _CURSORS if self.by == "auto" else self.by == "cursor"
+            if told and is_cursor:
+                sent_as = self.parameter or _CURSORS.get(name, "cursor")
+                yield "cursor", url.copy_set_param(sent_as, told)
+            elif self.by in ("auto", "next") and str(told).startswith(("http", "/", "?")):
+                yield "next", self._own(url.join(str(told)))
+        if self.by == "auto" and found:
+            yield "next", None
 
     def _counted(self, url: httpx.URL, body: object, count: int) -> httpx.URL | None:
         """Return the address of the next number, after a page of as many records as the first."""
@@ -319,9 +324,10 @@ class _Way:
         """Yield what stands in a body by these names, or where the caller said."""
         paths = [self.next_at] if self.next_at else [p + name for p in _PLACES for name in names]
         for path in paths:
-            value = _at(body, path)
-            href = value.get("href") if isinstance(value, dict) else value
-            yield path.rpartition(".")[2], href
+            value = _at(body, path, _MISSING)
+            if value is not _MISSING:
+                href = value.get("href") if isinstance(value, dict) else value
+                yield path.rpartition(".")[2], href
 
     def _numbers(
         self, url: httpx.URL, body: object, names: Mapping[str, str]
@@ -354,10 +360,10 @@ class _Way:
         )
 
 
-def _at(body: object, path: str) -> object:
-    """Return what stands at a dotted path; None where nothing does."""
+def _at(body: object, path: str, missing: object = None) -> object:
+    """Return what stands at a dotted path, or ``missing``."""
     for name in path.split("."):
-        body = body.get(name) if isinstance(body, dict) else None
+        body = body.get(name, missing) if isinstance(body, dict) else missing
     return body
 
 

@@ -188,7 +188,7 @@ def by_next(query: dict[str, str]) -> tuple[object, dict[str, str]]:
 def by_hal(query: dict[str, str]) -> tuple[object, dict[str, str]]:
     number = int(query.get("p", 1))
     links = {"next": {"href": f"/v1/lists?p={number + 1}"}} if number < 3 else {}
-    return {"items": page(query, "p"), "_links": links}, {}
+    return {"items": page(query, "p"), "_links": links, "page": number}, {}
 
 
 def by_cursor(query: dict[str, str]) -> tuple[object, dict[str, str]]:
@@ -279,6 +279,7 @@ def oddly(query: dict[str, str]) -> tuple[object, dict[str, str]]:
         (with_404_at_the_end, {"by": "page"}, 20),
         (always(RECORDS[:10]), {"by": "page"}, 10),
         (always([]), {"by": "page"}, 0),
+        (always({"results": RECORDS[:10], "next": None, "page": 1}), {}, 10),
         (oddly, {"by": "cursor", "next_at": "x.y", "parameter": "t", "record_path": "a"}, 25),
         (oddly, {"by": "next", "next_at": "z", "record_path": "a"}, 25),
     ],
