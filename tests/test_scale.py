@@ -127,7 +127,9 @@ def test_a_damaged_cassette_among_many_is_left_out_and_named(
     assert list(frame.attrs["problems"]) == ["line", "text", "torn"]
     assert "not closed" in frame.attrs["problems"]["torn"]
     with pytest.warns(UserWarning, match="1 of 2 cassettes"):
-        assert len(read([whole, tmp_path / "nowhere.yaml"])) == 2
+        assert len(read([whole, tmp_path / ("x" * 5000)])) == 2
+    with pytest.raises(dm.CassetteError, match="Cannot read"):
+        read(tmp_path / ("x" * 5000))
 
 
 @pytest.mark.parametrize("read", [dm.read_interactions, dm.read_readings])

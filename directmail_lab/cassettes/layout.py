@@ -193,12 +193,12 @@ def headers_of(value: Mapping[str, Any]) -> Headers:
 
 
 def _headers_text(headers: Headers) -> str:
-    grouped: dict[str, list[str]] = {}
+    values: dict[str, str] = {}
     for name, value in headers:
-        grouped.setdefault(name, []).append(_quoted(value))
-    is_long = max(map(len, grouped), default=0) > _LONGEST_KEY // _LONGEST_ESCAPE
+        values[name] = f"{values[name]}, {_quoted(value)}" if name in values else _quoted(value)
+    is_long = max(map(len, values), default=0) > _LONGEST_KEY // _LONGEST_ESCAPE
     start, colon = ("? ", " :") if is_long else ("", ":")
-    each = [f"{start}{_quoted(name)}{colon} [{', '.join(grouped[name])}]" for name in grouped]
+    each = [f"{start}{_quoted(name)}{colon} [{told}]" for name, told in values.items()]
     return f"{{{', '.join(each)}}}"
 
 

@@ -108,7 +108,13 @@ def parse_cassette(data: bytes, path: Path) -> LoadedCassette:
 
 def is_one_file(path: str | Path | Iterable[str | Path]) -> TypeGuard[str | Path]:
     """Return whether this is the path of one file, and neither a folder nor any number of paths."""
-    return isinstance(path, str | Path) and not Path(path).is_dir()
+    return isinstance(path, str | Path) and not _is_folder(Path(path))
+
+
+def _is_folder(path: Path) -> bool:
+    with suppress(OSError):  # such as a name that is too long: reading it says what is wrong
+        return path.is_dir()
+    return False
 
 
 def read_many(
@@ -125,7 +131,7 @@ def read_many(
     files: list[tuple[str, Path]] = []
     for each in given:
         above = "" if len(given) == 1 else f"{each.as_posix()}/"
-        if each.is_dir():
+        if _is_folder(each):
             files += [(above + name, path) for name, path in cassettes_in(each)]
         else:
             files.append((each.as_posix().removesuffix(".yaml"), each))
