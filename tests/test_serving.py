@@ -264,13 +264,21 @@ def test_several_cassettes_answer_in_their_order(tmp_path: Path, tour: Path) -> 
 
 def test_one_connection_carries_requests_one_after_the_other(tour: Path) -> None:
     """Also those sent before the first answer came; a client that waits is told to go on."""
-    one = f"GET {ME} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
-    waits = "POST /v1/letters HTTP/1.1\r\nHost: a.localhost\r\nExpect: 100-continue\r\n"
-    last = f'{waits}Content-Length: 8\r\nConnection: close\r\n\r\n{{"a": 1}}'
+    one = f"GET {ME} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode()
+    waits = b"POST /v1/letters HTTP/1.1\r\nHost: a.localhost\r\nExpect: 100-continue\r\n"
     with replaying(tour) as server:
-        answer = raw(server.base_url, f"{one}{one}{last}".encode())
+        parts = urlsplit(server.base_url)
+        with socket.create_connection((parts.hostname, parts.port), timeout=10) as connection:
+            connection.sendall(
+                one + one + waits + b"Connection: close\r\nContent-Length: 8\r\n\r\n"
+            )
+            got = b""
+            while b"HTTP/1.1 100 " not in got:
+                got += connection.recv(65_536)
+            connection.sendall(b'{"a": 1}')
+            got += b"".join(iter(lambda: connection.recv(65_536), b""))
 
-    assert re.findall(rb"HTTP/1.1 (\d+) ", answer) == [b"200", b"200", b"201"]
+    assert re.findall(rb"HTTP/1.1 (\d+) ", got) == [b"200", b"200", b"100", b"201"]
 
 
 # -- who may ask -------------------------------------------------------------------------------
