@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from email.utils import formatdate
 from http import HTTPStatus
 from inspect import signature
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ..contract import LIMIT_HEADER, ME_PATH, REMAINING_HEADER, RESET_HEADER
 from ..interaction import (
@@ -47,6 +47,7 @@ _GATEWAY_PAGE: Final = (
     "<!doctype html><html><head><title>{status} {reason}</title></head>"
     "<body><h1>{status} {reason}</h1><hr>stand-in gateway</body></html>"
 )
+_JSON: Final = "application/json; charset=utf-8"
 _WINDOW_BITS: Final[Mapping[str, int]] = {"gzip": 31, "deflate": 15}
 
 
@@ -82,7 +83,7 @@ class StandIn(LoopbackServer):
     def __init__(self, options: StandInOptions) -> None:
         self.options = options
         self._windows: dict[tuple[bool, str, str], _Window] = {}
-        self._faults = [_ActiveFault(fault, fault.times) for fault in options.faults]
+        self._faults = [_Active(fault) for fault in options.faults]
         self._requests: Counter[str] = Counter()
         super().__init__(options.port, options.prefix)
 
@@ -105,7 +106,7 @@ class StandIn(LoopbackServer):
 
         The fault added last goes first. `heal` ends all.
         """
-        active = _ActiveFault(Fault(**what), what.get("times"))
+        active = _Active(Fault(**what))
         self._faults = [active, *self._faults]
 
         @contextmanager
@@ -147,8 +148,8 @@ class StandIn(LoopbackServer):
     def _next_fault(self, path: str) -> Fault | None:
         """Return the fault that applies to a request, and count that it did."""
         for active in self._faults:
-            if path.startswith(active.fault.path or "") and active.left != 0:
-                active.left = active.left and active.left - 1
+            if path.startswith(active.fault.path or "") and active.used != active.fault.times:
+                active.used += 1
                 return active.fault
         return None
 
@@ -159,7 +160,10 @@ class StandIn(LoopbackServer):
         operation = operation_of(path)
         quota = self._count(now, request.method, operation, known=known)
         if not known:
-            response = self._refusal()
+            status = self.options.unauthorized_status
+            response = _error(status, "The key is not known, or a password came with it.")
+            if status == HTTPStatus.UNAUTHORIZED:
+                response = _with_headers(response, {"WWW-Authenticate": 'Basic realm="stand-in"'})
         elif quota.exceeded:
             response = _error(self.options.exhausted_status, "The allowance is used up.")
             if self.options.retry_after:
@@ -187,14 +191,6 @@ class StandIn(LoopbackServer):
             ("Server", "directmail-lab-stand-in"),
         )
 
-    def _refusal(self) -> RecordedResponse:
-        status = self.options.unauthorized_status
-        response = _error(
-            status, "This stand-in does not know that key, or a password came with it."
-        )
-        challenge = 'Basic realm="stand-in"' if status == HTTPStatus.UNAUTHORIZED else None
-        return _with_headers(response, {"WWW-Authenticate": challenge})
-
     def _routed(self, request: RecordedRequest, path: str, operation: str) -> RecordedResponse:
         methods = _METHODS.get(operation)
         if methods is None:
@@ -208,14 +204,15 @@ class StandIn(LoopbackServer):
             return self._found(letter, status=201)
         if operation == ME_PATH:
             return self._found(self.options.record)
-        if operation == _LISTS_PATH:
-            return self._found(list(_LISTS))
-        found = next((each for each in _LISTS if path.endswith(f"/{each['id']}")), None)
-        return self._found(found) if found else _error(404, "There is no such list.")
+        found = [each for each in _LISTS if path in (_LISTS_PATH, f"{_LISTS_PATH}/{each['id']}")]
+        if not found:
+            return _error(404, "There is no such list.")
+        return self._found(found if operation == _LISTS_PATH else found[0])
 
     def _found(self, value: object, status: int = 200) -> RecordedResponse:
         envelope = self.options.envelope
-        return _json(status, {envelope: value, "service": "stand-in"} if envelope else value)
+        whole = {envelope: value, "service": "stand-in"} if envelope else value
+        return _response(status, _json(whole))
 
 
 def _path_within(uri: str, prefix: str) -> str:
@@ -238,8 +235,7 @@ def _basic_credentials(request: RecordedRequest) -> str:
 # -- what is left ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Quota:
+class _Quota(NamedTuple):
     """What one caller may still ask of one operation.
 
     ``renews_at`` is in seconds since the Unix epoch. ``exceeded`` says that this request was one
@@ -285,19 +281,18 @@ def _reset_text(renews_at: float, unit: str, now: float) -> str:
 # -- responses ---------------------------------------------------------------------------------
 
 
-def _response(status: int, body: bytes, content_type: str) -> RecordedResponse:
+def _response(status: int, body: bytes, content_type: str = _JSON) -> RecordedResponse:
     return RecordedResponse(status, _reason(status), (("Content-Type", content_type),), body)
 
 
-def _json(status: int, value: object) -> RecordedResponse:
-    body = json.dumps(value, ensure_ascii=False).encode()
-    return _response(status, body, "application/json; charset=utf-8")
+def _json(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode()
 
 
 def _error(status: int, message: str) -> RecordedResponse:
     """Return an error as the stand-in words it: its shape is an assumption, and says so."""
     error = {"status": status, "message": message, "service": "stand-in"}
-    return _json(status, {"error": error})
+    return _response(status, _json({"error": error}))
 
 
 def _reason(status: int) -> str:
@@ -320,11 +315,11 @@ def _with_headers(
 
 
 @dataclass(slots=True)
-class _ActiveFault:
-    """A fault, and how many requests it still applies to (None: all)."""
+class _Active:
+    """A fault, and how many requests it has applied to."""
 
     fault: Fault
-    left: int | None
+    used: int = 0
 
 
 def _with_fault(
@@ -337,8 +332,8 @@ def _with_fault(
     if fault.echo_key:
         sent = header(request.headers, "Authorization") or ""
         key = _basic_credentials(request).removesuffix(":")
-        echoed = _json(response.status, {"you_sent": {"key": key, "authorization": sent}})
-        response = replace(_with_headers(response, {"X-Echo": key}), body=echoed.body)
+        echoed = _json({"you_sent": {"key": key, "authorization": sent}})
+        response = replace(_with_headers(response, {"X-Echo": key}), body=echoed)
     if fault.encoding is not None:
         packer = zlib.compressobj(wbits=_WINDOW_BITS[fault.encoding])
         body = packer.compress(response.body) + packer.flush()
