@@ -225,7 +225,7 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     def _answer(
         self, request: httpx.Request, response: httpx.Response, sent: float
     ) -> httpx.Response:
-        at, elapsed_s = self._clock(), self._timer() - sent
+        elapsed_s, at = self._timer() - sent, self._clock()
         if self._cassette is None:
             return self._observe(request, response, at, elapsed_s, "live", None)
         written, response = _as_written(request, response)
