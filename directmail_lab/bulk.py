@@ -230,6 +230,19 @@ def pages(
 
 
 def _pages(
+    session: Session, url: httpx.URL, way: _Way, max_pages: int | None
+) -> Iterator[httpx.Response]:
+    """Yield the pages; an error comes without the frames whose locals hold a body."""
+    try:
+        yield from _asked_for(session, url, way, max_pages)
+    except DirectMailLabError as error:
+        failure = without_traceback(error)
+    else:
+        return
+    raise failure
+
+
+def _asked_for(
     session: Session, url: httpx.URL | None, way: _Way, max_pages: int | None
 ) -> Iterator[httpx.Response]:
     asked: set[httpx.URL] = set()
@@ -241,7 +254,7 @@ def _pages(
                     warnings.warn(
                         f"There are more than {_MOST_PAGES} pages. For more of them: "
                         "pages(…, max_pages=…).",
-                        stacklevel=2,
+                        stacklevel=3,
                     )
                 return
             is_first = not asked

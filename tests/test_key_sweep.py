@@ -122,7 +122,8 @@ def drive(service: StandIn, haul: Haul, stream: io.StringIO, *, failures: bool =
         objects(session, haul)
         places(service, session, haul)
         if failures:
-            pages(session, haul)
+            many(service, session, haul)
+            browsed(session, haul)
             gateway(service, haul)
     for path in Path.cwd().rglob("*"):
         if path.is_file():
@@ -238,7 +239,23 @@ def objects(session: Session, haul: Haul) -> None:
             haul.add(f"repr of session.{name}", repr(getattr(session, name)))
 
 
-def pages(session: Session, haul: Haul) -> None:
+def many(service: StandIn, session: Session, haul: Haul) -> None:
+    """Many paths at once, and pages that lead elsewhere: their errors are values, or raised."""
+    for fault in ({"drop": "reset"}, {"cut_after": 5, "body": KEY}, {"status": 500}):
+        with service.fault(**{"echo_key": True, **fault}):
+            for got in session.get_many(["/v1/users/me", "/v1/lists"]):
+                if isinstance(got, Exception):
+                    haul.add_error(f"get_many(), {fault}", got)
+                else:
+                    haul.add(f"get_many(), {fault}", repr(got))
+    for elsewhere in (f"https://elsewhere.test/{KEY}", f"https://me:{UNTOLD}@elsewhere.test/"):
+        link = {"Link": f'<{elsewhere}>; rel="next"', "Content-Type": "application/json"}
+        for headers, body in ((link, "[1]"), ({}, json.dumps({"data": [1], "next": elsewhere}))):
+            with service.fault(headers=headers, body=body):
+                asked(session, haul, "pages()", lambda: list(session.pages("/v1/users/me")))
+
+
+def browsed(session: Session, haul: Haul) -> None:
     """All that the browser of interactions is told and leaves in a notebook, snippets included."""
     recorded = open_recording(Path("cassettes/sweep.yaml"))
     for recording in (SessionRecording(session), recorded):
