@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         request as request,
         session as session,
     )
+    from .describing import openapi as openapi
     from .exploring import explore as explore, findings as findings
     from .frames import frame as frame
     from .readings import read_readings as read_readings
@@ -72,6 +73,7 @@ _HOMES = {
     "cassettes.view": "read_interactions",
     "current": "connect get get_many live logout me me_async pages post record replay request "
     "session",
+    "describing": "openapi",
     "exploring": "explore findings",
     "frames": "frame",
     "readings": "read_readings",

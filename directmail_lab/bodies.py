@@ -108,7 +108,12 @@ def _integer(digits: str) -> int | Decimal:
 # -- shapes ------------------------------------------------------------------------------------
 
 Path = tuple[str | None, ...]
-"""Where a value stands in a body: the names of its fields, None for an array's elements."""
+"""Where a value stands in a body: the names of its fields, None for an array's elements.
+
+Names that are values themselves, such as ids or e-mail addresses, all stand as ``ANY_NAME``.
+"""
+
+ANY_NAME: Final = "{id}"
 
 _MOST_PATHS: Final = 2_000
 _DEEPEST: Final = 30
@@ -125,6 +130,10 @@ _FORMATS: Final = {
     "uuid": re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.I),
 }
 _LONGEST_OF_A_FORMAT: Final = 2_000
+# Numbers, hex digits, UUIDs, what holds an "@", and telephone numbers.
+_VALUE_AS_NAME: Final = re.compile(
+    r"\d+|[0-9a-f-]{16,}|[^@]*@.*|\+?[\d ()/.-]{6,}|<.*>", re.IGNORECASE | re.DOTALL
+)
 
 
 def type_of(value: object) -> str:
@@ -208,21 +217,30 @@ class Shape:
     def _add_states(self, words: set[str]) -> None:
         self.states = set(sorted(self.states | words)[:_MOST_STATES])
 
-    def schema(self) -> dict[str, Any]:
-        """Return a JSON Schema that all the values meet: no value, no closed list of fields."""
+    def schema(self, *, with_counts: bool = False) -> dict[str, Any]:
+        """Return a JSON Schema that all the values meet: no value, no closed list of anything.
+
+        ``with_counts`` adds how often each part was seen, as ``x-seen``.
+        """
         schemas: dict[Path, dict[str, Any]] = {(): {}}
         for path, counts in self.types.items():
             kinds = self._kinds(path)
             schema = schemas[path] = {"type": kinds if len(kinds) > 1 else kinds[0]}
             forms = [name for name in _FORMATS if counts[f"string:{name}"] == counts["string"] > 0]
             schema |= {"format": forms[0]} if forms else {}
+            schema |= {"x-seen": self.seen(path)} if with_counts else {}
             if path:
                 parent, name = schemas[path[:-1]], path[-1]
                 if name is None:
                     parent["items"] = schema
                     continue
+                if name == ANY_NAME:
+                    # Of so many names some are not kept: of these nothing is known.
+                    if len(self.types) < _MOST_PATHS:
+                        parent["additionalProperties"] = schema
+                    continue
                 parent.setdefault("properties", {})[name] = schema
-                if not self._is_optional(path):
+                if not self.is_optional(path):
                     parent["required"] = sorted([*parent.get("required", ()), name])
         return schemas[()]
 
@@ -247,15 +265,19 @@ class Shape:
         kinds = {each for each in counts if each != "integer" or "number" not in counts}
         return sorted({each for each in kinds if ":" not in each}, key=lambda k: (k == "null", k))
 
-    def _is_optional(self, path: Path) -> bool:
+    def seen(self, path: Path = ()) -> int:
+        """Return how many values were seen at a path."""
+        return sum(number for kind, number in self.types[path].items() if ":" not in kind)
+
+    def is_optional(self, path: Path) -> bool:
         """Return whether an object was seen without this field."""
-        seen = sum(number for kind, number in self.types[path].items() if ":" not in kind)
-        return seen < self.types[path[:-1]]["object"]
+        return self.seen(path) < self.types[path[:-1]]["object"]
 
     def _name(self, path: Path) -> str:
         name = ""
         for depth, key in enumerate(path, start=1):
-            optional = "?" if key is not None and self._is_optional(path[:depth]) else ""
+            always = key in (None, ANY_NAME) or not self.is_optional(path[:depth])
+            optional = "" if always else "?"
             name += "[]" if key is None else f"{'.' if name else ''}{key}{optional}"
         return name
 
@@ -269,9 +291,13 @@ def _walk(value: object) -> Iterator[tuple[Path, object]]:
         if len(path) == _DEEPEST:
             continue
         if isinstance(each, dict):
-            waiting += [((*path, str(name)), inner) for name, inner in reversed(each.items())]
+            waiting += [((*path, _name_of(name)), each[name]) for name in reversed(each)]
         elif isinstance(each, list):
             waiting += [((*path, None), inner) for inner in reversed(each)]
+
+
+def _name_of(name: object) -> str:
+    return ANY_NAME if _VALUE_AS_NAME.fullmatch(str(name)) else str(name)
 
 
 # -- the shapes of answers -----------------------------------------------------------------------

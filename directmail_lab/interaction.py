@@ -23,11 +23,11 @@ READING: Final = "directmail_lab.reading"
 Headers = tuple[tuple[str, str], ...]
 """Header names and values, in the order they were sent, a repeated one more than once."""
 
-# What stands for one record in a path: a number, a UUID, or a token that holds a digit
-# (`lst_8f3kq2`), but not a version (`v1`).
+# What stands for one record in a path: a number, a UUID, a token that holds a digit (`lst_8f3kq2`),
+# but not a version (`v1`), an e-mail address, or what redaction put in a value's place.
 _ID_LIKE = re.compile(
     r"\d+|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
-    r"|(?!v\d+$)(?=[^/]*\d)[A-Za-z0-9_\-~:.]{6,}"
+    r"|(?!v\d+$)(?=[^/]*\d)[A-Za-z0-9_\-~:.]{6,}|[^/]*@[^/]*|<[^/]*>"
 )
 
 

@@ -134,6 +134,45 @@ def convert(
     typer.echo(f"Wrote {plural(count, 'interaction')} to {target}.")
 
 
+@app.command("openapi")
+def openapi_(
+    names: Annotated[
+        list[str],
+        typer.Argument(help="Cassettes, by name or file.", autocompletion=names_of_cassettes),
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="Write it to this file, as YAML, or JSON by its name.")
+    ] = None,
+    examples: Annotated[
+        bool, typer.Option("--examples", help="Put in bodies that were seen, redacted.")
+    ] = False,
+    diff: Annotated[
+        Path | None,
+        typer.Option(help="Say what changed since this document; exits with 1 where anything did."),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace the file if it is there.")
+    ] = False,
+) -> None:
+    """Describe what cassettes hold as an OpenAPI 3.1 document, on standard output or in a file."""
+    from ..api_changes import api_changes, read_document, written
+    from ..describing import openapi
+
+    if out is not None and out.exists() and not force:
+        raise CassetteError(f"{out} exists already. Give another name, or --force.")
+    old = None if diff is None else read_document(diff)
+    document = openapi([cassette_file(name) for name in names], examples=examples)
+    if out is not None:
+        out.write_text(written(document, as_json=out.suffix == ".json"), encoding="utf-8")
+    elif old is None:
+        typer.echo(written(document), nl=False)
+    if old is not None:
+        changes = api_changes(old, document)
+        show(changes, as_json=False, as_csv=False)
+        if len(changes):
+            raise typer.Exit(Exit.FOUND)
+
+
 @app.command()
 def verify(
     name: CassetteArgument,

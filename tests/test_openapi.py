@@ -1,0 +1,461 @@
+"""OpenAPI from recordings: valid, true of every interaction, without values, and mergeable."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import shutil
+import socket
+import subprocess
+from collections.abc import Callable
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+import yaml
+from cassette_samples import BASE_URL, answered, get, post
+from hypothesis import given, settings, strategies as st
+from jsonschema import Draft202012Validator, FormatChecker
+from openapi_spec_validator import validate
+from typer.testing import CliRunner
+
+import directmail_lab as dm
+from directmail_lab.api_changes import api_changes
+from directmail_lab.bodies import json_in
+from directmail_lab.cassettes import read_cassette
+from directmail_lab.cli import app
+from directmail_lab.describing import Description, describe
+from directmail_lab.errors import CassetteError
+from directmail_lab.interaction import (
+    Headers,
+    Interaction,
+    RecordedRequest,
+    RecordedResponse,
+    header,
+)
+
+CASSETTES = Path(__file__).parents[1] / "cassettes"
+TUTORIALS = sorted(CASSETTES.glob("*.yaml"))
+
+
+def described(*interactions: Interaction, **options: Any) -> dict[str, Any]:
+    """The document of these interactions."""
+    description = Description()
+    for each in interactions:
+        description.add(each, base_url=BASE_URL, **options)
+    return description.document()
+
+
+def schema_of(document: dict[str, Any], path: str = "/v1/users/me") -> dict[str, Any]:
+    """The schema of what a path answers with 200."""
+    answer: dict[str, Any] = document["paths"][path]["get"]["responses"]["200"]
+    schema: dict[str, Any] = answer["content"]["application/json"]["schema"]
+    return schema
+
+
+def without_counts(part: Any) -> Any:
+    """A document without how often its parts were seen."""
+    if isinstance(part, dict):
+        return {name: without_counts(each) for name, each in part.items() if name != "x-seen"}
+    return [without_counts(each) for each in part] if isinstance(part, list) else part
+
+
+def problem(document: dict[str, Any], interaction: Interaction) -> str | None:
+    """What an interaction has that the document does not allow; read as another program would."""
+    request, response = interaction.request, interaction.response
+    path = urlsplit(request.uri).path.replace("{", "%7B").replace("}", "%7D")
+    fitting = [
+        template
+        for template in document["paths"]
+        if re.fullmatch(re.sub(r"\\\{[^}]*\\\}", "[^/]+", re.escape(template)), path)
+    ]
+    # OpenAPI: what is concrete comes before what is templated.
+    item = document["paths"].get(min(fitting, key=lambda each: each.count("{"), default=""), {})
+    operation = item.get(request.method.lower(), {"responses": {}})
+    answers = operation["responses"]
+    answer = answers.get(str(response.status)) or answers.get("default")
+    if answer is None:
+        return f"no {response.status} of {request.method} {path}"
+    sent = operation.get("requestBody", {"required": False, "content": {}})
+    if sent["required"] and not request.body:
+        return "lacks a body"
+    return (
+        problem_of_query(operation, urlsplit(request.uri).query)
+        or problem_of_headers(document, answer, response.headers)
+        or problem_of_body(document, sent["content"], request.headers, request.body or b"")
+        or problem_of_body(document, answer.get("content", {}), response.headers, response.body)
+    )
+
+
+def problem_of_query(operation: dict[str, Any], query: str) -> str | None:
+    """A parameter that is required and missing, or one that is not described."""
+    asked = {name for name, _ in parse_qsl(query, keep_blank_values=True)}
+    told = {
+        each["name"]: each["required"]
+        for each in operation.get("parameters", ())
+        if each["in"] == "query"
+    }
+    wrong = {name for name in told if told[name]} - asked | asked - set(told)
+    return f"of the query: {wrong}" if wrong else None
+
+
+def problem_of_headers(
+    document: dict[str, Any], answer: dict[str, Any], headers: Headers
+) -> str | None:
+    """A header that is required and missing, or of another type."""
+    for name, each in answer.get("headers", {}).items():
+        told = document["components"]["headers"][name] if "$ref" in each else each
+        value = header(headers, name)
+        is_integer = told["schema"].get("type") == "integer"
+        if told["required"] and value is None:
+            return f"lacks {name}"
+        if value is not None and is_integer and not value.isdecimal():
+            return f"{name} is no integer"
+    return None
+
+
+def problem_of_body(
+    document: dict[str, Any], content: dict[str, Any], headers: Headers, body: bytes
+) -> str | None:
+    """A content type that is not described, or what its schema does not allow."""
+    declared = (header(headers, "Content-Type") or "").partition(";")[0].lower()
+    media = content.get(declared) or content.get("*/*")
+    if not body or "form-urlencoded" in declared:
+        return None
+    if media is None:
+        return f"no {declared}"
+    value, fault = json_in(headers, body)
+    if fault and "x-not-json" in media:
+        return None
+    if fault or ("json" not in declared and not isinstance(value, dict | list)):
+        value = body.decode("utf-8", "replace")
+    schema = {**media["schema"], "components": document["components"]}
+    checker = Draft202012Validator(schema, format_checker=FormatChecker())
+    return next((f"{each.json_path}: {each.message}" for each in checker.iter_errors(value)), None)
+
+
+# -- what it says ------------------------------------------------------------------------------
+
+
+def test_every_interaction_of_the_tutorials_fits_a_valid_document() -> None:
+    """All cassettes in one document: the operations, statuses and headers that they hold."""
+    document = dm.openapi(TUTORIALS)
+    validate(document)
+    held = [each for path in TUTORIALS for each in read_cassette(path).interactions]
+
+    assert len(held) > 200
+    assert [problem(document, each) for each in held] == [None] * len(held)
+    assert {"/v1/users/me", "/v1/lists/{id}"} <= set(document["paths"])
+    assert document["components"]["headers"]["X-RateLimit-Limit"]["schema"] == {"type": "integer"}
+    assert document["components"]["securitySchemes"]["basic"]["scheme"] == "basic"
+    assert document["servers"] == [{"url": "http://127.0.0.1:8431", "x-seen": len(held)}]
+
+
+def test_a_document_without_an_interaction_fits_nearly_all_of_them(
+    record_property: Callable[[str, object], None],
+) -> None:
+    """What is left out at random is foreseen by the rest, but for what was seen once."""
+    held = [each for path in TUTORIALS for each in read_cassette(path).interactions]
+    fits, tries = 0, random.Random(14).sample(range(len(held)), 40)
+    for number in tries:
+        rest = Description()
+        for each in held[:number] + held[number + 1 :]:
+            rest.add(each, base_url="http://127.0.0.1:8431")
+        fits += problem(rest.document(), held[number]) is None
+    record_property("fit the document of all others", f"{fits} of {len(tries)}")
+
+    assert fits >= 0.8 * len(tries)
+
+
+def test_optional_and_nullable_are_told_apart_and_formats_are_of_all_values() -> None:
+    """One may be null and is always there, one may be missing; a date is one where all are."""
+    first = {"id": 1, "phone": None, "born": "1815-12-10", "seen": "2026-01-01"}
+    second = {"id": 2.5, "phone": "5", "seen": "never", "site": "https://x.test/"}
+    schema = without_counts(
+        schema_of(described(*(answered(body=json.dumps(each)) for each in (first, second))))
+    )
+
+    assert schema == {
+        "type": "object",
+        "properties": {
+            "id": {"type": "number"},
+            "phone": {"type": ["string", "null"]},
+            "born": {"type": "string", "format": "date"},
+            "seen": {"type": "string"},
+            "site": {"type": "string", "format": "uri"},
+        },
+        "required": ["id", "phone", "seen"],
+    }
+
+
+def test_an_envelope_is_a_component() -> None:
+    """What stands beside ``data``, of all operations that have it."""
+    page = answered(get("/v1/lists"), '{"data": [{"id": 1}], "total": 1, "next": null}')
+    one = answered(body='{"data": {"name": "x"}, "total": 1}')
+    document = described(page, one)
+    envelope = without_counts(document["components"]["schemas"]["Envelope"])
+
+    assert set(envelope["properties"]) == {"total", "next", "data"}
+    assert envelope["required"] == ["total"]
+    assert schema_of(document)["allOf"][0] == {"$ref": "#/components/schemas/Envelope"}
+    assert [problem(document, each) for each in (page, one)] == [None, None]
+
+
+def test_parameters_have_the_types_that_were_seen() -> None:
+    """In paths, queries, headers and forms; required where no request lacked them."""
+    asked = get("/v1/lists/8f14e45f/members/12?page=2&tag=a&tag=b&q=1")
+    other = get("/v1/lists/8f14e45f/members/12?page=3&tag=a&q=x&more=true")
+    form = post(b"name=Ada&age=3", content_type="application/x-www-form-urlencoded")
+    document = described(answered(asked), answered(other), answered(form, status=201))
+    told = document["paths"]["/v1/lists/{id}/members/{id_2}"]["get"]["parameters"]
+    sent = document["paths"]["/v1/letters"]["post"]["requestBody"]
+
+    assert [(each["name"], each["required"], each["schema"]) for each in told] == [
+        ("id", True, {"type": "string"}),
+        ("id_2", True, {"type": "integer"}),
+        ("more", False, {"type": "boolean"}),
+        ("page", True, {"type": "integer"}),
+        ("q", True, {"type": "string"}),
+        ("tag", True, {"type": "array", "items": {"type": "string"}}),
+    ]
+    assert sent["content"]["application/x-www-form-urlencoded"]["schema"] == {
+        "type": "object",
+        "properties": {"age": {"type": "integer"}, "name": {"type": "string"}},
+        "required": ["age", "name"],
+    }
+    validate(document)
+
+
+def test_no_value_of_a_person_is_in_it() -> None:
+    """Not in a body, nor where a value is a name or a part of a path; with examples, redacted."""
+    body = json.dumps(
+        {"name": "Ada Lovelace", "by": {"ada@lovelace.org": {"seen": 1}, "+49 30 123": {}}}
+    )
+    asked = get("/v1/people/ada@lovelace.org/letters?q=Lovelace&ada@lovelace.org=1")
+    document = described(
+        answered(asked, body), answered(get("/v1/people/bo%40x.org/letters"), body)
+    )
+    text = json.dumps(document)
+
+    assert [*document["paths"]] == ["/v1/people/{id}/letters"]
+    assert not re.search("ovelace|ada@|123|bo%40", text)
+    schema = schema_of(document, "/v1/people/{id}/letters")
+    assert "additionalProperties" in schema["properties"]["by"]
+    validate(document)
+
+
+def test_examples_are_redacted_and_only_on_request(tour: Path) -> None:
+    """The first body of a kind, its personal data as pseudonyms."""
+    assert "example" not in json.dumps(dm.openapi(tour)["paths"])
+    document = dm.openapi(tour, examples=True)
+    media = document["paths"]["/v1/users/me"]["get"]["responses"]["200"]["content"]
+
+    assert re.fullmatch("<name-[0-9a-f]{8}>", media["application/json"]["example"]["name"])
+    assert "joe@corp.com" not in json.dumps(document)
+    validate(document)
+
+
+def test_what_openapi_has_no_word_for_is_counted() -> None:
+    """A method of its own, a status of none, a body without a type, JSON that was cut."""
+    odd = RecordedRequest("PURGE", f"{BASE_URL}/v1/lists")
+    bare = Interaction(get("/v1/bare"), RecordedResponse(200, "", (), b'{"a": 1}'))
+    document = described(
+        answered(odd), answered(get("/v1/odd"), status=999), answered(get("/v1/cut"), '{"a'), bare
+    )
+
+    assert document["x-not-described"] == {"PURGE /v1/lists": 1}
+    assert [*document["paths"]["/v1/odd"]["get"]["responses"]] == ["default"]
+    cut = document["paths"]["/v1/cut"]["get"]["responses"]["200"]["content"]["application/json"]
+    assert (cut["x-not-json"], cut["schema"]) == (1, {})
+    assert [*document["paths"]["/v1/bare"]["get"]["responses"]["200"]["content"]] == ["*/*"]
+    validate(document)
+
+
+# -- any service -------------------------------------------------------------------------------
+
+NAMES = st.sampled_from(["id", "name", "data", "total", "a.b", "Zürich", "7", "x@y.org", "status"])
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8) | st.dates().map(str) | st.uuids().map(str) | st.emails(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=4),
+    max_leaves=12,
+)  # fmt: skip
+SEGMENTS = st.sampled_from(["lists", "me", "v1", "12", "8f14e45f", "a%20b", "x@y.org", "{odd}", ""])
+TYPES = st.sampled_from(
+    [
+        "application/json",
+        "application/problem+json; charset=utf-8",
+        "text/plain",
+        "text/html",
+        "odd",
+    ]
+)
+BODIES = JSON.map(lambda value: json.dumps(value).encode()) | st.binary(max_size=9)
+
+
+@st.composite
+def answers(draw: st.DrawFn) -> Interaction:
+    """An interaction of some service: any path, query, status, headers and body."""
+    path = "/".join(draw(st.lists(SEGMENTS, min_size=1, max_size=3)))
+    query = "&".join(
+        draw(st.lists(st.sampled_from(["page=1", "page=x", "q=", "tag=a"]), max_size=3))
+    )
+    method = draw(st.sampled_from(["GET", "GET", "POST", "PUT", "DELETE", "HEAD"]))
+    sent = draw(BODIES) if method in ("POST", "PUT") else b""
+    headers = draw(st.lists(st.sampled_from([
+        ("X-RateLimit-Limit", "300"), ("X-RateLimit-Remaining", "soon"), ("X-RateLimit-Reset", "5"),
+        ("Retry-After", "9"), ("X-Page", "a"), ("Link", "<x>; rel=next"),
+    ]), max_size=4, unique_by=lambda each: each[0]))  # fmt: skip
+    if draw(st.booleans()):
+        headers.append(("Content-Type", draw(TYPES)))
+    status = draw(st.sampled_from([200, 200, 201, 204, 404, 429, 500]))
+    body = b"" if method == "HEAD" or status == 204 else draw(BODIES)
+    return Interaction(
+        RecordedRequest(
+            method, f"{BASE_URL}/{path}?{query}", (("Content-Type", draw(TYPES)),), sent
+        ),
+        RecordedResponse(status, "", tuple(headers), body),
+    )
+
+
+@pytest.mark.slow
+@settings(max_examples=100, deadline=None)
+@given(st.lists(answers(), min_size=1, max_size=12))
+def test_every_interaction_of_any_service_fits_its_valid_document(held: list[Interaction]) -> None:
+    """Whatever was recorded: the document is valid, and true of all of it."""
+    document = described(*held)
+    validate(document)
+
+    assert [problem(document, each) for each in held] == [None] * len(held)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.lists(answers(), max_size=4), min_size=3, max_size=3).filter(any))
+def test_documents_merge_in_any_order_and_grouping(parts: list[list[Interaction]]) -> None:
+    """So that thousands of cassettes are described apart, and put together."""
+
+    def one(part: list[Interaction]) -> Description:
+        description = Description()
+        for each in part:
+            description.add(each, base_url=BASE_URL, example=True)
+        return description
+
+    whole = described(*(each for part in parts for each in part), example=True)
+    for a, b, c in permutations(parts):
+        right, merged = one(b), one(a)
+        right.merge(one(c))
+        merged.merge(right)
+        assert merged.document() == whole
+
+
+# -- what changed ------------------------------------------------------------------------------
+
+ME: dict[str, Any] = {"id": "x", "born": "1815-12-10", "phone": None}
+
+
+@pytest.mark.parametrize(
+    ("now", "expected"),
+    [
+        (lambda: [answered(body=json.dumps(ME))], []),
+        (lambda: [answered(body=json.dumps({**ME, "id": 1}))],
+         [(True, "GET /v1/users/me", "200 application/json", "id", "another type")]),
+        (lambda: [answered(body=json.dumps({**ME, "born": "never"}))],
+         [(True, "GET /v1/users/me", "200 application/json", "born", "another type")]),
+        (lambda: [answered(body=json.dumps({"id": "x", "born": "1815-12-10"}))],
+         [(True, "GET /v1/users/me", "200 application/json", "phone", "no longer seen")]),
+        (lambda: [answered(body=json.dumps(ME)), answered(body='{"id": "x", "phone": null}')],
+         [(True, "GET /v1/users/me", "200 application/json", "born", "may be missing")]),
+        (lambda: [answered(body=json.dumps({**ME, "new": {"a": {"b": 1}}}))],
+         [(False, "GET /v1/users/me", "200 application/json", "new", "new")]),
+        (lambda: [answered(get("/v1/users/me?page=1"), json.dumps(ME))],
+         [(True, "GET /v1/users/me", "query parameter", "page", "new")]),
+        (lambda: [answered(get("/v1/other"), json.dumps(ME))],
+         [(True, "GET /v1/users/me", "", "", "no longer seen"),
+          (False, "GET /v1/other", "", "", "new")]),
+        (lambda: [answered(body=json.dumps(ME)), answered(body="{}", status=404)],
+         [(False, "GET /v1/users/me", "404", "", "new")]),
+    ],
+)  # fmt: skip
+def test_what_changed_is_told_with_breaking_changes_first(
+    now: Callable[[], list[Interaction]], expected: list[tuple[object, ...]]
+) -> None:
+    """As one who calls the service sees it; counts are no change."""
+    old = described(answered(body=json.dumps(ME)), answered(body=json.dumps(ME)))
+    changes = api_changes(old, described(*now()))
+
+    assert (
+        list(
+            changes[["breaking", "operation", "part", "path", "change"]].itertuples(
+                index=False, name=None
+            )
+        )
+        == expected
+    )
+
+
+# -- the calls ---------------------------------------------------------------------------------
+
+
+def test_the_cassette_in_use_is_described_by_default(tour: Path) -> None:
+    """In a replay, all that it holds, played or not."""
+    dm.replay(tour)
+
+    assert dm.openapi() == dm.openapi([tour]) == describe(tour).document()
+
+
+def test_without_interactions_it_says_so(connected: dm.Session) -> None:
+    """No cassette in use, none named, one that holds nothing."""
+    with pytest.raises(CassetteError, match="No cassette is in use"):
+        dm.openapi()
+    Path("empty.yaml").write_text("version: 1\ninteractions: []\n")
+    with pytest.raises(CassetteError, match="no interactions in empty"):
+        dm.openapi(Path("empty.yaml"))
+
+
+def test_the_command_writes_and_compares(tour: Path) -> None:
+    """YAML, or JSON by the name; never over another file; exit code 1 where something changed."""
+
+    def run(*words: str) -> tuple[int, str]:
+        done = CliRunner().invoke(app, ["cassette", "openapi", *words])
+        return done.exit_code, done.output + str(done.exception or "")
+
+    assert run(str(tour), "--out", "api.yaml")[0] == 0
+    assert run(str(tour), "--out", "api.json")[0] == 0
+    document = yaml.safe_load(Path("api.yaml").read_text(encoding="utf-8"))
+    assert document == json.loads(Path("api.json").read_text(encoding="utf-8")) == dm.openapi(tour)
+    assert "&id" not in Path("api.yaml").read_text(encoding="utf-8")
+    assert "exists already" in run(str(tour), "--out", "api.yaml")[1]
+    assert run(str(tour), "--diff", "api.yaml") == (0, "Nothing.\n")
+    code, said = run("first-look", "--diff", "api.yaml")
+    assert (code, said.splitlines()[1].split()[1]) == (1, "True")
+    assert "holds an OpenAPI document" in run(str(tour), "--diff", str(tour))[1]
+    assert yaml.safe_load(run(str(tour))[1]) == document
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("prism") is None, reason="Prism (npm) is not installed")
+def test_a_mock_that_another_program_makes_of_it_answers_a_session() -> None:
+    """Stoplight's Prism serves the document; the session reads a record of the same columns."""
+    Path("api.json").write_text(json.dumps(dm.openapi(CASSETTES / "first-look.yaml")))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = ["prism", "mock", "--port", str(port), "api.json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as mock:
+        try:
+            assert mock.stdout is not None
+            for line in mock.stdout:
+                if "is listening" in line:
+                    break
+            with dm.Session(f"http://127.0.0.1:{port}", "any-key") as session:
+                mocked = session.me()
+                limits = session.rate_limits()
+        finally:
+            mock.terminate()
+
+    dm.replay("first-look")
+    assert list(mocked) == list(dm.me())
+    assert limits[["limit", "remaining", "reset"]].notna().all(axis=None)
