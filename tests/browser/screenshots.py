@@ -79,6 +79,7 @@ def main(folder: Path = IMAGES) -> None:
             take_sign_in(browser, server, folder, theme.lower())
             take_monitor(browser, server, folder, theme.lower())
             take_recording(browser, server, folder, theme.lower())
+            take_browser(browser, server, folder, theme.lower())
         server.set_theme("Light")
         take_what_stands_in_a_notebook(browser, server, folder)
         browser.close()
@@ -136,6 +137,19 @@ def take_recording(browser: Browser, server: Server, folder: Path, theme: str) -
     page.get_by_role("grid", name="Interactions").get_by_role("row").nth(1).click()
     expect(page.get_by_role("region", name="Details")).to_contain_text("Response headers")
     take(page, "#jp-main-content-panel", folder / f"recording-{theme}.png")
+    page.context.close()
+
+
+def take_browser(browser: Browser, server: Server, folder: Path, theme: str) -> None:
+    """Take the browser of interactions, with one that failed open."""
+    page = new_tab(browser, server, width=1400, height=900).page
+    cell = "import directmail_lab as dm\ndm.browse('explore-an-unknown-api')"
+    open_notebook(page, server, server.write(f"browse-{theme}.ipynb", cell))
+    command(page, "application:toggle-left-area")
+    command(page, "notebook:run-all-cells")
+    page.locator(".dml-b-row").nth(7).click()
+    expect(page.get_by_role("region", name="Details")).to_contain_text("502")
+    take(page, ".dml-browser", folder / f"browse-{theme}.png")
     page.context.close()
 
 
