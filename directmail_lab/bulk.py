@@ -129,10 +129,10 @@ class _Many:
 
     def results(self) -> list[Result]:
         """Return what came, and in the place of what did not an error that says so."""
+        missing = "There is no answer: get_many() was interrupted before. Ask for this path again."
         return [
-            self._results.get(number)
-            or DirectMailLabError(f"GET {path} has no answer: get_many() was interrupted before.")
-            for number, path in enumerate(self._paths)
+            self._results.get(number) or DirectMailLabError(missing)
+            for number in range(len(self._paths))
         ]
 
 
