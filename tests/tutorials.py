@@ -210,7 +210,9 @@ def _keep_what_lasts(notebook: Any, folder: Path) -> None:
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
         if cell.cell_type == "code":
-            cell.outputs = [each for each in cell.outputs if _WIDGET not in each.get("data", {})]
+            # A progress bar is a widget, and at its end an output with nothing in it.
+            shown = [each for each in cell.outputs if each.get("data") != {}]
+            cell.outputs = [each for each in shown if _WIDGET not in each.get("data", {})]
             if cell.source in _PICTURED:
                 cell.outputs.append(_picture(folder / _PICTURED[cell.source]))
 
