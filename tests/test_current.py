@@ -169,15 +169,6 @@ async def closing_me() -> None:
     await dm.session().aclose()
 
 
-def test_a_session_with_no_reading_has_an_empty_frame(service: StandIn) -> None:
-    """No response yet: no rows, and all the columns."""
-    dm.connect(service.base_url, service.api_key)
-
-    empty = dm.rate_limits()
-    assert len(empty) == 0
-    assert empty.columns.tolist()[:3] == ["at", "method", "path"]
-
-
 def test_readings_come_straight_from_a_cassette(service: StandIn) -> None:
     """rate_limits(cassette) reads the file, and the session's own readings stay as they are."""
     dm.connect(service.base_url, service.api_key)

@@ -6,7 +6,6 @@ import socket
 import sys
 import traceback
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -120,18 +119,6 @@ def test_a_key_in_the_wrong_place_is_shown_nowhere(
 
     assert len(lines) == 2, lines
     assert KEY not in "\n".join(lines)
-
-
-def test_a_warning_of_a_key_in_a_cell_does_not_repeat_it(
-    run: Callable[[str], list[str]], capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A warning prints the line that it is about: this one is about no line."""
-    with pytest.warns(UserWarning, match="This cell now holds the API key") as told:
-        InteractiveShell.instance().run_cell(
-            f"dm.connect('https://api.example.com', '{KEY}')", store_history=True
-        )
-
-    assert Path(told[0].filename).name == "directmail_lab"
 
 
 @pytest.mark.parametrize(

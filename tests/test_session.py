@@ -215,19 +215,6 @@ def test_what_is_replayed_is_neither_held_back_nor_counted() -> None:
     assert few.requests.total() == 2
 
 
-def test_a_foreign_client_is_never_recorded(service: StandIn, live: Session) -> None:
-    """Nothing of httpx is patched: another client in the process is left alone."""
-    before = httpx.HTTPTransport.handle_request
-    with live.record("tour"):
-        during = httpx.HTTPTransport.handle_request
-        httpx.get(f"{service.base_url}/v1/lists", auth=(service.api_key, ""))
-        live.me()
-
-    assert before is during is httpx.HTTPTransport.handle_request
-    assert "/v1/lists" not in text_of("tour")
-    assert text_of("tour").count("- recorded_at") == 1
-
-
 def test_a_write_to_a_live_service_is_refused(service: StandIn, live: Session) -> None:
     """Without allow_writes nothing leaves, whatever the method."""
     for method in ("POST", "PUT", "PATCH", "DELETE"):
