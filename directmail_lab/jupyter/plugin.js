@@ -81,16 +81,15 @@ export async function createPlugin(shared) {
 
     async read() {
       await this.context.ready;
-      const { path } = this.context;
-      const { version } = await this.server.ask(path, { ask: "list", offset: 0, limit: 0 });
+      const ask = (question) => this.server.ask(this.context.path, question); // renamed or not
+      const { version } = await ask({ ask: "list", offset: 0, limit: 0 });
       if (version === this.version || this.isDisposed) return;
       const { createBrowser, sourceOf } = await this.server.page();
       if (!this.version) this.context.fileChanged.connect(() => this.refresh());
       this.version = version;
       this.browser?.destroy();
       this.node.replaceChildren();
-      const source = sourceOf((question) => this.server.ask(path, question));
-      this.browser = createBrowser(this.node, source, { fill: true });
+      this.browser = createBrowser(this.node, sourceOf(ask), { fill: true });
     }
 
     explain(error) {

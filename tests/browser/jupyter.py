@@ -256,6 +256,12 @@ def shown_documents(page: Page) -> list[list[str]]:
     return shown
 
 
+def run_notebook(page: Page, server: Server, name: str, *cells: str, app: App = "lab") -> None:
+    """Write a notebook with these cells, open it, and run all."""
+    open_notebook(page, server, server.write(f"{name}.ipynb", *cells), app=app)
+    run_all(page)
+
+
 def wait_for_kernel(page: Page) -> None:
     """Wait until there is a kernel and it is idle."""
     wait_for(page, lambda: page.evaluate(_READY) == "idle")

@@ -20,7 +20,7 @@ from .jupyter import (
     launch,
     new_tab,
     open_app,
-    open_notebook,
+    run_notebook,
     running_server,
 )
 
@@ -90,8 +90,7 @@ def take_sign_in(browser: Browser, server: Server, folder: Path, theme: str) -> 
     with stand_in() as service:
         page = new_tab(browser, server, width=900, height=760, scale=2).page
         cell = SIGN_IN.format(service.base_url)
-        open_notebook(page, server, server.write(f"sign-in-{theme}.ipynb", cell))
-        command(page, "notebook:run-all-cells")
+        run_notebook(page, server, f"sign-in-{theme}", cell)
         form = Form(page).ready()
         form.address.fill("https://eu.mail.example.com")
         form.key.fill("nothing but dots")
@@ -107,8 +106,7 @@ def take_sign_in(browser: Browser, server: Server, folder: Path, theme: str) -> 
 def take_what_stands_in_a_notebook(browser: Browser, server: Server, folder: Path) -> None:
     """Take the form, marked as a picture of a cell that is yet to be run."""
     page = new_tab(browser, server, width=900, height=760, scale=2).page
-    open_notebook(page, server, server.write("picture.ipynb", SIGN_IN.format("")))
-    command(page, "notebook:run-all-cells")
+    run_notebook(page, server, "picture", SIGN_IN.format(""))
     Form(page).ready()
     page.locator(".dml-form").evaluate(MARK_AS_PICTURE)
     take(page, ".a-picture", folder / "sign-in-picture.png")
@@ -118,8 +116,7 @@ def take_what_stands_in_a_notebook(browser: Browser, server: Server, folder: Pat
 def take_monitor(browser: Browser, server: Server, folder: Path, theme: str) -> None:
     """Take the monitor after some windows."""
     page = new_tab(browser, server, width=1160, height=800, scale=2).page
-    open_notebook(page, server, server.write(f"monitor-{theme}.ipynb", MONITOR, TRAFFIC))
-    command(page, "notebook:run-all-cells")
+    run_notebook(page, server, f"monitor-{theme}", MONITOR, TRAFFIC)
     expect(page.locator(".dml-row")).to_have_count(2)
     take(page, ".dml-monitor", folder / f"monitor-{theme}.png")
     page.context.close()

@@ -10,12 +10,11 @@ from playwright.sync_api import Page, expect
 from directmail_lab.standin import stand_in
 
 from .form import Form
-from .jupyter import Server, open_notebook, restart_kernel, run_all, run_cells, save
+from .jupyter import Server, open_notebook, restart_kernel, run_cells, run_notebook, save, wait_for
 from .leaks import forms_of, leaks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 # Distinct, so that a leak tells which step left it; with signs that encodings change.
 TYPED_ONLY = "ty+3/pqX8~only~never-sent"
@@ -107,25 +106,17 @@ def test_no_autosave_holds_a_key(new_page: Callable[..., Page], server: Server) 
         form = Form(page).ready()
         form.key.click()
         page.keyboard.type(TYPED_ONLY)
-        wait_for_text(page, server.notebooks / name, "application/vnd.jupyter.widget-state+json")
+        saved = server.notebooks / name
+        wait_for(page, lambda: "widget-state+json" in saved.read_text())
         form.key.fill("")
         form.sign_in(ACCEPTED)
         expect(form.account).to_be_visible()
         run_cells(page, 1)
-        wait_for_text(page, server.notebooks / name, "usr_stand_in_1")
+        wait_for(page, lambda: "usr_stand_in_1" in saved.read_text())
     server.autosave_every(120)
     server.save_widget_state(automatically=False)
 
     assert leaks([server.home], *KEYS) == []
-
-
-def wait_for_text(page: Page, path: Path, text: str) -> None:
-    """Wait until a file was saved with a text in it, for 20 seconds at most."""
-    for _ in range(100):
-        if text in path.read_text():
-            return
-        page.wait_for_timeout(200)
-    raise TimeoutError(f"{path.name} was not saved by itself.")
 
 
 def test_the_search_finds_a_field_that_leaks(new_page: Callable[..., Page], server: Server) -> None:
@@ -133,9 +124,7 @@ def test_the_search_finds_a_field_that_leaks(new_page: Callable[..., Page], serv
     server.save_widget_state(automatically=True)
     page = new_page()
     leaking = "lk+2/Jd6Y~of-ipywidgets~password"
-    name = server.write("control.ipynb", "import ipywidgets\nipywidgets.Password()")
-    open_notebook(page, server, name)
-    run_all(page)
+    run_notebook(page, server, "control", "import ipywidgets\nipywidgets.Password()")
     page.locator("input[type=password]").click()
     page.keyboard.type(leaking)
     save(page)

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from .form import Form
-from .jupyter import App, Server, command, open_notebook, restart_kernel, run_all, save
+from .jupyter import App, Server, command, open_notebook, restart_kernel, run_notebook, save
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,8 +27,7 @@ def login_cell(service: StandIn) -> str:
 
 def opened(page: Page, server: Server, *cells: str, app: App = "lab") -> Form:
     """Write a notebook, run it, and return its first form."""
-    open_notebook(page, server, server.write("login.ipynb", *cells), app=app)
-    run_all(page)
+    run_notebook(page, server, "login", *cells, app=app)
     return Form(page).ready()
 
 
@@ -76,25 +75,16 @@ def test_a_refused_key_is_cleared_and_asked_for_again(
 def test_the_key_is_gone_from_the_page_at_once(
     page: Page, server: Server, service: StandIn
 ) -> None:
-    """While the service is still being asked, the field is empty and the form is disabled."""
+    """While the service is asked the field is empty; a second click or Enter does nothing."""
     form = opened(page, server, login_cell(service))
     with service.fault(latency_s=1.0):
-        form.sign_in(service.api_key)
-        expect(form.button).to_be_disabled()
-        expect(form.button).to_have_text("Signing in…")
-
-        expect(form.key).to_have_value("")
-        expect(form.key).to_be_disabled()
-        expect(form.account).to_be_visible()
-
-
-def test_a_second_click_does_nothing(page: Page, server: Server, service: StandIn) -> None:
-    """Two clicks, or Enter twice, are one request."""
-    form = opened(page, server, login_cell(service))
-    with service.fault(latency_s=0.5):
         form.key.fill(service.api_key)
         form.button.dblclick()
         page.keyboard.press("Enter")
+        expect(form.button).to_be_disabled()
+        expect(form.button).to_have_text("Signing in…")
+        expect(form.key).to_have_value("")
+        expect(form.key).to_be_disabled()
         expect(form.account).to_be_visible()
 
     assert service.requests["GET /v1/users/me"] == 1
@@ -187,15 +177,17 @@ def test_a_restarted_kernel_is_told(page: Page, server: Server, service: StandIn
     expect(form.button).to_be_disabled()
 
 
+@pytest.mark.parametrize("automatically", [True, False], ids=["state saved", "state not saved"])
 def test_a_reopened_notebook_does_not_say_signed_in(
-    new_page: Callable[..., Page], server: Server, service: StandIn
+    new_page: Callable[..., Page], server: Server, service: StandIn, *, automatically: bool
 ) -> None:
-    """With the widgets' state saved, and a kernel that knows nothing of them."""
-    server.save_widget_state(automatically=True)
+    """With a kernel that knows nothing of the widgets, it says what to run."""
+    server.save_widget_state(automatically=automatically)
     page = new_page()
     form = opened(page, server, login_cell(service))
     form.sign_in(service.api_key)
     expect(form.account).to_be_visible()
+    expect(page.get_by_text("Run this cell to get the sign-in form")).to_be_hidden()
     save(page)
     page.evaluate("() => jupyterapp.shell.currentWidget.sessionContext.shutdown()")
     later = new_page()
@@ -203,26 +195,13 @@ def test_a_reopened_notebook_does_not_say_signed_in(
     server.save_widget_state(automatically=False)
     saved = (server.notebooks / "login.ipynb").read_text()
 
-    expect(Form(later).root).to_contain_text("Run this cell again to sign in")
+    if automatically:
+        expect(Form(later).root).to_contain_text("Run this cell again to sign in")
     expect(Form(later).account).to_be_hidden()
-    expect(later.get_by_text("Run this cell to get the sign-in form")).to_be_hidden()
-    assert "application/vnd.jupyter.widget-state+json" in saved
+    said = later.get_by_text("Run this cell to get the sign-in form")
+    expect(said).to_be_visible(visible=not automatically)
+    assert ("application/vnd.jupyter.widget-state+json" in saved) is automatically
     assert "Signed in as" not in saved
-
-
-def test_a_reopened_notebook_without_the_widgets_state_says_what_to_run(
-    new_page: Callable[..., Page], server: Server, service: StandIn
-) -> None:
-    """JupyterLab says that there is no such widget, and the output below what to do about it."""
-    page = new_page()
-    opened(page, server, login_cell(service))
-    save(page)
-    page.evaluate("() => jupyterapp.shell.currentWidget.sessionContext.shutdown()")
-    later = new_page()
-    open_notebook(later, server, "login.ipynb")
-
-    expect(later.get_by_text("Run this cell to get the sign-in form")).to_be_visible()
-    expect(page.get_by_text("Run this cell to get the sign-in form")).to_be_hidden()
 
 
 def test_it_fits_a_narrow_page(

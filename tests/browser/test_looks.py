@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from .form import Form
-from .jupyter import Server, Theme, open_notebook, run_all
+from .jupyter import Server, Theme, run_notebook
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,8 +65,7 @@ def test_every_text_is_readable_in_every_theme(
     cells = f"import directmail_lab as dm\ndm.login(base_url={service.base_url!r}, pace='off')"
     monitor = "session = dm.connect({0!r}, {1!r}, pace='off')\ndm.monitor()"
     shown = monitor.format(service.base_url, service.api_key)
-    open_notebook(page, server, server.write("looks.ipynb", cells, shown))
-    run_all(page)
+    run_notebook(page, server, "looks", cells, shown)
     server.set_theme("Light")
     form = Form(page).ready()
     form.sign_in("k-refused-0000")
@@ -92,8 +91,7 @@ def test_a_screen_reader_is_told_what_each_part_is(
     """Names and roles, with configured regions to choose from, and with an error at its field."""
     regions = "import os; os.environ['DIRECTMAIL_REGIONS'] = 'eu=https://eu.example.com'\n"
     cells = f"{regions}import directmail_lab as dm\ndm.login()"
-    open_notebook(page, server, server.write("named.ipynb", cells))
-    run_all(page)
+    run_notebook(page, server, "named", cells)
     form = Form(page).ready()
     region = form.root.get_by_role("combobox", name="Service address")
     expect(region).to_have_value("https://eu.example.com")

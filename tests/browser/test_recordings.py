@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,10 +19,10 @@ from .test_looks import unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 ROOT = checkout()
 assert ROOT is not None
+EXTENSION = ROOT / "directmail_lab" / "jupyter" / "labextension"
 HOSTILE = "<img src=x onerror='document.title=\"run\"'><script>document.title='run'</script>"
 
 
@@ -39,6 +41,15 @@ def folder(server: Server) -> Path:
     (cassettes / "notes.yaml").write_text("plain: text\n")
     (cassettes / "data.json").write_text('{"plain": "text"}\n')
     return cassettes
+
+
+def test_the_installed_extension_is_this_one() -> None:
+    """`pip install` copies its first file, an editable install too; all else is read from here."""
+    name = "share/jupyter/labextensions/directmail-lab/static/remoteEntry.js"
+    installed = Path(sys.prefix, name)
+
+    assert installed.is_file(), "Run again: pip install -e ."
+    assert installed.read_bytes() == (EXTENSION / "static" / "remoteEntry.js").read_bytes()
 
 
 def listed(page: Page, path: str) -> Locator:

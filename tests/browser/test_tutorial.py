@@ -52,6 +52,7 @@ def test_the_command_opens_the_first_tutorial(lab: Tab) -> None:
     opened = lab.page.evaluate("jupyterapp.shell.currentWidget.title.label")
 
     assert opened == FIRST
+    assert lab.page.evaluate("jupyterapp.commands.hasCommand('directmail-lab:tutorials')")
     assert lab.page.locator(".Toastify__toast").count() == 0
 
 
