@@ -141,9 +141,8 @@ def take_browser(browser: Browser, server: Server, folder: Path, theme: str) -> 
     """Take the browser of interactions, with one that failed open."""
     page = new_tab(browser, server, width=1400, height=900).page
     cell = "import directmail_lab as dm\ndm.browse('explore-an-unknown-api')"
-    open_notebook(page, server, server.write(f"browse-{theme}.ipynb", cell))
+    run_notebook(page, server, f"browse-{theme}", cell)
     command(page, "application:toggle-left-area")
-    command(page, "notebook:run-all-cells")
     page.locator(".dml-b-row").nth(7).click()
     expect(page.get_by_role("region", name="Details")).to_contain_text("502")
     take(page, ".dml-browser", folder / f"browse-{theme}.png")
