@@ -192,10 +192,10 @@ def _lines(columns: Sequence[_Column], width: int) -> list[str]:
 
 
 def _widths(columns: Sequence[_Column], width: int) -> list[int]:
-    """Return a width for each column, the widest texts made narrower until all fit."""
-    widths = [column.width for column in columns]
-    for most in range(max(widths, default=0), 0, -1):
-        widths = [max(column.least_width, min(column.width, most)) for column in columns]
+    """Return a width for each column, texts made narrower in proportion until all fit."""
+    widths: list[int] = []
+    for thousandths in range(1000, 0, -1):
+        widths = [max(each.least_width, each.width * thousandths // 1000) for each in columns]
         if sum(widths) + len(_GAP) * (len(widths) - 1) <= width:
             break
     return widths
