@@ -17,7 +17,7 @@ import pytest
 import directmail_lab as dm
 from directmail_lab.cassettes import find_cassette
 from directmail_lab.credentials import ApiKey
-from directmail_lab.errors import CredentialError, NotConnectedError, UnauthorizedError
+from directmail_lab.errors import CredentialError, NotConnectedError
 from directmail_lab.widgets.login import LoginWidget, login, login_at_terminal
 from directmail_lab.widgets.sign_in import SignInRequest, explain
 
@@ -485,35 +485,6 @@ def test_at_a_terminal_it_asks_there(service: StandIn) -> None:
 
     assert terminal.said == ["Signed in as Stand-in User - 299 of 300 left"]
     assert session is dm.session()
-
-
-def test_at_a_terminal_what_was_wrong_is_asked_for_again(
-    service: StandIn, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A wrong key alone, or a wrong address alone: what was right need not be typed again."""
-    keys = Terminal(addresses=[service.base_url], keys=["wrong", "a:b", service.api_key])
-    keys.login()
-    addresses = Terminal(addresses=["http://h.example", service.base_url], keys=[service.api_key])
-    addresses.login()
-    monkeypatch.setenv("DIRECTMAIL_API_KEY", "out-of-date")
-    overridden = Terminal(keys=[service.api_key])
-    overridden.login(address=service.base_url)
-
-    assert [line.split("(")[0] for line in keys.said[:1]] == [
-        "The service did not accept this key "
-    ]
-    assert "holds a colon" in keys.said[1]
-    assert "would send the key unencrypted" in addresses.said[0]
-    assert all(each.said[-1].startswith("Signed in") for each in (keys, addresses, overridden))
-
-
-def test_at_a_terminal_the_third_wrong_key_is_an_error(service: StandIn) -> None:
-    """A script that types them does not go on for ever, and a third is as good as a tenth."""
-    terminal = Terminal(addresses=[service.base_url], keys=["wrong"] * 4)
-    with pytest.raises(UnauthorizedError):
-        terminal.login()
-
-    assert len(terminal.keys) == 1
 
 
 def test_where_nobody_can_be_asked_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -152,16 +152,15 @@ class Throttle:
         self._interval_s = interval_s
         self._settled_s = settled_s
         self._lock = threading.Lock()
-        self._due = threading.Event()
         self._stopped = threading.Event()
-        self._running = False
+        self._due = self._running = False
 
     def notify(self, *_: object) -> None:
         """Note that something happened; what it was does not matter."""
-        if self._due.is_set():
+        if self._due:
             return
         with self._lock:
-            self._due.set()
+            self._due = True
             if self._running or self._stopped.is_set():
                 return
             self._running = True
@@ -170,17 +169,20 @@ class Throttle:
     def stop(self) -> None:
         """Call nothing any more."""
         self._stopped.set()
-        self._due.set()
 
     def _run(self) -> None:
+        quiet_s = 0.0
         while self._running:
-            while self._due.wait(self._settled_s) and not self._stopped.is_set():
-                self._due.clear()
+            if self._due:
+                self._due, quiet_s = False, 0.0
                 self._try(self._update)
-                self._stopped.wait(self._interval_s)
-            self._try(self._settled)
-            with self._lock:
-                self._running = self._due.is_set() and not self._stopped.is_set()
+            elif quiet_s >= self._settled_s:
+                self._try(self._settled)
+                with self._lock:
+                    self._running = self._due
+            quiet_s += self._interval_s
+            if self._stopped.wait(self._interval_s):
+                return
 
     def _try(self, call: Callable[[], object]) -> None:
         try:

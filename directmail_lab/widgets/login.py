@@ -7,13 +7,12 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
-from typing import Any, Final, NoReturn, Unpack, cast
+from typing import Any, NoReturn, Unpack, cast
 
 from ..cassettes import cassettes_by_name
 from ..credentials import ApiKey, prompt_api_key
 from ..current import current_session, logout
 from ..errors import DirectMailLabError, NotConnectedError
-from ..http import httpx
 from ..sessions import Session, SessionOptions
 from ..settings import (
     API_KEY_VARIABLE,
@@ -25,7 +24,6 @@ from ..settings import (
 from . import Widget, page, seconds_to_renewal, shows_widgets
 from .sign_in import (
     MODES,
-    Field,
     Mode,
     SignedIn,
     SignInProblem,
@@ -34,8 +32,6 @@ from .sign_in import (
     key_source,
     sign_in,
 )
-
-_ATTEMPTS: Final = 3
 
 
 def login(
@@ -226,50 +222,27 @@ def login_at_terminal(
     say: Callable[[str], object] = lambda text: sys.stdout.write(f"{text}\n"),
     is_terminal: Callable[[], bool] = lambda: sys.stdin.isatty(),
 ) -> Session:
-    """Ask for what is missing, sign in, and say who it is. What was wrong is asked for again.
+    """Ask for what is missing, sign in, and say who it is.
 
     Raises
     ------
     NotConnectedError
-        There is nobody to ask: the input is no terminal.
+        Something is missing, and there is nobody to ask: the input is no terminal.
     DirectMailLabError, httpx.TransportError
-        As `sign_in` does, after the third attempt, or at once where there is nobody to ask.
+        As `sign_in` does.
     """
     if not is_terminal():
         ask = ask_key = _nobody_to_ask
-    again: Field = ""
-    for attempt in range(1, _ATTEMPTS + 1):
-        try:
-            if request.mode != "replay":
-                request = _completed(request, ask, ask_key, again=again)
-            signed_in = sign_in(request)
-            break
-        except (DirectMailLabError, httpx.TransportError) as error:
-            problem = explain(error)
-            again = problem.field
-            if attempt == _ATTEMPTS or again not in ("address", "key") or not is_terminal():
-                raise
-            say(str(problem))
+    if request.mode != "replay":
+        known = request.address or variable(BASE_URL_VARIABLE) or ""
+        if not known and len(configured_regions()) != 1:
+            known = ask("Service address: ")
+        address = choose_address(known or None)
+        key = request.key if request.key or key_source(address) else ask_key()
+        request = replace(request, address=address, key=key)
+    signed_in = sign_in(request)
     say(f"{signed_in}\n{signed_in.note}".rstrip())
     return signed_in.session
-
-
-def _completed(
-    request: SignInRequest,
-    ask: Callable[[str], str],
-    ask_key: Callable[[], ApiKey],
-    *,
-    again: Field,
-) -> SignInRequest:
-    """Return the request with what is set in the environment or asked for, what was wrong anew."""
-    known = "" if again == "address" else request.address or variable(BASE_URL_VARIABLE) or ""
-    if not known and (again == "address" or len(configured_regions()) != 1):
-        known = ask("Service address: ")
-    address = choose_address(known or None)
-    key = None if again == "key" else request.key
-    if key is None and (again == "key" or not key_source(address)):
-        key = ask_key()
-    return replace(request, address=address, key=key)
 
 
 def _nobody_to_ask(*_: object) -> NoReturn:

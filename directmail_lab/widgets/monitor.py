@@ -5,16 +5,19 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from ..current import current_session, session
+from ..quota import Reading, is_exhausted
 from . import Throttle, Widget, page, seconds_to_renewal, source_of
-from .history import History, OperationHistory
 
 if TYPE_CHECKING:
     from ..sessions import Session
 
 
+BINS: Final = 160
+OPERATIONS: Final = 32
 _MOST_SHOWN: Final = 8
 _UPDATE_S: Final = 0.1
 _SETTLED_S: Final = 1.5
@@ -32,6 +35,82 @@ def monitor() -> MonitorWidget:
         No session is open.
     """
     return MonitorWidget(session())
+
+
+Bin = list[Any]
+"""Of neighbouring responses the least, the most and the last that remained, each None where none
+told it, and how many were exhausted and failed."""
+
+
+@dataclass(slots=True)
+class OperationHistory:
+    """One operation: its latest reading, its counts, and its course in at most `BINS` bins.
+
+    A bin holds ``per_bin`` responses; when all are full, neighbours are merged and it holds twice
+    as many. So adding one costs the same whatever came before, and so does drawing.
+    """
+
+    name: str
+    latest: Reading
+    responses: int = 0
+    faulty: int = 0
+    per_bin: int = 1
+    bins: list[Bin] = field(default_factory=list)
+
+    def add(self, reading: Reading) -> None:
+        """Take in the next response."""
+        left, status = reading.remaining, reading.status
+        exhausted = bool(is_exhausted(status, left))
+        point = [left, left, left, int(exhausted), int(status >= 400 and not exhausted)]
+        # 4 responses, 2 a bin: two bins are full, so the fifth response opens a third.
+        opens_a_bin = self.responses % self.per_bin == 0
+        self.latest = reading
+        self.responses += 1
+        self.faulty += reading.problem is not None
+        if not opens_a_bin:
+            self.bins[-1] = _merged(self.bins[-1], point)
+            return
+        if len(self.bins) == BINS:
+            self.bins = list(map(_merged, self.bins[::2], self.bins[1::2]))
+            self.per_bin *= 2
+        self.bins.append(point)
+
+    @property
+    def exhausted(self) -> int:
+        """How many responses said that the allowance is used up."""
+        return sum(each[3] for each in self.bins)
+
+    @property
+    def failed(self) -> int:
+        """How many had another error status."""
+        return sum(each[4] for each in self.bins)
+
+
+def _merged(first: Bin, second: Bin) -> Bin:
+    low, high, last = second[:3]
+    if low is None or first[0] is None:
+        low, high, last = first[:3] if low is None else second[:3]
+    else:
+        low, high = min(low, first[0]), max(high, first[1])
+    return [low, high, last, first[3] + second[3], first[4] + second[4]]
+
+
+class History:
+    """The operations of a session, the one that was used last at the end."""
+
+    def __init__(self) -> None:
+        self.operations: dict[str, OperationHistory] = {}
+        self.responses = 0
+
+    def add(self, reading: Reading) -> None:
+        """Take in the next response, in constant time."""
+        name = f"{reading.method} {reading.operation}"
+        operation = self.operations.pop(name, None) or OperationHistory(name, reading)
+        operation.add(reading)
+        self.operations[name] = operation
+        self.responses += 1
+        if len(self.operations) > OPERATIONS:
+            del self.operations[next(iter(self.operations))]
 
 
 class MonitorWidget(Widget):
@@ -177,7 +256,5 @@ def _drawn(
         "failed": operation.failed,
         "faulty": operation.faulty,
         "others": others,
-        "bins": [
-            [each.low, each.high, each.last, each.exhausted, each.failed] for each in operation.bins
-        ],
+        "bins": list(operation.bins),
     }
