@@ -1,6 +1,11 @@
 """Cassettes: recorded sessions in vcrpy's format, written as they happen and replayed by index.
 
-What shows them as tables is in `view`, which alone needs pandas.
+- `library` finds the file of a name, and locks it.
+- `cassette` is one that is open: it plays, or records, as its record mode says.
+- `recorder` appends what happens, in the lines that `layout` makes of it.
+- `reader` reads it again: by line, or through `vcr_files` what vcrpy and its users wrote.
+- `player` knows which recorded answer comes next for a request.
+- `convert` makes whole files anew, by `har` too; `view`, which alone needs pandas, shows them.
 """
 
 from .cassette import Cassette as Cassette, open_cassette as open_cassette

@@ -10,13 +10,13 @@ from typing import Final, Literal, get_args
 from ..bodies import json_in, read_json
 from ..credentials import known_keys
 from ..display import plural
-from ..errors import CassetteError, CassetteFormatError
+from ..errors import CassetteError
 from ..interaction import Interaction, header
 from ..redaction import Redactor, secrets_in
 from ..redaction.personal import personal_notice, summarise_personal
 from .library import command_name, create, locked
 from .player import Matching
-from .reader import parse_cassette, read_cassette
+from .reader import LARGEST_FOREIGN_BYTES, parse_cassette, read_bytes, read_cassette
 from .recorder import adopt, redacted_metadata, unfinished_files, write_whole
 
 Layout = Literal["lines", "vcrpy", "json", "har"]
@@ -160,10 +160,7 @@ def _read(source: Path) -> tuple[Mapping[str, object], Sequence[Interaction]]:
         return {**about, "base_url": loaded.base_url}, loaded.interactions
     from .har import read_har
 
-    try:
-        return {}, read_har(source.read_bytes())
-    except OSError as error:
-        raise CassetteFormatError(f"{source} cannot be read ({error.strerror}).") from None
+    return {}, read_har(read_bytes(source, LARGEST_FOREIGN_BYTES))
 
 
 def _secrets(metadata: Mapping[str, object], interactions: Sequence[Interaction]) -> set[str]:

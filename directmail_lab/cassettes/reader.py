@@ -34,7 +34,7 @@ T = TypeVar("T")
 _MOST_REMEMBERED: Final = 256
 _LONGEST_REMEMBERED: Final = 4096
 _LARGEST_BYTES: Final = 2 * 1024**3
-_LARGEST_FOREIGN_BYTES: Final = 128 * 1024**2
+LARGEST_FOREIGN_BYTES: Final = 128 * 1024**2
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def read_cassette(path: Path) -> LoadedCassette:
         Where it is not a cassette, is not safe to load, or is too large. An interaction in our
         layout is read, and checked, when it is asked for.
     """
-    return parse_cassette(_read(path), path)
+    return parse_cassette(read_bytes(path), path)
 
 
 def parse_cassette(data: bytes, path: Path) -> LoadedCassette:
@@ -222,13 +222,14 @@ def _message(kind: Literal["request", "response"], line: bytes) -> Any:
     return check_response(layout.response_of(value))
 
 
-def _read(path: Path) -> bytes:
+def read_bytes(path: Path, most: int = _LARGEST_BYTES) -> bytes:
+    """Return the bytes of a file that has no more than ``most``; raises as `read_cassette` does."""
     try:
         about = path.stat()
         if not stat.S_ISREG(about.st_mode):
             raise CassetteFormatError(f"{path} is not a file, so it is not a cassette.")
-        if about.st_size > _LARGEST_BYTES:
-            raise _too_large(path, about.st_size, _LARGEST_BYTES)
+        if about.st_size > most:
+            raise _too_large(path, about.st_size, most)
         with path.open("rb") as file:
             return file.read(about.st_size)
     except (OSError, ValueError) as error:
@@ -276,8 +277,8 @@ def _is_yaml(tail: bytes) -> bool:
 def _through_vcrpy(data: bytes, path: Path) -> LoadedCassette:
     from .vcr_files import load_cassette_text
 
-    if len(data) > _LARGEST_FOREIGN_BYTES:
-        raise _too_large(path, len(data), _LARGEST_FOREIGN_BYTES)
+    if len(data) > LARGEST_FOREIGN_BYTES:
+        raise _too_large(path, len(data), LARGEST_FOREIGN_BYTES)
     try:
         text = data.decode("utf-8-sig")
         metadata, interactions = load_cassette_text(text)
