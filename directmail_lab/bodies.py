@@ -291,12 +291,13 @@ def _walk(value: object) -> Iterator[tuple[Path, object]]:
         if len(path) == _DEEPEST:
             continue
         if isinstance(each, dict):
-            waiting += [((*path, _name_of(name)), each[name]) for name in reversed(each)]
+            waiting += [((*path, name_of(name)), each[name]) for name in reversed(each)]
         elif isinstance(each, list):
             waiting += [((*path, None), inner) for inner in reversed(each)]
 
 
-def _name_of(name: object) -> str:
+def name_of(name: object) -> str:
+    """Return the name of a field, or ``ANY_NAME`` where it is a value itself."""
     return ANY_NAME if _VALUE_AS_NAME.fullmatch(str(name)) else str(name)
 
 

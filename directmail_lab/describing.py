@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from .bodies import Shape, json_in
+from .bodies import ANY_NAME, Shape, json_in, name_of
 from .cassettes import find_cassette, read_cassette
 from .comparison import PASSING_HEADERS
 from .contract import HEADERS
@@ -130,7 +130,7 @@ class Description:
         self.counts[operation] += 1
         query = parse_qsl(urlsplit(request.uri).query, keep_blank_values=True)
         self._add_texts((*operation, "path"), ids)
-        self._add_texts((*operation, "query"), [each for each in query if "@" not in each[0]])
+        self._add_texts((*operation, "query"), query)
         asked = ((name.lower(), value) for name, value in request.headers)
         self._add_texts(
             (*operation, "header"), filter(lambda e: _OWN_HEADER.fullmatch(e[0]), asked)
@@ -149,6 +149,8 @@ class Description:
         """Take the values of parameters or headers, of one name perhaps several."""
         times = Counter[str]()
         for name, text in texts:
+            if name_of(name) == ANY_NAME:
+                continue  # no parameter, but somebody's address where a name is expected
             times[name] += 1
             self.shapes.setdefault((*place, name), Shape()).add(_value_of(text))
         self.counts.update((*place, name) for name in times)

@@ -27,7 +27,7 @@ Headers = tuple[tuple[str, str], ...]
 # but not a version (`v1`), an e-mail address, or what redaction put in a value's place.
 _ID_LIKE = re.compile(
     r"\d+|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
-    r"|(?!v\d+$)(?=[^/]*\d)[A-Za-z0-9_\-~:.]{6,}|[^/]*@[^/]*|<[^/]*>"
+    r"|(?!v\d+$)(?=[^/]*\d)[A-Za-z0-9_\-~:.]{6,}|[^/]*[@\s][^/]*|\+[\d().\-]{6,}|<[^/]*>"
 )
 
 

@@ -9,6 +9,7 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -234,9 +235,11 @@ def test_no_value_of_a_person_is_in_it() -> None:
     body = json.dumps(
         {"name": "Ada Lovelace", "by": {"ada@lovelace.org": {"seen": 1}, "+49 30 123": {}}}
     )
-    asked = get("/v1/people/ada@lovelace.org/letters?q=Lovelace&ada@lovelace.org=1")
+    asked = get("/v1/people/ada@lovelace.org/letters?q=Lovelace&ada@lovelace.org=1&%2B3161234=1")
+    asked = replace(asked, headers=(("X-ada@lovelace.org", "1"),))
+    others = ("bo%40x.org", "Ada%20Lovelace", "+493012345")
     document = described(
-        answered(asked, body), answered(get("/v1/people/bo%40x.org/letters"), body)
+        answered(asked, body), *(answered(get(f"/v1/people/{p}/letters"), body) for p in others)
     )
     text = json.dumps(document)
 
