@@ -158,8 +158,6 @@ _OFFSETS: Final = {"offset": "offset", "skip": "skip", "start": "start"}
 """Names in a body, and the parameter that each is sent as."""
 
 _MISSING: Final = object()
-_LAST_PAGES: Final = ("total_pages", "totalPages", "last_page", "page_count", "pages")
-_TOTALS: Final = ("total", "total_count", "totalCount", "total_records")
 _GOES_ON: Final = ("has_more", "hasMore", "has_next", "hasNextPage")
 
 
@@ -320,17 +318,10 @@ class _Way:
         self.size = self.size or count
         if count < self.size or not count:
             return None
-        for by, names, step, ends in (
-            ("page", _PAGES, 1, _LAST_PAGES),
-            ("offset", _OFFSETS, count, _TOTALS),
-        ):
-            if self.by not in ("auto", by):
-                continue
-            for name, number in self._numbers(url, body, names):
-                # Pages are counted from 1 (or from 0, and one more is asked for), records from 0.
-                last = [end - (by == "offset") for end in _integers(body, ends)]
-                is_over = any(number + step > end for end in last)
-                return None if is_over else url.copy_set_param(name, number + step)
+        for by, names, step in (("page", _PAGES, 1), ("offset", _OFFSETS, count)):
+            if self.by in ("auto", by):
+                for name, number in self._numbers(url, body, names):
+                    return url.copy_set_param(name, number + step)
         return None
 
     def _found(self, body: object, names: Iterable[str]) -> Iterator[tuple[str, object]]:
@@ -349,8 +340,9 @@ class _Way:
         for name in [self.parameter] if self.parameter else [*names]:
             if url.params.get(name, "").isdigit():
                 yield name, int(url.params[name])
-        for name, sent_as in names.items():
-            for number in _integers(body, [name]):
+        for place, (name, sent_as) in itertools.product(_PLACES, names.items()):
+            number = _at(body, place + name)
+            if type(number) is int:
                 yield self.parameter or sent_as, number
 
     def _own(self, link: httpx.URL) -> httpx.URL:
@@ -378,9 +370,3 @@ def _at(body: object, path: str, missing: object = None) -> object:
     for name in path.split("."):
         body = body.get(name, missing) if isinstance(body, dict) else missing
     return body
-
-
-def _integers(body: object, names: Iterable[str]) -> Iterator[int]:
-    for value in (_at(body, place + name) for place in _PLACES for name in names):
-        if isinstance(value, int) and not isinstance(value, bool):
-            yield value

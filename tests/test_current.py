@@ -15,6 +15,7 @@ import directmail_lab as dm
 from directmail_lab import current
 
 if TYPE_CHECKING:
+    from directmail_lab.sessions import Session
     from directmail_lab.standin import StandIn
 
 
@@ -167,6 +168,12 @@ async def closing_me() -> None:
     await dm.me_async()
     await dm.session().async_client.aclose()
     await dm.session().aclose()
+
+
+def test_a_session_with_no_reading_has_an_empty_frame(connected: Session) -> None:
+    """No response yet: no rows, and all the columns."""
+    assert len(dm.rate_limits()) == 0
+    assert dm.rate_limits().columns.tolist()[:3] == ["at", "method", "path"]
 
 
 def test_readings_come_straight_from_a_cassette(service: StandIn) -> None:
