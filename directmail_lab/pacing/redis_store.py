@@ -17,6 +17,7 @@ from .state import PaceState
 _T = TypeVar("_T")
 
 _PATIENCE_S: Final = 1.0
+_ATTEMPTS: Final = 500
 _KEPT_S: Final = 86_400
 _SECRET: Final = "directmail-lab:secret"
 
@@ -82,9 +83,8 @@ class RedisStore:
             self._client.set(_SECRET, secrets.token_hex(32), nx=True)
             self._account = self._named(self._client.get(_SECRET).encode())
         name = f"directmail-lab:{sealed(self._account, operation)}"
-        give_up_at = time.monotonic() + _PATIENCE_S
-        while True:
-            # Mostly nobody else changed it since, and one call is enough.
+        # Mostly nobody else changed it since, and one call is enough.
+        for attempt in range(_ATTEMPTS):
             before, after, result = self._texts.get(name, "?"), "", None
             if before != "?":
                 state = load(before)
@@ -95,10 +95,9 @@ class RedisStore:
             self._texts[name] = after if done else kept
             if done:
                 return result  # type: ignore[return-value]
-            if time.monotonic() > give_up_at:
-                raise TimeoutError
             if before != "?":
-                time.sleep(random.uniform(0.0, 0.002))
+                time.sleep(random.uniform(0.0, 0.001 * min(attempt, 10)))
+        raise TimeoutError
 
     def close(self) -> None:
         self._client.close()

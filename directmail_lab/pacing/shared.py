@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from ..errors import DirectMailLabError
 from ..http import httpx
@@ -111,7 +111,10 @@ class MachineStore:
             row = connection.execute("SELECT value FROM kept WHERE name = ?", [name]).fetchone()
             state = load(row[0] if row else "")
             result = decide(state, 0.0)
-            _keep(connection, name, dump(state))
+            written = "UPDATE kept SET value = ?, at = ? WHERE name = ?"
+            if row is None:
+                written = "INSERT INTO kept (value, at, name) VALUES (?, ?, ?)"
+            connection.execute(written, [dump(state), time.time(), name])
             connection.execute("COMMIT")
         finally:
             if connection.in_transaction:
@@ -191,13 +194,10 @@ def _begin(connection: sqlite3.Connection) -> None:
                 or time.monotonic() > give_up_at
             ):
                 raise
-        time.sleep(random.uniform(0.00005, 0.0005))
+        time.sleep(random.uniform(0.0001, 0.001))
 
 
-def _keep(connection: sqlite3.Connection, name: str, value: str) -> None:
-    connection.execute("INSERT OR REPLACE INTO kept VALUES (?, ?, ?)", [name, value, time.time()])
-
-
+@lru_cache(maxsize=1024)
 def sealed(identity: bytes, operation: str) -> str:
     """Return the name under which an account's operation is kept."""
     return hmac.digest(identity, operation.encode("utf-8", "replace"), "sha256").hex()[:32]
@@ -209,18 +209,22 @@ def machine() -> str:
     return hashlib.blake2s(platform.node().encode(), digest_size=4).hexdigest()
 
 
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+
+
 def dump(state: PaceState) -> str:
-    """Return a state as text."""
-    return json.dumps(state, default=vars, separators=(",", ":"))
+    """Return a state as text: the values in their order, without names."""
+    kept = vars(state)
+    places = {name: list(vars(place).values()) for name, place in state.places.items()}
+    return _encode([places, *(kept[name] for name in kept if name != "places")])
 
 
 def load(text: str) -> PaceState:
     """Return a state from its text; a new one where that is empty, or not what `dump` writes."""
     try:
-        kept: dict[str, Any] = json.loads(text)
-        kept["places"] = {name: Place(**place) for name, place in kept["places"].items()}
-        return PaceState(**kept)
-    except (ValueError, TypeError, KeyError, AttributeError):
+        places, *kept = json.loads(text)
+        return PaceState({name: Place(*values) for name, values in places.items()}, *kept)
+    except (ValueError, TypeError, AttributeError):
         return PaceState()
 
 
