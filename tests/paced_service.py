@@ -139,6 +139,7 @@ def paced(service: Service, log: ReadingLog | None = None, **options: object) ->
         log.inference,
         pace=options.pop("pace", "burst"),  # type: ignore[arg-type]
         max_wait_s=options.pop("max_wait_s", 120.0),  # type: ignore[arg-type]
+        shared=options.pop("shared", None),  # type: ignore[arg-type]
     )
     settings = {
         "clock": clock,

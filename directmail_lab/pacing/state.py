@@ -109,9 +109,11 @@ class PaceState:
         How many of the last ones said "nothing left", and how many had come by then.
     latency_s
         How long answers take, at most, of late.
-    window_at, window_s, spent, others
-        When the first answer of a whole window came, how long such a window is, how many requests
-        in it were these sessions', and how many at least were somebody else's.
+    window_at, window_s, slides
+        When the first answer of a window came, how long a window is, and whether its requests come
+        free one by one; it is taken for fixed until the answers show that.
+    spent, others
+        How many requests in it were these sessions', and how many at least were somebody else's.
     probed_for
         The renewal after which a request was let through to ask.
     next_slot_at, gap_s
@@ -134,6 +136,7 @@ class PaceState:
     latency_s: float = 0.0
     window_at: float | None = None
     window_s: float = 0.0
+    slides: bool = False
     spent: int = 0
     others: int = 0
     probed_for: float | None = None
@@ -231,7 +234,7 @@ class PaceState:
         has_had_it = place.served >= (share / 2 if is_ahead else share)
         if not has_had_it or all(each.served >= share for each in at_work):
             return now
-        return self.renews_at - self.window_s * free / self.limit
+        return min(self.renews_at - self.window_s * free / self.limit, now + _AT_WORK_S)
 
     def _may_probe(self, now: float) -> bool:
         """Return whether one request may ask what there is, where nothing is known to be left."""
@@ -291,26 +294,29 @@ class PaceState:
         if overlaps and self._was_overtaken(left, renewal):
             return
         if is_first or left > (self.remaining or 0) or now >= self.renews_at:
-            self.began_at, self.renews_at = now, -math.inf
             if renewal is not None and reading.status != 429:
-                self._begin_window(renewal.at - now, now)
+                self._begin_window(renewal, now)
+            self.began_at, self.renews_at = now, -math.inf
         self.remaining, self.limit = left, reading.limit
         if self.limit is not None:
             used = self.limit - left
             self.spent = min(self.spent, used)
-            self.others = max(self.others, used - self.spent - self.in_flight)
+            least = 0 if self.slides else self.others
+            self.others = max(least, used - self.spent - self.in_flight)
         self._renew(renewal, now)
 
-    def _begin_window(self, length_s: float, now: float) -> None:
-        """Count anew where a whole window lies ahead.
+    def _begin_window(self, renewal: Renewal, now: float) -> None:
+        """Count anew, but not where requests come free one by one: what was spent still counts.
 
-        Where requests come free one by one, what was spent before still counts.
+        The next renewal is then less than a window after the last one.
         """
-        if length_s > 0.75 * self.window_s:
+        least_s = 0.75 * self.window_s - renewal.tolerance_s
+        self.slides |= math.isfinite(self.renews_at) and renewal.at - self.renews_at < least_s
+        if not self.slides:
             self.window_at, self.spent, self.others = now, 1, 0
             for place in self.places.values():
                 place.served, place.total = 0, 0.9 * place.total
-        self.window_s = max(length_s, 0.9 * self.window_s)
+        self.window_s = max(renewal.at - now, 0.9 * self.window_s)
 
     def _was_overtaken(self, left: int, renewal: Renewal | None) -> bool:
         """Return whether another answer of the same window, that came before, says less is left."""

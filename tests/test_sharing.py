@@ -1,0 +1,492 @@
+"""One allowance for all sessions with one key: on a clock that tests move, then for real."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import os
+import shutil
+import socket
+import sqlite3
+import subprocess
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+from hypothesis import given, strategies as st
+from key_search import traces
+from paced_service import START, Clock, Service, client, paced
+from shared_allowance import run
+
+import directmail_lab as dm
+from directmail_lab.credentials import ApiKey
+from directmail_lab.pacing.shared import Share, Store, machine
+from directmail_lab.pacing.state import PaceState, Place, RenewalReader
+from directmail_lab.pacing.windows import WindowLog
+from directmail_lab.quota import read_headers
+from directmail_lab.reset_unit import ResetUnitInference
+from directmail_lab.sessions import Session
+from directmail_lab.standin import StandIn, stand_in
+from directmail_lab.widgets.monitor import MonitorWidget
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+ME = "/v1/users/me"
+KEY = ApiKey("hk_Zt7Qm2Xr9LwT4bV1")
+
+
+def on_machine(base_url: str = "https://api.example.test") -> Store:
+    store = Share("machine").open(KEY, base_url, time.time)
+    assert store is not None
+    return store
+
+
+def state_files(tmp_path: Path) -> list[Path]:
+    return sorted((tmp_path / "state").rglob("*"))
+
+
+@pytest.fixture(scope="module")
+def redis_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A real server, on loopback and with a password."""
+    pytest.importorskip("redis", reason="redis-py is not installed (the extra `redis`)")
+    program = shutil.which("redis-server") or shutil.which("valkey-server")
+    if program is None:
+        pytest.skip("There is no redis-server or valkey-server here")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [program, "--port", str(port), "--bind", "127.0.0.1", "--save", ""]
+    command += ["--requirepass", "open-sesame", "--dir", str(tmp_path_factory.mktemp("redis"))]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        for line in server.stdout:
+            if "Ready to accept connections" in line:
+                break
+        yield f"redis://:open-sesame@127.0.0.1:{port}/0"
+        server.terminate()
+
+
+# -- the rules, on a clock that is moved ----------------------------------------------------------
+
+
+def read_at_once(
+    service: Service, sessions: int, reads: int, **options: object
+) -> list[list[float]]:
+    """Let sessions that share send reads, each one after another; return when each was answered."""
+
+    async def go() -> list[list[float]]:
+        async def ask(transport: httpx.AsyncBaseTransport) -> list[float]:
+            answered = []
+            async with httpx.AsyncClient(
+                transport=transport, base_url="https://api.example.test"
+            ) as opened:
+                for _ in range(reads):
+                    await asyncio.sleep(0)  # the others' turn
+                    await opened.get(ME)
+                    answered.append(service.clock() - START)
+            return answered
+
+        transports = [paced(service, shared=on_machine(), **options) for _ in range(sessions)]
+        return await asyncio.gather(*map(ask, transports))
+
+    return asyncio.run(go())
+
+
+@pytest.mark.parametrize("unit", ["seconds_left", "milliseconds_left", "epoch_s", "epoch_ms"])
+@pytest.mark.parametrize("pace", ["burst", "even"])
+def test_sessions_that_share_meet_no_refusal_and_none_is_last(unit: str, pace: str) -> None:
+    """Eight of them take as long as one would, and each gets the same share of each window."""
+    service = Service(Clock(), limit=40, window_s=3.0, unit=unit)
+
+    answered = read_at_once(service, 8, 20, reset_unit=unit, pace=pace)
+    ended = [each[-1] for each in answered]
+
+    # A time in whole seconds is told up to a second late: that is the earliest anyone can know.
+    told_late_s = 3.0 if unit == "epoch_s" else 0.0
+    assert service.statuses == [200] * 160
+    assert max(ended) <= 1.15 * (9.0 if pace == "burst" else 12.0) + told_late_s
+    assert max(ended) <= 1.5 * min(ended)
+
+
+@pytest.mark.parametrize("rounding", [round, int])
+def test_what_one_session_learns_of_the_unit_all_know(rounding: Callable[[float], int]) -> None:
+    """Counts that are rounded down cost a refusal or two, not one for each of six sessions."""
+    service = Service(Clock(), limit=20, window_s=3.0, rounding=rounding)
+
+    read_at_once(service, 6, 15)
+
+    assert service.statuses.count(429) <= 2
+
+
+def test_who_came_first_and_had_much_leaves_the_next_windows_to_others() -> None:
+    """One that spent a whole window alone has at least a half share after that."""
+    state = PaceState(remaining=30, limit=40, renews_at=3.0, window_s=3.0, answers=1)
+    state.places = {"a": Place(0.0, served=10, total=40.0), "b": Place(0.0), "c": Place(0.0)}
+
+    yields = state.send("a", 0.5)
+    others = [state.send(name, 0.5) for name in "bc"]
+    evenly = [state.send("a", 0.1 * tenth) is None for tenth in range(6, 30)]
+
+    assert yields is not None
+    assert others == [None, None]
+    assert evenly.count(True) >= 4
+
+
+def test_what_a_process_that_died_had_in_flight_is_forgotten() -> None:
+    """Its requests hold nothing up for longer than answers take, nor does its turn."""
+    state = PaceState(remaining=2, limit=5, renews_at=60.0, answers=1)
+    assert [state.send("dead", 0.0) for _ in range(2)] == [None, None]
+    assert state.send("dead", 0.0) is not None
+
+    held_up, later = state.send("alive", 1.0), state.send("alive", 3.0)
+
+    assert held_up is not None
+    assert later is None
+
+
+def test_no_waiting_session_looks_all_the_time() -> None:
+    """Sleeping until the renewal is one look; for another's answer they become fewer."""
+    state = PaceState(remaining=1, limit=5, renews_at=60.0, answers=1)
+    assert state.send("other", 0.0) is None
+    now, looks = 0.0, 0
+    while now < 1.9:  # the other's request is not yet taken for lost
+        pause = state.send("mine", now)
+        assert pause is not None
+        now, looks = pause.until, looks + 1
+    state.settle("other", now)
+    state.remaining = 0
+
+    asleep = state.send("mine", now)
+
+    assert looks <= 30
+    assert asleep is not None
+    assert asleep.until >= 60.0
+
+
+# -- whose requests they were ---------------------------------------------------------------------
+
+STEPS = st.lists(st.sampled_from(["here", "sharing", "others", "later"]), max_size=60)
+
+
+@given(STEPS)
+def test_never_more_is_said_to_be_others_than_was(steps: list[str]) -> None:
+    """Whoever spends in whatever order: of each window no more than was theirs."""
+    service = Service(Clock(), limit=20, window_s=10.0, latency_s=0.0)
+    truth: list[dict[str, int]] = []
+    state, log = PaceState(), WindowLog()
+    reader = RenewalReader(ResetUnitInference(stated="seconds_left"), max_wait_s=120.0)
+    for step in steps:
+        if step == "later":
+            service.clock.now += 3.0
+            continue
+        began = service.taken.get(ME) and service.taken[ME][0]
+        allowed, left, renews_at = service.spend()
+        if not truth or service.taken[ME][0] != began:
+            truth.append(dict.fromkeys(("here", "sharing", "others"), 0))
+        truth[-1][step] += allowed
+        if step == "others":
+            continue
+        reading = read_headers(
+            [
+                ("X-RateLimit-Limit", "20"),
+                ("X-RateLimit-Remaining", str(left)),
+                ("X-RateLimit-Reset", service.reset(renews_at)),
+            ],
+            at=service.clock(),
+            method="GET",
+            path=ME,
+            status=200 if allowed else 429,
+        )
+        state.take(reading, state.answers, reader.read(reading, state), service.clock())
+        if step == "here":
+            log.note(reading, state)
+    seen = [each for each in truth if each["here"]]
+
+    for window, true in zip(log.windows(), seen, strict=False):
+        assert window.used_here <= true["here"]
+        assert window.used_by_others <= true["others"]
+    if len(seen) == len(truth) == len(log.windows()) and not any(t["sharing"] for t in truth):
+        assert [each.used_here for each in log.windows()] == [each["here"] for each in truth]
+
+
+@pytest.mark.parametrize("unit", ["seconds_left", "milliseconds_left", "epoch_ms"])
+def test_where_requests_come_free_one_by_one_nobody_else_is_accused(unit: str) -> None:
+    """A sliding window that one session uses alone has no others in it, once it is known to."""
+    service = Service(Clock(), limit=10, window_s=20.0, unit=unit, sliding=True)
+
+    with client(service, reset_unit=unit) as mine:
+        for _ in range(40):
+            mine.get(ME)
+            service.clock.now += 1.5
+        (*_, last) = mine._transport._pacer.windows.windows()  # type: ignore[attr-defined]
+
+    assert last.used_by_others == 0
+
+
+def test_what_others_use_is_told_by_window() -> None:
+    """Seven of ten: the next answer says that they are gone, and not by us."""
+    service = Service(Clock(), limit=10)
+    log = WindowLog()
+
+    with client(service, reset_unit="seconds_left") as mine:
+        mine.get(ME)
+        for _ in range(6):
+            service.spend()
+        mine.get(ME)
+        transport = mine._transport
+        log = transport._pacer.windows  # type: ignore[attr-defined]
+
+    (window,) = log.windows()
+    assert (window.limit, window.used_here, window.used_by_others) == (10, 2, 6)
+
+
+def test_a_frame_of_windows(account: StandIn) -> None:
+    """Its columns and their kinds are the same with rows and without; a cassette has one too."""
+    session = dm.connect()
+    empty = dm.rate_limits(by="window")
+    dm.me()
+    full = dm.rate_limits(by="window")
+
+    assert list(full.dtypes.items()) == list(empty.dtypes.items())
+    assert (len(empty), full["used_here"].tolist(), full["limit"].tolist()) == (0, [1], [300])
+    assert dm.rate_limits("first-look", by="window")["used_here"].tolist()[0] == 41
+    session.replay("first-look")
+    dm.burst(3)
+    assert dm.rate_limits(by="window")["used_here"].tolist() == [3, 1]
+
+
+# -- the file -------------------------------------------------------------------------------------
+
+
+def test_the_file_is_the_users_own_and_does_not_tell_the_key(
+    service: StandIn, tmp_path: Path
+) -> None:
+    """No form of key or path, nor a hash of the key, is in it, its name or beside it."""
+    with Session(service.base_url, service.api_key) as session:
+        session.me()
+        kept = state_files(tmp_path)
+        held = b"\n".join(path.name.encode() + path.read_bytes() for path in kept if path.is_file())
+        modes = {oct(path.stat().st_mode & 0o777) for path in kept if path.is_file()}
+
+    key = service.api_key.encode()
+    hashes = [hashlib.new(name, key) for name in ("md5", "sha1", "sha256", "blake2b")]
+    digests = [form for each in hashes for form in (each.digest(), each.hexdigest().encode())]
+    assert traces(held, service.api_key) == []
+    assert not [form for form in (*digests, base64.b64encode(key), ME.encode()) if form in held]
+    assert modes == {"0o600"}
+    assert kept[0].stat().st_mode & 0o777 == 0o700
+
+
+def test_two_users_or_two_addresses_do_not_share(service: StandIn, tmp_path: Path) -> None:
+    """The same key at another address is another allowance, and so is another key."""
+    names = []
+    for base_url, key in [(service.base_url, "a" * 20), ("https://x.test", "a" * 20)]:
+        store = Share("machine").open(ApiKey(key), base_url, time.time)
+        assert store is not None
+        store.change("GET /", lambda state, _: state.send("one", 0.0))
+        names.append(store.change("GET /", lambda state, _: list(state.places)))
+        store.close()
+    (database,) = (tmp_path / "state").rglob("*.sqlite")
+    with sqlite3.connect(database) as connection:
+        (rows,) = connection.execute("SELECT count(*) FROM kept").fetchone()
+    connection.close()
+
+    assert names == [["one"], ["one"]]
+    assert rows == 3  # the two, and the secret
+
+
+def test_a_replay_and_a_session_that_shares_nothing_never_touch_it(
+    service: StandIn, tmp_path: Path
+) -> None:
+    """Not even a folder is made."""
+    dm.replay("first-look")
+    dm.me()
+    with Session(service.base_url, service.api_key, share=None) as session:
+        session.me()
+    with Session(service.base_url, service.api_key) as idle:
+        assert idle.readings is not None
+
+    assert state_files(tmp_path) == []
+
+
+def broken(how: str, path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], object]:
+    """Break the file at ``path``; return what ends that."""
+    path.parent.mkdir(parents=True)
+    if how == "torn":
+        path.write_bytes(b"SQLite format 3\0" + bytes(range(256)) * 20)
+    elif how == "locked":
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN EXCLUSIVE")
+        return other.close
+    elif how == "no file":
+        path.mkdir()
+    elif how == "no folder":
+        path.parent.rmdir()
+        path.parent.write_text("")
+    elif how == "another user's":
+        theirs = path.parent.parent / "theirs"
+        path.parent.rename(theirs)
+        path.parent.symlink_to(theirs)
+        monkeypatch.setattr(os, "geteuid", lambda: theirs.stat().st_uid + 1)
+    elif how == "full":
+        resource = pytest.importorskip("resource")
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+        return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    return lambda: None
+
+
+@pytest.mark.parametrize(
+    "how", ["torn", "locked", "no file", "no folder", "another user's", "full"]
+)
+def test_a_file_that_cannot_be_used_costs_no_request(
+    how: str, service: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The session paces alone, and says so once."""
+    path = tmp_path / "state" / "directmail-lab" / f"allowances-1-{machine()}.sqlite"
+    restore = broken(how, path, monkeypatch)
+    try:
+        with (
+            Session(service.base_url, service.api_key) as session,
+            pytest.warns(UserWarning, match="this session paces alone") as warned,
+        ):
+            statuses = [session.request("GET", ME).status_code for _ in range(3)]
+    finally:
+        restore()
+
+    assert statuses == [200] * 3
+    assert len(warned) == 1
+
+
+def test_a_state_that_is_not_ours_is_begun_anew(service: StandIn) -> None:
+    """A row that another version wrote, or nobody, counts for nothing."""
+    store = on_machine()
+    store.change("GET /", lambda state, _: state.send("one", 0.0))
+    (database,) = Path(os.environ["XDG_STATE_HOME"]).rglob("*.sqlite")
+    for text in ("", "{", "[]", '{"a": 1}', "[{}, 1, 2, 3, 4, 5]" * 2, "null"):
+        with sqlite3.connect(database) as connection:
+            connection.execute("UPDATE kept SET value = ? WHERE at IS NOT NULL", [text])
+        connection.close()
+
+        assert store.change("GET /", lambda state, _: state.send("two", 0.0)) is None
+    store.close()
+
+
+# -- what is said ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("share", ["", "file", "redis", "http://:pw-123456@host", 5, "machine "])
+def test_an_unknown_share_is_refused_and_not_repeated(share: str) -> None:
+    """What is right is said; what was given may hold a password."""
+    with pytest.raises(ValueError, match='share is "machine", None, or') as caught:
+        dm.connect("https://api.example.test", KEY, share=share)
+
+    shown = [repr(entry.frame.f_locals) for entry in caught.traceback[1:]]
+    assert "pw-123456" not in "".join([str(caught.value), *shown])
+
+
+def test_other_kernels_are_told_of(service: StandIn) -> None:
+    """The session, its monitor and the bar of a wait say with how many the allowance is shared."""
+    with Session(service.base_url, service.api_key) as session:
+        dm.current.make_current(session)
+        session.me()
+        alone = session.shared_with
+        store = Share("machine").open(session.api_key, service.base_url, time.time)
+        assert store is not None
+        for name in ("one-1.a", "one-1.b", "two-2.a"):
+            store.change(f"GET {ME}", lambda state, _, name=name: state.send(name, time.time()))
+        session.me()
+        picture = MonitorWidget(session).picture()
+        store.close()
+
+    assert alone == ""
+    assert session.shared_with == "shared with 2 other kernels"
+    assert picture["source"] == "Live, shared with 2 other kernels"
+
+
+# -- a server -------------------------------------------------------------------------------------
+
+
+def test_sessions_share_through_redis_whatever_their_clocks_say(redis_address: str) -> None:
+    """Two machines whose clocks are a minute apart spend an allowance together, and wait for it."""
+    with stand_in(limit=5, window_s=1.0, limits={}) as service:
+        sessions = [
+            Session(service.base_url, service.api_key, share=redis_address, clock=clock)
+            for clock in (time.time, lambda: time.time() + 60.0)
+        ]
+        statuses = [
+            session.request("GET", ME).status_code for _ in range(6) for session in sessions
+        ]
+        refused = [int((each.rate_limits()["status"] == 429).sum()) for each in sessions]
+        for session in sessions:
+            session.close()
+
+    assert statuses == [200] * 12
+    assert refused == [0, 0]
+
+
+def test_the_server_is_told_neither_key_nor_path(redis_address: str, service: StandIn) -> None:
+    """Its keys and values are HMACs and numbers."""
+    import redis
+
+    with Session(service.base_url, service.api_key, share=redis_address) as session:
+        session.me()
+        kept = redis.Redis.from_url(redis_address)
+        held = b"\n".join(name + bytes(kept.get(name)) for name in kept.scan_iter())
+        kept.close()
+        shown = f"{session!r} {vars(session)}"
+
+    assert traces(held, service.api_key) == []
+    assert ME.encode() not in held
+    assert "open-sesame" not in shown
+
+
+@pytest.mark.parametrize("address", ["redis://:open-sesame@127.0.0.1:1/0", "wrong password"])
+def test_a_server_that_does_not_answer_costs_no_request(
+    address: str, service: StandIn, request: pytest.FixtureRequest
+) -> None:
+    """The session paces alone and says so once, without the password."""
+    pytest.importorskip("redis")
+    if address == "wrong password":
+        right = request.getfixturevalue("redis_address")
+        address = right.replace("open-sesame", "open-barley")
+    with (
+        Session(service.base_url, service.api_key, share=address) as session,
+        pytest.warns(UserWarning, match="this session paces alone: Redis at 127.0.0.1") as warned,
+    ):
+        statuses = [session.request("GET", ME).status_code for _ in range(3)]
+
+    assert statuses == [200] * 3
+    assert [str(each.message) for each in warned if "open" in str(each.message)] == []
+    assert len(warned) == 1
+
+
+# -- processes ------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"killed_after_s": 2.0}, {"foreign_per_s": 4.0}, {"threads": 4}],
+    ids=lambda options: "-".join(options) or "plain",
+)
+def test_processes_share_one_allowance(options: dict[str, float]) -> None:
+    """Hardly a refusal and no failure, though one is killed, others spend, or threads are many."""
+    outcome = run(6, 20, **options)  # type: ignore[arg-type]
+
+    assert outcome.failed == 0
+    assert outcome.refused <= (6 if "foreign_per_s" in options else 2)
+    # Of a busy machine: on a quiet one it is 1.02 of the ideal.
+    assert outcome.took_s <= 2.5 * outcome.ideal_s
+
+
+@pytest.mark.slow
+def test_processes_share_one_allowance_through_redis(redis_address: str) -> None:
+    """The same rules on a server."""
+    outcome = run(6, 20, share=redis_address)
+
+    assert (outcome.failed, outcome.refused) == (0, 0)
