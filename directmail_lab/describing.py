@@ -80,7 +80,9 @@ def openapi(
     names = [cassettes] if isinstance(cassettes, str | Path) else list(cassettes)
     description = Description()
     for name in names:
-        description.merge(describe(find_cassette(name), examples=examples))
+        is_file = isinstance(name, Path) and name.is_file()
+        path = Path(name) if is_file else find_cassette(name)
+        description.merge(describe(path, examples=examples))
     if not description.counts:
         told = ", ".join(map(str, names))
         raise CassetteError(f"There are no interactions in {told or 'no cassette'} to describe.")

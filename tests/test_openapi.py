@@ -436,6 +436,9 @@ def test_the_command_writes_and_compares(tour: Path) -> None:
     assert (code, said.splitlines()[1].split()[1]) == (1, "True")
     assert "holds an OpenAPI document" in run(str(tour), "--diff", str(tour))[1]
     assert yaml.safe_load(run(str(tour))[1]) == document
+    assert "It is an OpenAPI document" in run("api.yaml")[1]
+    CliRunner().invoke(app, ["cassette", "convert", str(tour), "tour.har"])
+    assert "It is a HAR file" in run("tour.har")[1]
 
 
 @pytest.mark.slow

@@ -37,6 +37,11 @@ from .layout import elapsed_s_of, headers_of, recorded_at_of, response_of, text_
 _DEEPEST: Final = 64
 _MOST_NODES: Final = 100_000
 _LONGEST_NUMBER: Final = 100
+# By a name at the top of the file.
+_OTHER_FILES: Final = {
+    "log": "It is a HAR file: directmail-lab cassette convert makes a cassette of it.",
+    "openapi": "It is an OpenAPI document, which holds no interactions.",
+}
 _NUMBERS: Final = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
 
@@ -55,7 +60,8 @@ def load_cassette_text(text: str) -> tuple[object, list[Interaction]]:
                 value = [_interaction(each, number) for number, each in enumerate(value or (), 1)]
             found[name] = value
     if "interactions" not in found:
-        raise CassetteFormatError("It has no list of interactions.")
+        told = [said for name, said in _OTHER_FILES.items() if name in found]
+        raise CassetteFormatError((told or ["It has no list of interactions."])[0])
     return found.get("recording") or found.get("metadata") or {}, found["interactions"]
 
 
