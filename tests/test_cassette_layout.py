@@ -17,7 +17,14 @@ from vcr.serializers import yamlserializer
 
 from directmail_lab.cassettes import layout
 from directmail_lab.cassettes.reader import parse_cassette
-from directmail_lab.interaction import Headers, Interaction, RecordedRequest, RecordedResponse
+from directmail_lab.interaction import (
+    Headers,
+    Interaction,
+    RecordedRequest,
+    RecordedResponse,
+    check_request,
+    path_below,
+)
 
 METADATA = {"recorded_with": "directmail-lab 0.1.0", "base_url": "https://api.example.test"}
 # Every character that UTF-8 can carry, those that JSON and YAML write differently oftener.
@@ -180,3 +187,23 @@ def test_times_are_written_in_utc() -> None:
 
     assert '"2026-11-21T12:00:00.123456Z"' in text
     assert ours(text)[0].recorded_at == NOON
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.from_regex("https?://[ab0.@[-]{0,5}(:[0-9]{0,9})?([/?#][ -~é\t]{0,9})?", fullmatch=True))
+def test_an_address_that_is_taken_unparsed_needs_no_check(uri: str) -> None:
+    """What the pattern of a plain address accepts, Python takes apart, and it is what was sent."""
+    text = cassette(Interaction(RecordedRequest("GET", uri), RecordedResponse(200)))
+    plain = layout.address_of(text.encode(), text.index("- recorded_at"))
+    if plain is not None:
+        check_request(plain)
+
+        assert plain == RecordedRequest("GET", uri)
+
+
+@given(
+    st.sampled_from(["http://", "https://", "HTTP://", ""]), st.text("ab/?#:@ \t\n\\é\x1c\u2028")
+)
+def test_the_path_of_an_address_is_what_urlsplit_finds(scheme: str, rest: str) -> None:
+    """Of a plain one it is found without it: a cassette's every address is split when it loads."""
+    assert path_below(scheme + rest) == (urlsplit(scheme + rest).path or "/")
