@@ -12,6 +12,7 @@ import pytest
 from cassette_samples import answered, get, recorded
 
 import directmail_lab as dm
+from directmail_lab.standin import stand_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,6 +64,25 @@ def test_the_how_to_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     printed = capsys.readouterr().out
     assert re.search(r"/v1/users/me\s+300", printed)
     assert re.search(r"/v1/lists\s+60", printed)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")
+def test_four_workers_share_one_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other how-to: a thousand paths, a session in each worker, and no refusal."""
+    text = (ROOT / "notebooks" / "README.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```python cluster\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    with stand_in(limit=300, window_s=4.0, limits={}) as service:
+        monkeypatch.setenv("DIRECTMAIL_BASE_URL", service.base_url)
+        monkeypatch.setenv("DIRECTMAIL_API_KEY", service.api_key)
+        given = {"__name__": "__main__", "paths": [f"/v1/letters/{n}" for n in range(1000)]}
+        counted = "    statuses = cluster.run(lambda: dm.rate_limits()['status'].tolist())\n"
+        exec(compile(block + counted, "README.md", "exec"), given)
+
+    statuses: dict[str, list[int]] = given["statuses"]  # type: ignore[assignment]
+    assert len(given["answers"]) == 1000
+    assert (len(statuses), sum(map(len, statuses.values()))) == (4, 1000)
+    assert not [status for each in statuses.values() for status in each if status == 429]
 
 
 def test_readings_in_parquet_are_read_by_dask(tmp_path: Path) -> None:
