@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -379,13 +379,19 @@ class AnswerShape:
 class AnswerShapes:
     """The shapes of a session's or a cassette's answers, by operation, status and credentials.
 
+    Parameters
+    ----------
+    redacted
+        Takes the key out of a session's own answers: it may stand there as the name of a field.
+
     Attributes
     ----------
     apart
         Answers to what `explore` asked past the session, without its key.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, redacted: Callable[[str], str] = str) -> None:
+        self._redacted = redacted
         self.apart: list[Sighting] = []
         self._by_key: dict[tuple[str, int, Credentials], AnswerShape] = {}
         self._live: Counter[tuple[str, str, int, str]] = Counter()
@@ -408,6 +414,7 @@ class AnswerShapes:
         kind = (reading.method, reading.operation, reading.status, reading.source)
         if self._live[kind] < _MOST_LIVE_BODIES and len(body) <= _LARGEST_LIVE_BYTES:
             self._live[kind] += 1
+            body = self._redacted(body.decode("latin-1")).encode("latin-1")
             self.add(Sighting.of_session(reading), decoded_headers(headers), body)
 
     def of(self, sightings: Iterable[Sighting]) -> AnswerShape:

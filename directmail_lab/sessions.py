@@ -115,12 +115,12 @@ class Session(SessionWithModes):
             api_key = share = None
         self.base_url = address
         self.readings = ReadingLog(reset_unit=reset_unit)
-        self.answers = AnswerShapes()
         self.exchanges = Exchanges()
         self._reset_unit = reset_unit
         self._listeners: dict[object, Callable[[Reading], None]] = {}
         redactor = Redactor()
         self._redacted = redactor.text
+        self.answers = AnswerShapes(self._redacted)
         self._clock, self._timer, self._changing = clock, timer, threading.RLock()
         self._observe = Observer(
             self._note, base_path(self.base_url), self._redacted, self.exchanges.add

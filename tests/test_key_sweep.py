@@ -29,7 +29,9 @@ from key_search import planted, traces
 
 from directmail_lab.browsing import answer, open_recording
 from directmail_lab.credentials import ApiKey
+from directmail_lab.current import make_current
 from directmail_lab.errors import DirectMailLabError, WriteRefusedError
+from directmail_lab.exploring import findings
 from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse
 from directmail_lab.redaction import key_search, redactor
 from directmail_lab.serving import SessionServer
@@ -143,6 +145,10 @@ def paths(service: StandIn, session: Session, haul: Haul) -> None:
     for content_type in ("text/html", "application/json"):
         with service.fault(body=f"<p>{KEY}", headers={"Content-Type": content_type}):
             asked(session, haul, f"me() answered {content_type}", session.me)
+    with service.fault(body=json.dumps({"keys": {KEY: {"n": 1}}})), session.live():
+        session.request("GET", "/v1/keys")
+    make_current(session)
+    haul.add("findings()", findings().to_csv())
     with service.fault(redirect_to=f"/v1/login?next=/{KEY}&k={KEY}#{KEY}"):
         asked(session, haul, "redirect", lambda: session.request("GET", "/v1/users/me"))
 
