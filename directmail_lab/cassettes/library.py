@@ -178,6 +178,11 @@ def _exists(path: Path) -> bool:
 def _with_suffix(path: Path) -> Path:
     if not path.name:
         raise CassetteError(f"{path} is a folder. Give the file of a cassette.")
+    if path.suffix.lower() == ".har":
+        raise CassetteError(
+            f"{path} is a HAR file. Make a cassette of it: "
+            f"directmail-lab cassette convert {path} {path.with_suffix('.yaml')}"
+        )
     path = path if path.suffix in _SUFFIXES else path.with_name(path.name + ".yaml")
     if any(len(os.fsencode(part)) > _LONGEST_NAME_BYTES for part in path.parts):
         raise CassetteError(
