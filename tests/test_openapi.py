@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import random
 import re
@@ -259,6 +260,27 @@ def test_examples_are_redacted_and_only_on_request(tour: Path) -> None:
     assert re.fullmatch("<name-[0-9a-f]{8}>", media["application/json"]["example"]["name"])
     assert "joe@corp.com" not in json.dumps(document)
     validate(document)
+
+
+def test_a_key_that_another_program_recorded_is_not_in_it() -> None:
+    """vcrpy redacts nothing: the key may stand in an address, a header, a name, a body."""
+    key = "sk_live_9f8e7d6c5b4a"
+    basic = base64.b64encode(f"{key}:".encode()).decode()
+    uri = f"{BASE_URL}/v1/keys/{key}/x?{key}=1"
+    body = json.dumps({key: key, "auth": basic})
+    Path("foreign.yaml").write_text(
+        json.dumps({"version": 1, "interactions": [{
+            "request": {"method": "GET", "uri": uri, "body": None,
+                        "headers": {"Authorization": [f"Basic {basic}"], "X-Key": [key]}},
+            "response": {"status": {"code": 200, "message": key}, "headers": {"X-Key": [key]},
+                         "body": {"string": body}},
+        }]})
+    )  # fmt: skip
+    for examples in (False, True):
+        text = json.dumps(dm.openapi(Path("foreign.yaml"), examples=examples))
+
+        assert "x-key" in text
+        assert not [each for each in (key, basic, key[4:]) if each in text]
 
 
 def test_what_openapi_has_no_word_for_is_counted() -> None:
