@@ -105,7 +105,7 @@ def test_interactions_are_found_by_filter_order_and_keys(
     expect(list_).to_have_attribute("aria-rowcount", "70")
     root.get_by_role("columnheader", name="ms").get_by_role("button").click()
     expect(root.get_by_role("columnheader", name="ms")).to_have_attribute("aria-sort", "ascending")
-    shown = [float(text) for text in root.locator(".dml-b-row .dml-c-elapsed").all_inner_texts()]
+    shown = [float(text) for text in rows(root).locator(".dml-c-elapsed").all_inner_texts()]
 
     assert shown == sorted(shown)
     assert page.locator(".jp-Cell").count() == 1  # a typed "d d" or "b" reached no other
