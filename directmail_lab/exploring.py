@@ -18,6 +18,7 @@ from .http import httpx
 from .interaction import READING, base_path
 from .open_parts import Seen, findings_of
 from .quota import Reading, read_headers, reading_of
+from .redaction import as_shown
 from .reset_unit import Evidence, infer_reset_unit
 from .settings import configured_regions
 
@@ -144,7 +145,7 @@ def _recorded(path: Path) -> tuple[list[Sighting], AnswerShapes]:
     """Return the answers that a cassette holds, and their shapes."""
     loaded, answers, shapes = read_cassette(path), list[Sighting](), AnswerShapes()
     prefix = base_path(loaded.base_url or "")
-    for number, each in enumerate(loaded.interactions):
+    for number, each in enumerate(as_shown(loaded.interactions, foreign=loaded.foreign)):
         reading = reading_of(each, prefix=prefix, cassette=path.stem)
         answers.append(Sighting(reading, path.stem, number, loaded.base_url))
         shapes.add(answers[-1], each.response.headers, each.response.body)

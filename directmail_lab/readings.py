@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from .display import readable
 from .interaction import base_path
 from .quota import Reading, reading_of
+from .redaction import as_shown
 from .reset_unit import Evidence, ResetUnit, ResetUnitInference
 
 if TYPE_CHECKING:
@@ -168,4 +169,5 @@ def readings_in(path: str | Path) -> list[Reading]:
 
 def _readings(loaded: LoadedCassette, name: str) -> list[Reading]:
     prefix = base_path(loaded.base_url or "")
-    return [reading_of(each, prefix=prefix, cassette=name) for each in loaded.interactions]
+    shown = as_shown(loaded.interactions, foreign=loaded.foreign)
+    return [reading_of(each, prefix=prefix, cassette=name) for each in shown]

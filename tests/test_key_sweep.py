@@ -27,12 +27,15 @@ import httpx
 import pytest
 from key_search import planted, traces
 
-from directmail_lab.browsing import answer, open_recording
+from directmail_lab.browsing import Recording, answer, open_recording
+from directmail_lab.cassettes.view import read_interactions
 from directmail_lab.credentials import ApiKey
 from directmail_lab.current import make_current
+from directmail_lab.describing import openapi
 from directmail_lab.errors import DirectMailLabError, WriteRefusedError
 from directmail_lab.exploring import findings
 from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse
+from directmail_lab.readings import read_readings
 from directmail_lab.redaction import key_search, redactor
 from directmail_lab.serving import SessionServer
 from directmail_lab.sessions import Session
@@ -267,20 +270,23 @@ def browsed(session: Session, haul: Haul) -> None:
     for recording in (SessionRecording(session), recorded):
         shown = BrowserWidget(recording)
         haul.add("browser", [repr(shown), shown.get_state(), shown.still(), vars(recording)])
-        asked: list[dict[str, object]] = [
-            {"ask": "list", "offset": 0, "limit": 999},
-            {"ask": "others"},
-            {"ask": "compare_with", "name": "sweep"},
-        ]
-        for index in range(len(recording)):
-            asked += [{"ask": "detail", "index": index}, {"ask": "compare", "a": 0, "b": index}]
-            asked += [
-                {"ask": "copy", "index": index, "as": a} for a in ("curl", "httpx", "request")
-            ]
-        for each in asked:
-            told, bodies = answer(recording, each, {"sweep": lambda: recorded})
-            haul.add(f"browser, {each}", json.dumps(told, indent=0))
-            haul.add(f"browser, {each}", b"\n".join(bodies))
+        answers(recording, haul)
+
+
+def answers(recording: Recording, haul: Haul) -> None:
+    """Ask all that a page can ask, of every interaction."""
+    asked: list[dict[str, object]] = [
+        {"ask": "list", "offset": 0, "limit": 999},
+        {"ask": "others"},
+        {"ask": "compare_with", "name": "itself"},
+    ]
+    for index in range(len(recording)):
+        asked += [{"ask": "detail", "index": index}, {"ask": "compare", "a": 0, "b": index}]
+        asked += [{"ask": "copy", "index": index, "as": a} for a in ("curl", "httpx", "request")]
+    for each in asked:
+        told, bodies = answer(recording, each, {"itself": lambda: recording})
+        haul.add(f"browser, {each}", json.dumps(told, indent=0))
+        haul.add(f"browser, {each}", b"\n".join(bodies))
 
 
 def gateway(service: StandIn, haul: Haul) -> None:
@@ -409,3 +415,29 @@ def test_what_is_copied_sends_the_key_to_the_recordings_own_origin_alone(
 
     assert ("DIRECTMAIL_API_KEY" in copied) == is_sent
     assert ("The key is left out" in copied) != is_sent
+
+
+def test_what_another_program_recorded_is_shown_without_its_credentials() -> None:
+    """In both browsers, the document and the tables: wherever it was echoed."""
+    basic = base64.b64encode(f"{UNTOLD}:".encode()).decode()
+    exchange = {
+        "request": {
+            "method": "POST",
+            "uri": f"https://api.test/v1/{UNTOLD}?api_key={UNTOLD}",
+            "body": f'{{"{UNTOLD}": "{basic}"}}',
+            "headers": {"Authorization": [f"Basic {basic}"], f"X-{UNTOLD}": [UNTOLD]},
+        },
+        "response": {
+            "status": {"code": 401, "message": f"No {UNTOLD}"},
+            "headers": {"Content-Type": ["application/json"], "X-RateLimit-Reset": [UNTOLD]},
+            "body": {"string": f'{{"{UNTOLD}": "{basic}"}}'},
+        },
+    }
+    path, haul = Path("foreign.json"), Haul()
+    path.write_text(json.dumps({"version": 1, "interactions": [exchange, exchange]}))
+    answers(open_recording(path), haul)
+    haul.add("document", json.dumps([openapi(path), openapi(path, examples=True)], indent=0))
+    haul.add("table", [f(path).to_csv() for f in (read_interactions, read_readings, findings)])
+
+    assert haul.leaks(UNTOLD) == []
+    assert any(b"<API_KEY>" in piece for _, piece in haul.pieces)

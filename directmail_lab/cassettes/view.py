@@ -17,7 +17,7 @@ import pandas as pd
 from ..display import readable
 from ..errors import CassetteError
 from ..interaction import Headers, Interaction, base_path, header, operation_of, path_below
-from ..redaction import Redactor, secrets_in
+from ..redaction import as_shown
 from ..snippets import copy_as
 from .cassette import Cassette
 from .reader import LoadedCassette, is_one_file, read_cassette, read_many
@@ -106,10 +106,7 @@ def show_interaction(path: Path, number: int) -> InteractionView:
 def _shown(held: Cassette | LoadedCassette) -> Iterable[Interaction]:
     """Return what is held; without credentials where another program wrote it."""
     found = held.interactions() if isinstance(held, Cassette) else held.interactions
-    if not held.foreign:
-        return found
-    known = tuple(found)
-    return map(Redactor(secrets_in(known)).interaction, known)
+    return as_shown(found, foreign=held.foreign)
 
 
 def _frame(rows: Iterable[Row], dtypes: Mapping[str, str] = _DTYPES) -> pd.DataFrame:

@@ -18,5 +18,5 @@ The threat model, which all here is built to:
 """
 
 from .key_search import PLACEHOLDER as PLACEHOLDER
-from .redactor import Redactor as Redactor, secrets_in as secrets_in
+from .redactor import Redactor as Redactor, as_shown as as_shown, secrets_in as secrets_in
 from .unpack import unpack as unpack

@@ -280,6 +280,14 @@ def secrets_in(interactions: Iterable[Interaction]) -> frozenset[str]:
     return frozenset(secret for each in interactions for secret in _secrets_of(each.request))
 
 
+def as_shown(interactions: Iterable[Interaction], *, foreign: bool) -> Iterable[Interaction]:
+    """Return what a file holds as it may be shown: another program's without its credentials."""
+    if not foreign:
+        return interactions
+    known = tuple(interactions)
+    return map(Redactor(secrets_in(known)).interaction, known)
+
+
 def _secrets_of(request: RecordedRequest) -> Iterator[str]:
     for name, value in request.headers:
         if name.lower() in ("authorization", "proxy-authorization"):
