@@ -88,7 +88,7 @@ class Pacer:
         self._own = MemoryStore()
         self._shared = shared
         self._retry_at, self._has_warned = -math.inf, False
-        self._number = f"{random.getrandbits(32):x}"
+        self._named = 0, ""
         # By operation, the tickets of those that wait, in the order they came.
         self._queues: dict[str, dict[int, Future[None]]] = {}
         # By ticket, of those that are out, how many answers had come when each was sent.
@@ -119,12 +119,14 @@ class Pacer:
 
         def decide(state: PaceState, ahead_s: float) -> tuple[Pause | None, int, int]:
             pause = state.send(place, now + ahead_s, spread_within_s=self._spread_within_s)
-            kernels = len({name.partition(".")[0] for name in state.places})
+            kernels = 1
+            if len(state.places) > 1:
+                kernels = len({name.partition(".")[0] for name in state.places})
             return pause and pause._replace(until=pause.until - ahead_s), state.answers, kernels
 
         with self._lock:
             place = self._place()
-            queue = self._queues.setdefault(operation, {})
+            queue = self._queues.get(operation, {})
             pause: Pause | None = Pause(math.inf, for_answer=True)
             if next(iter(queue), ticket) == ticket:
                 pause, answers, kernels = self._change(operation, decide, now)
@@ -135,8 +137,8 @@ class Pacer:
                 return None
             if now >= give_up_at or (pause.until > give_up_at and not pause.for_answer):
                 raise self._exhausted(operation, pause.until, now)
-            queue[ticket] = Future()
-            return Wait(min(pause.until, give_up_at), pause.for_answer, queue[ticket])
+            woken = self._queues.setdefault(operation, queue)[ticket] = Future()
+            return Wait(min(pause.until, give_up_at), pause.for_answer, woken)
 
     def settle(self, operation: str, ticket: int, reading: Reading | None, now: float) -> None:
         """Take the answer to a request; None where none came, or it no longer waits for its turn.
@@ -170,7 +172,12 @@ class Pacer:
 
     def _place(self) -> str:
         """Return the name of this session among those that share: its process, and a number."""
-        return f"{machine()}-{os.getpid()}.{self._number}"
+        if self._shared is None:
+            return "this"
+        process = os.getpid()  # a fork has another
+        if process != self._named[0]:
+            self._named = process, f"{machine()}-{process}.{random.getrandbits(32):x}"
+        return self._named[1]
 
     def _change(self, operation: str, decide: Callable[[PaceState, float], _T], now: float) -> _T:
         """Change a state where it is shared, or if that fails where it is one's own."""
@@ -202,10 +209,12 @@ class Pacer:
 
     def _leave(self, operation: str, ticket: int) -> None:
         """Take a request out of the queue, and wake the one that is now the first."""
-        queue = self._queues.get(operation, {})
+        queue = self._queues.get(operation)
+        if queue is None:
+            return
         queue.pop(ticket, None)
         if not queue:
-            self._queues.pop(operation, None)
+            del self._queues[operation]
         for woken in itertools.islice(queue.values(), 1):
             with suppress(InvalidStateError):
                 woken.set_result(None)

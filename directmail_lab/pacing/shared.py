@@ -64,10 +64,13 @@ class MemoryStore:
         self._states: dict[str, PaceState] = {}
 
     def change(self, operation: str, decide: Callable[[PaceState, float], _T]) -> _T:
-        if operation not in self._states and len(self._states) >= _OPERATIONS_AT_MOST:
-            for name in [each for each, kept in self._states.items() if not kept.in_flight]:
-                del self._states[name]
-        return decide(self._states.setdefault(operation, PaceState()), 0.0)
+        state = self._states.get(operation)
+        if state is None:
+            if len(self._states) >= _OPERATIONS_AT_MOST:
+                for name in [each for each, kept in self._states.items() if not kept.in_flight]:
+                    del self._states[name]
+            state = self._states[operation] = PaceState()
+        return decide(state, 0.0)
 
     def close(self) -> None:
         self._states.clear()

@@ -151,15 +151,16 @@ class PaceState:
     @property
     def in_flight(self) -> int:
         """How many requests are out. The answers so far may not count them."""
-        return sum(place.in_flight for place in self.places.values())
+        return sum([place.in_flight for place in self.places.values()])
 
     def send(self, name: str, now: float, *, spread_within_s: float | None = None) -> Pause | None:
         """Count a request of a place as sent and return None, or return what it waits for.
 
         ``spread_within_s`` spreads requests over the window, where that ends within these seconds.
         """
-        self._forget_who_is_gone(name, now)
-        place = self.places.setdefault(name, Place(now))
+        if len(self.places) > 1:
+            self._forget_who_is_gone(name, now)
+        place = self.places.get(name) or self.places.setdefault(name, Place(now))
         place.seen = now
         if place.due is None:
             place.since = now
@@ -184,21 +185,24 @@ class PaceState:
                     del self.places[each]
 
     def _pause(self, place: Place, now: float, spread_within_s: float | None) -> Pause | None:
-        waiting = [
-            (each.due, (each.served, each.since))
-            for each in self.places.values()
-            if each is not place and each.due is not None and now <= each.due + _LATE_S
-        ]
-        mine = place.served, place.since
-        first = sum(due < now + _SOON_S and turn < mine for due, turn in waiting)
-        free = (self.remaining or 0) - self.in_flight
-        look_at = self._next_look_at(place, now)
+        in_flight = self.in_flight
         if self.remaining is None:
             # The first request asks what there is. Where the answers do not tell, none waits.
-            return Pause(look_at, for_answer=True) if self.in_flight and not self.answers else None
-        if free > first:
+            is_asked = in_flight and not self.answers
+            return Pause(self._next_look_at(place, now), for_answer=True) if is_asked else None
+        free, yields_until, first = self.remaining - in_flight, now, 0
+        mine, waiting = (place.served, place.since), []
+        if len(self.places) > 1:
+            waiting = [
+                (each.due, (each.served, each.since))
+                for each in self.places.values()
+                if each is not place and each.due is not None and now <= each.due + _LATE_S
+            ]
+            first = sum(due < now + _SOON_S and turn < mine for due, turn in waiting)
             yields_until = self._yields_until(place, free, now)
+        if free > first:
             if yields_until > now:
+                look_at = self._next_look_at(place, now)
                 return Pause(max(yields_until, look_at), for_answer=True)
             if spread_within_s is None:
                 return None
@@ -207,8 +211,8 @@ class PaceState:
         if not first and self._may_probe(now):
             self.probed_for = self.renews_at
             return None
-        if free > 0 or self.in_flight or now >= self.renews_at:
-            return Pause(look_at, for_answer=True)
+        if free > 0 or in_flight or now >= self.renews_at:
+            return Pause(self._next_look_at(place, now), for_answer=True)
         return Pause(self.renews_at + _STAGGER_S * sum(turn < mine for _, turn in waiting))
 
     def _yields_until(self, place: Place, free: int, now: float) -> float:
@@ -269,7 +273,7 @@ class PaceState:
 
     def settle(self, name: str, now: float) -> None:
         """Count a request of a place as no longer out."""
-        place = self.places.setdefault(name, Place(now))
+        place = self.places.get(name) or self.places.setdefault(name, Place(now))
         place.seen, place.in_flight = now, max(0, place.in_flight - 1)
 
     def take(self, reading: Reading, sent_after: int, renewal: Renewal | None, now: float) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Final
 
 from ..quota import Reading
@@ -31,39 +31,32 @@ class Window:
     began_at: float
     renews_at: float
     limit: int
-    used_here: int = 0
-    used_by_sharing: int = 0
-    used_by_others: int = 0
+    used_here: int
+    used_by_sharing: int
+    used_by_others: int
 
 
 class WindowLog:
     """The windows that one session saw, in the order that it saw them. Not thread-safe."""
 
     def __init__(self) -> None:
-        self._windows: dict[tuple[str, str, float], Window] = {}
+        self._seen: dict[tuple[str, str, float], tuple[float, float, int, int, int, int]] = {}
 
     def note(self, reading: Reading, state: PaceState, ahead_s: float = 0.0) -> None:
         """Take the state after an answer to this session, by a clock ahead of ours."""
-        if state.window_at is None or state.limit is None or not math.isfinite(state.renews_at):
+        began_at, renews_at, limit = state.window_at, state.renews_at - ahead_s, state.limit
+        if began_at is None or limit is None or not math.isfinite(renews_at):
             return
-        key = reading.method, reading.operation, state.window_at
-        began_at, renews_at = state.window_at - ahead_s, state.renews_at - ahead_s
-        known = self._windows.get(key) or Window(*key[:2], began_at, renews_at, state.limit)
-        here = known.used_here + (reading.status != 429)
-        self._windows[key] = replace(
-            known,
-            renews_at=renews_at,
-            limit=state.limit,
-            used_here=here,
-            used_by_sharing=max(0, state.spent - here),
-            used_by_others=state.others,
-        )
-        if len(self._windows) > _WINDOWS_AT_MOST:
-            del self._windows[next(iter(self._windows))]
+        key = reading.method, reading.operation, began_at
+        here = (reading.status != 429) + (self._seen[key][3] if key in self._seen else 0)
+        used = here, max(0, state.spent - here), state.others
+        self._seen[key] = began_at - ahead_s, renews_at, limit, *used
+        if len(self._seen) > _WINDOWS_AT_MOST:
+            del self._seen[next(iter(self._seen))]
 
     def windows(self) -> list[Window]:
         """Return them."""
-        return list(self._windows.values())
+        return [Window(key[0], key[1], *seen) for key, seen in self._seen.copy().items()]
 
     def used_by_others(self, reading: Reading) -> int:
         """Return how much of a reading's window others used, by what is known by now."""

@@ -1,23 +1,28 @@
 """What pacing costs while requests remain: nothing is waited for, so it is all overhead.
 
-At most 20 us a request on top of the same transport without pacing.
+At most 20 us a request on top of the same transport without pacing, and 300 us where the allowance
+is shared: by one, two or eight processes, and all but this one send fifty requests a second.
 """
 
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import time
 from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 
+from directmail_lab.credentials import ApiKey
 from directmail_lab.pacing import Pacer, PacingTransport
+from directmail_lab.pacing.shared import Share
 from directmail_lab.quota import Reading
 from directmail_lab.reset_unit import ResetUnitInference
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from multiprocessing.synchronize import Event
 
     from pytest_benchmark.fixture import BenchmarkFixture
 
@@ -77,3 +82,36 @@ def test_paced(benchmark: BenchmarkFixture, send: Callable[[Transport], None]) -
     grouped(benchmark, send)
     benchmark.extra_info.update(on_top_of="test_unpaced", at_most_us=20)
     benchmark.pedantic(send, [PacingTransport(Answering(), Pacer(ResetUnitInference()))], rounds=40)
+
+
+def sharing() -> Transport:
+    """Return the same, with an allowance that this machine's sessions share."""
+    key, inference = ApiKey("hk_of_the_benchmark"), ResetUnitInference()
+    shared = Share("machine").open(key, "https://api.example.test", time.time)
+    return PacingTransport(Answering(), Pacer(inference, shared=shared))
+
+
+def keep_sending(over: Event) -> None:
+    transport = sharing()
+    while not over.wait(0.02):
+        transport.handle_request(REQUEST)
+
+
+@pytest.mark.parametrize("processes", [1, 2, 8])
+def test_shared(
+    benchmark: BenchmarkFixture, send: Callable[[Transport], None], processes: int
+) -> None:
+    """The same where other processes share the allowance."""
+    grouped(benchmark, send)
+    benchmark.extra_info.update(on_top_of="test_unpaced", at_most_us=300)
+    context = multiprocessing.get_context("spawn")
+    over = context.Event()
+    others = [context.Process(target=keep_sending, args=[over]) for _ in range(processes - 1)]
+    for other in others:
+        other.start()
+    try:
+        benchmark.pedantic(send, [sharing()], rounds=5)
+    finally:
+        over.set()
+        for other in others:
+            other.join()
