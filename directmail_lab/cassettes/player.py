@@ -52,18 +52,19 @@ class Matching:
                     f"{name!r} is not a matcher. Use {', '.join(sorted(_PARTS))}, "
                     "or a function of two requests."
                 )
+        self._parts = [_PARTS[name] for name in self.names if name != "body"]
+        self._is_by_address = not self.custom and {"headers", "raw_body"}.isdisjoint(self.names)
 
     def by_address_alone(self, method: str) -> bool:
         """Return whether the keys of a request by this method depend on its address alone."""
-        compared = {"headers", "raw_body"} & set(self.names)
-        return method in SAFE_METHODS and not compared and not self.custom
+        return self._is_by_address and method in SAFE_METHODS
 
     def keys(self, request: RecordedRequest, prefix: str) -> tuple[Key, ...]:
         """Return the keys of a request: two match when they have any key in common.
 
         ``prefix`` is the path of the base address that the request was sent to.
         """
-        base = tuple([_PARTS[name](request, prefix) for name in self.names if name != "body"])
+        base = tuple([part(request, prefix) for part in self._parts])
         if "body" not in self.names or request.method in SAFE_METHODS:
             return (base,)
         return tuple((*base, form) for form in _body_forms(request))
