@@ -140,10 +140,10 @@ class BrowserWidget(Widget):
             self.send({"type": "answer", "turn": question["turn"], "answer": told}, bodies)
 
     def _answer(self, question: dict[str, Any]) -> browsing.Answer:
-        others = {
-            name: partial(browsing.open_recording, path)
-            for name, path in cassettes_by_name().items()
-        }
+        others: dict[str, Callable[[], browsing.Recording]] = {}
+        if question.get("ask") in ("others", "compare_with"):
+            files = cassettes_by_name().items()
+            others = {name: partial(browsing.open_recording, path) for name, path in files}
         told, bodies = browsing.answer(self._recording, question, others)
         self._told = max(self._told, told.get("offset", 0) + len(told.get("rows", ())))
         return told, bodies
