@@ -410,9 +410,10 @@ class RenewalReader:
         state.rounds_down |= is_refuted or left_s <= 0
 
     def _unit(self, count: int, state: PaceState) -> UnitName | None:
-        if self._inference.unit in SCALES:
-            return self._inference.unit
-        candidates = [unit for unit in SCALES if unit in self._inference.candidates]
+        if (known := self._inference.unit) in SCALES:
+            return known
+        possible = self._inference.candidates
+        candidates = [unit for unit in SCALES if unit in possible]
         left = [unit for unit in candidates if unit not in state.refuted] or candidates
         if len(left) > 1 and state.largest < _LEAST_MILLISECONDS and count <= self._max_wait_s:
             left = [unit for unit in left if unit != "milliseconds_left"]
