@@ -122,7 +122,13 @@ def test_a_path_is_the_file_itself(tmp_path: Path) -> None:
 
     assert find_cassette(path) == path
     assert find_cassette(path.with_suffix("")) == path
-    assert new_cassette_path(Path("here.json")) == Path("here.json")
+    assert new_cassette_path(Path("here.yml")) == Path("here.yml")
+
+
+def test_a_recording_is_never_called_json(tmp_path: Path) -> None:
+    """Lines of YAML in a file that ends in .json would mislead every other reader."""
+    with pytest.raises(CassetteError, match="cassette convert"):
+        new_cassette_path(Path("here.json"))
 
 
 @pytest.mark.parametrize(

@@ -62,9 +62,14 @@ def new_cassette_path(name: str | Path) -> Path:
     Raises
     ------
     CassetteError
-        Where the name leads out of the folder, no file can have it, or the folder is another
-        user's.
+        Where the name leads out of the folder, no file can have it, the folder is another user's,
+        or the name says that the file is JSON, to which nothing can be appended.
     """
+    if str(name).endswith(".json"):
+        raise CassetteError(
+            "A recording is YAML, written line by line. Name it without .json, and make JSON of it "
+            "afterwards: directmail-lab cassette convert NAME NAME.json."
+        )
     if isinstance(name, Path):
         return _with_suffix(name)
     folder = next(_own_folders(), Path.cwd() / _FOLDER)
