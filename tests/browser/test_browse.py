@@ -270,8 +270,9 @@ def test_any_number_of_interactions_is_a_small_page_and_a_small_notebook(
     page: Page, server: Server, count: int
 ) -> None:
     """Only the rows in view are drawn, and the notebook holds ten of them."""
-    lay_out(server, "many", count)
-    root = browse(page, server, "many")
+    name = f"many-{count}"
+    lay_out(server, name, count)
+    root = browse(page, server, name)
     expect(root.get_by_role("status").first).to_contain_text(
         f"{count:,} interactions", timeout=60_000
     )
@@ -284,11 +285,11 @@ def test_any_number_of_interactions_is_a_small_page_and_a_small_notebook(
     root.get_by_role("searchbox").fill(f"/v1/lists/{count - 2}")
     expect(rows(root)).to_have_count(1)
     save(page)
-    (cell,) = nbformat.read(server.notebooks / "browse-many-lab.ipynb", 4).cells
+    (cell,) = nbformat.read(server.notebooks / f"browse-{name}-lab.ipynb", 4).cells
     saved = [len(output["data"].get("text/html", "")) for output in cell.outputs]
 
     assert page.locator(".dml-b-row").count() < 100
-    assert (server.notebooks / "browse-many-lab.ipynb").stat().st_size < 20_000
+    assert (server.notebooks / f"browse-{name}-lab.ipynb").stat().st_size < 20_000
     assert 0 < max(saved) < 10_000
 
 
