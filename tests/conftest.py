@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import socket
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from cassette_samples import BASE_URL, answered, get, post
 from hypothesis import settings
 
-from directmail_lab import current
+from directmail_lab import credentials, current
 from directmail_lab.cassettes import open_cassette
 from directmail_lab.credentials import ApiKey
 from directmail_lab.redaction import Redactor
@@ -60,6 +61,8 @@ def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(current._current, "session", None)
+    # Keys that an earlier test left behind, and that were not collected yet.
+    monkeypatch.setattr(credentials, "_holders", weakref.WeakValueDictionary())
     yield
     if (left := current.current_session()) is not None:
         left.close()
