@@ -43,6 +43,7 @@ class ApiKey:
         # Held in a closure, so that inspecting the object's slots shows a function and no text.
         self.__reveal: Callable[[], str] = lambda: key
         _holders[id(self)] = self
+        _newest[0] = object()  # after the holder: who sees this one finds that one
 
     def reveal(self) -> str:
         """Return the key itself. Call it only where it is sent or removed."""
@@ -63,6 +64,15 @@ class ApiKey:
 
 # By identity: equal keys of two sessions are two holders, and one may go before the other.
 _holders: Final[weakref.WeakValueDictionary[int, ApiKey]] = weakref.WeakValueDictionary()
+_newest: Final[list[object]] = [object()]
+
+
+def keys_version() -> tuple[object, str | None]:
+    """Return what is another where `known_keys` may hold a key more than before.
+
+    It holds the environment's key.
+    """
+    return _newest[0], variable(API_KEY_VARIABLE)
 
 
 def known_keys(*, remembered_for: Iterable[str] = ()) -> frozenset[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections import OrderedDict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -30,17 +31,14 @@ class _Exchange(NamedTuple):
     told: httpx.Headers
     reason: str
     bodies: tuple[bytes, bytes] | None
-
-    @property
-    def size(self) -> int:
-        return sum(map(len, self.bodies or ()))
+    size: int
 
 
 class Exchanges:
     """The last thousand exchanges, by their readings, in at most 32 MB of bodies."""
 
     def __init__(self) -> None:
-        self._kept: dict[int, _Exchange] = {}
+        self._kept: OrderedDict[int, _Exchange] = OrderedDict()
         self._bytes = 0
         self._lock = threading.Lock()
 
@@ -48,18 +46,18 @@ class Exchanges:
         self, reading: Reading, request: httpx.Request, response: httpx.Response, body: bytes | None
     ) -> None:
         """Keep one; ``body`` is the response's where a cassette has it."""
-        bodies = None
+        bodies, size = None, 0
         if body is not None:
-            bodies = (request.content if hasattr(request, "_content") else b"", body)
-            if sum(map(len, bodies)) > _LARGEST_BODY_BYTES:
-                bodies = None
-        reason = response.reason_phrase
-        one = _Exchange(reading, request.url, request.headers, response.headers, reason, bodies)
+            sent = request.content if hasattr(request, "_content") else b""
+            if len(sent) + len(body) <= _LARGEST_BODY_BYTES:
+                bodies, size = (sent, body), len(sent) + len(body)
+        asked, told, reason = request.headers, response.headers, response.reason_phrase
+        one = _Exchange(reading, request.url, asked, told, reason, bodies, size)
         with self._lock:
             self._kept[id(reading)] = one  # which holds the reading, so that no other has its id
-            self._bytes += one.size
+            self._bytes += size
             while len(self._kept) > _MOST_KEPT or self._bytes > _MOST_BYTES:
-                self._bytes -= self._kept.pop(next(iter(self._kept))).size
+                self._bytes -= self._kept.popitem(last=False)[1].size
 
     def has_bodies(self, reading: Reading) -> bool:
         """Return whether both bodies of an exchange are kept."""

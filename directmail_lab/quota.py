@@ -180,7 +180,10 @@ def _integer(values: Sequence[str | bytes]) -> tuple[int | None, str | None]:
         return None, "is missing"
     if len(values) > 1:
         return None, "was sent twice" if len(values) == 2 else f"was sent {len(values)} times"
-    text = _text(values[0])
+    value = values[0]
+    if value.isascii() and value.isdigit() and len(value) < _INT64_DIGITS:
+        return int(value), None
+    text = _text(value)
     number = _digits(text)
     if number is None:
         return None, _fault(text)

@@ -30,6 +30,7 @@ _T = TypeVar("_T")
 # After what is shared could not be reached, it is tried again so much later.
 _RETRY_AFTER_S: Final = 60.0
 _LAST_S: Final = 253_402_300_799.0
+_TURN_OF_ANOTHER: Final = Pause(math.inf, for_answer=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +128,8 @@ class Pacer:
         with self._lock:
             place = self._place()
             queue = self._queues.get(operation, {})
-            pause: Pause | None = Pause(math.inf, for_answer=True)
-            if next(iter(queue), ticket) == ticket:
+            pause: Pause | None = _TURN_OF_ANOTHER
+            if not queue or next(iter(queue)) == ticket:
                 pause, answers, kernels = self._change(operation, decide, now)
                 self.other_kernels = kernels - 1
             if pause is None:

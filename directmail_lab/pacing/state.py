@@ -19,6 +19,8 @@ from ..reset_unit import SCALES, ResetUnitInference, UnitName
 _LONGEST_PAUSE_S: Final = 16.0
 # A window of less than a second is none: a value that was always below 1,000 is not milliseconds.
 _LEAST_MILLISECONDS: Final = 1000
+# The smaller wait first.
+_SMALLEST_FIRST: Final = sorted(SCALES, key=lambda unit: SCALES[unit].seconds)
 # Beside rounding and the way, what a busy machine adds.
 _LEAST_TOLERANCE_S: Final = 0.05
 
@@ -412,13 +414,17 @@ class RenewalReader:
     def _unit(self, count: int, state: PaceState) -> UnitName | None:
         if (known := self._inference.unit) in SCALES:
             return known
-        possible = self._inference.candidates
-        candidates = [unit for unit in SCALES if unit in possible]
-        left = [unit for unit in candidates if unit not in state.refuted] or candidates
-        if len(left) > 1 and state.largest < _LEAST_MILLISECONDS and count <= self._max_wait_s:
-            left = [unit for unit in left if unit != "milliseconds_left"]
-        # Milliseconds before seconds: the smaller wait.
-        return min(left, key=lambda unit: SCALES[unit].seconds, default=None)
+        left = [unit for unit in _SMALLEST_FIRST if unit in self._inference.candidates]
+        if state.refuted:
+            left = [unit for unit in left if unit not in state.refuted] or left
+        if (
+            len(left) > 1
+            and left[0] == "milliseconds_left"
+            and state.largest < _LEAST_MILLISECONDS
+            and count <= self._max_wait_s
+        ):
+            return left[1]
+        return left[0] if left else None
 
     def _compare_clocks(self, reading: Reading) -> None:
         """Narrow it down: a ``Date`` is cut to the second, and was written on the way to us."""

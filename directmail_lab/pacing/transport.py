@@ -185,16 +185,18 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         It is as long as the service asks, or longer each time. After a refusal for want of
         allowance the pacer says how long.
         """
-        if self._pacer.pace == "off" or not _may_repeat(request):
-            return None
         if not isinstance(answer, httpx.Response):
             most = _ATTEMPTS_TO_CONNECT if isinstance(answer, httpx.ConnectError) else _ATTEMPTS
             is_retried = failures < most and isinstance(answer, _RETRIED_ERRORS)
-            return self._backoff(failures) if is_retried else None
-        if _is_refusal(answer):
-            return 0.0
-        if failures >= _ATTEMPTS or answer.status_code not in _RETRIED_STATUSES:
+        else:
+            is_retried = failures < _ATTEMPTS and answer.status_code in _RETRIED_STATUSES
+        is_refusal = _is_refusal(answer)
+        if not (is_retried or is_refusal) or self._pacer.pace == "off" or not _may_repeat(request):
             return None
+        if is_refusal:
+            return 0.0
+        if not isinstance(answer, httpx.Response):
+            return self._backoff(failures)
         reading: Reading = answer.extensions[READING]
         asked_s = reading.retry_after_s
         return self._backoff(failures) if asked_s is None else asked_s

@@ -48,9 +48,10 @@ class WindowLog:
         if began_at is None or limit is None or not math.isfinite(renews_at):
             return
         key = reading.method, reading.operation, began_at
-        here = (reading.status != 429) + (self._seen[key][3] if key in self._seen else 0)
-        used = here, max(0, state.spent - here), state.others
-        self._seen[key] = began_at - ahead_s, renews_at, limit, *used
+        before = self._seen.get(key)
+        here = (reading.status != 429) + (before[3] if before else 0)
+        by_sharing = max(0, state.spent - here)
+        self._seen[key] = began_at - ahead_s, renews_at, limit, here, by_sharing, state.others
         if len(self._seen) > _WINDOWS_AT_MOST:
             del self._seen[next(iter(self._seen))]
 

@@ -176,11 +176,12 @@ class KeySearch:
 
     def holds(self, text: str) -> bool:
         """Return whether any form of a key is in a text, whole or eight characters of it."""
-        for plain in itertools.chain.from_iterable(_below(w, self.__signs) for w in windows(text)):
-            low = plain.lower()
-            for probe, needles in self.__needles:
-                if probe in low and any(map(low.__contains__, needles)):
-                    return True
+        for window in windows(text):
+            for plain in _below(window, self.__signs):
+                low = plain.lower()
+                for probe, needles in self.__needles:
+                    if probe in low and any(map(low.__contains__, needles)):
+                        return True
         return False
 
     def without(self, text: str) -> str:

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Final, NoReturn, ParamSpec, TypeVar, final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from ..credentials import known_keys
+from ..credentials import keys_version, known_keys
 from ..errors import CassetteError, CredentialError, without_traceback
 from ..interaction import Headers, Interaction, RecordedRequest, RecordedResponse, header
 from .key_search import PLACEHOLDER, KeySearch, windows
@@ -79,11 +79,12 @@ class Redactor:
         for equal values.
     """
 
-    __slots__ = ("__personal", "__redact", "__search")
+    __slots__ = ("__personal", "__redact", "__search", "__version")
 
     def __init__(self, secrets: Iterable[str] = (), *, redact: Iterable[str] = ()) -> None:
         self.__search = KeySearch()
         self.__search.learn(frozenset(secrets))
+        self.__version: object = None
         self.__redact = tuple(redact)
         self.__personal = Pseudonyms(self.__redact)
 
@@ -178,7 +179,12 @@ class Redactor:
             )
 
     def _learn(self, secrets: Iterable[str] = ()) -> None:
-        self.__search.learn(known_keys().union(secrets))
+        version = keys_version()
+        if version != self.__version:
+            self.__search.learn(known_keys())
+            self.__version = version  # asked for before: of two threads, none learns too little
+        if more := frozenset(secrets):
+            self.__search.learn(more)
 
     def _touches(self, text: str) -> bool:
         """Return whether anything but personal data is to be removed from a text."""
