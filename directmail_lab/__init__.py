@@ -97,9 +97,9 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """Return what completion offers: the calls, imported, so that it knows what each is.
+    """Return what completion offers: every public name; the errors are below ``errors``.
 
-    The errors stand in ``errors``.
+    All are imported, so that completion knows which are functions and which are classes.
     """
     for name in _HOME_OF:
         __getattr__(name)

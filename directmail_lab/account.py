@@ -35,8 +35,8 @@ def rate_limits(
         Read a cassette's responses, without replaying them; by default those of the current
         session.
     by
-        ``"response"`` for a row for each response, ``"window"`` for one for each window: how much
-        of it was used here, by others that share the allowance, and by somebody else.
+        ``"response"`` gives a row for each response, ``"window"`` a row for each window: how much
+        of it was used here, by others that share the allowance, and by anybody else.
 
     Returns
     -------
@@ -106,7 +106,7 @@ def interactions(
     NotRecordedError
         There is no such cassette.
     CassetteError
-        None is named and none is in use, or it cannot be read.
+        No cassette is named and none is in use, or it cannot be read.
     """
     if cassette is None:
         return session().interactions()
@@ -142,9 +142,9 @@ def chart_rate_limits(frame: pd.DataFrame | None = None, *, kind: Kind = "remain
 def burst(n: int, path: str = ME_PATH) -> pd.DataFrame:
     """Send ``n`` GET requests through the current session, one after the other.
 
-    They are paced as the session is. A progress bar shows while it takes longer than a second;
-    interrupting it leaves the session usable, and what was sent by then in `rate_limits`. A replay
-    that runs out of answers repeats the last, and a warning says so.
+    The session's pacing applies. A progress bar appears after a second. An interruption leaves the
+    session usable, and `rate_limits` then has the readings of what was sent before it. A replay
+    that runs out of answers repeats the last one, and a warning says so.
 
     Parameters
     ----------

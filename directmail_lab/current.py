@@ -25,10 +25,10 @@ _R = TypeVar("_R")
 
 
 class _Current:
-    """The session that the module-level calls act on, and who is told when it changes.
+    """The session that the module-level calls act on, and the callbacks for when it changes.
 
-    ``wrong_key_sent`` are the base addresses that got a wrong key in the life of this process: an
-    account may be locked for it, so `explore` sends none again.
+    ``wrong_key_sent`` has the base addresses to which this process has sent a wrong key. A service
+    may lock the account for that, so `explore` sends no other.
     """
 
     session: Session | None = None
@@ -73,7 +73,7 @@ def connect(
     NotConnectedError
         No address was given or found.
     InsecureAddressError
-        The address is none, holds user info, or would send the key unencrypted.
+        The address is not a valid one, has user info, or would send the key unencrypted.
     CredentialError
         No key was given or found, or HTTP Basic cannot carry it.
     CassetteError
@@ -101,7 +101,7 @@ def connect(
 
 
 def _show(call: object, like: Callable[..., object], parameters: list[inspect.Parameter]) -> None:
-    """Let help and completion show a call with other parameters than it is written with."""
+    """Set the parameters that help and completion show for a call."""
     vars(call)["__signature__"] = inspect.signature(like).replace(parameters=parameters)
 
 
@@ -111,7 +111,7 @@ _show(connect, connect, [*_given, *(_of_session[name] for name in SessionOptions
 
 
 def make_current(opened: Session | None) -> None:
-    """Let the module-level calls act on this session; on none, with None."""
+    """Make a session the current one; with None, there is no current session."""
     _current.session = opened
     for callback in list(_current.callbacks.values()):
         callback()
@@ -123,19 +123,19 @@ def current_session() -> Session | None:
 
 
 def wrong_key_sent() -> set[str]:
-    """Return the base addresses that got a wrong key in the life of this process."""
+    """Return the base addresses to which this process has sent a wrong key."""
     return _current.wrong_key_sent
 
 
 def on_current_change(callback: Callable[[], object]) -> Callable[[], object]:
-    """Call back whenever another session becomes current, or none; return what ends that."""
+    """Call ``callback`` whenever the current session changes; return a function to stop that."""
     token = object()
     _current.callbacks[token] = callback
     return lambda: _current.callbacks.pop(token, None)
 
 
 def session() -> Session:
-    """Return the current session; with none yet, one from the environment.
+    """Return the current session; if there is none, open one from the environment.
 
     Raises
     ------
@@ -157,7 +157,7 @@ def on_current(
     method: Callable[Concatenate[Session, _P], _R],
     opens: Callable[..., Session] = lambda *_, **__: session(),
 ) -> Callable[_P, _R]:
-    """Return a method of `Session` as a call on the current one; ``opens`` is where it is found."""
+    """Return a method of `Session` as a call on the session that ``opens`` returns."""
 
     @functools.wraps(method)
     def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:

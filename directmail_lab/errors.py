@@ -47,8 +47,8 @@ def without_traceback(error: _E) -> _E:
 def brief_traceback(error: BaseException) -> list[str]:
     """Return what IPython shows of an error: the caller's own lines, then the message.
 
-    IPython asks an exception for it by the name ``_render_traceback_``. No values are shown, in no
-    ``%xmode``; ``%debug`` has all frames.
+    IPython calls it as an exception's ``_render_traceback_``. No ``%xmode`` then prints the values
+    of variables; ``%debug`` has all frames.
     """
     notes: list[str] = getattr(error, "__notes__", [])
     return [*_callers_lines(error), f"{type(error).__name__}: {error}", *notes]
@@ -61,7 +61,7 @@ def _callers_lines(error: BaseException) -> Iterator[str]:
         if library in ("IPython", "ipykernel"):
             continue
         if library == __name__.partition(".")[0] or library.startswith("httpx"):
-            return  # from here on it is our own code
+            return  # the frames from here on are ours, not the caller's
         place = traceback.FrameSummary(frame.f_code.co_filename, number, "")
         cell = shell and shell.compile.format_code_name(place.filename)
         # A text that is long enough may be the API key, as in `connect(address, "hk_…")`.
@@ -72,7 +72,7 @@ def _callers_lines(error: BaseException) -> Iterator[str]:
 class DirectMailLabError(Exception):
     """The base of every error that directmail_lab raises on purpose.
 
-    What a program may want to know of it beside the message stands in its attributes.
+    Its attributes hold what a program may need besides the message.
     """
 
     def __init__(self, message: str = "", **attributes: object) -> None:

@@ -32,8 +32,8 @@ WANTS_KEY: Final = "directmail_lab.wants_key"
 """Set in a request's extensions where the network transport is to add the key."""
 
 SENT: Final = "directmail_lab.sent"
-"""Set in a request's extensions once it was handed to the network: its identity, which the request
-of a redirect takes along."""
+"""Set in a request's extensions to its ``id`` when it is sent. The request that follows a redirect
+takes the extensions over but has another ``id``, and so is known as such."""
 
 _HEADERS: Final = {
     "User-Agent": f"directmail-lab python-httpx/{httpx.__version__}",
@@ -41,11 +41,11 @@ _HEADERS: Final = {
     "Accept-Encoding": "gzip, deflate",
 }
 
-# What makes many frameworks take a request for one of another method.
+# With these, many frameworks treat a request as one of another method.
 _OVERRIDE_HEADERS: Final = (b"x-http-method-override", b"x-http-method", b"x-method-override")
 _OVERRIDE_PARAMETER: Final = "_method"
 
-# Nothing of the request reached the service.
+# After these errors, nothing of the request has reached the service.
 _NOT_SENT: Final = (
     httpx.ConnectError,
     httpx.ConnectTimeout,
@@ -80,9 +80,10 @@ def is_write(request: httpx.Request) -> bool:
 
 
 class KeyedAuth(httpx.Auth):
-    """What a session's clients do by default: ask for the key. With ``auth=None`` none is sent.
+    """The default ``auth`` of a session's clients: marks a request as one that needs the key.
 
-    The key itself joins the request in the innermost transport (see `directmail_lab.network`).
+    The innermost transport adds the key (see `directmail_lab.network`). With ``auth=None``, no key
+    is sent.
     """
 
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response]:
@@ -91,9 +92,9 @@ class KeyedAuth(httpx.Auth):
 
 
 class _SessionClient:
-    """What both clients of a session are made with.
+    """What both clients of a session have in common.
 
-    ``redacted`` takes the key out of a text; ``on_answer`` gets each response that was read.
+    ``redacted`` removes the key from a text; ``on_answer`` is called with each response.
     """
 
     def __init__(
@@ -108,7 +109,7 @@ class _SessionClient:
 
 
 class Client(_SessionClient, httpx.Client):
-    """`httpx.Client` whose errors are in words."""
+    """`httpx.Client` with plain error messages."""
 
     def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
         try:
@@ -119,7 +120,7 @@ class Client(_SessionClient, httpx.Client):
 
 
 class AsyncClient(_SessionClient, httpx.AsyncClient):
-    """The same for `httpx.AsyncClient`."""
+    """`httpx.AsyncClient` with plain error messages."""
 
     async def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
         try:
@@ -132,7 +133,7 @@ class AsyncClient(_SessionClient, httpx.AsyncClient):
 def _in_words(
     error: BaseException, request: httpx.Request, redacted: Callable[[str], str]
 ) -> BaseException:
-    """Return an error as the caller of a client sees it."""
+    """Return an error with a plain message, as the caller of a client gets it."""
     if isinstance(error, DirectMailLabError):
         return without_traceback(error)
     if isinstance(error, KeyboardInterrupt):
@@ -151,7 +152,7 @@ def _in_words(
 
 
 def _what_happened(error: httpx.RequestError, request: httpx.Request) -> str:
-    """Return what happened and what to do, as the sign-in form says it too."""
+    """Return what happened and what to do; the sign-in form shows the same text."""
     address = f"{request.url.scheme}://{request.url.netloc.decode('ascii')}"
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout) and _is_about_tls(error):
         return (
@@ -181,17 +182,17 @@ def _what_happened(error: httpx.RequestError, request: httpx.Request) -> str:
 
 
 def _is_about_tls(error: httpx.TransportError) -> bool:
-    # The transport raises without a cause (its frames hold the key), so the text is what is left.
+    # The transport removes an error's cause (its frames hold the key), so only its text is known.
     text = str(error)
     return "CERTIFICATE_VERIFY" not in text and ("SSL" in text or "handshake" in text)
 
 
 class _LostInTimeError(OutcomeUnknownError, httpx.TimeoutException):
-    """A write that timed out: who catches httpx's own error for it has it too."""
+    """A write that timed out; ``except httpx.TimeoutException`` catches it too."""
 
 
 def lost_answer(request: httpx.Request, error: BaseException) -> OutcomeUnknownError | None:
-    """Return the error for a write that was sent and not answered; None where nothing is open."""
+    """Return the error for a write that was sent and not answered; None for any other failure."""
     if isinstance(error, _NOT_SENT) or not isinstance(error, httpx.RequestError):
         return None
     if not is_write(request):
@@ -207,11 +208,11 @@ def lost_answer(request: httpx.Request, error: BaseException) -> OutcomeUnknownE
 def service_error(
     response: httpx.Response, *, base_url: str, redacted: Callable[[str], str]
 ) -> ServiceError:
-    """Return the error that an answer with an error status means."""
+    """Return the error to raise for an answer with an error status."""
     status, request = response.status_code, response.request
     path = operation_of(path_below(str(request.url), base_path(base_url)))
     operation = redacted(f"{request.method} {path}")
-    # More is searched than is shown: a key that the cut would halve is found whole.
+    # More is searched than is shown, so that a key across the excerpt's end is found.
     searched = response.content[:_SEARCHED_BYTES]
     advice = _ADVICE.get(status) or _ADVICE[500 if status >= 500 else 400]
     kind = UnauthorizedError if status in (401, 403) else ServiceError

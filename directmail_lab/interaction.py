@@ -23,8 +23,9 @@ READING: Final = "directmail_lab.reading"
 Headers = tuple[tuple[str, str], ...]
 """Header names and values, in the order they were sent, a repeated one more than once."""
 
-# What stands for one record in a path: a number, a UUID, a token that holds a digit (`lst_8f3kq2`),
-# but not a version (`v1`), an e-mail address, or what redaction put in a value's place.
+# A path segment that identifies one record: a number, a UUID, a token with a digit (`lst_8f3kq2`,
+# but not the version `v1`), an e-mail address, text with a space, a telephone number, or what
+# redaction puts in the place of a value (`<API_KEY>`).
 _ID_LIKE = re.compile(
     r"\d+|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
     r"|(?!v\d+$)(?=[^/]*\d)[A-Za-z0-9_\-~:.]{6,}|[^/]*[@\s][^/]*|\+[\d().\-]{6,}|<[^/]*>"
@@ -47,7 +48,7 @@ class RecordedRequest:
 
 @dataclass(frozen=True, slots=True)
 class RecordedResponse:
-    """A response as a cassette keeps it: the body decoded, the headers true to it."""
+    """A response as a cassette keeps it: the body decoded, and headers that fit it."""
 
     status: int
     reason: str = ""
@@ -76,12 +77,12 @@ ODD: Final = (
     *(AttributeError, CassetteFormatError, IndexError, KeyError, OverflowError, RecursionError),
     *(TypeError, ValueError),
 )
-"""What reading an interaction may raise where its values are not of the expected form."""
+"""What reading an interaction may raise if its values do not have the expected form."""
 
 _METHOD: Final = re.compile("[!-~]{1,64}")
 _LONGEST_S: Final = 1e9
 _YEARS: Final = range(1900, 2200)
-"""What a DataFrame's times can hold, whatever their unit, and a year to spare for any zone."""
+"""Years that the times of a DataFrame can hold in any unit and any time zone."""
 
 
 def unreadable(which: str, error: Exception) -> CassetteFormatError:
@@ -97,8 +98,8 @@ def check_interaction(interaction: Interaction) -> Interaction:
     Raises
     ------
     CassetteFormatError
-        Where a value is of another type or out of its range, or the address is none. The message
-        holds no value.
+        A value has a wrong type or is out of range, or the address is not a URL. The message holds
+        no value.
     """
     check_times(interaction.recorded_at, interaction.elapsed_s)
     check_request(interaction.request)
@@ -145,7 +146,7 @@ def _check(is_so: object, problem: str) -> None:
 
 
 def _are_texts(texts: Iterable[str]) -> bool:
-    """Return whether each is text, and holds no half of a character (a lone surrogate)."""
+    """Return whether each is text that UTF-8 can encode, so without a lone surrogate."""
     try:
         "".join(texts).encode()
     except (TypeError, ValueError):
@@ -155,7 +156,7 @@ def _are_texts(texts: Iterable[str]) -> bool:
 
 def _is_url(uri: str) -> bool:
     try:
-        _ = urlsplit(uri).port  # a port that is no number shows only when it is asked for
+        _ = urlsplit(uri).port  # raises ValueError if the port is not a number
     except ValueError:
         return False
     return True
@@ -172,7 +173,7 @@ def base_path(base_url: str) -> str:
     return urlsplit(base_url).path.rstrip("/")
 
 
-# What urlsplit finds in ten times as long: a cassette's every address is split when it is loaded.
+# Loading a cassette splits all its addresses: this pattern takes a tenth of the time of urlsplit.
 _PLAIN_ADDRESS: Final = re.compile(r"https?://[^/?#\s]*(/[^?#\s]*)?(?:[?#]|\Z)")
 
 
@@ -199,13 +200,13 @@ def operation_of(path: str) -> str:
     )
 
 
-# RFC 9110: these have no body, and their headers describe the one that GET would have.
+# RFC 9110: these have no body; the headers of a 304 describe the body that is not sent.
 _BODILESS: Final = frozenset({204, 304})
 _OF_THE_BODY: Final = frozenset({"content-encoding", "transfer-encoding", "content-length"})
 
 
 def normalize_headers(response: RecordedResponse, *, method: str = "GET") -> RecordedResponse:
-    """Return a response, whose body httpx has decoded, with headers that say what it now is.
+    """Return a response, whose body httpx has decoded, with headers that fit the decoded body.
 
     ``Content-Encoding`` loses the codings that httpx undoes, ``Transfer-Encoding`` goes, and
     ``Content-Length`` is the length of the body. The answer to a HEAD request stays as it is.
@@ -231,7 +232,7 @@ def _normalized(name: str, value: str, length: str) -> str | None:
 
 @cache
 def _undone_codings() -> frozenset[str]:
-    """Return the codings that httpx decodes here: two of them need a package beside it."""
+    """Return the content codings that httpx decodes here; br and zstd need a package each."""
     codings = {"gzip", "deflate", "identity"}
     if find_spec("brotli") or find_spec("brotlicffi"):
         codings.add("br")

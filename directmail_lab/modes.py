@@ -46,7 +46,7 @@ class ModeChange:
     Attributes
     ----------
     again
-        Enters the mode once more.
+        A function that enters the mode once more.
     """
 
     _session: Session
@@ -61,7 +61,7 @@ class ModeChange:
         self._restore()
 
     def __call__(self, function: _F) -> _F:
-        self._restore()  # the mode is that of the calls alone
+        self._restore()  # outside of the calls, the session is in its previous mode
 
         @functools.wraps(function)
         def calling(*args: Any, **kwargs: Any) -> Any:
@@ -86,7 +86,7 @@ class ModeChange:
 
 
 class SessionWithModes:
-    """The part of `Session` that is about its mode: what a request passes, and what changes that.
+    """The part of `Session` that builds the transports of each mode and changes the mode.
 
     Attributes
     ----------
@@ -115,11 +115,11 @@ class SessionWithModes:
 
     @property
     def open_cassette(self) -> Cassette | None:
-        """That cassette itself, or None."""
+        """The `Cassette` that records or replays, or None."""
         return self._transport.mode.cassette
 
     def live(self) -> ModeChange:
-        """Let the session send every request to the service, and record none.
+        """Send every request of the session to the service, and record none.
 
         Also a context manager and a decorator, as `record` is.
 
@@ -142,8 +142,8 @@ class SessionWithModes:
     ) -> ModeChange:
         """Record the session to a cassette.
 
-        It stays so until the next change. As a context manager, or as a decorator of a function, it
-        ends with the block or the call.
+        The mode lasts until the next change of mode; as a context manager or as a decorator, until
+        the end of the block or of the call.
 
         Parameters
         ----------
@@ -155,17 +155,17 @@ class SessionWithModes:
             anew and replaces the file when it is closed, ``"none"`` only replays.
         redact
             Personal data to replace by stable pseudonyms: field names, dotted paths, and
-            ``"personal"`` for e-mail addresses and telephone numbers anywhere and for fields named
-            for names, postal addresses, companies, birth dates and bank accounts. The key is always
-            removed.
+            ``"personal"`` for e-mail addresses and telephone numbers anywhere, and for fields that
+            by their name hold a name, postal address, company, birth date or bank account. The key
+            is always removed.
         match_on
-            What must be equal of two requests: vcrpy's matchers by name, and functions of two of
-            its requests.
+            What must be equal in two requests: names of vcrpy's matchers, and functions that
+            compare two of vcrpy's requests.
         on_write_error
-            What a full disk does: ``"raise"`` a `CassetteError`, or ``"continue"`` unrecorded, with
-            a warning logged. Nothing that was recorded before is lost.
+            What happens when the disk is full: ``"raise"`` raises `CassetteError`, ``"continue"``
+            logs a warning and goes on without recording. What was recorded before is kept.
         metadata
-            What is written at the head of a new cassette, beside our own.
+            Values to write at the start of a new cassette, besides those of this package.
 
         Raises
         ------
@@ -174,7 +174,7 @@ class SessionWithModes:
         CassetteInUseError
             Another recording holds the cassette.
         CassetteError
-            The cassette cannot be read or written, or its name climbs out of the folder.
+            The cassette cannot be read or written, or its name leads out of the folder.
         """
         redact = tuple(redact)
 
@@ -216,11 +216,11 @@ class SessionWithModes:
             A bare name, looked up in ``DIRECTMAIL_CASSETTES``, the nearest ``cassettes`` folder
             upward and the packaged tutorials; or a `Path` to a file.
         timing
-            ``"instant"``, ``"recorded"`` to wait as long as the service took, or a factor of that;
-            in any case 30 s at most.
+            ``"instant"``; ``"recorded"`` to wait as long as the service took; or a factor of that,
+            such as 0.5. It never waits more than 30 s for an answer.
         repeat
-            What comes after the last recorded answer to a request: that one again (``"last"``), or
-            `NotRecordedError` (``"strict"``).
+            What follows the last recorded answer to a request: the same answer again
+            (``"last"``), or `NotRecordedError` (``"strict"``).
         match_on
             See `record`.
 
@@ -251,7 +251,7 @@ class SessionWithModes:
             )
 
     def _sending(self, cassette: Cassette | None = None) -> Transport:
-        """Return what a request passes on its way to the service: see `transports`."""
+        """Return the transports that a request passes on its way to the service."""
         assert self._network is not None
         observing = ObservingTransport(
             self._network, self._observe, cassette=cassette, clock=self._clock, timer=self._timer
@@ -262,7 +262,7 @@ class SessionWithModes:
         with self._changing:
             before = self._transport.mode
             try:
-                # Its cassette may be the very one that is opened next.
+                # The cassette that is opened next may be the same one.
                 _pause(before)
                 mode = open_mode()
             except BaseException:
@@ -280,7 +280,7 @@ class SessionWithModes:
             try:
                 if left.cassette is not mode.cassette:
                     _pause(left)
-            finally:  # a full disk does not keep the session in a mode that it has left
+            finally:  # even if a full disk keeps the recording from being closed
                 _resume(mode)
                 self._transport.mode = mode
 
@@ -296,19 +296,19 @@ class SessionWithModes:
 
 
 def _pause(mode: Mode) -> None:
-    """Close a mode's recording: its file gets its last line, and another may record it."""
+    """Close a mode's recording: write its end line, and release its lock."""
     if mode.cassette is not None:
         mode.cassette.close()
 
 
 def _resume(mode: Mode) -> None:
-    """Go on with a mode's recording, where it was closed."""
+    """Open a mode's recording again if it was closed."""
     if mode.cassette is not None:
         mode.cassette.resume()
 
 
 def latency_factor(timing: Timing) -> float:
-    """Return how much of the recorded latencies a replay waits: 0 none, 1 as recorded."""
+    """Return the factor of recorded latencies that a replay waits: 0 not at all, 1 as recorded."""
     factor = {"instant": 0.0, "recorded": 1.0}.get(timing) if isinstance(timing, str) else timing
     if factor is None or not factor >= 0:
         raise ValueError('timing is "instant", "recorded", or a factor of the recorded latencies.')

@@ -27,10 +27,11 @@ if TYPE_CHECKING:
 
 
 class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
-    """Sends. The last place before the wire, so what must not leave is refused here.
+    """Sends requests, but neither unencrypted ones nor writes that are not allowed.
 
-    The key joins the request on a copy, and only toward the base address's origin: no request or
-    response that the caller ever holds, pickles or prints has it, and no redirect carries it off.
+    The key is added to a copy of the request, and only if it goes to the base address's origin. So
+    no request or response that the caller holds, pickles or prints has the key, and no redirect
+    takes it to another server.
     """
 
     def __init__(self, base_url: str, api_key: ApiKey, allow_writes: bool) -> None:
@@ -39,15 +40,15 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         self._api_key = api_key
         self._allow_writes = allow_writes
         self._proxy = _proxy_for(base)
-        # By process, so that a forked child opens its own connections. A pool of an event loop
-        # belongs to it, and ends with it.
+        # By process, so that a forked child opens its own connections. An asynchronous pool
+        # belongs to one event loop, and is closed with it.
         self._pools: dict[int, httpx.HTTPTransport] = {}
         self._loop_pools: dict[_Place, tuple[httpx.AsyncHTTPTransport, _Opened]] = {}
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         signed = self._checked_and_signed(request)
         process = os.getpid()
-        # Threads that come at once share one pool: `setdefault` takes the first.
+        # If several threads arrive at once, they share one pool: `setdefault` keeps the first.
         pool = self._pools.get(process) or self._pools.setdefault(
             process, httpx.HTTPTransport(proxy=self._proxy)
         )
@@ -130,7 +131,7 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         self._loop_pools.clear()
 
     async def aclose(self) -> None:
-        """Close the connections, this loop's own included, and wait for it."""
+        """Close all connections, and wait until those of this event loop are closed."""
         own = self._loop_pools.pop((os.getpid(), asyncio.get_running_loop()), None)
         if own is not None:
             await own[1].aclose()
@@ -146,10 +147,10 @@ async def _open_until_the_loop_ends(
 
 
 class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """The body of a live answer. What breaks in it is told as what breaks before it is.
+    """The body of a live answer: an error while it is read is raised as an error before it is.
 
-    A write's outcome is then unknown, and no frame below is left on an error. A body that is
-    compressed more than once is refused: 893 bytes can hold 8 GB, which httpx would open.
+    That is: the outcome of a write is then unknown, and the error has no frames of httpx. A body
+    that is compressed more than once is refused: httpx would expand 893 bytes to 8 GB.
     """
 
     def __init__(self, request: httpx.Request, response: httpx.Response) -> None:
@@ -190,7 +191,7 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
 
 
 def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
-    """Return what must be equal for the key to be sent along; httpx drops a default port."""
+    """Return the origin, to which the key may be sent; httpx leaves out a default port."""
     return url.scheme, url.host, url.port
 
 

@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 
 class SessionOptions(TypedDict, total=False):
-    """What a session may be told besides its address and key: see `Session`."""
+    """The options of a session besides its address and key: see `Session`."""
 
     timeout_s: float
     pace: Pace
@@ -55,8 +55,9 @@ class SessionOptions(TypedDict, total=False):
 class Session(SessionWithModes):
     """An account at one base address: its clients, its readings, and the mode they are in.
 
-    A session starts live if it has a key. It may be used from any number of threads and tasks, and
-    any number of sessions may be open at once: nothing is shared between them, nothing is patched.
+    A session starts live if it has a key. Any number of threads and tasks may use it at once. Any
+    number of sessions may be open: by default, those with the same key and address share what is
+    known of its allowance (see ``share``). No other library is patched.
 
     Parameters
     ----------
@@ -70,26 +71,28 @@ class Session(SessionWithModes):
         ``"burst"`` sends at will while the allowance lasts, ``"even"`` spreads requests over the
         window, ``"off"`` never waits.
     max_wait_s
-        The longest, in seconds, that one request waits for the allowance, in all; beyond it
-        `QuotaExhaustedError`. A read that the service refuses meanwhile (429) is asked again.
+        The most seconds that one request waits for the allowance, over all its attempts; instead
+        of a longer wait, `QuotaExhaustedError` is raised. A read that is answered 429 is repeated.
     reset_unit
         The unit of ``X-RateLimit-Reset`` where you know it; else it is inferred (service.md part 8
         leaves it open).
     allow_writes
         Whether methods other than GET, HEAD and OPTIONS may be sent to the live service.
     share
-        With whom the session shares what is known of its key's allowance: ``"machine"``, all
-        sessions of this user on this machine that have the same key and address, by a file in the
-        user's state folder; a Redis server's address (``"redis://…"``), those of other machines
-        too; None, nobody. Where the file or the server fails, a session paces alone and warns once.
+        Which sessions with the same key and address share what is known of its allowance.
+        ``"machine"``: this user's on this machine, through a file in the user's state folder.
+        ``"redis://…"``, a Redis server's address: those on other machines too. None: this session
+        shares nothing. If the file or the server fails, the session paces alone and warns once.
     clock, timer
-        What tells the time (seconds since the Unix epoch) and what latencies are measured with.
+        ``clock`` returns seconds since the Unix epoch, ``timer`` seconds from any start, which
+        latencies are measured with.
 
     Attributes
     ----------
     client, async_client
-        httpx's own, for everything that it can do: each passes what the session's mode says. The
-        second runs under asyncio. With ``auth=None`` no key is sent.
+        `httpx.Client` and `httpx.AsyncClient`, for everything that they can do. The session's mode
+        decides whether a request is sent, recorded or replayed. The second runs under asyncio
+        alone. With ``auth=None`` no key is sent.
     """
 
     def __init__(
@@ -144,19 +147,19 @@ class Session(SessionWithModes):
         self.client: httpx.Client = Client(**options)
         self.async_client: httpx.AsyncClient = AsyncClient(**options)
         self._end_log_guard = guard_logs(redactor)
-        # A session that is dropped without close() takes its filter along, which knows the key.
+        # A session that is dropped without close() must not leave its filter, which has the key.
         weakref.finalize(self, self._end_log_guard)
 
     @property
     def shared_with(self) -> str:
-        """With whom the allowance was shared at last, such as ``shared with 2 other kernels``."""
+        """With whom the allowance was last shared, such as ``shared with 2 other kernels``."""
         return self._pacer.shared_with
 
     def used_by_others(self, reading: Reading) -> int:
-        """Return how many requests of a live reading's window are known to be somebody else's."""
+        """Return how many requests in a live reading's window are known to be of others."""
         return self._pacer.windows.used_by_others(reading)
 
-    # -- what is asked ------------------------------------------------------------------
+    # -- requests -----------------------------------------------------------------------
 
     def me(self) -> pd.DataFrame:
         """Return the current user's record, one row (``GET /v1/users/me``, service.md part 4).
@@ -196,11 +199,11 @@ class Session(SessionWithModes):
         return self.client.request("GET", path, **options)
 
     def post(self, /, path: str, **options: Any) -> httpx.Response:
-        """Send a POST, which the session must allow as it does all writes; see `request`."""
+        """Send a POST, which needs ``allow_writes=True`` as all writes do; see `request`."""
         return self.client.request("POST", path, **options)
 
     def check(self, response: httpx.Response) -> httpx.Response:
-        """Return a response, or raise the `ServiceError` that its error status means."""
+        """Return a response as it is, or raise `ServiceError` if its status is an error."""
         if response.status_code >= 400:
             raise service_error(response, base_url=self.base_url, redacted=self._redacted)
         return response
@@ -212,10 +215,11 @@ class Session(SessionWithModes):
     def rate_limits(self, *, by: Literal["response", "window"] = "response") -> pd.DataFrame:
         """Return the readings of all responses so far, a row each (see `ReadingLog.frame`).
 
-        With ``by="window"`` a row for each window instead: how many requests of it this session
-        used, others that share its allowance, and somebody else (see `frame_of_windows`).
+        With ``by="window"``, a row for each window instead: how many of its requests were used by
+        this session, by others that share its allowance, and by anybody else (see
+        `frame_of_windows`).
 
-        Warns where they contradict the ``reset_unit`` that the session was told.
+        Warns if the readings contradict the ``reset_unit`` that the session was given.
         """
         contradiction = self.readings.evidence().contradiction
         if contradiction:
@@ -231,7 +235,7 @@ class Session(SessionWithModes):
         return frame_of_windows([*windows, *self._pacer.windows.windows()])
 
     def interactions(self) -> pd.DataFrame:
-        """Return what the cassette in use holds by now (see `read_interactions`).
+        """Return what the cassette in use holds so far (see `read_interactions`).
 
         Raises
         ------
@@ -248,7 +252,7 @@ class Session(SessionWithModes):
 
     @property
     def api_key(self) -> ApiKey | None:
-        """The key in its holder, which shows it nowhere; None in a session that only replays."""
+        """The key, in an object that does not show it; None in a session that only replays."""
         return self._api_key
 
     def on_reading(self, callback: Callable[[Reading], None]) -> Callable[[], None]:
@@ -257,7 +261,7 @@ class Session(SessionWithModes):
         Returns
         -------
         Callable
-            Call it to stop.
+            A function that ends the calls of ``callback``.
         """
         token = object()
         self._listeners[token] = callback
@@ -273,7 +277,7 @@ class Session(SessionWithModes):
             try:
                 callback(reading)
             except Exception:
-                # An observer's fault never costs the caller a good response.
+                # A callback that fails must not cost the caller a good response.
                 _log.exception("An on_reading callback failed")
 
     def _note_shape(self, response: httpx.Response) -> httpx.Response:
@@ -287,13 +291,13 @@ class Session(SessionWithModes):
 
         return frame(self.check(response))
 
-    # -- the end ------------------------------------------------------------------------
+    # -- closing ------------------------------------------------------------------------
 
     def close(self) -> None:
         """End the recording if there is one, close all connections and forget the key."""
         try:
             self._end_modes()
-        finally:  # also where the recording could not be ended
+        finally:  # even if the recording could not be ended
             self._api_key = None
             self._pacer.close()
             self._end_log_guard()

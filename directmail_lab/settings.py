@@ -17,8 +17,8 @@ BASE_URL_VARIABLE: Final = "DIRECTMAIL_BASE_URL"
 REGIONS_VARIABLE: Final = "DIRECTMAIL_REGIONS"
 CASSETTES_VARIABLE: Final = "DIRECTMAIL_CASSETTES"
 
-# What may be an address though it has no scheme: `api.example.com/eu`, `localhost:8080`, `[::1]`.
-# An API key that was given in the address's place is none, and is never repeated in a message.
+# Addresses without a scheme: `api.example.com/eu`, `localhost:8080`, `[::1]`. An API key that was
+# typed in place of the address does not match, and so no message repeats it.
 _BARE_ADDRESS = re.compile(
     r"(?:localhost|[\d.]+|\[[\da-f:.]+\]|(?:[a-z\d-]+\.)+[a-z]{2,})(?::\d+)?(?:/.*)?", re.IGNORECASE
 )
@@ -27,25 +27,25 @@ _WITH_PATH = re.compile(r"(.*?)/v1(?:/users/me)?/*", re.IGNORECASE)
 
 
 def variable(name: str) -> str | None:
-    """Return an environment variable without the space around it; None where unset or empty.
+    """Return an environment variable without the space around it; None if it is unset or empty.
 
-    IPython's ``%xmode Verbose`` prints the values of what stands on a line that raises, and
-    ``os.environ`` there would print the API key. So it is named here alone, where nothing raises.
+    IPython's ``%xmode Verbose`` prints the values of all names on a line that raises; with
+    ``os.environ`` on it, that would print the API key. So use this function, where nothing raises.
     """
     value = os.environ.get(name)
     return value.strip() or None if value else None
 
 
 def base_address(text: str, *, only_replays: bool = False) -> str:
-    """Return a base address in its one form: no last slash, no query; a path prefix is kept.
+    """Return a base address in its normal form: no last slash, no query; a path prefix is kept.
 
-    Without a scheme it means https. With ``only_replays`` nothing is ever sent there, so that any
-    http address will do.
+    Without a scheme, https is meant. With ``only_replays`` any http address is accepted, since
+    nothing is ever sent there.
 
     Raises
     ------
     InsecureAddressError
-        Where ``text`` is no address, has user info (httpx would print it), ends with the version
+        ``text`` is not an address, has user info (httpx would print it), ends with the version
         or a path of the service, or is plain http to anything but loopback. The message never
         repeats user info, which may be the key.
     """
@@ -56,7 +56,7 @@ def base_address(text: str, *, only_replays: bool = False) -> str:
         address = f"https://{address}"
     try:
         parts = urlsplit(address)
-        _ = parts.port  # a port that is no number shows only when it is asked for
+        _ = parts.port  # raises ValueError if the port is not a number
     except ValueError:
         raise InsecureAddressError(
             "The base address cannot be read. Write it as https://api.example.com."
@@ -88,7 +88,7 @@ def base_address(text: str, *, only_replays: bool = False) -> str:
 
 
 def _shown(address: str) -> str:
-    """Return a typed address for a message, short, and nothing of what might be a key in it."""
+    """Return a typed address, cut, for a message; text without ``://`` may be a key: left out."""
     if not address:
         return "An empty text"
     return "The text given" if "://" not in address else f"{address[:60]!r}"
@@ -111,7 +111,7 @@ def regions_file() -> Path:
 
 
 def configured_regions() -> dict[str, str]:
-    """Return the configured regions, name to base address; empty where none is.
+    """Return the configured regions, name to base address; empty if there are none.
 
     They are lines of ``name = "https://…"`` in the user's ``regions.toml``, below ``[regions]`` or
     bare, and ``name=https://…`` separated by commas in ``DIRECTMAIL_REGIONS``, which wins.
@@ -148,7 +148,7 @@ def choose_address(given: str | None = None) -> str:
     Raises
     ------
     NotConnectedError
-        Where none of the three says one.
+        None of the three gives one.
     InsecureAddressError
         It is not a safe base address.
     """
