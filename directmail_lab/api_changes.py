@@ -1,4 +1,4 @@
-"""Two OpenAPI documents compared, as one who calls the service sees it: what breaks comes first."""
+"""What changed between two OpenAPI documents, for a caller of the service: `api_changes`."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _DTYPES: Final[dict[str, Any]] = {
 _DEEPEST: Final = 40
 
 _Key = tuple[str, str, str]
-"""Where something stands: the operation, its part (``200 application/json``), the field's path."""
+"""A place in a document: the operation, its part (``200 application/json``), the field's path."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Fact:
-    """What a document says of one place; ``is_sent`` is whether the caller sends it."""
+    """What a document says about one place; ``is_sent``: it belongs to the request."""
 
     types: frozenset[str] = frozenset()
     is_required: bool = True
@@ -39,11 +39,11 @@ class _Fact:
 
 
 def api_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> pd.DataFrame:
-    """Return what differs between two OpenAPI documents, a row each, breaking changes first.
+    """Return the differences between two OpenAPI documents, one row each, breaking ones first.
 
-    A change breaks where a caller that keeps to the old document may fail: a part that was seen is
-    no longer there, an answer's field may be missing or of another type, a request needs more than
-    it did. What was seen how often is not compared.
+    A change is breaking if a caller that follows the old document may now fail: a part is no longer
+    there, a field of an answer may be missing or has another type, or a request needs more than
+    before. How often each part was seen (``x-seen``) is not compared.
 
     Returns
     -------
@@ -56,7 +56,7 @@ def api_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> pd.DataFrame:
     rows = []
     for key in {**was, **now}:
         before, after = was.get(key), now.get(key)
-        # Of what came or went as a whole the parts are not told.
+        # Where a whole operation or object is new or gone, its fields get no rows of their own.
         if any((above in was) != (above in now) for above in _above(key)):
             continue
         rows += [
@@ -97,7 +97,7 @@ def written(document: Mapping[str, Any], *, as_json: bool = False) -> str:
 
 
 def _changes(before: _Fact | None, after: _Fact | None) -> Iterator[tuple[bool, str]]:
-    """Yield what changed at one place, each with whether it breaks a caller."""
+    """Yield the changes at one place: whether each one is breaking, and its name."""
     if before is None or after is None:
         if after is not None:
             yield after.is_sent and after.is_required, "new"
@@ -113,14 +113,14 @@ def _changes(before: _Fact | None, after: _Fact | None) -> Iterator[tuple[bool, 
 
 
 def _is_within(narrow: frozenset[str], wide: frozenset[str]) -> bool:
-    """Return whether each value of some types is one of others: none named is any."""
+    """Return whether ``wide`` allows all that ``narrow`` does; an empty set allows any type."""
     named = wide | ({"integer"} if "number" in wide else set())
     plain = {each.partition(" ")[0] for each in narrow - named}
     return not wide or (bool(narrow) and plain <= named)
 
 
 def _above(key: _Key) -> Iterator[_Key]:
-    """Yield the places that hold one: its operation, its part, and the fields that it is in."""
+    """Yield the places that contain this one: its operation, its part, and the fields around it."""
     operation, part, path = key
     if part:
         yield operation, "", ""
@@ -189,7 +189,7 @@ def _nodes(
 
 
 def _types(schema: Any) -> frozenset[str]:
-    """Return a schema's types, a format with its own: ``string (date)``; none where any may be."""
+    """Return a schema's types, with formats: ``string (date)``; empty where any type may be."""
     types = schema.get("type", ()) if isinstance(schema, Mapping) else ()
     names = [types] if isinstance(types, str) else types
     form = f" ({schema['format']})" if names and "format" in schema else ""
@@ -197,7 +197,7 @@ def _types(schema: Any) -> frozenset[str]:
 
 
 def _resolved(part: Any, document: Mapping[str, Any]) -> Any:
-    """Return a part of a document, or the one that its ``$ref`` names in the same document."""
+    """Return a part of a document, or what its ``$ref`` refers to in the same document."""
     for _ in range(_DEEPEST):
         reference = part.get("$ref") if isinstance(part, Mapping) else None
         if not isinstance(reference, str):

@@ -1,4 +1,4 @@
-"""What answers hold: bodies read as JSON, strictly, and their shapes, which keep no values."""
+"""Bodies of responses: reading them as strict JSON, and their shapes, which keep no values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def read_json(content: bytes, charset: str | None = None) -> tuple[object, str | None]:
     """Return a body's JSON and None, or None and what is wrong with it.
 
-    It raises nothing, so that no exception that holds the body hangs behind ours.
+    It raises nothing: a JSONDecodeError holds the whole body, and would be our error's context.
     """
     if not content.strip():
         return None, "is empty"
@@ -45,9 +45,9 @@ def read_json(content: bytes, charset: str | None = None) -> tuple[object, str |
 
 
 def records_of(page: object) -> object:
-    """Return the records of a list's page: its ``data``, or its only array, if of objects.
+    """Return the records of a list's page: its ``data``, or its only array if that has objects.
 
-    Where there is neither it is the page itself.
+    If it has neither, the page itself is returned.
     """
     if not isinstance(page, dict):
         return page
@@ -59,7 +59,7 @@ def records_of(page: object) -> object:
 
 
 def json_in(headers: Headers, body: bytes) -> tuple[object, str | None]:
-    """Return what `read_json` does of an answer's body, which may be compressed as it says."""
+    """Return the same as `read_json`, for a body that its headers may say is compressed."""
     try:
         content = unpack(body, header(headers, "Content-Encoding") or "")
     except ValueError as error:
@@ -68,7 +68,7 @@ def json_in(headers: Headers, body: bytes) -> tuple[object, str | None]:
 
 
 def decoded_headers(headers: Any) -> Headers:
-    """Return httpx's headers of a response without the coding that httpx has undone."""
+    """Return an httpx response's headers without Content-Encoding: httpx has decoded the body."""
     return tuple(each for each in headers.multi_items() if each[0] != "content-encoding")
 
 
@@ -79,18 +79,18 @@ def charset_in(content_type: str) -> str | None:
 
 
 def text_in(content: bytes, charset: str | None = None) -> str:
-    """Return a body as text, what is no text in it as U+FFFD; it raises nothing."""
+    """Return a body as text, with U+FFFD for bytes that are no text; it raises nothing."""
     text = _decoded(content, charset)
     return content.decode("utf-8", "replace") if text is None else text
 
 
 def _decoded(content: bytes, charset: str | None) -> str | None:
-    """Return a body as text: in UTF-8 (or UTF-16 or -32, which show), else as it declares."""
+    """Return a body as text: decoded as UTF-8, -16 or -32 as detected, else as it declares."""
     for encoding in (json.detect_encoding(content), charset):
         try:
             return content.decode(encoding) if encoding else None
-        # A service may declare any codec of Python's: "undefined" and "idna" raise a UnicodeError
-        # that is no UnicodeDecodeError, "base64" a LookupError.
+        # A service may declare any of Python's codecs: "undefined" and "idna" raise a UnicodeError
+        # that is not a UnicodeDecodeError, "base64" a LookupError.
         except (UnicodeError, LookupError):
             continue
     return None
@@ -101,16 +101,16 @@ def _refuse_constant(name: str) -> object:
 
 
 def _integer(digits: str) -> int | Decimal:
-    # Python reads no integer of more than some 4,300 digits from text; Decimal does.
+    # int() refuses a text of more than 4,300 digits; Decimal() does not.
     return int(digits) if len(digits) < 4000 else Decimal(digits)
 
 
 # -- shapes ------------------------------------------------------------------------------------
 
 Path = tuple[str | None, ...]
-"""Where a value stands in a body: the names of its fields, None for an array's elements.
+"""The place of a value in a body: names of fields, and None for the elements of an array.
 
-Names that are values themselves, such as ids or e-mail addresses, all stand as ``ANY_NAME``.
+Names that are values themselves, such as ids or e-mail addresses, are replaced by ``ANY_NAME``.
 """
 
 ANY_NAME: Final = "{id}"
@@ -121,7 +121,7 @@ _MOST_FIELDS_IN_WORDS: Final = 30
 _STATE_FIELDS: Final = frozenset({"state", "status"})
 _MOST_STATES: Final = 20
 _WORD: Final = re.compile(r"[^\W\d]{1,40}")
-# Keys of a Counter beside the types: "string:date" counts the strings that are dates.
+# Counted beside the types: the key "string:date" counts the strings that are dates.
 _FORMATS: Final = {
     "date": re.compile(r"\d{4}-\d\d-\d\d"),
     "date-time": re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)", re.I),
@@ -130,7 +130,7 @@ _FORMATS: Final = {
     "uuid": re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.I),
 }
 _LONGEST_OF_A_FORMAT: Final = 2_000
-# Numbers, hex digits, UUIDs, what holds an "@", and telephone numbers.
+# Numbers, hex digits, UUIDs, texts with an "@", telephone numbers, and redaction's "<…>".
 _VALUE_AS_NAME: Final = re.compile(
     r"\d+|[0-9a-f-]{16,}|[^@]*@.*|\+?[\d ()/.-]{6,}|<.*>", re.IGNORECASE | re.DOTALL
 )
@@ -152,7 +152,7 @@ def type_of(value: object) -> str:
 
 
 def format_of(text: str) -> str | None:
-    """Return JSON Schema's name for what a text is written as, or None."""
+    """Return JSON Schema's name for the format of a text, or None."""
     if len(text) > _LONGEST_OF_A_FORMAT:
         return None
     found = next((name for name, form in _FORMATS.items() if form.fullmatch(text)), None)
@@ -168,16 +168,16 @@ def format_of(text: str) -> str | None:
 class Shape:
     """What JSON values had in common: their types and fields, and how often each was there.
 
-    Of the values themselves it keeps nothing, but for single words in fields that are named
-    ``state`` or ``status``. Two shapes merge into that of all their values, in any order.
+    It keeps no values, except single words in fields named ``state`` or ``status``. Merging two
+    shapes gives the shape of all their values; the order does not matter.
 
     Attributes
     ----------
     types
-        By path, parents first, how often each of JSON Schema's types was seen there, and each
-        format (``string:date``); of more than 2,000 paths, or deeper than 30, the first.
+        By path, parents first: how often each of JSON Schema's types was seen there, and each
+        format (``string:date``). At most the first 2,000 paths are kept, and none deeper than 30.
     states
-        Up to twenty words that a field named ``state`` or ``status`` held.
+        Up to twenty words that were values of a field named ``state`` or ``status``.
     """
 
     types: dict[Path, Counter[str]] = field(default_factory=dict)
@@ -192,7 +192,7 @@ class Shape:
         return shape
 
     def add(self, value: object) -> None:
-        """Take one more value."""
+        """Add one value."""
         for path, each in _walk(value):
             kind = type_of(each)
             self._count(path, {kind: 1})
@@ -203,7 +203,7 @@ class Shape:
                     self._add_states({each})
 
     def merge(self, other: Shape) -> None:
-        """Take all that another shape was made of."""
+        """Add all values of another shape."""
         for path, counts in other.types.items():
             self._count(path, counts)
         self._add_states(other.states)
@@ -218,9 +218,9 @@ class Shape:
         self.states = set(sorted(self.states | words)[:_MOST_STATES])
 
     def schema(self, *, with_counts: bool = False) -> dict[str, Any]:
-        """Return a JSON Schema that all the values meet: no value, no closed list of anything.
+        """Return a JSON Schema that all the values match. It has no ``enum`` and no example.
 
-        ``with_counts`` adds how often each part was seen, as ``x-seen``.
+        ``with_counts`` adds ``x-seen``: how often each part was seen.
         """
         schemas: dict[Path, dict[str, Any]] = {(): {}}
         for path, counts in self.types.items():
@@ -235,7 +235,7 @@ class Shape:
                     parent["items"] = schema
                     continue
                 if name == ANY_NAME:
-                    # Of so many names some are not kept: of these nothing is known.
+                    # At the limit some paths were not kept, so other names may have other types.
                     if len(self.types) < _MOST_PATHS:
                         parent["additionalProperties"] = schema
                     continue
@@ -245,7 +245,7 @@ class Shape:
         return schemas[()]
 
     def in_words(self) -> str:
-        """Return fields and types on a line: ``id string, company.city? string or null``."""
+        """Return fields and types on one line: ``id string, company.city? string or null``."""
         place = {path: number for number, path in enumerate(self.types)}
         parents = {path[:-1] for path in self.types if path}
         fields = [
@@ -261,7 +261,7 @@ class Shape:
 
     def _kinds(self, path: Path) -> list[str]:
         counts = self.types[path]
-        # An integer is a number too; null last: `string or null`.
+        # "number" includes integers. "null" comes last: `string or null`.
         kinds = {each for each in counts if each != "integer" or "number" not in counts}
         return sorted({each for each in kinds if ":" not in each}, key=lambda k: (k == "null", k))
 
@@ -283,7 +283,7 @@ class Shape:
 
 
 def _walk(value: object) -> Iterator[tuple[Path, object]]:
-    """Yield a value and all that is in it by their paths, in its order, without recursion."""
+    """Yield a value and all values inside it, each with its path, in order, without recursion."""
     waiting: list[tuple[Path, object]] = [((), value)]
     while waiting:
         path, each = waiting.pop()
@@ -297,7 +297,7 @@ def _walk(value: object) -> Iterator[tuple[Path, object]]:
 
 
 def name_of(name: object) -> str:
-    """Return the name of a field, or ``ANY_NAME`` where it is a value itself."""
+    """Return the name of a field, or ``ANY_NAME`` if it is a value, such as an id."""
     return ANY_NAME if _VALUE_AS_NAME.fullmatch(str(name)) else str(name)
 
 
@@ -308,15 +308,15 @@ _LARGEST_LIVE_BYTES: Final = 1024**2
 _MOST_LIVE_BODIES: Final = 50
 
 Credentials = Literal["key", "none", "wrong", "unknown"]
-"""What a request was sent with; "unknown" where it was recorded, since no cassette says."""
+"""What a request was sent with; "unknown" if it was recorded, since cassettes do not say."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """One answer: its reading, and where it is found.
+    """One answer: its reading, and where it comes from.
 
-    ``source`` and ``number`` are a cassette's name, ``"rate_limits()"`` or ``"explore"``, and the
-    row there, from 0; ``base_url`` is the base address that was asked, None where it is not known.
+    ``source`` is a cassette's name, ``"rate_limits()"`` or ``"explore"``, and ``number`` the row
+    there, from 0. ``base_url`` is the base address of the request, or None if it is not known.
     """
 
     reading: Reading
@@ -327,29 +327,29 @@ class Sighting:
 
     @classmethod
     def of_session(cls, reading: Reading, row: int = 0, base_url: str | None = None) -> Sighting:
-        """Return a row of a session's `rate_limits`; what a replay's was sent with is not known."""
+        """Return the sighting of one row of `rate_limits`; a replay's credentials are unknown."""
         credentials: Credentials = "unknown" if reading.source == "replayed" else "key"
         return cls(reading, "rate_limits()", row, base_url, credentials)
 
     @property
     def operation(self) -> str:
-        """Method and path, id-like segments as ``{id}``."""
+        """Method and path, with segments that look like ids as ``{id}``."""
         return f"{self.reading.method} {self.reading.operation}"
 
     @property
     def is_the_accounts(self) -> bool:
-        """Whether the session's key was sent, so that allowances are this account's."""
+        """Whether the session's key may have been sent: then the allowance is this account's."""
         return self.credentials in ("key", "unknown")
 
     @property
     def key(self) -> tuple[str, int, Credentials]:
-        """Where its shape is found in `AnswerShapes`."""
+        """The key of its shape in `AnswerShapes`."""
         return self.operation, self.reading.status, self.credentials
 
 
 @dataclass(slots=True)
 class AnswerShape:
-    """What answers had in common; two merge into one.
+    """What answers had in common.
 
     ``kinds`` counts ``"JSON"``, ``"no body"`` and the media types of other bodies; ``headers`` are
     the names of all headers, in lower case; ``body`` is the shape of the bodies that are JSON.
@@ -360,7 +360,7 @@ class AnswerShape:
     body: Shape = field(default_factory=Shape)
 
     def add(self, headers: Headers, body: bytes) -> None:
-        """Take one more answer."""
+        """Add one answer."""
         self.headers.update(name.lower() for name, _ in headers)
         value, problem = json_in(headers, body)
         if problem is None:
@@ -370,7 +370,7 @@ class AnswerShape:
         self.kinds["JSON" if problem is None else kind] += 1
 
     def merge(self, other: AnswerShape) -> None:
-        """Take all that another one was made of."""
+        """Add all answers of another one."""
         self.kinds.update(other.kinds)
         self.headers |= other.headers
         self.body.merge(other.body)
@@ -382,12 +382,12 @@ class AnswerShapes:
     Parameters
     ----------
     redacted
-        Takes the key out of a session's own answers: it may stand there as the name of a field.
+        Removes the key from the text of a session's answers, where it may be the name of a field.
 
     Attributes
     ----------
     apart
-        Answers to what `explore` asked past the session, without its key.
+        Answers to the requests that `explore` sent outside the session, without its key.
     """
 
     def __init__(self, redacted: Callable[[str], str] = str) -> None:
@@ -398,7 +398,7 @@ class AnswerShapes:
         self._lock = Lock()
 
     def add(self, sighting: Sighting, headers: Headers, body: bytes) -> None:
-        """Take one more answer; of very many operations, only the first thousand."""
+        """Add one answer; beyond a thousand different `Sighting.key`, new ones are dropped."""
         with self._lock:
             known = self._by_key.get(sighting.key)
             if known is None and len(self._by_key) < _MOST_ANSWERS:
@@ -407,9 +407,9 @@ class AnswerShapes:
                 known.add(headers, body)
 
     def add_live(self, reading: Reading, headers: Any, body: bytes) -> None:
-        """Take a session's answer, whose headers are httpx's: the first fifty of a kind.
+        """Add a session's answer; ``headers`` are an httpx response's.
 
-        After those, and for a body of over 1 MB, it costs a microsecond.
+        Only the first fifty of a kind are added, and no body over 1 MiB: the rest take about 1 µs.
         """
         kind = (reading.method, reading.operation, reading.status, reading.source)
         if self._live[kind] < _MOST_LIVE_BODIES and len(body) <= _LARGEST_LIVE_BYTES:
@@ -427,7 +427,7 @@ class AnswerShapes:
         return merged
 
     def merge(self, other: AnswerShapes) -> None:
-        """Take all that another one was made of."""
+        """Add all answers of another one."""
         with other._lock:
             for key, shape in other._by_key.items():
                 self._by_key.setdefault(key, AnswerShape()).merge(shape)

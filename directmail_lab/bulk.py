@@ -1,4 +1,4 @@
-"""Many requests in one call: any number of paths at once, and the pages of a list."""
+"""Many requests in one call: `get_many` for any number of paths, `pages` for a paginated list."""
 
 from __future__ import annotations
 
@@ -32,31 +32,31 @@ _MOST_PAGES: Final = 1_000
 def get_many(session: Session, /, paths: Iterable[str], *, concurrency: int = 8) -> list[Result]:
     """Send a GET to each of any number of paths, several at once, paced as the session is.
 
-    A progress bar shows while it takes longer than a second. Interrupting it keeps what came. It
-    records and replays; the same path more than once is then asked one after the other, so that
-    each place has the same answer in a replay.
+    A progress bar appears after one second. After an interrupt, the responses so far are returned.
+    With a cassette, requests for the same path are sent one after the other, so that a replay gives
+    each of them the answer that was recorded for it.
 
     Parameters
     ----------
     paths
         Below the base address, each with its query if it has one: ``"/v1/lists?page=2"``.
     concurrency
-        How many requests are out at once, at most.
+        The most requests that wait for their answers at the same time.
 
     Returns
     -------
     list of httpx.Response or Exception
-        One for each path, in their order: the response, whatever its status, or the error where
-        none came. A failed path does not lose the others.
+        One for each path, in the same order: the response, whatever its status, or the error if
+        there was none. An error for one path does not stop the others.
 
     Raises
     ------
     ValueError
-        ``concurrency`` is less than 1, or ``paths`` is one text; nothing is sent.
+        ``concurrency`` is less than 1, or ``paths`` is a single string; nothing is sent.
     """
     work = _Many(session, paths, concurrency)
     with work.bar, ThreadPoolExecutor(1) as thread:
-        # A loop of its own: a notebook's is running already.
+        # In a thread with its own event loop, since a notebook's loop is running already.
         running = thread.submit(asyncio.run, work.run())
         try:
             running.result()
@@ -95,14 +95,14 @@ class _Many:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
         self._cancel = lambda: loop.call_soon_threadsafe(task.cancel)
-        # Those who take from one iterator share its work out among them.
+        # All workers take from one iterator, so each lane goes to exactly one of them.
         lanes = iter(self._lanes())
         async with asyncio.TaskGroup() as workers:
             for _ in range(min(self._concurrency, len(self._paths))):
                 workers.create_task(self._ask(lanes))
 
     def _lanes(self) -> Iterable[list[int]]:
-        """Return numbers of paths; those of one list are asked one after the other."""
+        """Return lists of positions in the paths; those of one list are sent one by one."""
         numbers = range(len(self._paths))
         if self._session.open_cassette is None:
             return ([number] for number in numbers)
@@ -122,13 +122,13 @@ class _Many:
             self.bar.update()
 
     def cancel(self) -> None:
-        """Send no more, and wait for no answer; from any thread."""
+        """Send no more requests and abandon those on their way. Any thread may call it."""
         self._is_cancelled = True
         with suppress(RuntimeError):  # the loop is over
             self._cancel()
 
     def results(self) -> list[Result]:
-        """Return what came, and in the place of what did not an error that says so."""
+        """Return the results; a path that has none yet gets an error that says so."""
         missing = "There is no answer: get_many() was interrupted before. Ask for this path again."
         return [
             self._results.get(number) or DirectMailLabError(missing)
@@ -142,7 +142,7 @@ _PLACES: Final = (
     *("", "meta.", "pagination.", "paging.", "paging.cursors.", "page_info."),
     *("response_metadata.", "links.", "_links."),
 )
-"""Where in a body services say how it goes on."""
+"""Where in a body services put what leads to the next page: prefixes of the names below."""
 
 _ADDRESSES: Final = ("next", "next_url", "next_page_url", "nextLink", "next_link")
 _CURSORS: Final = {
@@ -175,30 +175,31 @@ def pages(
 ) -> Iterator[httpx.Response]:
     """Ask for the pages of a list, one after the other, paced as the session is.
 
-    They end with a page that is shorter than the first, empty or the same again (which is not
-    given), or that names no next one. ``frame(pages(…))`` is one frame of all their records.
+    The last page is one that is shorter than the first, or that names no next page. A page that is
+    empty or repeats the one before also ends the list, and is not yielded. ``frame(pages(…))`` is
+    one frame of all their records.
 
     Parameters
     ----------
     path
         Below the base address.
     params
-        Its query: the size of a page, and where to begin (``{"limit": 100, "page": 0}``).
+        The query of the first request: page size and start, as in ``{"limit": 100, "page": 0}``.
     by
-        What leads to the next page: its number (``"page"``), the number of its first record
-        (``"offset"``), a text in the body that is sent back (``"cursor"``), an address in the body
+        How to find the next page: by its number (``"page"``), the number of its first record
+        (``"offset"``), a token in the body that is sent back (``"cursor"``), a URL in the body
         (``"next"``) or in the header ``Link`` (``"link"``). ``"auto"`` looks at the first page for
-        an address, then a cursor, and then for a page or offset in ``params`` or in the body; where
-        there is none of these, that page is all.
+        a URL or a cursor, and then for a page or offset in ``params`` or in the body; if it finds
+        none of these, it yields that page alone.
     parameter
         The name of the query's parameter, for ``"page"``, ``"offset"`` and ``"cursor"``.
     next_at
-        Where in the body the cursor or the address stands, such as ``"meta.next"``.
+        Where in the body the cursor or the URL is: a dotted path such as ``"meta.next"``.
     record_path
-        Where in the body the records stand: ``"auto"`` takes the body itself, its ``data``, or its
-        only member that is an array.
+        Where in the body the records are: ``"auto"`` takes the body itself, its ``data``, or its
+        only member that is an array of objects.
     max_pages
-        The most to ask for; by default 1,000, with a warning where there are more.
+        The most pages to request; by default 1,000, with a warning if there are more.
 
     Yields
     ------
@@ -210,9 +211,9 @@ def pages(
     ServiceError
         The service answered with an error status (404 beyond the first page is the end).
     InsecureAddressError
-        The next page is said to be at another address: nothing is sent there.
+        The next page's URL is on another server than the session's: nothing is sent there.
     ValueError
-        An argument is none of those above; nothing is sent.
+        ``by`` or ``max_pages`` is not valid; nothing is sent.
     """
     if by not in get_args(PagedBy):
         raise ValueError(f"by={by!r} is none of {', '.join(get_args(PagedBy))}.")
@@ -230,7 +231,7 @@ def pages(
 def _pages(
     session: Session, url: httpx.URL, way: _Way, max_pages: int | None
 ) -> Iterator[httpx.Response]:
-    """Yield the pages; an error comes without the frames whose locals hold a body."""
+    """Yield the pages; an error's traceback has no frames whose local variables hold a body."""
     try:
         yield from _asked_for(session, url, way, max_pages)
     except DirectMailLabError as error:
@@ -271,7 +272,7 @@ def _asked_for(
 
 @dataclass
 class _Way:
-    """How one page leads to the next."""
+    """How to get from one page to the next: what `pages` was told, or what it has found out."""
 
     session: Session
     by: PagedBy
@@ -281,25 +282,25 @@ class _Way:
     size: int = 0
 
     def records(self, body: object) -> object:
-        """Return the records of a page, or all of it where it has no array of them."""
+        """Return the records of a page, or the whole page if it has no array of them."""
         return records_of(body) if self.record_path == "auto" else _at(body, self.record_path)
 
     def following(
         self, response: httpx.Response, body: object, records: object
     ) -> httpx.URL | None:
-        """Return the address of the page after one; None where that was the last."""
+        """Return the URL of the page after this response; None if it was the last."""
         url = response.request.url
         if any(_at(body, place + name) is False for place in _PLACES for name in _GOES_ON):
             return None
         for by, told in self._told(url, response, body):
-            self.by = by  # from now on by no other
+            self.by = by  # what worked once is used for all further pages
             return told
         return self._counted(url, body, len(records) if isinstance(records, list) else 0)
 
     def _told(
         self, url: httpx.URL, response: httpx.Response, body: object
     ) -> Iterator[tuple[PagedBy, httpx.URL | None]]:
-        """Yield what a page says comes next: its address, or None where it says that nothing is."""
+        """Yield the URL of the next page as this page names it; None if it says there is none."""
         if self.by in ("auto", "link") and (link := response.links.get("next", {}).get("url")):
             yield "link", self._own(url.join(link))
         found = list(self._found(body, [*_ADDRESSES, *_CURSORS]))
@@ -314,7 +315,7 @@ class _Way:
             yield "next", None
 
     def _counted(self, url: httpx.URL, body: object, count: int) -> httpx.URL | None:
-        """Return the address of the next number, after a page of as many records as the first."""
+        """Return the URL with the next page number or offset; None after a page that is short."""
         self.size = self.size or count
         if count < self.size or not count:
             return None
@@ -325,7 +326,7 @@ class _Way:
         return None
 
     def _found(self, body: object, names: Iterable[str]) -> Iterator[tuple[str, object]]:
-        """Yield what stands in a body by these names, or where the caller said."""
+        """Yield the values in a body under these names, or at the caller's ``next_at``."""
         paths = [self.next_at] if self.next_at else [p + name for p in _PLACES for name in names]
         for path in paths:
             value = _at(body, path, _MISSING)
@@ -336,7 +337,7 @@ class _Way:
     def _numbers(
         self, url: httpx.URL, body: object, names: Mapping[str, str]
     ) -> Iterator[tuple[str, int]]:
-        """Yield the parameter and the number of a page or offset: as asked for, or as told."""
+        """Yield the parameter and the number of this page or offset: from the URL or the body."""
         for name in [self.parameter] if self.parameter else [*names]:
             if url.params.get(name, "").isdigit():
                 yield name, int(url.params[name])
@@ -346,9 +347,9 @@ class _Way:
                 yield self.parameter or sent_as, number
 
     def _own(self, link: httpx.URL) -> httpx.URL:
-        """Return the address of a next page, if it is this session's own.
+        """Return a next page's URL, which must be on this session's server.
 
-        A replay's is the address of the recording, and is asked for at the session's.
+        In a replay it may name the recording's base address, which the session's then replaces.
         """
         cassette = self.session.open_cassette
         for base in (self.session.base_url, cassette and cassette.base_url):
@@ -366,7 +367,7 @@ class _Way:
 
 
 def _at(body: object, path: str, missing: object = None) -> object:
-    """Return what stands at a dotted path, or ``missing``."""
+    """Return the value at a dotted path, or ``missing``."""
     for name in path.split("."):
         body = body.get(name, missing) if isinstance(body, dict) else missing
     return body

@@ -1,4 +1,4 @@
-"""Readings as columns that grow in place, so that a frame of them is a view and not a build."""
+"""Readings as columns that grow in place: a DataFrame of them is a view and copies nothing."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _KINDS: Final = {
 }
 
 _NAT: Final = int(np.iinfo(np.int64).min)
-# A datetime ends with the year 9999. A reset beyond that, or before 1970, is no time.
+# 9999-12-31 23:59:59, the last second of a datetime. A reset after it, or before 1970, is NaT.
 _LAST_S: Final = 253_402_300_799
 
 _FIRST_CAPACITY: Final = 64
@@ -44,33 +44,33 @@ _FIRST_CAPACITY: Final = 64
 class ReadingColumns:
     """The columns of `ReadingLog.frame`, in arrays that double when full.
 
-    Rows that were given out are never written again: what is added lies beyond them, and
-    ``reset_at``, which a newly known unit changes in old rows too, then moves to an array of its
-    own. Not thread-safe: its log holds a lock.
+    Rows of a frame that `frame` returned are never written again. New rows are written after them.
+    When the unit becomes known, ``reset_at`` changes in old rows too, so it gets a new array. Not
+    thread-safe: the `ReadingLog` that owns it holds a lock.
     """
 
     def __init__(self) -> None:
         self._length = 0
         self._unit: UnitName = "undetermined"
         self._arrays = {name: _empty(kind, _FIRST_CAPACITY) for name, kind in _KINDS.items()}
-        # Of the counts, which are missing.
+        # Masks of the integer columns: True where the value is missing.
         self._missing = {
             name: np.ones(_FIRST_CAPACITY, dtype=np.bool_)
             for name, kind in _KINDS.items()
             if kind == _COUNT
         }
-        # A frame of all rows, those to come included; made when one is asked for.
+        # A frame of the whole arrays, with the rows that are not filled yet; made on demand.
         self._whole: pd.DataFrame | None = None
 
     def __len__(self) -> int:
         return self._length
 
     def update(self, readings: Sequence[Reading], unit: UnitName) -> None:
-        """Add a row for each reading that is new, and let ``reset_at`` follow the unit in all."""
+        """Add a row for each new reading; if the unit changed, write ``reset_at`` of all rows."""
         begins, self._length = self._length, len(readings)
         capacity = len(self._arrays["at"])
         if self._length > capacity:
-            # Frames that were given out keep the arrays that they show.
+            # concatenate() copies, so frames that were returned before keep the old arrays.
             more = max(self._length, 2 * capacity) - capacity
             for name, kind in _KINDS.items():
                 self._arrays[name] = np.concatenate([self._arrays[name], _empty(kind, more)])
@@ -85,7 +85,7 @@ class ReadingColumns:
             self._write(name, begins, readings[begins:])
 
     def _write(self, name: str, begins: int, readings: Sequence[Reading]) -> None:
-        """Write a column's values of these readings, from a row on."""
+        """Write these readings' values of one column; ``begins`` is the first row."""
         rows, kind = slice(begins, begins + len(readings)), _KINDS[name]
         values: list[Any]
         if name == "reset_at":
@@ -110,7 +110,7 @@ class ReadingColumns:
         return frame
 
     def _assemble(self) -> pd.DataFrame:
-        """Return a frame of the arrays as they are, with the rows that are still to come."""
+        """Return a frame of the whole arrays, with the rows that are not filled yet."""
         columns: dict[str, Any] = dict(self._arrays)
         for name, kind in _KINDS.items():
             values = self._arrays[name]
@@ -130,5 +130,5 @@ def _empty(kind: str, length: int) -> NDArray[Any]:
 
 
 def _microseconds(seconds: float | None) -> int:
-    """Return a time in microseconds, NaT for what is no time."""
+    """Return a time in microseconds, or NaT where it is missing or out of range."""
     return round(seconds * 1e6) if seconds is not None and 0 <= seconds <= _LAST_S else _NAT

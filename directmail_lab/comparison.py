@@ -1,7 +1,7 @@
-"""Two answers to one request, compared field by field: pure, values in and differences out.
+"""Compares two answers to one request, field by field. Pure: values in, differences out.
 
-Values that differ from call to call without anything having changed are no difference: see
-`VOLATILE_HEADERS`, `PASSING_HEADERS`, `VOLATILE_FIELDS` and `_moved_with_the_clock`.
+Values that differ from call to call although nothing changed, such as request ids, are not
+reported: see `VOLATILE_HEADERS`, `PASSING_HEADERS`, `VOLATILE_FIELDS`, `_are_times_of_answers`.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ def _names(*lines: str) -> frozenset[str]:
 VOLATILE_HEADERS: Final = _names(
     f"{REMAINING_HEADER} {RESET_HEADER} date etag expires last-modified content-security-policy"
 )
-"""Headers whose value differs from call to call; that they are there is compared.
+"""Headers whose value differs from call to call: only their presence and type are compared.
 
-``X-RateLimit-Limit`` is not among them: another allowance is what one wants to hear of. A content
-security policy is, since it may hold a nonce.
+``X-RateLimit-Limit`` is not one of them: a changed allowance is worth reporting. A content security
+policy is one of them, since it may contain a nonce.
 """
 
 PASSING_HEADERS: Final = _names(
-    # Set by caches, gateways and servers on the way, on one answer and not on the next.
+    # Set by caches, gateways and servers in between, on some answers and not on others.
     "age via x-cache x-cache-hits x-served-by x-timer cf-cache-status cf-ray alt-svc nel report-to",
     "server-timing x-runtime x-response-time x-envoy-upstream-service-time retry-after set-cookie",
-    # Names of one request.
+    # Identifiers of one request.
     "x-request-id request-id x-correlation-id x-trace-id traceparent tracestate x-amzn-requestid",
     "x-amzn-trace-id x-amz-cf-id x-b3-traceid",
-    # Of the connection and of how the body was sent, not of what it says (a recording keeps bodies
+    # About the connection and the encoding of the body, not its content (recordings keep bodies
     # decoded).
     "connection keep-alive transfer-encoding content-encoding content-length vary accept-ranges",
     "trailer upgrade proxy-connection",
@@ -64,19 +64,19 @@ VOLATILE_FIELDS: Final = _names(
 )
 """Fields of a body, at any depth, whose value differs from call to call.
 
-In small letters and digits alone: ``updatedat`` stands for ``updated_at`` and ``updatedAt``.
+Only lower-case letters and digits count: ``updatedat`` stands for ``updated_at`` and ``updatedAt``.
 """
 
-# How far a server's clock, and the time that an answer travels, may put a time stamp off.
+# How far a time stamp may be from the time its answer was recorded: clocks differ, answers travel.
 _NEAR_S: Final = 300.0
-# How alike two names must be to be taken for one that was renamed, from 0 to 1 (difflib's ratio):
+# Two field names at least this similar (difflib's ratio, 0 to 1) may be one that was renamed:
 # `postcode` and `postal_code` are (0.89), `name` and `email` are not (0.22).
 _ALIKE: Final = 0.7
-# Of so many pairs of names each is compared: a hundred fields removed, and a hundred added.
+# With more pairs of removed and added fields than this (100 times 100), no renames are looked for.
 _MOST_PAIRS: Final = 10_000
 
 ABSENT: Final = object()
-"""What stands for a value that is not there; None stands for JSON's null."""
+"""Marks a value that is missing; None is JSON's null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +85,8 @@ class Difference:
 
     ``path`` is the header's name in lower case, the field's dotted path as in `frame`'s columns
     (``company.address.city``, ``tags[0]``, ``lists[id=7].name``), ``$`` for a body as a whole, or
-    ``status``. ``recorded`` and ``now`` are its values, `ABSENT` where there is none. ``new_path``
-    is set where a field was possibly renamed.
+    ``status``. ``recorded`` and ``now`` are the two values, `ABSENT` if missing. ``new_path`` is
+    set if a field was possibly renamed.
     """
 
     part: Part
@@ -102,15 +102,14 @@ def compare(
 ) -> list[Difference]:
     """Return what is different in ``now``, in the order status, headers, body.
 
-    Of values that differ from call to call it is compared that they are there, and of what type.
-    Arrays are compared by position, or by ``id`` where each element is an object with one of its
-    own. Where one of the two answers is an error and the other is not, the status tells it all and
-    the rest is not compared.
+    For values that differ from call to call, only presence and type are compared. Arrays are
+    compared by position, or by ``id`` if each element is an object with a different one. If the
+    statuses differ and one of them is an error, nothing else is compared.
 
     Parameters
     ----------
     ignore
-        Paths to leave out, ``*`` standing for any text: ``"company.*"``, ``"header.x-powered-by"``.
+        Paths to leave out; ``*`` matches any text: ``"company.*"``, ``"header.x-powered-by"``.
     """
     old, new = recorded.response, now.response
     found: list[Difference] = []
@@ -150,7 +149,7 @@ def _headers(old: Headers, new: Headers) -> Iterator[Difference]:
 
 
 def _joined(headers: Headers) -> dict[str, str]:
-    """Return each header once; those sent more than once as one, as RFC 9110 section 5.2 has it."""
+    """Return each header once; repeated ones are joined by commas (RFC 9110, section 5.2)."""
     joined: dict[str, str] = {}
     for name, value in headers:
         key = name.lower()
@@ -181,7 +180,7 @@ def _bodies(recorded: Interaction, now: Interaction) -> Iterator[Difference]:
 def _values(
     was: object, is_now: object, recorded_at: datetime | None, now_at: datetime | None
 ) -> Iterator[Difference]:
-    # Without recursion: a body may be nested as deep as its reader can follow.
+    # A loop and no recursion, since a body may be nested very deep.
     waiting = [("", "", was, is_now)]
     while waiting:
         path, name, was, is_now = waiting.pop()
@@ -197,7 +196,7 @@ def _values(
             waiting += [(key, *old[key], new[key][1]) for key in reversed(common)]
         elif was != is_now and not (
             re.sub(r"[^a-z0-9]", "", name.lower()) in VOLATILE_FIELDS
-            or _moved_with_the_clock(was, is_now, recorded_at, now_at)
+            or _are_times_of_answers(was, is_now, recorded_at, now_at)
         ):
             yield Difference("body", path or ROOT, "changed", was, is_now)
 
@@ -212,7 +211,7 @@ def _type(value: object) -> str:
 
 
 _Members = dict[str, tuple[str, Any]]
-"""By path the name (none in an array) and the value of each member of an object or array."""
+"""The members of an object or array by path: name (``""`` in an array) and value of each."""
 
 
 def _members(path: str, *values: Any) -> Iterator[_Members]:
@@ -227,7 +226,7 @@ def _members(path: str, *values: Any) -> Iterator[_Members]:
 
 
 def _ids(elements: Iterable[object]) -> list[str] | None:
-    """Return the ``id`` of each element, or None where they are not all told apart by one."""
+    """Return the ``id`` of each element, or None unless all have one and all are different."""
     found = [each.get("id") if isinstance(each, dict) else None for each in elements]
     labels = [f"id={each}" for each in found if type(each) in (str, int)]
     return labels if len(set(labels)) == len(found) else None
@@ -248,8 +247,8 @@ def _added_and_removed(old: _Members, new: _Members) -> Iterator[Difference]:
 def _renamed(removed: _Members, added: _Members) -> dict[str, str]:
     """Return the paths of members that were possibly renamed, old to new.
 
-    The same value under another name is one, where the value tells something or no other field is
-    in question; so is a like name with a value of the same type.
+    A pair has values of one type, and either equal values or similar names. Equal values such as 0
+    or "" count only if a single field was removed and a single one added.
     """
     lone = len(removed) == len(added) == 1
     if len(removed) * len(added) > _MOST_PAIRS:
@@ -266,10 +265,10 @@ def _renamed(removed: _Members, added: _Members) -> dict[str, str]:
 
 
 def _same_value(was: object, is_now: object, *, lone: bool) -> bool:
-    """Return whether two values are equal, and this is more than chance."""
+    """Return whether two values are equal, and not by chance as 0 and 0 may be."""
     try:
         return (lone or was not in ("", 0, 1, None, [], {})) and was == is_now
-    except RecursionError:  # nested too deep to be compared at once
+    except RecursionError:  # nested too deep for ==
         return False
 
 
@@ -278,12 +277,13 @@ def _are_alike(*names: str) -> bool:
     return difflib.SequenceMatcher(None, before, after).ratio() >= _ALIKE
 
 
-def _moved_with_the_clock(
+def _are_times_of_answers(
     was: object, is_now: object, recorded_at: datetime | None, now_at: datetime | None
 ) -> bool:
-    """Return whether both values are the time of their own answer, whatever the field's name.
+    """Return whether each value is the time of its own answer, whatever the field's name.
 
-    ISO 8601 texts and numbers of seconds or milliseconds since 1970 count, within five minutes.
+    Times are ISO 8601 texts, or numbers of seconds or milliseconds since 1970; they may be five
+    minutes off.
     """
     return _is_about(was, recorded_at) and _is_about(is_now, now_at)
 

@@ -1,7 +1,7 @@
-"""What recordings say of the service, as an OpenAPI 3.1 document: `openapi`.
+"""An OpenAPI 3.1 document made from recordings: `openapi`.
 
-It holds what was seen and nothing else: types, not values; no list of the values that may come; a
-format only where every value has it. A field is required where no object was seen without it.
+It describes only what was recorded: types, no values and no ``enum``; a format only if every value
+has it. A field is required if every recorded object has it.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from .interaction import Headers, Interaction, base_path, header, operation_of, 
 from .redaction import Redactor, secrets_in
 
 _METHODS: Final = frozenset("GET PUT POST DELETE OPTIONS HEAD PATCH TRACE".split())  # noqa: SIM905
-# What OpenAPI says elsewhere, or what says nothing of the service.
+# Response headers that OpenAPI describes elsewhere, or that say nothing about the service.
 _LEFT_OUT: Final = PASSING_HEADERS | {"content-type", "date", "server"}
-# Of a request's headers, those that a caller chooses.
+# Request headers that a caller chooses, in contrast to those that an HTTP library adds.
 _OWN_HEADER: Final = re.compile(r"(?!x-forwarded)(x-.+|prefer|idempotency-key|if-.+)")
 _MEDIA_TYPE: Final = re.compile(r"[\w.+-]{1,60}/[\w.+-]{1,60}")
 _ANY_MEDIA_TYPE: Final = "*/*"
@@ -50,27 +50,27 @@ Place = tuple[str, ...]
 def openapi(
     cassettes: str | Path | Iterable[str | Path] | None = None, *, examples: bool = False
 ) -> dict[str, Any]:
-    """Return an OpenAPI 3.1 document of what cassettes hold; nothing is sent.
+    """Return an OpenAPI 3.1 document that describes what cassettes contain; nothing is sent.
 
     Parameters
     ----------
     cassettes
-        A cassette's name or the `Path` of one, or any number of them; by default the one in use.
+        A cassette's name or `Path`, or several of them; by default the current session's cassette.
     examples
-        Put in the first body that was seen of each kind, personal data redacted. Without it the
-        document holds no value that the service sent.
+        Include the earliest body of each kind as an example, with personal data redacted. Without
+        it the document contains no field value that the service sent.
 
     Returns
     -------
     dict
-        JSON values: ``json.dumps`` and ``yaml.safe_dump`` write it. Paths have id-like segments as
-        ``{id}``, ``{id_2}``; ``x-seen`` says how often a part was seen; ``x-not-json`` how many
-        bodies were not what their content type says; ``servers`` are the base addresses.
+        JSON values, for ``json.dumps`` or ``yaml.safe_dump``. In paths, segments that look like ids
+        become ``{id}``, ``{id_2}``; ``x-seen`` says how often a part was seen, ``x-not-json`` how
+        many bodies were declared as JSON and were not; ``servers`` are the base addresses.
 
     Raises
     ------
     CassetteError
-        A cassette cannot be found or read, none is in use, or they hold no interactions.
+        A cassette cannot be found or read, the session has none, or there are no interactions.
     """
     if cassettes is None:
         opened = session().open_cassette
@@ -90,7 +90,7 @@ def openapi(
 
 
 def describe(path: Path, *, examples: bool = False) -> Description:
-    """Return what one cassette's file holds; `Description.merge` puts several together."""
+    """Return the description of one cassette file; `Description.merge` combines several."""
     loaded, description = read_cassette(path), Description()
     held: Iterable[Interaction] = loaded.interactions
     if loaded.foreign or examples:
@@ -103,18 +103,18 @@ def describe(path: Path, *, examples: bool = False) -> Description:
 
 @dataclass(slots=True)
 class Description:
-    """What interactions had in common; two merge into that of all of them, in any order.
+    """What `openapi` needs to know about interactions; the order of merging does not matter.
 
     Attributes
     ----------
     counts
         How often each part of the document was seen.
     shapes
-        What values stood there: bodies, and the texts of parameters and headers.
+        The types of the values there: of bodies, and of parameters and headers.
     servers
-        How many interactions each base address answered.
+        How many interactions there were with each base address.
     examples
-        Of bodies the one that came first: its time and its JSON.
+        The earliest body at each place: its time (ISO 8601) and its JSON.
     """
 
     counts: Counter[Place] = field(default_factory=Counter)
@@ -123,7 +123,7 @@ class Description:
     examples: dict[Place, tuple[str, str]] = field(default_factory=dict)
 
     def add(self, interaction: Interaction, *, base_url: str, example: bool = False) -> None:
-        """Take one more interaction of the service at a base address."""
+        """Add one interaction with the service at ``base_url``."""
         request, response = interaction.request, interaction.response
         self.servers[base_url] += 1
         path = path_below(request.uri, base_path(base_url))
@@ -148,11 +148,11 @@ class Description:
             self._add_body((*answer, "content"), response.headers, response.body, at, example)
 
     def _add_texts(self, place: Place, texts: Iterable[tuple[str, str]]) -> None:
-        """Take the values of parameters or headers, of one name perhaps several."""
+        """Add the names and values of parameters or headers; a name may occur several times."""
         times = Counter[str]()
         for name, text in texts:
             if name_of(name) == ANY_NAME:
-                continue  # no parameter, but somebody's address where a name is expected
+                continue  # "?ada@example.com" has a value where a name belongs: not a parameter
             times[name] += 1
             self.shapes.setdefault((*place, name), Shape()).add(_value_of(text))
         self.counts.update((*place, name) for name in times)
@@ -180,7 +180,7 @@ class Description:
                 self.examples[place] = min(shown, self.examples.get(place, shown))
 
     def merge(self, other: Description) -> None:
-        """Take all that another one was made of."""
+        """Add all that another description was made from."""
         self.counts.update(other.counts)
         self.servers.update(other.servers)
         for place, shape in other.shapes.items():
@@ -303,19 +303,19 @@ class Description:
         return {"allOf": [{"$ref": "#/components/schemas/Envelope"}, data]}
 
     def _envelope(self) -> dict[str, Any]:
-        """Return the schema of what stands beside ``data`` in bodies, where there are such."""
+        """Return the schema of the members beside ``data``; empty if no body is an envelope."""
         envelope = Shape()
         for place, shape in self.shapes.items():
             if "content" in place and _is_envelope(shape):
                 envelope.merge(_part(shape, of_data=False))
         if not envelope.types:
             return {}
-        # Any schema of names that are not listed is not one of ``data``, which stands apart.
+        # ``data`` is listed so that additionalProperties, where it is set, does not apply to it.
         schema = envelope.schema(with_counts=True)
         return {"Envelope": {**schema, "properties": {**schema.get("properties", {}), "data": {}}}}
 
     def _rate_limits(self) -> dict[str, Any]:
-        """Return the three headers, where they were seen; required where no answer lacks them."""
+        """Return the rate-limit headers that were seen; required if every answer has them."""
         headers = {}
         answers = sum(self.servers.values())
         for (name, title), meaning in zip(_RATE_LIMITS.items(), _MEANINGS, strict=True):
@@ -330,7 +330,7 @@ class Description:
         return headers
 
     def _text(self, place: Place) -> dict[str, Any]:
-        """Return how often a parameter or header was seen, and the schema of its texts."""
+        """Return how often a parameter or header was seen, and the schema of its values."""
         schema = _schema_of_text(self.shapes[place])
         if self.counts[*place, "repeated"]:
             schema = {"type": "array", "items": schema}
@@ -341,7 +341,7 @@ _Tree = Mapping[str, Any]
 
 
 def _tree(places: Iterable[Place]) -> _Tree:
-    """Return places as mappings in mappings, by their names."""
+    """Return nested mappings: ``[("GET", "/v1/a")]`` becomes ``{"GET": {"/v1/a": {}}}``."""
     tree: dict[str, Any] = {}
     for place in places:
         node = tree
@@ -351,7 +351,7 @@ def _tree(places: Iterable[Place]) -> _Tree:
 
 
 def _template(path: str) -> tuple[str, list[tuple[str, str]]]:
-    """Return a path's template, and its parameters by name: ``/v1/lists/{id}/members/{id_2}``."""
+    """Return a path's template (``/v1/lists/{id}/members/{id_2}``), and names and values of ids."""
     ids: list[tuple[str, str]] = []
     segments = []
     for segment, each in zip(path.split("/"), operation_of(path).split("/"), strict=True):
@@ -365,7 +365,7 @@ def _template(path: str) -> tuple[str, list[tuple[str, str]]]:
 
 
 def _value_of(text: str) -> object:
-    """Return the JSON value that the text of a parameter or header stands for."""
+    """Return the JSON value that a parameter or header spells: ``"7"`` is 7, ``"true"`` True."""
     if _INTEGER.fullmatch(text):
         return int(text)
     if _NUMBER.fullmatch(text):
@@ -374,13 +374,13 @@ def _value_of(text: str) -> object:
 
 
 def _schema_of_text(shape: Shape) -> dict[str, Any]:
-    """Return the schema of texts: of several types they are strings."""
+    """Return the schema of a parameter's values; values of several types are strings."""
     schema = shape.schema()
     return {"type": "string"} if isinstance(schema["type"], list) else schema
 
 
 def _is_envelope(shape: Shape) -> bool:
-    """Return whether all bodies have their records in ``data``, as `frame` unwraps them."""
+    """Return whether all bodies are objects with their records in ``data``, as in `frame`."""
     kinds = {*shape.types.get(("data",), {"": 0})}
     return (
         [*shape.types[()]] == ["object"]
@@ -390,7 +390,7 @@ def _is_envelope(shape: Shape) -> bool:
 
 
 def _part(shape: Shape, *, of_data: bool) -> Shape:
-    """Return the shape of bodies with ``data`` alone, or without it."""
+    """Return the shape of bodies reduced to ``data``, or the shape without it."""
     return Shape(
         {
             path: counts

@@ -1,9 +1,9 @@
-"""How what we give reads: counts in words, progress, and tables in a notebook and a terminal.
+"""How results are shown: plurals, progress bars, and tables in a notebook and a terminal.
 
-A frame that went through `readable` is the same pandas DataFrame. It only shows itself otherwise as
-the value of a notebook cell (or of IPython): text to the left, columns without a value left out,
-long text whole, one row that is too wide as a row for each field. Copies of it, and what is made
-from it, show themselves as pandas has it.
+`readable` returns the same pandas DataFrame and changes only how it is shown as the value of a
+notebook cell (or in IPython): text is aligned left, columns without values are left out, long text
+is not cut, and a single row that is too wide becomes a row for each field. Copies of the frame, and
+frames made from it, are shown as pandas shows them.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _MOST_ROWS: Final = 60
 _ROWS_AT_EACH_END: Final = 10
 _MOST_COLUMNS: Final = 100
 _MOST_CHARACTERS: Final = 1_000
-# Of a page of JupyterLab; a row of more characters is shown as a row for each of its fields.
+# What fits a page of JupyterLab; one row that is wider is shown as a row for each field.
 _PAGE_CHARACTERS: Final = 110
 _TERMINAL_CHARACTERS: Final = 100
 _NARROWEST: Final = 12
 _GAP: Final = "  "
 _OPTIONS: Final = "_readable"
-# What a terminal acts on: text of a service could move the cursor.
+# Control characters: in text from a service they could move a terminal's cursor.
 _CONTROLS: Final = dict.fromkeys((*range(32), *range(127, 160)), " ")
 
 
@@ -45,21 +45,21 @@ def plural(number: int, noun: str) -> str:
 def readable(
     frame: pd.DataFrame, *, once: Collection[str] = (), hidden: Collection[str] = ()
 ) -> pd.DataFrame:
-    """Return the frame itself, which from now on reads well as the value of a notebook cell.
+    """Return the frame itself, changed to be shown as described in `display`.
 
-    The sentences in its ``attrs["notes"]``, where it has them, stand below it.
+    The sentences in its ``attrs["notes"]``, if any, are shown below the table.
 
     Parameters
     ----------
     once
-        Columns whose value is left out where it is that of the row above.
+        Columns in which a value equal to the one above is left blank.
     hidden
         Columns that are not shown, such as those that hold whole documents.
     """
-    shown = weakref.ref(frame)  # the frame holds the function: no circle, which would delay its end
+    shown = weakref.ref(frame)  # the frame refers to the function: a cycle would delay its freeing
 
     def bundle(include: object = None, exclude: object = None) -> dict[str, str]:
-        del include, exclude  # IPython's; it drops what it did not want
+        del include, exclude  # IPython passes them, and filters the result itself
         kept = shown()
         return {} if kept is None else {"text/html": as_html(kept), "text/plain": as_text(kept)}
 
@@ -78,7 +78,7 @@ def as_html(frame: pd.DataFrame) -> str:
 
 
 def as_text(frame: pd.DataFrame, *, width: int | None = None) -> str:
-    """Return a frame as lines of text that fit the terminal; long cells go over several lines.
+    """Return a frame as lines of text that fit the terminal; long cells are wrapped.
 
     ``width`` is in characters, by default the terminal's. Columns that do not fit are named below.
     """
@@ -96,7 +96,7 @@ def as_text(frame: pd.DataFrame, *, width: int | None = None) -> str:
 
 
 class _Column:
-    """A column as it is shown: its name, then its cells; those of numbers stand to the right."""
+    """A column as it is shown: its name and then its cells; numbers are aligned right."""
 
     def __init__(self, texts: list[str], kind: str = "O") -> None:
         self.texts = texts
@@ -106,7 +106,7 @@ class _Column:
         self.least_width = min(self.width, _NARROWEST) if self.is_wrapped else self.width
 
     def html(self) -> list[str]:
-        """Return the cells; with styles, since JupyterLab's own sheet says "right"."""
+        """Return the cells, each with its alignment, since JupyterLab's style sheet says right."""
         style = f"text-align:{'right' if self.is_number else 'left'}"
         style += "" if self.is_wrapped else ";white-space:nowrap"
         head, *cells = map(html.escape, self.texts)
@@ -192,7 +192,7 @@ def _lines(columns: Sequence[_Column], width: int) -> list[str]:
 
 
 def _widths(columns: Sequence[_Column], width: int) -> list[int]:
-    """Return a width for each column, texts made narrower in proportion until all fit."""
+    """Return a width for each column; columns of text are narrowed in proportion until all fit."""
     widths: list[int] = []
     for thousandths in range(1000, 0, -1):
         widths = [max(each.least_width, each.width * thousandths // 1000) for each in columns]
@@ -205,9 +205,9 @@ def _widths(columns: Sequence[_Column], width: int) -> list[int]:
 
 
 class ProgressBar:
-    """A tqdm bar that is gone when it is closed, from a notebook's file too.
+    """A tqdm bar that disappears when it is closed, from the saved notebook too.
 
-    It shows once it took ``delay_s``; ``options`` are tqdm's.
+    It appears after ``delay_s`` seconds; ``options`` are tqdm's.
     """
 
     def __init__(self, total: float | None, *, delay_s: float = 1.0, **options: Any) -> None:
@@ -220,12 +220,12 @@ class ProgressBar:
         self.update(0)
 
     def update(self, done: float = 1) -> None:
-        """Move on."""
+        """Add to what is done."""
         self._done += done
         if self._bar is None and time.monotonic() >= self._shown_from:
             self._show()
         if self._bar is not None:
-            # tqdm warns of a bar that is more than full, as a rounded total or sum may make it.
+            # tqdm warns if a bar is more than full, which rounding may cause.
             now = self._done if self._total is None else min(self._done, self._total)
             self._bar.update(now - self._bar.n)
 
@@ -242,14 +242,14 @@ class ProgressBar:
         self._output = display(self._bar.container, display_id=True)  # type: ignore[no-untyped-call]
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         if self._bar is None:
             return
-        # In a notebook tqdm turns a bar red, and leaves it, where it is not full at the end.
+        # In a notebook tqdm turns a bar red and keeps it if it is not full at the end.
         self._bar.n = self._total or self._bar.n
         self._bar.close()
         if self._output is not None:
-            # tqdm leaves its text in the notebook's file.
+            # Else the saved notebook would keep tqdm's text.
             self._output.update({}, raw=True)
 
     def __enter__(self) -> Self:

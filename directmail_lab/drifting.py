@@ -1,4 +1,4 @@
-"""What a service answers now, against what a cassette holds of it."""
+"""`drift`: whether a service still answers as a cassette recorded it."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from .transports import recorded_response
 if TYPE_CHECKING:
     from .sessions import Session
 
-# Of a recorded request: what chooses among answers, and asks for nothing else. A cassette may be a
-# stranger's, and what it says goes out with this account's key.
+# The recorded request headers that are sent again: they only select a representation. Others are
+# not sent, since a cassette may be somebody else's and the request carries this account's key.
 _RESENT: Final = frozenset({"accept", "accept-language", "accept-charset", "prefer"})
 _LONGEST_URI: Final = 8_000
-# How frameworks let a GET stand for another method.
+# Query parameters by which some frameworks turn a GET into another method.
 _OVERRIDE: Final = re.compile(r"_method|x-http-method(-override)?|x-method-override", re.IGNORECASE)
 # What redaction leaves in an address: the placeholder, or a pseudonym (see `personal`).
 _REPLACED: Final = re.compile(
@@ -54,28 +54,29 @@ def drift(
     on_old: Literal["warn", "raise"] = "warn",
     clock: Callable[[], float] = time.time,
 ) -> pd.DataFrame:
-    """Send a cassette's reads again, live, and return what is answered differently now.
+    """Send a cassette's reads again, live, and return what has changed in the answers.
 
-    Only GET and HEAD are sent, each distinct one once and paced, and compared with its last
-    recorded answer that was no error (or its last answer). Of a recorded request's headers only
-    those that choose among answers are sent, such as ``Accept``. Nothing is recorded. The session
-    is live for that time, and then in the mode it was in.
+    Only GET and HEAD requests are sent, each distinct one once, and paced. The answer is compared
+    with the last recorded one that was not an error (or the last one, if all were). Of the recorded
+    request headers only those that select a representation, such as ``Accept``, are sent. Nothing
+    is recorded. The session is live meanwhile, and then returns to its mode.
 
     Parameters
     ----------
     session
-        One with a key; ``dm.drift`` is called without, and takes the current one.
+        A session with a key. ``dm.drift`` has no such parameter and uses the current session.
     cassette
         A name or a path, as for `replay`.
     ignore
-        Paths to leave out, ``*`` standing for any text: ``"company.*"``, ``"header.x-powered-by"``.
+        Paths to leave out; ``*`` matches any text: ``"company.*"``, ``"header.x-powered-by"``.
         Values that differ from call to call are left out already: see `comparison` for the list.
     max_age
-        The oldest that a recording may be: a `timedelta` or a text such as ``"30 days"``.
+        The greatest age that a recording may have: a `timedelta` or a text such as ``"30 days"``.
     on_old
-        Whether an older one warns (`OldCassetteWarning`) or raises. It is never recorded anew.
+        Whether an older recording causes a warning (`OldCassetteWarning`) or an error. It is never
+        recorded again.
     clock
-        Gives the time, in seconds since the Unix epoch.
+        Returns the time, in seconds since the Unix epoch.
 
     Returns
     -------
@@ -85,10 +86,10 @@ def drift(
         ``header`` or ``body``), ``path`` (string, see `Difference`), ``change`` (``added``,
         ``removed``, ``retyped``, ``possibly renamed``, ``null-turned``, ``null-filled`` or
         ``changed``), ``recorded`` and ``now`` (object: the two values, ``<NA>`` for null and for
-        what is not there), ``new_path`` (string, where a field was possibly renamed). No rows where
-        nothing is different. ``attrs``: ``"sent"``, how many requests were; ``"not_sent"``, the
-        operations that were left out because they write or because redaction took part of them;
-        ``"notes"``, the same in words, which are shown below the table.
+        missing values), ``new_path`` (string, if a field was possibly renamed). No rows if nothing
+        is different. ``attrs``: ``"sent"``, the number of requests sent; ``"not_sent"``, the
+        operations that were not, because they write or because redaction changed their address;
+        ``"notes"``, the same in words, shown below the table.
 
     Raises
     ------
@@ -137,7 +138,7 @@ def _check_age(
     now: datetime,
     on_old: Literal["warn", "raise"],
 ) -> None:
-    """Warn, or raise `CassetteError`, where a recording is older than ``max_age``."""
+    """Warn, or raise `CassetteError`, if a recording is older than ``max_age``."""
     if max_age is None:
         return
     allowed = pd.Timedelta(max_age)
@@ -160,7 +161,7 @@ def _check_age(
 def _reads(
     interactions: Sequence[Interaction], prefix: str
 ) -> tuple[list[tuple[int, Interaction]], list[str]]:
-    """Return the recorded reads to send, each once with its number, and what is left out."""
+    """Return the reads to send with their numbers, each once, and the operations left out."""
     reads: dict[tuple[str, str], tuple[int, Interaction]] = {}
     left_out: dict[str, None] = {}
     for number, recorded in enumerate(interactions):
@@ -176,7 +177,7 @@ def _reads(
 
 
 def _can_be_asked(uri: str) -> bool:
-    """Return whether an address is whole, and asks for no other method than its own."""
+    """Return whether an address was not redacted, and does not override its method."""
     if not uri.isprintable() or len(uri) > _LONGEST_URI:
         return False
     names = (name for name, _ in parse_qsl(urlsplit(uri).query, keep_blank_values=True))

@@ -1,4 +1,4 @@
-"""Finding out what service.md leaves open: from what a session has seen, or by asking for it."""
+"""What service.md leaves open, found in answers so far (`findings`) or by requests (`explore`)."""
 
 from __future__ import annotations
 
@@ -27,36 +27,36 @@ if TYPE_CHECKING:
 
     from .sessions import Session
 
-# Paths that nothing is known to be at, and that nobody would mind being asked for.
+# A path that should not exist, and the next version of one that does: harmless to request.
 _NOWHERE: Final = "/v1/directmail-lab-nowhere"
 _NEXT_VERSION: Final = ME_PATH.replace("/v1/", "/v2/")
 _NO_KEY: Final = "directmail-lab-no-key"
 _REFUSED: Final = (401, 403)
-# Reads enough to see a time left count down, if it does.
+# Enough reads to see a value of X-RateLimit-Reset count down, if it does.
 _MOST_READS_FOR_UNIT: Final = 12
 
 
 def findings(cassette: str | Path | None = None) -> pd.DataFrame:
-    """Return what was seen of each part that the service's document leaves open.
+    """Return what is known so far about each part that the service's document leaves open.
 
     Nothing is sent.
 
     Parameters
     ----------
     cassette
-        A cassette's name, or the `Path` of one; by default what the current session has seen: its
-        answers, all of the cassette that it records or replays, and what `explore` got. Of answers
-        that were not recorded only the shape is kept: fields and types, no values.
+        A cassette's name or `Path`; by default all that the current session has seen: its answers,
+        the whole cassette that it records or replays, and the answers to `explore`. Of answers that
+        were not recorded only the shape is kept: fields and types, no values.
 
     Returns
     -------
     DataFrame
-        A row for each open part, in the document's order: ``part`` and ``section`` of the document;
-        ``seen`` of it, in words, empty where nothing was; ``how_sure`` (``"not seen"``,
-        ``"undecided"``, ``"seen once"``, ``"seen repeatedly"``, and ``"certain"`` where all else is
-        ruled out); ``interactions``, which ones, by source and number from 0; ``find_out``, the one
-        call that would find out more; ``schema``, a JSON Schema (dict) of the bodies, or None (the
-        table does not show it).
+        A row for each open part, in the document's order. ``part`` and ``section`` name it, and
+        ``seen`` says in words what was seen of it, or is empty. ``how_sure`` is ``"not seen"``,
+        ``"undecided"``, ``"seen once"``, ``"seen repeatedly"``, or ``"certain"`` if everything else
+        is ruled out. ``interactions`` lists where, by source and number from 0. ``find_out`` is the
+        one call that would find out more. These are strings. ``schema`` (object) is a JSON Schema
+        of the bodies (dict) or None; the table does not show it.
 
     Raises
     ------
@@ -77,21 +77,22 @@ def explore(
     announce: Callable[[str], object] = print,
     sleep: Callable[[float], object] = time.sleep,
 ) -> pd.DataFrame:
-    """Ask the service for what its document leaves open, and return the `findings`.
+    """Send requests that show what the service's document leaves open; return the `findings`.
 
-    Some twenty reads at most, and nothing but reads; each is announced, and they are paced as the
-    session is. A request without a key is sent once, and a wrong key once in the life of this
-    process, both past any recording. Where the key itself is refused, nothing more is sent. The
-    allowance is not used up for it: ``burst`` does that, if you want to see it.
+    About twenty requests at most, all of them reads. Each is announced, and they are paced as the
+    session is. A request without a key goes to the session's address and to each other configured
+    region, and one with a wrong key to the session's address (once per process); none of these is
+    recorded. If the session's own key is refused, nothing more is sent. The allowance is not used
+    up: to see that, use ``burst``.
 
     Parameters
     ----------
     pause_s
         Seconds between two requests.
     announce
-        What takes the lines that say what is sent; by default they are printed.
+        Called with each line that says what was sent; by default `print`.
     sleep
-        What waits.
+        Called with the seconds to wait.
 
     Raises
     ------
@@ -119,7 +120,7 @@ def _findings_of_session(opened: Session) -> pd.DataFrame:
     answers: list[Sighting] = []
     shapes = AnswerShapes()
     if opened.open_cassette is not None:
-        # One that was opened by its path is not found by its name: the readings tell what it told.
+        # If its file cannot be read, the session's readings are used alone.
         with contextlib.suppress(CassetteError):
             answers, shapes = _recorded(opened.open_cassette.path)
     is_read = bool(answers)
@@ -157,7 +158,7 @@ def _recorded(path: Path) -> tuple[list[Sighting], AnswerShapes]:
 
 @dataclass(frozen=True, slots=True)
 class _Exploration:
-    """One run of `explore`: whom it asks, how long it pauses (seconds), and whom it tells."""
+    """One run of `explore`; its fields are the session and the parameters of `explore`."""
 
     session: Session
     pause_s: float
@@ -165,18 +166,18 @@ class _Exploration:
     sleep: Callable[[float], object]
 
     def run(self) -> None:
-        """Ask everything, until the key turns out to be refused.
+        """Send all requests, or only the first if the key is refused.
 
         Raises
         ------
         QuotaExhaustedError
-            The allowance is used up for longer than the session waits.
+            The allowance is used up, and renews later than the session is willing to wait.
         """
         base_url = self.session.base_url
         self.announce(f"Exploring {base_url} with reads, which change nothing there.")
         first = self._ask("GET", ME_PATH, pause_s=0.0)
         if first is not None and first.status in _REFUSED:
-            # To go on would be to send a wrong key again and again.
+            # Each further request would send the wrong key once more.
             wrong_key_sent().add(base_url)
             self.announce("The key was refused, so nothing more is sent.")
             return
@@ -190,7 +191,7 @@ class _Exploration:
             self._ask_apart(base_url, "wrong")
         for address in dict.fromkeys(configured_regions().values()):
             if address != base_url:
-                # Without the key: it is this region's, and may not be that one's.
+                # Without the key, which belongs to this region and must not be sent to another.
                 self._ask_apart(address, "none")
         self._read_until_unit_is_known(first)
 
@@ -208,10 +209,10 @@ class _Exploration:
         return response.extensions[READING] if response is not None else None
 
     def _ask_apart(self, base_url: str, credentials: Credentials) -> None:
-        """Ask with no key, or with a wrong one, past the session.
+        """Ask with no key or with a wrong one, by a client that records nothing.
 
-        A cassette does not keep the credentials: the answer to a wrong key would be replayed to who
-        asks with the right one.
+        A cassette keeps no credentials, so a replay would give the answer to a wrong key to a
+        request with the right one.
         """
         auth, words = None, " without a key"
         if credentials == "wrong":

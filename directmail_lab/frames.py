@@ -1,4 +1,4 @@
-"""JSON to a DataFrame: any body gives a sane frame, and its values stay as they came."""
+"""JSON to a DataFrame: any JSON body gives a usable frame, with its values unchanged."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ MAX_DEPTH: Final = 50
 
 MOST_COLUMNS: Final = 10_000
 MOST_CELLS: Final = 5_000_000
-"""Records that would make more columns, or more cells, stay whole in their row."""
+"""Records that would need more columns or cells than this stay whole, one in each row."""
 
 VALUE_COLUMN: Final = "value"
-"""The column of what is no object: a scalar body, or such an element of an array."""
+"""The column of values that are not objects: a scalar body, or elements of an array."""
 
-_LARGEST_EXACT = 2**53 - 1  # of the integers that a float holds exactly
+_LARGEST_EXACT = 2**53 - 1  # a float holds every integer up to here exactly
 _LARGEST_INT64 = 2**63 - 1
 _DTYPES: Final = {bool: "boolean", str: "string", float: "Float64"}
 _MISSING: Final = object()
@@ -43,27 +43,27 @@ def frame(
 ) -> pd.DataFrame:
     """Return any JSON body as a DataFrame.
 
-    An object is one row, an array a row for each element (those that are no objects in the column
-    ``value``), a scalar one row and one column; an empty object has one row and no columns, an
-    empty array no rows. Nested objects become dotted columns (``company.address.city``); arrays,
-    and objects that are empty or more than `MAX_DEPTH` levels down, stay whole in their cell.
-    Records with more than `MOST_COLUMNS` fields among them, or that would make more than
-    `MOST_CELLS` cells, stay whole in the column ``value``.
+    An object gives one row. An array gives a row for each element; elements that are not objects
+    are in the column ``value``. A scalar gives one row and one column, an empty object one row and
+    no columns, an empty array no rows. Nested objects become dotted columns
+    (``company.address.city``); arrays, and objects that are empty or more than `MAX_DEPTH` levels
+    deep, stay whole in their cell. Records that together have more than `MOST_COLUMNS` fields, or
+    would need more than `MOST_CELLS` cells, stay whole in the column ``value``.
 
-    Values are kept as they came: ``"01234"`` stays text, ``1.0`` a float and ``1`` an integer. The
+    Values are not converted: ``"01234"`` stays text, ``1.0`` a float and ``1`` an integer. The
     dtypes are those of ``convert_dtypes()`` (``Int64``, ``Float64``, ``boolean``, ``string``), but
-    chosen by what JSON says, so that ``1.0`` does not become an integer; ``object`` holds mixed
+    chosen by the JSON types, so that ``1.0`` does not become an integer; ``object`` is for mixed
     values, arrays, and integers beyond 64 bits. ``null`` and a missing field are both ``<NA>``.
 
-    Parquet holds one type a column, so it refuses a column of mixed values. Before ``to_parquet``
-    turn such a column into text: ``df["size"] = df["size"].astype("string")``.
+    Parquet has one type per column, so ``to_parquet`` refuses a column of mixed values. Convert it
+    to text first: ``df["size"] = df["size"].astype("string")``.
 
     Parameters
     ----------
     response_or_json
         A response (of any HTTP library that has ``status_code``, ``headers`` and ``content``), the
-        bytes of a body, or what a JSON reader made of one. A ``str`` is a JSON string, not a body.
-        Of an iterator of these, such as `pages` gives, all records are in one frame.
+        bytes of a body, or parsed JSON. A ``str`` is a JSON string, not a body. An iterator of
+        these, such as `pages` returns, gives one frame of all their records.
     record_path
         ``"auto"`` unwraps an envelope: an object whose ``data`` is an object or an array. None
         never unwraps. Any other text is the name of a member, or a dotted path to one.
@@ -73,21 +73,22 @@ def frame(
     DataFrame
         With ``attrs``: ``status`` (int), ``path`` (of the URL), ``source`` (``"live"``,
         ``"recorded"`` or ``"replayed"``) and ``time`` (when the response came: ISO 8601, UTC), each
-        None where unknown; and ``envelope`` where one was unwrapped: the body's other members.
+        None if unknown; ``envelope``, the body's other members, if one was unwrapped; and
+        ``pages``, how many there were, for an iterator.
 
     Raises
     ------
     NotJSONError
-        Where the body is not JSON, or there is none.
+        The body is not JSON, or is empty.
     DirectMailLabError
-        Where ``record_path`` leads nowhere.
+        ``record_path`` is not in the body.
     """
     try:
         return _framed(response_or_json, record_path)
     except DirectMailLabError as error:
         failure = without_traceback(error)
-    # A traceback with locals would show the body, and in it a key that the service echoed: the
-    # frames below are left out of it, and this one has let go.
+    # A traceback with local variables would show the body, which may contain the key if the service
+    # echoed it. So the frames below are dropped from it, and this one deletes its own variable.
     del response_or_json
     raise failure
 
@@ -141,7 +142,7 @@ def _attrs(response: Any) -> dict[Hashable, Any]:
     """Return what `frame` leaves in ``attrs``: JSON values, so that Parquet keeps them."""
     reading = _attribute(response, "extensions", {}).get(READING)
     url = _attribute(response, "url", None)
-    # A recording by vcrpy keeps no times: its replay has "not a number".
+    # vcrpy records no times, so the reading of its replay has NaN.
     at = getattr(reading, "at", math.nan)
     return {
         "status": None if response is None else int(response.status_code),
@@ -152,7 +153,7 @@ def _attrs(response: Any) -> dict[Hashable, Any]:
 
 
 def _not_json(problem: str, response: Any) -> NotJSONError:
-    """Return the error that says of a body that it is no JSON: nothing of the body itself."""
+    """Return the error for a body that is not JSON; it contains nothing of the body."""
     if response is None:
         return NotJSONError(f"The body {problem}. Give frame() the bytes of a whole JSON body.")
     media_type = re.match(r"\s*([\w.+-]{1,60}/[\w.+-]{1,60})", _content_type(response))
@@ -183,7 +184,7 @@ def _attribute(thing: Any, name: str, default: Any) -> Any:
 
 
 def _unwrapped(body: object, record_path: str | None) -> tuple[object, dict[str, object] | None]:
-    """Return the records of a body, and the other members where they were in an envelope."""
+    """Return a body's records, and the envelope's other members, or None if it had no envelope."""
     if record_path is None:
         return body, None
     if record_path == "auto":
@@ -219,7 +220,7 @@ def _without(body: Any, keys: Sequence[str]) -> dict[str, object]:
 
 
 def _shallow(value: object) -> object:
-    """Return ``value``, or a note instead of it: pandas copies ``attrs`` by recursion."""
+    """Return ``value``, or a note if it is too deep: pandas copies ``attrs`` by recursion."""
     level = [value]
     for _ in range(MAX_DEPTH):
         level = [inner for outer in level for inner in _members(outer)]
@@ -258,7 +259,7 @@ def _table(records: object) -> pd.DataFrame:
 
 
 def _fields(rows: Sequence[object]) -> dict[_Path, list[object]]:
-    """Return the fields of the records by their keys, each with the values of all rows so far."""
+    """Return the values of each field, by the path of its keys; the last rows may be missing."""
     fields: dict[_Path, list[object]] = {}
     most = min(MOST_COLUMNS, max(MOST_CELLS // max(len(rows), 1), 1))
     for number, row in enumerate(rows):
@@ -277,7 +278,7 @@ def _fields(rows: Sequence[object]) -> dict[_Path, list[object]]:
 
 
 def _leaves(record: Mapping[str, object], path: _Path) -> Iterator[tuple[_Path, object]]:
-    """Yield what makes columns, with its keys: all but objects that have fields of their own."""
+    """Yield the path and value of each column of a record; nested objects are descended into."""
     for key, value in record.items():
         place = (*path, key)
         if value and isinstance(value, dict) and len(place) < MAX_DEPTH:
@@ -289,9 +290,9 @@ def _leaves(record: Mapping[str, object], path: _Path) -> Iterator[tuple[_Path, 
 def _names(paths: Sequence[_Path]) -> list[str]:
     """Return a name for each path, no two alike.
 
-    Where ``{"a.b": 1, "a": {"b": 2}}`` has two for one name, the shortest path keeps it and the
-    other one gets a number: ``a.b``, ``a.b_2``. Half a letter (a lone surrogate), which pandas'
-    text cannot hold, is written as an escape.
+    ``{"a.b": 1, "a": {"b": 2}}`` has two paths for one name: the shorter one keeps it and the
+    other one gets a number: ``a.b``, ``a.b_2``. A lone surrogate, which pandas' strings cannot
+    contain, is written as an escape.
     """
     names: dict[_Path, str] = {}
     taken: set[str] = set()
@@ -315,8 +316,8 @@ def _column(values: list[object], index: pd.RangeIndex) -> Any:
     if (dtype := _dtype(kinds, cells)) is not None:
         with contextlib.suppress(UnicodeEncodeError):  # as in _names
             return pd.array(cells, dtype=dtype)  # type: ignore[call-overload]
-    # fromiter, since array() would make one of two dimensions from equally long lists; a Series,
-    # since DataFrame() would look for a narrower dtype in a bare array of objects.
+    # np.array() would make a two-dimensional array of lists of equal length. A Series keeps its
+    # dtype, while DataFrame() would look for a narrower one in a bare array of objects.
     return pd.Series(np.fromiter(cells, dtype=object, count=len(index)), index, dtype=object)
 
 

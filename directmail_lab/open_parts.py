@@ -1,6 +1,6 @@
-"""The parts that service.md leaves open ("not shown"), and what was seen of each: pure.
+"""The parts that service.md leaves open ("not shown"), and what was seen of each.
 
-Answers and their shapes in, one row for each open part out, in the document's order.
+Pure: takes answers and their shapes, and returns a row for each open part, in the document's order.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _HowSure = Literal["not seen", "undecided", "seen once", "seen repeatedly", "cer
 
 _COLUMNS: Final = ("part", "section", "seen", "how_sure", "interactions", "find_out", "schema")
 _Finding = tuple[str, str, str, _HowSure, str, str, dict[str, Any] | None]
-"""What was seen of one open part: a row of these columns, which `findings` explains."""
+"""One row, with these columns: what was seen of one open part. See `findings`."""
 
 _ME: Final = f"GET {ME_PATH}"
 _ASK: Final = "ask the service's operator: no request shows it"
@@ -34,7 +34,7 @@ _VERSION_HEADERS: Final = ("Deprecation", "Sunset", "API-Version", "X-API-Versio
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """All that the findings are made from: answers, their shapes, and the unit of Reset."""
+    """What the findings are made from: answers, their shapes, and the unit of Reset."""
 
     answers: Sequence[Sighting]
     shapes: AnswerShapes
@@ -42,20 +42,20 @@ class Seen:
 
     @property
     def of_account(self) -> list[Sighting]:
-        """The answers to the account's own key, whose allowances they tell."""
+        """The answers to requests with the account's own key; their limits are its limits."""
         return [each for each in self.answers if each.is_the_accounts]
 
     def where(
         self, answers: Sequence[Sighting], test: Callable[[AnswerShape], object]
     ) -> list[Sighting]:
-        """Return those of the answers whose shape passes a test."""
+        """Return the answers whose shape passes a test."""
         by_key = {each.key: each for each in answers}
         passed = {key for key, each in by_key.items() if test(self.shapes.of([each]))}
         return [each for each in answers if each.key in passed]
 
 
 def findings_of(seen: Seen) -> pd.DataFrame:
-    """Return a row for each open part, in the order of service.md; `findings` has the columns."""
+    """Return a row for each open part, in the order of service.md; see `findings` for columns."""
     good = [each for each in seen.answers if 200 <= each.reading.status < 300]
     others = [each for each in good if each.operation != _ME]
     mine = [each for each in good if each.operation == _ME]
@@ -94,7 +94,7 @@ def _finding(
     find_out: str,
     shape: AnswerShape | None = None,
 ) -> _Finding:
-    """Return a finding; what is open is never certain by being seen."""
+    """Return a finding whose ``how_sure`` counts the answers; counting never makes it certain."""
     sure: _HowSure = "seen repeatedly" if len(found) > 1 else "seen once" if found else "not seen"
     schema = shape.body.schema() if shape else None
     return part, section, words, sure, _places(found), find_out, schema or None
@@ -108,7 +108,7 @@ def _statuses(
     find_out: str,
     note: str = "",
 ) -> _Finding:
-    """Return with what statuses and bodies was answered: ``401, 404: JSON error string``."""
+    """Return a finding of statuses and bodies: ``401, 404: JSON error string``."""
     by_shape: dict[str, list[str]] = {}
     for status in sorted({each.reading.status for each in found}):
         shape = seen.shapes.of(each for each in found if each.reading.status == status)
@@ -125,7 +125,7 @@ def _statuses(
 def _fields(
     part: str, section: str, seen: Seen, answers: Sequence[Sighting], find_out: str
 ) -> _Finding:
-    """Return what fields bodies have, by operation, with the schema of all of them."""
+    """Return a finding of the fields of JSON bodies, by operation, with a schema of them all."""
     told = seen.where(answers, lambda shape: shape.kinds["JSON"])
     words = []
     for operation in dict.fromkeys(each.operation for each in told):
@@ -152,7 +152,7 @@ def _base_addresses(answers: Sequence[Sighting]) -> _Finding:
 
 
 def _refusal(part: str, seen: Seen, credentials: Credentials) -> _Finding:
-    """Return how a request was answered that went out with no key, or with a wrong one."""
+    """Return a finding of the answers to requests with no key, or with a wrong one."""
     note, found = "", [each for each in seen.answers if each.credentials == credentials]
     if not found:
         unknown = [each for each in seen.answers if each.credentials == "unknown"]
@@ -167,7 +167,7 @@ def _unit(seen: Seen) -> _Finding:
     part, section = "unit of X-RateLimit-Reset", "8"
     if unit != "undetermined":
         return part, section, f"{unit}. {why}", "certain", _places(told), "", None
-    # How many values were seen does not matter while they leave the unit open.
+    # Not "seen repeatedly": any number of values may leave the unit undecided.
     sure: _HowSure = "undecided" if told else "not seen"
     return part, section, why if told else "", sure, _places(told), "dm.explore()", None
 

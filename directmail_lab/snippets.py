@@ -1,8 +1,8 @@
 """A recorded request as code that sends it again: for a shell, for httpx, for a session. Pure.
 
-What is recorded may be a stranger's, and what is copied is pasted into a terminal: so nothing but
-printable text stands in a snippet as it is. The key is never part of one: a shell and httpx take it
-from the environment, and a session has its own.
+A recording may be somebody else's, and a snippet is pasted into a terminal: so everything but
+printable text is encoded or left out. A snippet never contains the key: in a shell and with httpx
+it is read from the environment, and a session has its own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .settings import API_KEY_VARIABLE, is_loopback
 
 _MOST_BODY_BYTES: Final = 64 * 1024
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, section 5.6.2
-# Set by whatever sends the request anew.
+# Headers that the program sets which sends the request again.
 _OWN: Final = frozenset(
     {
         *("host", "content-length", "transfer-encoding", "connection", "keep-alive", "te"),
@@ -37,15 +37,15 @@ def copy_as(interaction: Interaction, kind: str, *, base_url: str | None = None)
     ----------
     kind
         ``"curl"`` (a POSIX shell), ``"httpx"`` (Python) or ``"request"`` (`directmail_lab.request`,
-        which leaves address and key to the current session).
+        which uses the address and key of the current session).
     base_url
-        The base address of the recording: ``"request"`` tells the path below it, and to another
-        origin, such as a redirect led to, no key is sent.
+        The base address of the recording. ``"request"`` gives the path below it; the others send
+        no key to another origin, such as one that a redirect led to.
 
     Raises
     ------
     CassetteError
-        The address is not one of http or https, so it cannot be sent again.
+        The request's address is neither http nor https, so it cannot be sent again.
     """
     request = interaction.request
     if urlsplit(request.uri).scheme not in ("http", "https"):
@@ -65,7 +65,7 @@ def as_curl(request: RecordedRequest, *, base_url: str | None = None) -> str:
     lines = [" ".join(words)]
     if has_key:
         lines.append(f'--user "${API_KEY_VARIABLE}:"')
-    # curl sends no header that ends in a colon; one without a value ends in a semicolon.
+    # curl drops "Name:"; to send a header without a value it wants "Name;".
     lines += [
         f"--header {_quoted(f'{n}: {v}' if v else f'{n};', has_key=has_key)}" for n, v in headers
     ]
@@ -132,8 +132,8 @@ def _call(function: str, arguments: list[str], notes: list[str]) -> str:
 
 
 def _parts(request: RecordedRequest) -> tuple[str, Headers, list[str]]:
-    """Return an address and headers that can be sent as they are, and what was left out."""
-    # An address has its spaces and all beyond ASCII escaped when it is sent; here it is now.
+    """Return the address, the headers that can be sent, and notes on what was left out."""
+    # Spaces and non-ASCII characters are percent-encoded here, as a client would on sending.
     address = quote(
         request.uri.replace("%3CAPI_KEY%3E", PLACEHOLDER), safe="!#$%&'()*+,/:;=?@[]~<>"
     )
@@ -153,9 +153,9 @@ def _is_plain(name: str, value: str) -> bool:
 
 
 def _may_have_key(address: str, base_url: str | None, notes: list[str]) -> bool:
-    """Return whether a key may be sent there, else note why not.
+    """Return whether the key may be sent to an address; if not, add the reason to ``notes``.
 
-    That is to the recording's own origin, by https or on this machine alone.
+    It may be sent to the recording's own origin only, by https or on this machine.
     """
     parts = urlsplit(address)
     if parts.scheme != "https" and not is_loopback(parts.hostname or ""):
@@ -173,7 +173,7 @@ def _origin(address: str) -> tuple[str, str | None, int]:
 
 
 def _sendable(request: RecordedRequest, notes: list[str], how: str) -> bytes:
-    """Return the body, or nothing and a note where it is too large."""
+    """Return the body; if it is too large, return nothing and add a note."""
     body = request.body or b""
     if len(body) <= _MOST_BODY_BYTES:
         return body
@@ -182,7 +182,7 @@ def _sendable(request: RecordedRequest, notes: list[str], how: str) -> bytes:
 
 
 def _printable(body: bytes) -> str | None:
-    """Return a body as text that can be pasted; None where it must be encoded."""
+    """Return a body as text that can be pasted; None if it has to be encoded."""
     try:
         text = body.decode()
     except UnicodeDecodeError:
@@ -191,7 +191,7 @@ def _printable(body: bytes) -> str | None:
 
 
 def _json_as_httpx_sends_it(body: bytes, content_type: str | None) -> object:
-    """Return the value of a JSON body that httpx would write to the very same bytes, or None."""
+    """Return a JSON body's value if httpx's ``json=`` would send the same bytes, else None."""
     if content_type != "application/json":
         return None
     try:
@@ -203,7 +203,7 @@ def _json_as_httpx_sends_it(body: bytes, content_type: str | None) -> object:
 
 
 def _quoted(text: str, *, has_key: bool) -> str:
-    """Return a text as one word of a shell, the environment's key in the placeholder's place."""
+    """Return a text as one shell word, with ``"$VARIABLE"`` in place of the key's placeholder."""
     if not has_key:
         return shlex.quote(text)
     parts = (shlex.quote(part) if part else "" for part in text.split(PLACEHOLDER))
@@ -211,7 +211,7 @@ def _quoted(text: str, *, has_key: bool) -> str:
 
 
 def _with_key(text: str, key: str) -> str:
-    """Return a text as Python, the environment's key in the placeholder's place."""
+    """Return a text as a Python expression that replaces the placeholder by the key, if any."""
     if not key or PLACEHOLDER not in text:
         return repr(text)
     return f"{text!r}.replace({PLACEHOLDER!r}, {key})"
