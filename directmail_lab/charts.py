@@ -1,12 +1,12 @@
-"""The three charts of readings: what remained over time, allowances, and latencies.
+"""The three charts of readings: requests remaining over time, allowances, and latencies.
 
-`chart_rate_limits` takes the frame that `rate_limits()` gives and returns a `Chart`, a
-`matplotlib.figure.Figure` that shows itself as a PNG where it is a notebook cell's last value. No
-chart touches pyplot or its state.
+`chart_rate_limits` takes the frame that `rate_limits()` returns and returns a `Chart`, a
+`matplotlib.figure.Figure` that is shown as a PNG if it is the last value of a notebook cell. It
+neither uses nor changes pyplot.
 
-Moments are days since 1970 (UTC), as matplotlib draws them, in columns ``x`` (when the response
-came) and ``renews_x``. Where a reading has no time, as in a cassette of vcrpy's, ``x`` is the
-number of the row instead, from 0.
+Times are in days since 1970 (UTC), matplotlib's unit, in columns ``x`` (when the response came) and
+``renews_x``. If any reading has no time, as in vcrpy's cassettes, ``x`` is the row number instead,
+from 0.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 Kind = Literal["remaining", "allowance", "latency"]
 
 _Span = tuple[float, float]
-"""Where something begins and ends on the axis."""
+"""The start and the end of something on the x axis."""
 
 _BUCKETS: Final = 700
 _MOST_POINTS: Final = 2_800
@@ -47,7 +47,7 @@ _SHORTEST_BREAK_DAYS: Final = 10 / 1440
 _MOST_EPISODES: Final = 3
 _MOST_OF_A_SPAN: Final = 0.7
 _FEWEST_TO_SPLIT: Final = 6
-# Of the span shown, how much is left free on either side; of a single moment, in days.
+# The free space on either side, as a part of the span shown; around a single moment, in days.
 _MARGIN: Final = 0.02
 _MOMENT: Final = 0.5 / 86400
 _WIDE: Final = 20.0
@@ -55,21 +55,21 @@ _MARKERS: Final = "os^Dv*"
 
 
 def chart_rate_limits(frame: pd.DataFrame, *, kind: Kind = "remaining") -> Chart:
-    """Draw readings, over time or, where a recording has no times, by their number.
+    """Draw readings over time, or by row number if a recording has no times.
 
     Parameters
     ----------
     frame
-        What `rate_limits()` gives: any number of rows.
+        What `rate_limits()` returns, with any number of rows.
     kind
-        ``"remaining"``: the requests that remained, a panel for each of the six operations read
-        most; the limit is a dashed line, windows are shaded where their renewal is known, answers
-        that said that nothing is left, and headers with a problem, are marked; long pauses are left
-        out. ``"allowance"``: the limit of each of fifteen operations as a bar, what its last
-        reading left filled in. ``"latency"``: how long each response took, by operation, with the
-        median and the 95th percentile; on a log scale where the slowest took twenty times the
-        median. Of very many readings those are drawn that keep the picture's shape, every minimum
-        and the slowest.
+        ``"remaining"``: the requests remaining, with a panel for each of the six operations that
+        have the most readings. The limit is a dashed line; windows whose renewal is known are
+        shaded; refused requests and headers with a problem are marked; long pauses are left out.
+        ``"allowance"``: a bar for the limit of each of the fifteen operations with the most
+        readings, filled up to what remained in the last one. ``"latency"``: how long each response
+        took, by operation, with the median and the 95th percentile; on a log scale if the slowest
+        took at least twenty times the median. Of very many readings only some are drawn, chosen so
+        that the picture looks the same: minima and maxima are kept.
 
     Raises
     ------
@@ -83,7 +83,7 @@ def chart_rate_limits(frame: pd.DataFrame, *, kind: Kind = "remaining") -> Chart
 
 
 def _by_operation(frame: pd.DataFrame, most: int) -> list[tuple[str, pd.DataFrame]]:
-    """Return ``"GET /v1/users/me"`` and its readings in the order of ``x``, the most read first."""
+    """Return pairs of ``"GET /v1/users/me"`` and its readings by ``x``, most readings first."""
     timed = _are_timed(frame)
     ordered = frame.assign(
         x=_days(frame["at"]) if timed else np.arange(len(frame), dtype=float),
@@ -104,11 +104,10 @@ def _days(times: pd.Series[pd.Timestamp]) -> pd.Series[float]:
 
 
 def _thinned(frame: pd.DataFrame, column: str = "remaining", *, most: int) -> pd.DataFrame:
-    """Return the readings that a chart cannot do without, of one operation, in order.
+    """Return at most ``most`` readings of one operation that look the same when drawn.
 
-    Up to ``most`` are kept as they are. Of more, each of a quarter as many equal spans of the axis
-    keeps its first and last reading, and those with the least and the most in a column: the picture
-    looks the same, and no minimum and no maximum is lost.
+    The x axis is cut into ``most // 4`` equal parts. Of each part these readings are kept: the
+    first, the last, and those with the least and the greatest value of ``column``.
     """
     if len(frame) <= most:
         return frame
@@ -123,7 +122,7 @@ def _thinned(frame: pd.DataFrame, column: str = "remaining", *, most: int) -> pd
 
 
 def _span_in_words(spans: Sequence[_Span], *, timed: bool) -> str:
-    """Return what an axis shows: ``"21 Nov 2026, UTC"``."""
+    """Return the days that an axis shows: ``"21 Nov 2026, UTC"``."""
     if not timed:
         return "by number: not every response has a time"
     ends = [moment for span in spans for moment in span]
@@ -132,7 +131,7 @@ def _span_in_words(spans: Sequence[_Span], *, timed: bool) -> str:
 
 
 def _left_in_words(readings: pd.DataFrame) -> str:
-    """Return what an operation's last reading with a remaining says: ``"260 of 300 left"``."""
+    """Return what the last reading that has ``remaining`` says: ``"260 of 300 left"``."""
     told = readings.dropna(subset=["remaining"])
     if told.empty:
         return "remaining not told"
@@ -175,10 +174,10 @@ def _chart_remaining(frame: pd.DataFrame) -> Chart:
 
 
 def _episodes(x: pd.Series[float]) -> list[_Span]:
-    """Return the spans of time worth drawing, at most three, the pauses between them left out.
+    """Return the spans of time to draw, at most three, without the long pauses between them.
 
-    A recording of last month replayed beside today's requests would be two dots at the ends of an
-    axis. A pause is left out where it is over ten minutes and most of its span.
+    Else last month's recording, replayed together with today's requests, would be two dots at the
+    ends of an axis. A pause is left out if it is over ten minutes and over 70 % of what is shown.
     """
     moments = np.sort(x.to_numpy())
     pauses, span, places = np.diff(moments), moments[-1] - moments[0], list[int]()
@@ -198,8 +197,8 @@ def _draw_panel(axes: Axes, readings: pd.DataFrame, color: str) -> None:
         axes.axvline(ends, color=INK, linewidth=0.8, linestyle=":", zorder=1)
     kept = _thinned(readings, most=_MOST_POINTS)
     _draw_limit(axes, kept.dropna(subset=["limit"]))
-    # What was left of a window is nothing to go by once it has ended: a gap until the next reading,
-    # in the order of a stable sort before a reading at its own place.
+    # After a window ends its remaining is unknown, so the line has a gap until the next reading. In
+    # a stable sort the gap comes before a reading at the same x.
     over = [min(window[1], after[0]) for window, after in pairwise(windows)]
     gaps = pd.DataFrame({"x": pd.Series(over, dtype=float), "remaining": np.nan})
     points = kept.dropna(subset=["remaining"])[["x", "remaining"]].astype(float)
@@ -209,16 +208,16 @@ def _draw_panel(axes: Axes, readings: pd.DataFrame, color: str) -> None:
     axes.plot(line["x"], line["remaining"], color=color, **style)
     for marked, style, _ in _marks(readings):
         few = _thinned(marked, most=_MOST_MARKS)
-        # One that has no remaining to be drawn at stands on the axis.
+        # Without a value of `remaining`, the mark is drawn at 0.
         heights = few["remaining"].fillna(0).astype(int)
         axes.plot(few["x"], heights, **style, clip_on=False, zorder=4, in_layout=False)
 
 
 def _windows(readings: pd.DataFrame) -> list[_Span]:
-    """Return the windows that one operation's readings tell of: first reading to renewal.
+    """Return the windows of one operation, each from its first reading to its renewal.
 
-    A reset in whole seconds makes every reading's renewal a little late, never early, so the
-    earliest is the window's end.
+    A Reset in seconds that are rounded up gives a renewal that may be late but not early, so the
+    earliest one is the end of the window.
     """
     known = readings.dropna(subset=["renews_x", "remaining"])
     found: list[_Span] = []
@@ -234,7 +233,7 @@ def _windows(readings: pd.DataFrame) -> list[_Span]:
 
 
 def _draw_limit(axes: Axes, told: pd.DataFrame) -> None:
-    """Draw the limit right across, unless it changed."""
+    """Draw the limit as a line across the panel, or as steps if it changed."""
     limits = told["limit"].astype(int)
     style: dict[str, Any] = {"color": INK, "linestyle": "--", "linewidth": 1}
     if limits.nunique() == 1:
@@ -249,7 +248,7 @@ def _refused(readings: pd.DataFrame) -> pd.DataFrame:
 
 
 def _marks(readings: pd.DataFrame) -> list[tuple[pd.DataFrame, dict[str, Any], str]]:
-    """Return the readings that are marked, how they are, and what that means."""
+    """Return for each kind of mark: its readings, its style, and its text in the legend."""
     style = {"linestyle": "", "fillstyle": "none", "markersize": 5.5, "markeredgewidth": 1.6}
     refused = {**style, "marker": "x", "color": figures.ALARM}
     problem = {**style, "marker": "D", "color": figures.WARNING}
@@ -267,7 +266,7 @@ def _set_heights(axes: Axes, readings: pd.DataFrame) -> None:
 
 
 def _explain_marks(chart: Chart, shown: pd.DataFrame) -> None:
-    """Say below the data what the marks are, those alone that were drawn."""
+    """Add a legend of the marks that were drawn."""
     entries: list[Artist] = [Line2D([], [], color=INK, linestyle="--", linewidth=1, label="limit")]
     if shown["renews_x"].notna().any():
         entries.append(Patch(color=figures.BAND, label="a window, to its renewal"))

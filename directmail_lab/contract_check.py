@@ -1,4 +1,4 @@
-"""Whether the service keeps what its document says of rate limits: the three rules of part 8."""
+"""Checks whether the service follows the three rules for rate limits in service.md part 8."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DTYPES: Final[dict[str, Any]] = {
     "rule": "int64", "statement": "string", "operation": "string", "verdict": "string",
     "responses": "int64", "violations": "int64", "rows": "object", "detail": "string",
 }  # fmt: skip
-# What counts and clocks may be off between two readings of one renewal, beside the unit's step.
+# How far two readings may disagree about one renewal, in addition to one step of the unit.
 _TOLERANCE_S: Final = 0.25
 
 _Group = list[tuple[int, Reading]]
@@ -44,17 +44,17 @@ def check_contract(
         3, which is about a majority of operations, one row, its ``operation`` <NA>. Columns:
 
         ========== ======= ===================================================================
-        rule       int64   its number in service.md
-        statement  string  what it says
-        operation  string  the path, id-like segments as ``{id}``
+        rule       int64   its number in service.md part 8
+        statement  string  the rule in words
+        operation  string  the path, with segments that look like ids as ``{id}``
         verdict    string  holds, violated or not observed
-        responses  int64   how many were looked at
-        violations int64   how many of them are against the rule
-        rows       object  which: a tuple of positions, from 0, in the readings that were given
+        responses  int64   how many responses were checked
+        violations int64   how many of them violate the rule
+        rows       object  which ones: a tuple of positions, from 0, in ``readings``
         detail     string  what was seen, in words
         ========== ======= ===================================================================
 
-        ``attrs["notes"]`` has sentences on what looks odd in the readings as a whole.
+        ``attrs["notes"]`` has sentences about the readings as a whole, such as a clock set back.
     """
     kept = list(readings)
     unit = reset_unit or infer_reset_unit(kept).unit
@@ -93,7 +93,7 @@ def _judgement(
 def _headers_present(operation: str | None, group: _Group) -> _Row:
     wrong = [row for row, each in group if None in (each.limit, each.remaining, each.reset)]
     told = {each for _, reading in group for each in (reading.problem or "").split("; ")}
-    # That more remain than are allowed is rule 2's.
+    # A remaining that is larger than the limit violates rule 2, and not this one.
     problems = sorted(told - {"", REMAINING_OVER_LIMIT})
     have = f"all three in {len(group) - len(wrong)} of {len(group)}"
     return _judgement(1, operation, len(group), wrong, "; ".join([have, *problems]))
@@ -127,15 +127,16 @@ def _majority_within(groups: Mapping[str | None, _Group], unit: UnitName) -> _Ro
 
 
 def _limits(group: _Group) -> list[int]:
-    """Return the limits that readings told, in their order."""
+    """Return the limits of the readings that have one, in order."""
     return [reading.limit for _, reading in group if reading.limit is not None]
 
 
 def _window_s(readings: Sequence[Reading], unit: UnitName) -> float | None:
-    """Return the length of one operation's windows, where two signs of it agree, or None.
+    """Return the length of one operation's windows in seconds; None if it cannot be known.
 
-    One sign is the time that was left when the first request of a window was answered, in two
-    windows or more; the other the time between two renewals. Neither is less than what was left.
+    It is the time left after the first request of a window, if two windows or more were seen, or
+    else the least time between two renewals. Either counts only if it is also the greatest time
+    left in any reading.
     """
     told = [(each, at) for each in readings if (at := renewal_of(each, unit)) is not None]
     left = [at - each.at for each, at in told]
@@ -150,14 +151,14 @@ def _window_s(readings: Sequence[Reading], unit: UnitName) -> float | None:
         seconds = min(steps)
     else:
         return None
-    # Latency adds a little to whole seconds.
+    # A window of 60 s is measured as 60.04 s because of latency: round it.
     whole = float(round(seconds))
     return whole if abs(seconds - whole) <= max(step_s / 2, _TOLERANCE_S) else seconds
 
 
 def _notes(readings: Sequence[Reading], groups: Mapping[str | None, _Group]) -> list[str]:
-    """Return what looks as if clocks were set, or accounts mixed."""
-    # A replay answers in any order, with the times of its recording: that says nothing of clocks.
+    """Return sentences about a clock that may have been set back, or accounts that were mixed."""
+    # Replayed readings have the recording's times, in any order, so they say nothing about clocks.
     timed = [(row, each) for row, each in enumerate(readings) if each.source != "replayed"]
     back = [
         row

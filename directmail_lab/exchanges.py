@@ -1,6 +1,6 @@
-"""What a session sent and got last, for who looks at it as it happens.
+"""The last requests and responses of a session, kept in memory for `browse` to show.
 
-Headers are always kept; bodies only where a cassette has them too.
+Headers are always kept; bodies only if they are recorded in a cassette too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MOST_BYTES: Final = 32 * 1024**2
 
 
 class _Exchange(NamedTuple):
-    """What is kept of one: values as httpx has them, to be turned into text when looked at."""
+    """One exchange, in httpx's own types; they become text only when it is looked at."""
 
     reading: Reading
     url: httpx.URL
@@ -35,7 +35,7 @@ class _Exchange(NamedTuple):
 
 
 class Exchanges:
-    """The last thousand exchanges, by their readings, in at most 32 MB of bodies."""
+    """The last thousand exchanges, found by their readings; their bodies take at most 32 MiB."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[int, _Exchange] = OrderedDict()
@@ -45,7 +45,7 @@ class Exchanges:
     def add(
         self, reading: Reading, request: httpx.Request, response: httpx.Response, body: bytes | None
     ) -> None:
-        """Keep one; ``body`` is the response's where a cassette has it."""
+        """Keep an exchange; ``body`` is the response's if it is in a cassette, else None."""
         bodies, size = None, 0
         if body is not None:
             sent = request.content if hasattr(request, "_content") else b""
@@ -54,7 +54,7 @@ class Exchanges:
         asked, told, reason = request.headers, response.headers, response.reason_phrase
         one = _Exchange(reading, request.url, asked, told, reason, bodies, size)
         with self._lock:
-            self._kept[id(reading)] = one  # which holds the reading, so that no other has its id
+            self._kept[id(reading)] = one  # it refers to the reading, so its id is not reused
             self._bytes += size
             while len(self._kept) > _MOST_KEPT or self._bytes > _MOST_BYTES:
                 self._bytes -= self._kept.popitem(last=False)[1].size
@@ -65,7 +65,7 @@ class Exchanges:
         return kept is not None and kept.bodies is not None
 
     def interaction(self, reading: Reading) -> Interaction | None:
-        """Return an exchange, nothing redacted; None where it is kept no more."""
+        """Return an exchange without redaction, or None if it is no longer kept."""
         kept = self._kept.get(id(reading))
         if kept is None:
             return None

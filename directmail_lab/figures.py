@@ -1,7 +1,7 @@
-"""What every chart is drawn on, and with: a figure that shows itself, one palette, one style.
+"""What all charts share: a figure that Jupyter shows as a PNG, one palette, one style.
 
-Charts have no background of their own, and every colour reads on white and on a dark page: text has
-a contrast of 4.3 on white and on JupyterLab's dark theme, marks and lines at least 3.7.
+Charts have no background of their own, and every colour is readable on a white and on a dark page:
+text has a contrast of 4.3 on white and on JupyterLab's dark theme, marks and lines at least 3.7.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-# Of one lightness, told apart by hue and by what stands beside; vermilion is kept for alarm.
+# Colours of about the same lightness; labels tell the series apart too. Vermilion is for ALARM.
 SERIES: Final = ("#0B7FC4", "#128C6A", "#C05A9A", "#957600", "#7A7A7A", "#A8683A")
 ALARM: Final = "#D95F0E"
 WARNING: Final = "#8A68C8"
@@ -35,12 +35,12 @@ UNFILLED: Final = (0.48, 0.55, 0.65, 0.30)
 _FAINT: Final = (0.48, 0.48, 0.48, 0.25)
 
 WIDTH_IN: Final = 8.0
-# Left free for the title and for what stands at the foot.
+# Free space at the top for the title, and at the bottom for the text there.
 AROUND_IN: Final = 0.35
-# Drawn at twice the size at which it is shown.
+# The PNG has twice the pixels that it is shown with, for screens of high resolution.
 _SHOWN_DPI: Final = 96
 _DPI: Final = 2 * _SHOWN_DPI
-# The format of a time on an axis that shows more days than this; of its text, what is shown.
+# The format of times on an axis that shows more than so many days: the first line that applies.
 _TIME_FORMATS: Final = (
     (2, "%-d %b"),
     (5 / 1440, "%H:%M"),
@@ -74,26 +74,26 @@ _STYLE: Final[dict[str, Any]] = {
 
 
 def styled() -> AbstractContextManager[None]:
-    """Draw in our style, whatever the user's own settings of matplotlib are."""
+    """Return a context in which charts have our style, whatever the user's rcParams are."""
     context: AbstractContextManager[None] = matplotlib.style.context(["default", _STYLE])
     return context
 
 
 class Chart(Figure):
-    """A figure that is a notebook cell's value: shown once, as a PNG, with what it says in words.
+    """A figure that is shown in a notebook as a PNG, with an alternative text.
 
-    IPython prints a matplotlib figure as a PNG only after pyplot was set up in the kernel. This one
-    says itself how it is shown, whether pyplot is there or not. Equal charts are equal bytes, so
-    that a notebook that is run again does not change.
+    IPython shows a matplotlib figure as a PNG only after pyplot was set up in the kernel. This one
+    needs no pyplot. The same data gives the same bytes, so running a notebook again does not change
+    it.
 
     Attributes
     ----------
     alt_text
-        The chart in a sentence or two, for who cannot see it.
+        The chart in a sentence or two, for readers who cannot see it.
     """
 
     def __init__(self, height_in: float, alt_text: str = "") -> None:
-        """Make a chart with room for a title above, and for what stands below."""
+        """Make a chart with room for a title at the top and for text at the bottom."""
         around = AROUND_IN / height_in
         arranging = ConstrainedLayoutEngine(rect=(0, around, 1, 1 - 2 * around))
         super().__init__(figsize=(WIDTH_IN, height_in), dpi=_DPI, layout=arranging)
@@ -101,7 +101,7 @@ class Chart(Figure):
         _refuse_pyplots_printers()
 
     def png(self) -> bytes:
-        """Return the chart as a PNG file with no background, and no date or version in it."""
+        """Return the chart as a PNG file, transparent, without a date or version in it."""
         canvas = FigureCanvasAgg(self)
         with styled():
             canvas.draw()  # type: ignore[no-untyped-call]
@@ -111,7 +111,7 @@ class Chart(Figure):
         return buffer.getvalue()
 
     def label(self, title: str, foot: str) -> None:
-        """Write the chart's title, and at the lower right what belongs to the whole axis."""
+        """Write the chart's title, and ``foot`` at the lower right."""
         x, y = 0.08 / WIDTH_IN, 0.08 / self.get_figheight()
         self.text(x, 1 - y, title, va="top", fontsize=11, fontweight="bold")
         self.text(1 - x, y, foot, ha="right", fontsize=8)
@@ -119,7 +119,7 @@ class Chart(Figure):
     def _repr_mimebundle_(
         self, include: object = None, exclude: object = None
     ) -> tuple[dict[str, object], dict[str, object]]:
-        del include, exclude  # IPython's; it drops what it did not want
+        del include, exclude  # IPython passes them, and filters the result itself
         width, height = (round(inches * _SHOWN_DPI) for inches in self.get_size_inches())
         data: dict[str, object] = {"image/png": self.png(), "text/plain": self.alt_text}
         return data, {"image/png": {"alt": self.alt_text, "width": width, "height": height}}
@@ -131,9 +131,9 @@ class Chart(Figure):
 
 
 def _small_picture(pixels: NDArray[np.uint8]) -> Image.Image:
-    """Return a picture of pixels in a palette of all its colours, which are rounded a little.
+    """Return pixels as a picture with a palette, its colours slightly rounded: a smaller file.
 
-    Pillow's own palettes give up a rare colour, such as that of a single mark.
+    Pillow's own ways to make a palette may drop a rare colour, such as that of a single mark.
     """
     steps = np.array([8, 8, 8, 17])
     rounded = np.minimum(np.rint(pixels / steps) * steps, 255).astype(np.uint8)
@@ -147,10 +147,10 @@ def _small_picture(pixels: NDArray[np.uint8]) -> Image.Image:
 
 
 def _refuse_pyplots_printers() -> None:
-    """Let no printer that pyplot registers in IPython for figures print a chart.
+    """Keep the formatters that pyplot registers in IPython for figures from showing a chart.
 
-    IPython asks printers that are registered for a type after the type's own, and theirs win; the
-    one of the nearest type is asked, and None is no answer.
+    Their result would replace that of ``_repr_mimebundle_``. IPython uses the formatter of the most
+    specific type, and ignores a formatter that returns None.
     """
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if shell is not None:
@@ -166,7 +166,7 @@ def empty_chart(message: str) -> Chart:
 
 
 def lay_out(axes: Axes, *, timed: bool, most_ticks: int = 8) -> None:
-    """Give an axes a light grid of its values, and times of day, days (UTC) or numbers below."""
+    """Give an axes a light horizontal grid, and an x axis of times (UTC) or of row numbers."""
     axes.grid(axis="y", linewidth=0.8)
     axes.set_axisbelow(True)
     if not timed:
@@ -180,7 +180,7 @@ def lay_out(axes: Axes, *, timed: bool, most_ticks: int = 8) -> None:
 
 
 def _time_text(axes: Axes, place: float) -> str:
-    """Return a tick's time to the digit that matters over the time shown."""
+    """Return a tick's time, as precise as the span shown requires."""
     begins, ends = axes.get_xlim()
     layout = next(each for days, each in _TIME_FORMATS if ends - begins > days)
     moment = num2date(place, tz=UTC)  # type: ignore[no-untyped-call]

@@ -1,7 +1,7 @@
-"""What a browser of interactions shows: rows, details and comparisons, as JSON and bytes.
+"""The data behind the browser of interactions: rows, details and comparisons, as JSON and bytes.
 
-The notebook's widget and JupyterLab's viewer have one page, `static/browser.js`. It asks, and what
-`answer` says is what it gets. Nothing here knows either of them.
+The notebook's widget and JupyterLab's viewer share one page, `static/browser.js`. It sends
+questions, and `answer` answers them. Nothing here depends on the widget or the viewer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The browser's page; what it asks, and what it is told; and a table for where nothing runs."""
+"""The browser's page, the answers to its questions, and a table for notebooks without a kernel."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 Others = Mapping[str, Callable[[], Recording]]
-"""Recordings to compare with, by what they are called: each is opened when it is asked for."""
+"""Recordings to compare with, by name: calling the value opens the recording."""
 
 Answer = tuple[dict[str, Any], list[bytes]]
 
 
 def answer(recording: Recording, question: object, others: Others) -> Answer:
-    """Return JSON and, for details, the two bodies; whatever is asked, nothing is raised.
+    """Return JSON and, for details, the two bodies. It raises nothing, whatever the question.
 
     Parameters
     ----------
@@ -31,12 +31,12 @@ def answer(recording: Recording, question: object, others: Others) -> Answer:
         ``{"ask": "copy", "index": 0, "as": "curl"}``, ``{"ask": "compare", "a": 0, "b": 1}``,
         ``{"ask": "others"}`` or ``{"ask": "compare_with", "name": "tour"}``.
     others
-        What `compare_with` may name.
+        The recordings that ``"compare_with"`` may name.
 
     Returns
     -------
     dict, list of bytes
-        ``{"problem": …}`` where it cannot be told: what happened, in a sentence.
+        ``{"problem": …}`` if there is no answer: a sentence that says why.
     """
     try:
         ask = question["ask"] if isinstance(question, dict) else None
@@ -86,21 +86,21 @@ _TABLE_ROWS: Final = 10
 
 
 def static_text(*names: str) -> str:
-    """Return files of the page, one after the other."""
+    """Return files of the page, joined to one text."""
     return "\n".join((_STATIC / name).read_text("utf-8") for name in names)
 
 
 def page() -> tuple[str, str]:
-    """Return the script, an ES module that exports ``createBrowser``, and its style."""
+    """Return the page's script, an ES module that exports ``createBrowser``, and its style."""
     return static_text("dom.js", "browser.js"), static_text("palette.css", "browser.css")
 
 
 def first_rows(recording: Recording) -> pd.DataFrame:
-    """Return the first ten rows as a table, which tells below it how many there are.
+    """Return the first ten rows as a table; a note below it says how many rows there are.
 
-    Its index is the number, from 1. Columns: ``time`` (datetime64, UTC), ``method``, ``path``
-    (string), ``status``, ``remaining`` (Int64), ``ms`` (Float64), ``bytes`` (Int64), and ``mark``
-    (string) where there is any.
+    The index counts from 1. Columns: ``time`` (datetime64, UTC), ``method``, ``path`` (string),
+    ``status``, ``remaining`` (Int64), ``ms`` (Float64), ``bytes`` (Int64), and ``mark`` (string) if
+    any row has one.
     """
     import pandas as pd
 

@@ -1,6 +1,6 @@
-"""Recordings to look at: what a row says of an interaction, and what its details say. Pure.
+"""Recordings to browse: their rows, the details of an interaction, and comparisons.
 
-An interaction's *index* counts from 0; what a person reads counts from 1.
+An interaction's *index* counts from 0; numbers that a person reads count from 1.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ _HEX_BYTES: Final = 4 * 1024
 _PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 
 Body = tuple[dict[str, object], bytes]
-"""What is said of a body, and as much of it as is shown."""
+"""The description of a body, and the bytes of it that are shown."""
 
 
 @dataclass
 class Recording:
-    """Interactions to look at, the credentials of another program's removed.
+    """Interactions to browse; those recorded by another program have their credentials redacted.
 
     ``problem`` is what is wrong with the file, or None.
     """
@@ -67,14 +67,14 @@ class Recording:
         return len(self.interactions)
 
     def interaction(self, index: int) -> Interaction:
-        """Return one; raises `CassetteError` where there is none, or it cannot be read."""
+        """Return an interaction; raise `CassetteError` if it is missing or cannot be read."""
         if not 0 <= index < len(self):
             raise CassetteError(f"There is no interaction {index + 1}: {len(self)} are recorded.")
         found: Interaction = self.interactions[index]
         return found
 
     def entry(self, index: int) -> tuple[Reading, Interaction]:
-        """Return what the rate-limit headers of an interaction say, and itself."""
+        """Return the reading of an interaction's rate-limit headers, and the interaction."""
         found = self.interaction(index)
         return reading_of(found, prefix=self.prefix), found
 
@@ -89,7 +89,7 @@ class Recording:
 
     @cached_property
     def reset_unit(self) -> Any:
-        """The unit of ``X-RateLimit-Reset``, as the first readings tell it."""
+        """The unit of ``X-RateLimit-Reset``, inferred from the first thousand readings."""
         some = range(min(len(self), _READINGS_FOR_UNIT))
         try:
             return infer_reset_unit(self.entry(index)[0] for index in some).unit
@@ -98,7 +98,7 @@ class Recording:
 
 
 class _Redacted(Sequence[Interaction]):
-    """Another program's interactions, each redacted when it is asked for."""
+    """Another program's interactions; each is redacted when it is accessed."""
 
     def __init__(self, known: Sequence[Interaction]) -> None:
         self._known = known
@@ -112,19 +112,19 @@ class _Redacted(Sequence[Interaction]):
 
 
 def open_recording(path: Path) -> Recording:
-    """Return what a file holds: a cassette of any layout, or a ``.har`` file.
+    """Return the recording in a file: a cassette of any layout, or a ``.har`` file.
 
     Raises
     ------
     CassetteError
-        The file cannot be read, or is neither.
+        The file cannot be read, or is neither of these.
     """
     if path.suffix.lower() != ".har":
         loaded = read_cassette(path)
         known = loaded.interactions
         shown = _Redacted(known) if loaded.foreign else known
         base_url = None
-        with suppress(CassetteFormatError):  # it may be told by an interaction that is unreadable
+        with suppress(CassetteFormatError):  # it may come from an interaction that is unreadable
             base_url = loaded.base_url
         return Recording(path.stem, shown, base_url, loaded.problem)
     try:
@@ -144,10 +144,10 @@ def rows(recording: Recording, offset: int = 0, limit: int = MOST_ROWS) -> list[
     Returns
     -------
     list of list
-        ``at`` (when the response came, milliseconds since the Unix epoch, or None), ``method``,
-        ``path`` (below the base address, with its query), ``status``, ``remaining``,
-        ``elapsed`` (milliseconds), ``bytes`` (of the response's body), each None where it is not
-        known, and ``mark``: ``""``, ``"exhausted"``, ``"failed"`` (any other error status) or
+        ``time`` (when the response came, in milliseconds since the Unix epoch), ``method``,
+        ``path`` (below the base address, with its query), ``status``, ``remaining``, ``ms`` (how
+        long the response took), ``bytes`` (of the response's body), each None if unknown, and
+        ``mark``: ``""``, ``"exhausted"``, ``"failed"`` (any other error status) or
         ``"unreadable"`` (then ``path`` says why).
     """
     last = min(len(recording), offset + max(0, min(limit, MOST_ROWS)))
@@ -181,7 +181,7 @@ def _size(recording: Recording, index: int, interaction: Interaction) -> int | N
 
 
 def mark_of(reading: Reading) -> str:
-    """Return whether a response was ``"exhausted"`` or otherwise ``"failed"``, or nothing."""
+    """Return ``"exhausted"``, ``"failed"`` (any other error status), or an empty text."""
     if is_exhausted(reading.status, reading.remaining):
         return "exhausted"
     return "failed" if reading.status >= 400 else ""
@@ -191,11 +191,12 @@ def mark_of(reading: Reading) -> str:
 
 
 def detail(recording: Recording, index: int) -> tuple[dict[str, object], list[bytes]]:
-    """Return all that is known of an interaction, and its two bodies, as far as they are shown.
+    """Return the details of an interaction, and the bytes of its two bodies that are shown.
 
-    Each body is described by its ``kind``: ``"none"``, ``"json"``, ``"text"``, ``"image"``,
-    ``"pdf"``, ``"binary"`` or ``"absent"`` (not kept), its ``media`` type, its ``size`` in bytes,
-    and whether what comes with it is ``truncated``. Text comes in UTF-8. HTML and SVG are text.
+    Each body is described by its ``kind`` (``"none"``, ``"json"``, ``"text"``, ``"image"``,
+    ``"pdf"``, ``"binary"``, or ``"absent"`` if it was not kept), its ``media`` type, its ``size``
+    in bytes, and ``truncated``: whether only its beginning is shown. Text is in UTF-8. HTML and SVG
+    are text.
     """
     reading, found = recording.entry(index)
     interaction = Redactor().interaction(found)
@@ -216,7 +217,7 @@ def detail(recording: Recording, index: int) -> tuple[dict[str, object], list[by
 
 
 def _in_words(reading: Reading, unit: Any) -> list[tuple[str, str]]:
-    """Return what the three headers say, in words."""
+    """Return what the rate-limit headers say, as pairs of name and text."""
     at = renewal_of(reading, unit)
     said: dict[str, object] = {
         "Limit": reading.limit,
@@ -241,7 +242,7 @@ def _body(headers: Headers, body: bytes, *, keeps: bool) -> Body:
     try:
         body = unpack(body, header(headers, "content-encoding") or "")
     except ValueError:
-        media = ""  # it stays packed: bytes
+        media = ""  # it could not be decompressed, so it is shown as bytes
     kind, shown = _shown(body, media, charset) if keeps else ("absent", b"")
     is_part = len(body) > {"text": _LARGEST_TEXT_BYTES, "binary": _HEX_BYTES}.get(kind, len(body))
     told = {"kind": kind, "media": media, "size": len(body), "truncated": is_part}
@@ -254,7 +255,7 @@ def _media(headers: Headers) -> tuple[str, str | None]:
 
 
 def _shown(body: bytes, media: str, charset: str | None) -> tuple[str, bytes]:
-    """Return what kind of body it is, and as much of it as is shown."""
+    """Return the kind of a body, and the bytes of it that are shown."""
     if not body:
         return "none", b""
     is_pdf = media == "application/pdf" and body.startswith(b"%PDF-")
@@ -263,7 +264,7 @@ def _shown(body: bytes, media: str, charset: str | None) -> tuple[str, bytes]:
     if len(body) <= _LARGEST_TEXT_BYTES and read_json(body, charset)[1] is None:
         return "json", text_in(body, charset).encode("utf-8", "replace")
     text = text_in(body[:_LARGEST_TEXT_BYTES], charset)
-    # Without a declared character set, half of each null may have been taken for UTF-16.
+    # A body with nulls and no declared character set may have been misread as UTF-16.
     if text.count("\ufffd") > 3 or "\0" in text or (b"\0" in body and charset is None):
         return "binary", body[:_HEX_BYTES]
     return "text", text.encode("utf-8", "replace")
@@ -273,13 +274,13 @@ def _shown(body: bytes, media: str, charset: str | None) -> tuple[str, bytes]:
 
 
 def compare(recorded: Interaction, now: Interaction) -> list[list[object]]:
-    """Return what is different in ``now``, by `drift`'s rules.
+    """Return what is different in ``now``, by the rules of `drift`.
 
     Returns
     -------
     list of list
         ``part`` (``status``, ``header`` or ``body``), ``path``, ``change``, and the two values as
-        text, None where there is none; of values that differ from call to call, none.
+        text, None if missing. Values that differ from call to call are not compared.
     """
     return [_difference(each) for each in comparison.compare(recorded, now)[:_MOST_DIFFERENCES]]
 
@@ -300,17 +301,17 @@ def _told(value: object) -> str | None:
 
 
 def compare_recordings(first: Recording, second: Recording) -> dict[str, object]:
-    """Return what is different in another recording, of the first 10,000 interactions of each.
+    """Return what is different in another recording; the first 10,000 interactions are compared.
 
-    Interactions are held against each other by method, path below the base address and query: the
-    first of each recording, then the second, and so on.
+    Interactions with the same method, path below the base address and query form pairs: the first
+    such one of each recording, then the second, and so on.
 
     Returns
     -------
     dict
-        ``pairs``, how many were compared; ``differences``, for each the two indices, method and
-        path, and what `compare` says, a thousand at most; ``only_first`` and ``only_second``, the
-        indices of those that have no partner.
+        ``pairs``: how many there are. ``differences``, at most a thousand: the two indices, method
+        and path, and a row of `compare`. ``only_first`` and ``only_second``: the indices of
+        interactions without a counterpart, at most a thousand of each.
     """
     ours, theirs = _by_target(first), _by_target(second)
     differences: list[list[object]] = []

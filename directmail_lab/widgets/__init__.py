@@ -1,8 +1,8 @@
 """The widgets, and what they share. Each has a module here and its page in ``static``.
 
-A widget has no synced trait of its own. What its page shows goes there in messages, and what is
-typed comes back as binary buffers: so neither a saved notebook nor a log of messages holds it, and
-a notebook that is opened again claims nothing.
+A widget has no synced traits of its own. Its page gets what it shows in messages, and sends what is
+typed in binary buffers. So neither a saved notebook nor a log of messages contains that, and a
+notebook that is opened later does not show a state that is no longer true.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _STATIC: Final = Path(__file__).with_name("static")
 
 
 def page(name: str, common: tuple[str, str] | None = None) -> tuple[str, str]:
-    """Return a widget's script and style: ``common`` ones, what all widgets share, and its own."""
+    """Return a widget's script and style: ``common``, those of all widgets, and its own, joined."""
     script, style = common or (static_text("dom.js"), static_text("palette.css"))
     for part in ("base", name):
         script += (_STATIC / f"{part}.js").read_text("utf-8")
@@ -42,24 +42,24 @@ def page(name: str, common: tuple[str, str] | None = None) -> tuple[str, str]:
 
 
 def shows_widgets() -> bool:
-    """Return whether this runs in a notebook, where a widget can be shown: Jupyter or marimo."""
+    """Return whether this runs where a widget can be shown: in Jupyter or in a marimo notebook."""
     ipython, marimo = sys.modules.get("IPython"), sys.modules.get("marimo")
     kernel = getattr(ipython and ipython.get_ipython(), "kernel", None)
     return kernel is not None or bool(marimo and marimo.running_in_notebook())
 
 
 def seconds_to_renewal(reading: Reading, session: Session) -> float | None:
-    """Return how long until a reading's allowance renews; None where that is not known.
+    """Return the seconds until a reading's allowance renews; None if that is not known.
 
-    In a replay it is not: a recorded window renewed long ago. A page is told seconds and no time,
-    since its clock may be another machine's.
+    In a replay it is None, since a recorded window renewed long ago. The page gets seconds and not
+    a point in time, since it may run on another machine with another clock.
     """
     at = renewal_of(reading, session.readings.inference.unit)
     return None if at is None or session.mode == "replay" else at - time.time()
 
 
 def source_of(followed: Session) -> str:
-    """Return what answers a session's requests: ``Live``, ``Recording to tour``."""
+    """Return where a session's answers come from, in words: ``Live``, ``Recording to tour``."""
     kind = {"live": "Live", "record": "Recording to", "replay": "Replaying"}[followed.mode]
     named = f"{kind} {followed.cassette}" if followed.cassette else kind
     shared = followed.mode != "replay" and followed.shared_with
@@ -67,9 +67,10 @@ def source_of(followed: Session) -> str:
 
 
 class Widget(anywidget.AnyWidget):
-    """What every widget does: hear its page, and hear of another current session.
+    """The base of all widgets: receives the page's messages, and follows the current session.
 
-    A subclass sets ``_esm`` and ``_css`` by `page`, and its own attributes before it calls this.
+    A subclass sets ``_esm`` and ``_css`` to what `page` returns. Its ``__init__`` sets its own
+    attributes before it calls this one.
     """
 
     def __init__(self) -> None:
@@ -79,36 +80,36 @@ class Widget(anywidget.AnyWidget):
         self.on_msg(_receive)
 
     def receive(self, kind: str, buffers: Sequence[bytes | memoryview]) -> None:
-        """Do what a message of the page asks for, if it is known; ``"hello"`` comes first."""
+        """Handle a message of the page, and ignore unknown ones; the first is ``"hello"``."""
         raise NotImplementedError
 
     def follow_current(self) -> None:
-        """Look again which session is the current one. Any thread may call it."""
+        """React to a change of the current session. Any thread may call it."""
         raise NotImplementedError
 
     def still(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return what stands for the widget where none is shown, as data and metadata by type."""
+        """Return what is shown where no widget can be: data and metadata by MIME type."""
         return {"text/plain": repr(self)}, {}
 
     def close(self) -> None:
-        """Take the widget away."""
+        """Close the widget."""
         self._unwatch()
         super().close()
 
     def _ipython_display_(self) -> None:
-        """Show the widget, and its still in an output of its own below.
+        """Show the widget, and below it, as a second output, what `still` returns.
 
-        The page hides that output while the widget is live. It is seen in a notebook that is opened
-        later, without this kernel or without widgets.
+        The page hides the second output while the widget is live. It is visible when the notebook
+        is opened later, without this kernel or without widgets.
         """
         self._display_ids = uuid.uuid4().hex, uuid.uuid4().hex
         data, metadata = cast("Any", self._repr_mimebundle_())
-        del data["text/plain"]  # the still says it
+        del data["text/plain"]  # `still` has it
         self._publish(0, data, metadata, renew=False)
         self._publish(1, *self.still(), renew=False)
 
     def _publish(self, which: int, data: Any, metadata: Any = None, *, renew: bool = True) -> None:
-        """Show something as one of the widget's two outputs, if it was shown at all."""
+        """Show or update one of the widget's two outputs, if the widget was displayed."""
         if self._display_ids is not None:
             from IPython.display import publish_display_data
 
@@ -124,10 +125,10 @@ def _receive(widget: Widget, content: object, buffers: Sequence[bytes | memoryvi
 
 
 class Throttle:
-    """Calls ``update`` soon after events, at most once in an interval, and ``settled`` after them.
+    """Calls ``update`` after events, at most once per interval, and ``settled`` when they pause.
 
-    A thread of its own does it, so that `notify` costs its caller next to nothing. The thread ends
-    when nothing happened for a while, and starts again with the next event.
+    It calls them in a thread of its own, so that `notify` returns at once. The thread ends after
+    ``settled`` was called, and a new one starts with the next event.
 
     Parameters
     ----------
@@ -156,7 +157,7 @@ class Throttle:
         self._due = self._running = False
 
     def notify(self, *_: object) -> None:
-        """Note that something happened; what it was does not matter."""
+        """Report an event; the arguments do not matter."""
         if self._due:
             return
         with self._lock:
@@ -189,5 +190,5 @@ class Throttle:
             if not self._stopped.is_set():
                 call()
         except Exception:
-            # The page may be gone; the requests that are watched go on.
+            # The page may be closed. That must not disturb the requests that it shows.
             _log.debug("A widget could not be brought up to date", exc_info=True)

@@ -28,16 +28,16 @@ _SETTLED_S: Final = 1.5
 
 
 def browse(cassette: str | Path | None = None) -> BrowserWidget:
-    """Show what a cassette holds, or what the current session does, as it happens.
+    """Show the interactions of a cassette, or those of the current session as they happen.
 
-    A list to filter, sort and compare, and the details of each interaction. Keys: the arrows move,
-    Enter opens, ``/`` goes to the filter, Escape goes back.
+    There is a list to filter, sort and compare, and the details of each interaction. Keys: the
+    arrows move, Enter opens, ``/`` goes to the filter, Escape goes back.
 
     Parameters
     ----------
     cassette
-        A bare name or the `Path` of a file, which may be a ``.har`` file; by default the current
-        session's last requests, without bodies unless it records or replays.
+        A cassette's name or `Path`, or the path of a ``.har`` file. By default the last requests
+        of the current session, without bodies unless it records or replays.
 
     Raises
     ------
@@ -46,7 +46,7 @@ def browse(cassette: str | Path | None = None) -> BrowserWidget:
     NotRecordedError
         There is no such cassette.
     CassetteError
-        It cannot be read.
+        The cassette or the file cannot be read.
     """
     if cassette is None:
         return BrowserWidget(SessionRecording(session()))
@@ -56,7 +56,7 @@ def browse(cassette: str | Path | None = None) -> BrowserWidget:
 
 
 class SessionRecording(browsing.Recording):
-    """What a session has done by now, the key removed. Its length grows."""
+    """A session's interactions so far, with the key redacted. Their number grows."""
 
     def __init__(self, followed: Session) -> None:
         super().__init__(source_of(followed), (), followed.base_url)
@@ -66,7 +66,7 @@ class SessionRecording(browsing.Recording):
         self._redactor = Redactor()
 
     def __len__(self) -> int:
-        with self._lock:  # questions come in any thread
+        with self._lock:  # the page's questions may be answered in any thread
             self.title = source_of(self.session)
             self._seen += self.session.readings.since(len(self._seen))
             return len(self._seen)
@@ -93,9 +93,9 @@ class SessionRecording(browsing.Recording):
 
 
 class BrowserWidget(Widget):
-    """Answers what its page asks of a recording; see `browse`.
+    """Answers its page's questions about a recording; see `browse`.
 
-    What a saved notebook holds of it is a table of the first rows, in an output of its own below.
+    A saved notebook contains only a table of the first rows, as a second output.
     """
 
     _esm, _css = page("browser", common=browsing.page())
@@ -121,16 +121,16 @@ class BrowserWidget(Widget):
         return as_text(browsing.first_rows(self._recording))
 
     def tell(self) -> None:
-        """Send the page the rows that are new: it could not ask while a cell runs.
+        """Send the new rows to the page, which cannot ask for them while a cell runs.
 
-        They are sent in the context of its last question. ipykernel hands what a page asks next to
-        the thread whose context it was told something in, and the main one is busy.
+        They are sent in the context of its last question. ipykernel handles the page's next message
+        in the thread whose context this message was sent in, and the main thread is busy.
         """
         told, _ = self._answer({"ask": "list", "offset": self._told, "limit": browsing.MOST_ROWS})
         self._context.copy().run(self.send, {"type": "changed", "part": told})
 
     def receive(self, kind: str, buffers: Sequence[bytes | memoryview] = ()) -> None:
-        """Answer a question of the page: JSON, with a ``turn`` that the answer has too."""
+        """Answer a question of the page: JSON with a ``turn``, a number that the answer repeats."""
         self._context = contextvars.copy_context()
         if kind == "hello":
             self.send({"type": "ready"})
@@ -149,7 +149,7 @@ class BrowserWidget(Widget):
         return told, bodies
 
     def follow_current(self) -> None:
-        """Go on with the session that is now the current one, where it shows a session's."""
+        """Switch to the new current session, unless a file is shown or no session is open."""
         followed, shown = current_session(), self._recording
         if not isinstance(shown, SessionRecording) or followed in (None, shown.session):
             return
@@ -158,13 +158,13 @@ class BrowserWidget(Widget):
         self.send({"type": "changed", "restart": True})
 
     def close(self) -> None:
-        """Take the widget away; the table of the first rows stays."""
+        """Close the widget; the table of the first rows stays."""
         self._unsubscribe()
         self._throttle.stop()
         super().close()
 
     def keep_table(self) -> None:
-        """Renew the table in the notebook."""
+        """Update the table in the notebook."""
         self._publish(1, *self.still())
 
     def still(self) -> tuple[dict[str, Any], dict[str, Any]]:

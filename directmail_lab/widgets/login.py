@@ -1,4 +1,4 @@
-"""``login()``: the sign-in form, or the same questions at a terminal."""
+"""`login`: the sign-in form, or the same questions at a terminal."""
 
 from __future__ import annotations
 
@@ -44,25 +44,25 @@ def login(
 ) -> LoginWidget | Session:
     """Show the sign-in form; signing in opens the current session.
 
-    At a terminal it asks there instead, and returns the session.
+    At a terminal it asks its questions there instead, and returns the session.
 
     Parameters
     ----------
     base_url
-        The address to start with: a base address, or a configured region's name; by default
-        ``DIRECTMAIL_BASE_URL``, else the first configured region.
+        The address that the form shows first: a base address, or the name of a configured region;
+        by default ``DIRECTMAIL_BASE_URL``, else the first configured region.
     mode
-        What to start with: ``"live"``, ``"record"`` or ``"replay"``.
+        The mode that it shows first: ``"live"``, ``"record"`` or ``"replay"``.
     cassette
-        The cassette to start with.
+        The cassette that it shows first.
     remember
-        Keep the key in the operating system's keyring once it was accepted; `logout` removes it.
+        Keep the key in the operating system's keyring once it is accepted; `logout` removes it.
     **options
-        Those of `Session`: ``timeout_s``, ``pace``, ``max_wait_s``, ``reset_unit``,
+        Those of `Session`, such as ``timeout_s``, ``pace``, ``max_wait_s``, ``reset_unit`` and
         ``allow_writes``.
     """
     if unknown := options.keys() - SessionOptions.__annotations__.keys():
-        cast("dict[str, Any]", options).clear()  # a verbose traceback shows it: a key may be in it
+        cast("dict[str, Any]", options).clear()  # it may have a key, and a traceback would show it
         raise TypeError(f"login() takes no {', '.join(sorted(unknown))}. See help(login).")
     request = SignInRequest(
         mode=mode, address=base_url, cassette=cassette, remember=remember, options=options
@@ -87,13 +87,13 @@ class LoginWidget(Widget):
         return "Run this cell to get the sign-in form. Without one: connect(…) or replay(…)."
 
     def receive(self, kind: str, buffers: Sequence[bytes | memoryview]) -> None:
-        """Show the form, sign in, or sign out. It never raises: that would show nowhere."""
+        """Show the form, sign in, or sign out. It never raises: nobody would see the error."""
         if kind == "hello":
             self.tell()
         typed = [bytes(buffer).decode("utf-8", "replace") for buffer in buffers]
         _empty(buffers)
         if kind not in ("sign_in", "sign_out") or not self._working.acquire(blocking=False):
-            return  # the second of two clicks
+            return  # unknown, or the second click of a double click
         try:
             self.send({"type": "busy"})
             self._problem, self._notice = None, ""
@@ -109,8 +109,8 @@ class LoginWidget(Widget):
         self.tell()
 
     def tell(self) -> None:
-        """Send all that the form shows; the key is not part of it."""
-        self._look_who_is_current()
+        """Send all that the form shows, which never includes the key."""
+        self._notice_other_session()
         self.send(
             {
                 "type": "state",
@@ -122,11 +122,11 @@ class LoginWidget(Widget):
         )
 
     def follow_current(self) -> None:
-        """Show whoever is signed in no longer than that."""
+        """Stop showing an account as signed in when its session is no longer the current one."""
         if self._signed_in is not None and not self._working.locked():
             self.tell()
 
-    def _look_who_is_current(self) -> None:
+    def _notice_other_session(self) -> None:
         current = current_session()
         if self._signed_in is not None and current is not self._signed_in.session:
             self._signed_in = None
@@ -152,7 +152,7 @@ class LoginWidget(Widget):
         self._notice = "Signed out: no session is open, and the key is forgotten."
 
     def _offer(self) -> dict[str, object]:
-        """Return what there is to choose from."""
+        """Return the form's choices and defaults."""
         request, regions = self._request, self._regions()
         address = request.address or variable(BASE_URL_VARIABLE) or next(iter(regions.values()), "")
         address = regions.get(address, address)
@@ -176,7 +176,7 @@ class LoginWidget(Widget):
 
 
 def _missing_in(request: SignInRequest) -> SignInProblem | None:
-    """Return what the form still lacks, if anything."""
+    """Return a problem that names the first required field that is empty, or None."""
     if request.mode == "replay":
         return None
     if not request.address:
@@ -209,7 +209,7 @@ def _shown(signed_in: SignedIn) -> dict[str, object]:
 
 
 def _empty(buffers: Sequence[bytes | memoryview]) -> None:
-    # The kernel keeps the message that it answers to; it need not keep the key with it.
+    # ipykernel keeps the message that it handles; emptied, it does not keep the key.
     with contextlib.suppress(AttributeError, TypeError):
         cast("list[bytes]", buffers).clear()
 
@@ -222,12 +222,12 @@ def login_at_terminal(
     say: Callable[[str], object] = lambda text: sys.stdout.write(f"{text}\n"),
     is_terminal: Callable[[], bool] = lambda: sys.stdin.isatty(),
 ) -> Session:
-    """Ask for what is missing, sign in, and say who it is.
+    """Ask for what is missing, sign in, and print the account.
 
     Raises
     ------
     NotConnectedError
-        Something is missing, and there is nobody to ask: the input is no terminal.
+        Something is missing, and the input is not a terminal, so it cannot ask.
     DirectMailLabError, httpx.TransportError
         As `sign_in` does.
     """

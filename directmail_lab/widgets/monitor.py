@@ -1,4 +1,4 @@
-"""The live monitor: what remains of each allowance, while requests are made."""
+"""The live monitor: how many requests remain of each allowance, while requests are made."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _SETTLED_S: Final = 1.5
 
 
 def monitor() -> MonitorWidget:
-    """Show what remains of each allowance, live, for the current session.
+    """Show how many requests remain of each allowance, live, for the current session.
 
-    Any loop, thread or task may make requests meanwhile; the picture is renewed at most ten times a
+    Requests may come from any loop, thread or task; the picture is updated at most ten times a
     second. ``.close()`` or its button stops it. A PNG of the readings stays in the notebook.
 
     Raises
@@ -38,16 +38,16 @@ def monitor() -> MonitorWidget:
 
 
 Bin = list[Any]
-"""Of neighbouring responses the least, the most and the last that remained, each None where none
-told it, and how many were exhausted and failed."""
+"""Of consecutive responses: the least, the greatest and the last ``remaining`` (None if unknown),
+then how many said that the allowance is used up, and how many had another error status."""
 
 
 @dataclass(slots=True)
 class OperationHistory:
-    """One operation: its latest reading, its counts, and its course in at most `BINS` bins.
+    """One operation: its latest reading, its counts, and its history in at most `BINS` bins.
 
-    A bin holds ``per_bin`` responses; when all are full, neighbours are merged and it holds twice
-    as many. So adding one costs the same whatever came before, and so does drawing.
+    A bin stands for ``per_bin`` responses. When all bins are full, neighbours are merged and
+    ``per_bin`` doubles, so the cost of adding and of drawing does not grow.
     """
 
     name: str
@@ -58,11 +58,11 @@ class OperationHistory:
     bins: list[Bin] = field(default_factory=list)
 
     def add(self, reading: Reading) -> None:
-        """Take in the next response."""
+        """Add the next response."""
         left, status = reading.remaining, reading.status
         exhausted = bool(is_exhausted(status, left))
         point = [left, left, left, int(exhausted), int(status >= 400 and not exhausted)]
-        # 4 responses, 2 a bin: two bins are full, so the fifth response opens a third.
+        # 4 responses, 2 per bin: two bins are full, so the fifth response opens a third.
         opens_a_bin = self.responses % self.per_bin == 0
         self.latest = reading
         self.responses += 1
@@ -77,12 +77,12 @@ class OperationHistory:
 
     @property
     def exhausted(self) -> int:
-        """How many responses said that the allowance is used up."""
+        """The number of responses that said that the allowance is used up."""
         return sum(each[3] for each in self.bins)
 
     @property
     def failed(self) -> int:
-        """How many had another error status."""
+        """The number of responses with another error status."""
         return sum(each[4] for each in self.bins)
 
 
@@ -96,14 +96,14 @@ def _merged(first: Bin, second: Bin) -> Bin:
 
 
 class History:
-    """The operations of a session, the one that was used last at the end."""
+    """The operations of a session; the one used most recently comes last."""
 
     def __init__(self) -> None:
         self.operations: dict[str, OperationHistory] = {}
         self.responses = 0
 
     def add(self, reading: Reading) -> None:
-        """Take in the next response, in constant time."""
+        """Add the next response, in constant time."""
         name = f"{reading.method} {reading.operation}"
         operation = self.operations.pop(name, None) or OperationHistory(name, reading)
         operation.add(reading)
@@ -116,7 +116,7 @@ class History:
 class MonitorWidget(Widget):
     """Follows the current session's readings; see `monitor`.
 
-    What a saved notebook holds of it is a PNG, in an output of its own below.
+    A saved notebook contains only a PNG, as a second output.
     """
 
     _esm, _css = page("monitor")
@@ -141,7 +141,7 @@ class MonitorWidget(Widget):
         self._unsubscribe = followed.on_reading(self._throttle.notify)
 
     def follow_current(self) -> None:
-        """Go on with the session that is now the current one; with none, say so."""
+        """Switch to the new current session; if there is none, say so."""
         followed = current_session()
         if self._stopped:
             return
@@ -151,9 +151,9 @@ class MonitorWidget(Widget):
         self._throttle.notify()
 
     def _operations(self) -> list[OperationHistory]:
-        """Return the operations to show, once the readings that came meanwhile are taken in.
+        """Add the session's new readings to the history, and return the operations to show.
 
-        They are taken from the session's log, so that none is missed and none counts twice.
+        The readings are taken from the session's log, so that each one counts exactly once.
         """
         new = self._session.readings.since(self._read)
         for reading in new:
@@ -166,7 +166,7 @@ class MonitorWidget(Widget):
         self.send(self.picture())
 
     def picture(self) -> dict[str, object]:
-        """Return all that the page draws. Its size does not grow with the number of readings."""
+        """Return the data that the page draws. Its size does not grow with the readings."""
         followed = self._session
         source, advice = self._state()
         live = not advice
@@ -189,7 +189,7 @@ class MonitorWidget(Widget):
             }
 
     def _state(self) -> tuple[str, str]:
-        """Return what is followed, in words, and what to do where that is nothing."""
+        """Return what is followed, in words, and advice if that is nothing."""
         if self._stopped:
             return "Stopped", "Run this cell again to follow the current session."
         if current_session() is not self._session:
@@ -215,17 +215,17 @@ class MonitorWidget(Widget):
             self.keep_picture()
             self._publish(0, {"text/plain": repr(self)})
         if self._display_ids is None:
-            self._unwatch()  # marimo goes on showing it, and needs the connection for that
+            self._unwatch()  # marimo still shows the widget, and needs its connection for that
         else:
             super().close()
 
     def keep_picture(self) -> None:
-        """Renew the PNG in the notebook."""
+        """Update the PNG in the notebook."""
         if len(self._session.readings):
             self._publish(1, *self.still())
 
     def still(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the readings so far as a PNG, and in words for where no picture is shown."""
+        """Return the readings so far as a PNG, and as text where no picture can be shown."""
         if not len(self._session.readings):
             return super().still()
         from ..charts import chart_rate_limits

@@ -1,4 +1,4 @@
-"""What signing in does, whoever asks for it: the form or the terminal."""
+"""Signing in, for the form and for the terminal."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _FIELDS: Final[tuple[tuple[Any, Field], ...]] = (
     (BaseException, ""),
 )
 
-# service.md part 2 leaves the record's fields open: which of these there is, is looked up.
+# service.md part 2 leaves the record's fields open, so the first of these that is there is used.
 _NAMING: Final = ("name", "full_name", "email", "login", "username", "user_name", "id")
 
 
@@ -55,8 +55,8 @@ _NAMING: Final = ("name", "full_name", "email", "login", "username", "user_name"
 class SignInRequest:
     """How to sign in.
 
-    ``address`` and ``cassette`` are empty where none was given, ``key`` is None, and then each is
-    looked up. ``options`` are those of `Session`.
+    An ``address`` that is empty, or a ``key`` that is None, is looked up in the environment and the
+    keyring. ``options`` are those of `Session`.
     """
 
     mode: Mode = "live"
@@ -69,7 +69,7 @@ class SignInRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignedIn:
-    """What came of it: the session, and in words which it is. ``note`` is a warning."""
+    """The session that was opened, and texts that describe it. ``note`` is a warning, if any."""
 
     session: Session
     title: str
@@ -87,7 +87,7 @@ class SignedIn:
 
 @dataclass(frozen=True, slots=True)
 class SignInProblem:
-    """What happened, what to do, and the form's field that it belongs to, if any."""
+    """Why signing in failed: what happened, what to do, and the form's field to show it at."""
 
     text: str
     hint: str = ""
@@ -98,20 +98,20 @@ class SignInProblem:
 
 
 def sign_in(request: SignInRequest) -> SignedIn:
-    """Open the session that is asked for, try it, and make it the current one.
+    """Try the key with one request, then open the session as the current one.
 
-    Where that fails, the session before it stays the current one.
+    If that fails, the current session stays as it was. To replay, nothing is sent.
 
     Raises
     ------
     DirectMailLabError, httpx.TransportError
-        As the session's own calls do; `explain` puts it in words.
+        As `Session` and its `me` raise them; `explain` turns them into texts for the form.
     """
     if request.mode == "replay":
         return _replay(request)
     address = choose_address(request.address or None)
     if request.mode == "record":
-        new_cassette_path(request.cassette)  # an impossible name is told before anything is sent
+        new_cassette_path(request.cassette)  # refuse an invalid name before anything is sent
     key = find_api_key(request.key, base_url=address)
     who, reading = _try(address, key, request.options)
     cassette = request.cassette if request.mode == "record" else None
@@ -129,7 +129,7 @@ def sign_in(request: SignInRequest) -> SignedIn:
 
 
 def key_source(address: str) -> str:
-    """Return where a key is found if none is typed, or nothing."""
+    """Return where a key is found if none is typed: a variable or the keyring; or an empty text."""
     if variable(API_KEY_VARIABLE):
         return API_KEY_VARIABLE
     return "the keyring" if address and remembered_api_key(address) is not None else ""
@@ -146,9 +146,10 @@ def _replay(request: SignInRequest) -> SignedIn:
 
 
 def _try(address: str, key: ApiKey, options: SessionOptions) -> tuple[str, Reading]:
-    """Ask who it is, in a session that does not wait for an allowance: somebody sits before it.
+    """Return the account's name and the reading of one request.
 
-    Nor does it record: a refused key leaves no cassette behind.
+    Its session does not wait for an allowance, since a person is waiting for the form. It does not
+    record either, so that a refused key leaves no cassette behind.
     """
     timeout_s = min(options.get("timeout_s", _PATIENCE_S), _PATIENCE_S)
     impatient: SessionOptions = {**options, "pace": "off", "timeout_s": timeout_s}
@@ -158,7 +159,7 @@ def _try(address: str, key: ApiKey, options: SessionOptions) -> tuple[str, Readi
 
 
 def _name_in(record: pd.DataFrame) -> str:
-    """Return what the account calls itself, or ``the account``."""
+    """Return the account's name as its record gives it, or ``the account``."""
     row = {} if record.empty else {str(name).lower(): record[name].iloc[0] for name in record}
     named = (row.get(name) for name in _NAMING)
     texts = (each.strip()[:80] for each in named if isinstance(each, str))
@@ -166,7 +167,7 @@ def _name_in(record: pd.DataFrame) -> str:
 
 
 def _note(request: SignInRequest, address: str) -> str:
-    """Return what to say of the key beside: kept elsewhere too, or not kept as asked."""
+    """Return a warning about the key: a variable overrides it, or it could not be remembered."""
     if request.key is None:
         return ""
     note = overriding_variable(request.key) or ""
@@ -179,7 +180,7 @@ def _note(request: SignInRequest, address: str) -> str:
 
 
 def explain(error: BaseException) -> SignInProblem:
-    """Put an error in words: its own, which say what happened and then what to do."""
+    """Return an error's text in two parts: what happened, and what to do."""
     if isinstance(error, KeyboardInterrupt):
         return SignInProblem("Interrupted. Nobody is signed in.")
     if not isinstance(error, DirectMailLabError | httpx.TransportError):
