@@ -7,7 +7,7 @@ cassette as in a small one.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
 from difflib import SequenceMatcher
 from hashlib import blake2b
@@ -60,7 +60,7 @@ class Matching:
         return self._is_by_address and method in SAFE_METHODS
 
     def keys(self, request: RecordedRequest, prefix: str) -> tuple[Key, ...]:
-        """Return the keys of a request: two match when they have any key in common.
+        """Return the keys of a request, strictest first: two match when they have any in common.
 
         ``prefix`` is the path of the base address that the request was sent to.
         """
@@ -203,17 +203,24 @@ class Player:
         return found
 
     def next(self, keys: Sequence[Key], asked: RecordedRequest) -> int | None:
-        """Return the index of the first answer that was not played yet, and leave it so."""
-        if self._matching.custom:
-            return next((i for i in self._matching_all(keys, asked) if not self._played[i]), None)
-        each = [self._first_unplayed(key) for key in keys]
-        return min((index for index in each if index is not None), default=None)
+        """Return the index of the first answer that was not played yet, and leave it so.
+
+        One whose body has the same bytes comes before one whose body only parses the same.
+        """
+        played = self._played
+        for queue in [self._queues[key] for key in keys if key in self._queues]:
+            # What a function decides depends on the request: it needs the played ones for `last`.
+            while not self._matching.custom and len(queue) > 1 and played[queue[-1]]:
+                queue.pop()
+            for index in reversed(queue):
+                if not played[index] and self._passes(index, asked):
+                    return index
+        return None
 
     def last(self, keys: Sequence[Key], asked: RecordedRequest) -> int | None:
-        """Return the index of the last answer that matches, played or not."""
-        if self._matching.custom:
-            return max(self._matching_all(keys, asked), default=None)
-        return max((self._queues[key][0] for key in keys if key in self._queues), default=None)
+        """Return the index of the last answer that matches, played or not; same bytes first."""
+        found = (index for key in keys for index in self._queues.get(key, ()))
+        return next((index for index in found if self._passes(index, asked)), None)
 
     def unplayed(self) -> list[RecordedRequest]:
         """Return the requests whose answers were not played."""
@@ -240,21 +247,14 @@ class Player:
             reason="no_match",
         )
 
-    def _first_unplayed(self, key: Key) -> int | None:
-        queue, played = self._queues.get(key), self._played
-        if queue is None:
-            return None
-        while len(queue) > 1 and played[queue[-1]]:
-            queue.pop()
-        return None if played[queue[-1]] else queue[-1]
-
-    def _matching_all(self, keys: Sequence[Key], asked: RecordedRequest) -> Iterator[int]:
+    def _passes(self, index: int, asked: RecordedRequest) -> bool:
+        """Return whether the functions that were given as matchers, if any, let it match."""
+        if not self._matching.custom:
+            return True
         from .vcr_files import matches
 
-        for index in sorted({i for key in keys for i in self._queues.get(key, ())}):
-            recorded = self._request(index)
-            if all(matches(each, asked, recorded) for each in self._matching.custom):
-                yield index
+        recorded = self._request(index)
+        return all(matches(each, asked, recorded) for each in self._matching.custom)
 
     def _nearest(self, asked: RecordedRequest, prefix: str) -> str:
         """Say which recorded request is closest, and in what it differs, without its values."""
