@@ -153,6 +153,17 @@ def test_of_bodies_that_parse_the_same_the_one_with_the_same_bytes_answers(
     assert bodies(open_cassette(path, match_on=match_on), [number] * 2) == [b"old", b"new"]
 
 
+def test_json_that_is_sent_as_a_form_is_told_apart(path: Path) -> None:
+    """As by ``curl -d``: to a parser of forms it is a name without a value."""
+    form = "application/x-www-form-urlencoded"
+    one, two, three = (post(b'{"n": %d}' % n, content_type=form) for n in (1, 2, 3))
+    recorded(path, answered(one, body="one"), answered(two, body="two"))
+    cassette = open_cassette(path)
+
+    assert bodies(cassette, [two, one, two]) == [b"two", b"one", b"two"]
+    assert "differs in body" in str(refusal(cassette, three))
+
+
 def test_bodies_of_reads_are_not_compared(path: Path) -> None:
     """Only a write is what its body says."""
     recorded(path, answered(get()))

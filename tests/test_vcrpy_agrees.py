@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import httpx
 import pytest
@@ -238,12 +239,19 @@ REQUESTS = st.builds(RecordedRequest, st.sampled_from(["POST", "PUT"]), URIS, SE
 def test_our_keys_agree_with_vcrpys_matchers(
     name: str, one: RecordedRequest, other: RecordedRequest
 ) -> None:
-    """Two requests have a key in common exactly where vcrpy's matcher of that name accepts them."""
+    """Two requests have a key in common exactly where vcrpy's matcher of that name accepts them.
+
+    But for a form's names without a value, which vcrpy drops: to us they are part of the body.
+    """
     rule = player.Matching([name])
 
     ours = bool(set(rule.keys(one, "")) & set(rule.keys(other, "")))
 
-    assert ours == outcome(getattr(vcr.matchers, name), one, other)
+    theirs = outcome(getattr(vcr.matchers, name), one, other)
+    if name == "body" and all("form" in str(each.headers) for each in (one, other)):
+        forms = [parse_qs(each.body.decode("latin-1"), True) for each in (one, other)]
+        theirs &= forms[0] == forms[1]
+    assert ours == theirs
 
 
 @pytest.mark.parametrize("mode", ["none", "once", "new_episodes", "any", "all"])
