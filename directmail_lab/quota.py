@@ -1,4 +1,4 @@
-"""The three rate-limit headers, read strictly: headers and a time in, a `Reading` out."""
+"""Reads the three rate-limit headers strictly: takes headers and a time, returns a `Reading`."""
 
 from __future__ import annotations
 
@@ -36,15 +36,16 @@ _OPTIONAL_WHITESPACE: Final = " \t"
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one response said of the allowance.
+    """What one response said about the allowance.
 
     ``at`` is when the response came, in seconds since the Unix epoch; ``limit``, ``remaining`` and
     ``reset`` are the headers as sent (service.md part 8), None where missing or malformed, and then
-    ``problem`` says what is wrong. ``retry_after_s`` is the seconds a ``Retry-After`` asks to wait.
+    ``problem`` says what is wrong. ``retry_after_s`` is how many seconds ``Retry-After`` asks to
+    wait.
 
-    ``reset_text`` is what ``X-RateLimit-Reset`` held where that was no integer but a date: the
-    document promises an integer, so ``problem`` tells it, and the date can still be used.
-    ``served_at`` is the service's own clock, from its ``Date`` header, in whole seconds since the
+    ``reset_text`` is the value of ``X-RateLimit-Reset`` if it is a date instead of an integer. The
+    document promises an integer, so ``problem`` says so too, but the date can be used.
+    ``served_at`` is the service's own time, from its ``Date`` header, in whole seconds since the
     Unix epoch.
     """
 
@@ -68,8 +69,8 @@ class Reading:
 def is_exhausted(status: Any, remaining: Any) -> Any:
     """Return whether a response says that the allowance is used up.
 
-    service.md leaves open which status that has: 429 is taken for it, and any error that comes with
-    nothing remaining. Takes numbers and gives a bool, or columns of them and gives a column.
+    service.md leaves open which status that is. Status 429 counts, and any error status with
+    nothing remaining. Takes two numbers and returns a bool, or two columns and returns a column.
     """
     return (status == 429) | ((status >= 400) & (remaining == 0))
 
@@ -83,7 +84,8 @@ def reading_of(
 ) -> Reading:
     """Return the reading of a recorded response, at the time of its recording.
 
-    ``prefix`` is the base address's path prefix; ``at`` is NaN where the writer kept no time.
+    ``prefix`` is the base address's path prefix. The reading's ``at`` is NaN if the cassette has no
+    time for the response.
     """
     recorded_at = interaction.recorded_at
     return read_headers(
@@ -99,7 +101,7 @@ def reading_of(
 
 
 def _encodable(text: str) -> str:
-    """Return a text without lone surrogates, which no frame and no file takes."""
+    """Return a text with lone surrogates escaped, since UTF-8 cannot encode them."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -114,12 +116,12 @@ def read_headers(
     source: Source = "live",
     cassette: str | None = None,
 ) -> Reading:
-    """Read one response's headers. Nothing in them raises: what is wrong is the reading's problem.
+    """Read one response's headers. It never raises: the reading's ``problem`` says what is wrong.
 
     Parameters
     ----------
     headers
-        Name and value of each, names in any case: texts, or bytes as in httpx's ``headers.raw``.
+        Pairs of name (in any case) and value: texts, or bytes as in httpx's ``headers.raw``.
     at
         When the response came, in seconds since the Unix epoch. A ``Retry-After`` that is a date
         counts from here, or from the service's own clock where it sent a ``Date``.
@@ -141,12 +143,12 @@ def read_headers(
     )  # fmt: skip
 
 
-# A session asks few paths many times.
+# A session requests few paths many times.
 _operation_of = lru_cache(maxsize=1024)(operation_of)
 
 
 _Sent = dict[str, list[Any]]
-"""The values of the headers that we read, by name: texts or bytes, more than one if repeated."""
+"""The values of the headers that are read here, by name; more than one if a header is repeated."""
 
 
 def _text(value: str | bytes) -> str:
@@ -155,13 +157,13 @@ def _text(value: str | bytes) -> str:
 
 
 def _only(sent: _Sent, name: str) -> str | None:
-    """Return the value of a header that was sent once; None where it was not, or repeatedly."""
+    """Return the value of a header that was sent exactly once, else None."""
     values = sent.get(name, ())
     return _text(values[0]) if len(values) == 1 else None
 
 
 def _numbers(sent: _Sent) -> tuple[list[int | None], str | None]:
-    """Return the three integers, and what is wrong with them in one text."""
+    """Return the three integers, and all that is wrong with them as one text, or None."""
     numbers, problems = [], []
     for name in HEADERS:
         number, fault = _integer(sent.get(name, ()))
@@ -191,7 +193,7 @@ def _integer(values: Sequence[str | bytes]) -> tuple[int | None, str | None]:
 
 
 def _digits(text: str) -> int | None:
-    """Return the integer that ASCII digits are, of very many some integer beyond 64 bits."""
+    """Return the value of ASCII digits, or None; beyond 20 digits only the first 20 count."""
     if not (text.isascii() and text.isdigit()):
         return None
     return int(text.lstrip("0")[: _INT64_DIGITS + 1] or "0")
@@ -210,7 +212,7 @@ def _fault(text: str) -> str:
 
 
 def _retry_after_s(text: str, now: float) -> float | None:
-    """Return the seconds that a ``Retry-After`` asks to wait; None where it cannot be read."""
+    """Return the seconds that a ``Retry-After`` asks to wait; None if it cannot be read."""
     seconds, until = _digits(text), _http_date(text)
     if seconds is not None:
         return float(min(seconds, _INT64_MAX))
@@ -218,7 +220,7 @@ def _retry_after_s(text: str, now: float) -> float | None:
 
 
 def date_of(text: str) -> tuple[DateForm, float] | None:
-    """Return the form of a date and its seconds since the Unix epoch; None where it is no date.
+    """Return the form of a date and its seconds since the Unix epoch; None if it is no date.
 
     An ISO 8601 text without an offset is taken as UTC.
     """
@@ -240,7 +242,7 @@ def date_of(text: str) -> tuple[DateForm, float] | None:
 @lru_cache(maxsize=256)
 def _http_date(text: str) -> float | None:
     """Return an HTTP date (RFC 9110, section 5.6.7) in seconds since the Unix epoch, or None."""
-    # The parser of mail dates accepts much that HTTP does not: a date names its day or month.
+    # The parser is for mail, and accepts more than HTTP does: an HTTP date begins with a day name.
     if len(text) > _LONGEST_DATE or not text[:3].isalpha():
         return None
     try:

@@ -1,4 +1,4 @@
-"""The log of readings: appended to from any thread, looked at as a DataFrame at any time."""
+"""The log of readings: any thread may append to it, or get it as a DataFrame, at any time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .columns import ReadingColumns
 
 
-# Readings are turned into columns this many at a time: a frame then has little left to do.
+# Readings are written into columns this many at a time, so that little is left to do for a frame.
 _CHUNK = 512
 
 
@@ -31,12 +31,12 @@ class ReadingLog:
     Parameters
     ----------
     reset_unit
-        What ``X-RateLimit-Reset`` counts, where the user knows; else the log infers it.
+        The unit of ``X-RateLimit-Reset``, if the user states it; else the log infers it.
 
     Attributes
     ----------
     inference
-        What the readings so far say of that unit: pacing goes by it too.
+        What the readings so far show about that unit; pacing uses it too.
     """
 
     def __init__(
@@ -62,19 +62,19 @@ class ReadingLog:
         return len(self._readings)
 
     def since(self, n: int) -> list[Reading]:
-        """Return the readings from the ``n``-th on: what came after the log was ``n`` long."""
+        """Return all readings but the first ``n``."""
         return self._readings[n:]
 
     def evidence(self) -> Evidence:
-        """Return what the readings say of the unit of ``X-RateLimit-Reset``, and why."""
+        """Return what the readings show about the unit of ``X-RateLimit-Reset``, and why."""
         with self._lock:
             return self.inference.evidence()
 
     def frame(self) -> pd.DataFrame:
         """Return all readings so far, a row each, in the order they were appended.
 
-        The frame is the caller's: it never changes by itself, and changing it changes no other. A
-        call costs the readings that are new since the last one.
+        The frame belongs to the caller: later readings do not change it, and changing it changes no
+        other frame. The time of a call depends only on the readings that are new since the last.
 
         Returns
         -------
@@ -84,8 +84,8 @@ class ReadingLog:
             ======================= ==================== =======================================
             column                  dtype                holds
             ======================= ==================== =======================================
-            at                      datetime64[us, UTC]  when the response came; NaT where a
-                                                         cassette does not tell
+            at                      datetime64[us, UTC]  when the response came; NaT if a cassette
+                                                         does not say
             method, path, operation string               operation: the path, ids as ``{id}``
             status                  int64                the HTTP status
             limit, remaining, reset Int64                the headers as sent, <NA> if malformed
@@ -103,7 +103,7 @@ class ReadingLog:
             return readable(self._filled_columns().frame())
 
     def _filled_columns(self) -> ReadingColumns:
-        """Return the columns, brought up to the readings; until one needs them, no pandas."""
+        """Return the columns with all readings. pandas is imported here, when it is needed."""
         if self._columns is None:
             from .columns import ReadingColumns
 
@@ -113,28 +113,28 @@ class ReadingLog:
 
 
 def frame_of(readings: Iterable[Reading], *, reset_unit: ResetUnit | None = None) -> pd.DataFrame:
-    """Return readings as a DataFrame, a row each: its columns are those of `ReadingLog.frame`."""
+    """Return readings as a DataFrame, one row each, with the columns of `ReadingLog.frame`."""
     return ReadingLog(readings, reset_unit=reset_unit).frame()
 
 
 def read_readings(path: str | Path | Iterable[str | Path]) -> pd.DataFrame:
-    """Return the readings of recorded responses, a row each, without replaying them.
+    """Return the readings of recorded responses, one row each, without replaying them.
 
-    The columns are those of `ReadingLog.frame`; ``at`` is NaT where the writer kept no time. To
-    keep a frame of readings, `DataFrame.to_parquet` it.
+    The columns are those of `ReadingLog.frame`; ``at`` is NaT if the cassette has no time. To keep
+    a frame of readings, use `DataFrame.to_parquet`.
 
     Parameters
     ----------
     path
-        A cassette's file; or any number of them, or a folder, whose cassettes are read with a
-        progress bar. Each cassette's unit of ``reset`` is inferred from its own readings. Then
-        ``cassette`` is its path below the folder, or as it was given, without ``.yaml``, and
-        ``attrs["problems"]`` says by that name what is wrong with any.
+        A cassette's file, several of them, or a folder; a progress bar is shown for more than one
+        file. The unit of ``reset`` is inferred for each cassette from its own readings. Of several
+        files or a folder, ``cassette`` is the path as given or below the folder, without ``.yaml``,
+        and ``attrs["problems"]`` says, by that name, what is wrong with a file.
 
     Raises
     ------
     CassetteError
-        The one file is not there, or is not a cassette. Of many, such a file is left out, and a
+        A single file is missing or is not a cassette. Of several, such a file is left out, and a
         warning names it.
     """
     from .cassettes.reader import is_one_file, read_many
@@ -161,7 +161,7 @@ def read_readings(path: str | Path | Iterable[str | Path]) -> pd.DataFrame:
 
 
 def readings_in(path: str | Path) -> list[Reading]:
-    """Return the readings of a cassette file's responses, in its order."""
+    """Return the readings of the responses in a cassette file, in order."""
     from .cassettes import read_cassette
 
     return _readings(read_cassette(Path(path)), Path(path).stem)

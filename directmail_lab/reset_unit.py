@@ -1,15 +1,16 @@
-"""What ``X-RateLimit-Reset`` counts: inferred from the readings, never assumed.
+"""The unit of ``X-RateLimit-Reset``, inferred from readings and never assumed.
 
 service.md part 8 says that the header "tells when the allowance renews" and leaves its unit open. A
 unit is named here only when the readings rule out every other one:
 
-- By size. A time left is at most a year in seconds and ten days in milliseconds; a point in time
-  lies near the clock. These ranges do not overlap, so one reading tells a point in time.
-- By movement. A time left counts down, one or a thousand a second, until the allowance renews.
-  While what remains goes on falling, nothing renewed: ``remaining`` 9, 8, 7, 6, 5 within 3 s and
-  ``reset`` 60, 60, 59, 58, 57 are seconds, for milliseconds would have fallen by 3,000.
+- By size. A time left is at most a year in seconds, or ten days in milliseconds; a point in time is
+  near the current time. These ranges do not overlap, so one reading shows a point in time.
+- By movement. A time left falls by one or by a thousand each second until the allowance renews.
+  While ``remaining`` keeps falling, the allowance did not renew. Example: ``remaining`` is 9, 8, 7,
+  6, 5 within 3 s and ``reset`` is 60, 60, 59, 58, 57. These are seconds: milliseconds would have
+  fallen by 3,000.
 
-Zero is no evidence, nor is a time left that never changes: such a value fits several units.
+Zero is no evidence, and neither is a value that never changes: both fit several units.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ UnitName = ResetUnit | Literal["http_date", "iso_text", "undetermined"]
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How a unit's count becomes a time: ``seconds`` a count, from the reading or the epoch on."""
+    """How a value becomes a time: ``value * seconds`` after the reading, or after the epoch."""
 
     seconds: float
     counts_down: bool
@@ -49,25 +50,26 @@ _LONGEST_LEFT_S: Final[dict[UnitName, float]] = {
     "milliseconds_left": 10 * _DAY_S,
 }
 _LONGEST_AHEAD_S: Final = 32 * _DAY_S
-# How far a clock, theirs or ours, may be off.
+# How wrong a clock may be, the service's or ours.
 _SKEW_S: Final = 3 * _DAY_S
-# A replay may be years after its recording, but not before the service can have been there.
+# A recording may be years old, but no point in time before 2000 is accepted.
 _YEAR_2000_S: Final = 946_684_800.0
 
-# When a response's time on the way is not known, it is taken to be at most this.
+# The longest that a response is assumed to have taken if its latency is not known.
 _UNKNOWN_LATENCY_S: Final = 30.0
-# Two counts, each rounded up, down or to the nearest, are off by less than this together.
+# The rounding error of a difference of two values, each rounded up, down or to the nearest.
 _ROUNDING: Final = 2.0
-# Remaining 9, 8, 7, 6, 5: each fall is our own request. Where it falls by more, others spend too,
-# and what they leave after a renewal may be less by chance: only a long row of falls is believed.
+# Remaining 9, 8, 7, 6, 5: each step is one request of our own, and five answers are enough.
+# Remaining 9, 7, 6, 3: others use the allowance too. Then 9, (renewal), 8 may look like no renewal,
+# so more answers are needed.
 _ANSWERS_ENOUGH: Final = 5
 _ANSWERS_ENOUGH_BESIDE_OTHERS: Final = 10
-# A window of less than a second is none, so milliseconds that never change are at least this many.
+# No window is shorter than a second, so a constant in milliseconds is at least this large.
 _LEAST_CONSTANT_MS: Final = 1000
 _TRACKS_AT_MOST: Final = 1000
 
 _Key = tuple[str, str, int | None, str]
-"""What one allowance may stand behind: method, operation and limit; and where readings are from."""
+"""What tells allowances apart: method, operation, limit, and the source of the readings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ class Evidence:
     Attributes
     ----------
     unit
-        The unit that is left, or the one that was stated; else ``"undetermined"``.
+        The unit that the user stated, or the only one left; else ``"undetermined"``.
     why
         A sentence or two: which readings (rows of the log, from 0) exclude the other units, or what
         is still missing.
@@ -94,9 +96,9 @@ class Evidence:
 
 
 class ResetUnitInference:
-    """Infers the unit from readings as they come, each looked at once. Not thread-safe.
+    """Infers the unit from readings as they come; each is looked at once. Not thread-safe.
 
-    What the service says now overrules what a replay says that it once said.
+    Live readings take precedence: with the first one, what replayed readings showed is discarded.
 
     Attributes
     ----------
@@ -121,11 +123,11 @@ class ResetUnitInference:
 
     @property
     def unit(self) -> UnitName:
-        """The unit that was stated, or the one that the readings leave; or ``"undetermined"``."""
+        """The stated unit, or the only one that the readings leave, or ``"undetermined"``."""
         return self._stated or self._inferred
 
     def observe(self, reading: Reading) -> None:
-        """Look at one more reading, in the order they were made."""
+        """Take one more reading into account; readings come in the order they were made."""
         row, self._rows = self._rows, self._rows + 1
         if reading.source != "replayed" and not self._is_live:
             self._is_live = True
@@ -176,8 +178,8 @@ class ResetUnitInference:
         for unit in units:
             self._excluded.setdefault(unit, why)
         left = self.candidates = tuple(unit for unit in UNITS if unit not in self._excluded)
-        # A time left is named only when it was seen counting down: that the others do not fit may
-        # also mean that two accounts were mixed.
+        # A time left is named only if it was seen counting down. That no other unit fits is not
+        # enough: readings of two accounts may have been mixed.
         is_told = len(left) == 1 and (self._counts_down or left[0] not in _TIMES_LEFT)
         self._inferred = left[0] if is_told else "undetermined"
 
@@ -200,7 +202,7 @@ class ResetUnitInference:
 
 
 class _Sight(NamedTuple):
-    """A value of Reset, and the moment it was written: between two times, in seconds."""
+    """A value of Reset, written by the service between ``earliest`` and ``latest``, in seconds."""
 
     value: int
     reading: Reading
@@ -209,31 +211,32 @@ class _Sight(NamedTuple):
     latest: float
 
     def fell_too_far(self, before: _Sight, unit: UnitName) -> bool:
-        """Return whether a time left in a unit cannot fall so fast."""
+        """Return whether a time left in this unit cannot have fallen so much since ``before``."""
         most_s = self.latest - before.earliest
         return before.value - self.value > most_s / SCALES[unit].seconds + _ROUNDING
 
     def fell_too_little(self, before: _Sight, unit: UnitName) -> bool:
-        """Return whether a time left in a unit cannot fall so slowly."""
+        """Return whether a time left in this unit must have fallen more since ``before``."""
         least_s = self.earliest - before.latest
         return before.value - self.value < least_s / SCALES[unit].seconds - _ROUNDING
 
 
 def _sight(reading: Reading, value: int, row: int) -> _Sight:
-    """Return a value with the moment it was written: any, where that is not known."""
+    """Return a value with the times between which it was written; infinite if not known."""
     if not math.isnan(reading.at):
         waited_s = _UNKNOWN_LATENCY_S if reading.elapsed_s is None else reading.elapsed_s
         return _Sight(value, reading, row, reading.at - waited_s, reading.at)
     if reading.served_at is not None:
-        # A recording that kept no times: the service's own clock tells them, to the second.
+        # A recording without times: use the service's Date header, which is precise to a second.
         return _Sight(value, reading, row, reading.served_at, reading.served_at + 1.0)
     return _Sight(value, reading, row, -math.inf, math.inf)
 
 
 class _Track:
-    """The values that one allowance may stand behind, from ``first`` to ``last``.
+    """The values of one allowance within one window, from ``first`` to ``last``.
 
-    Among these nothing renewed, for what remains went on falling; then it begins again.
+    ``remaining`` fell with each of them, so the allowance did not renew in between. At a value for
+    which that is not true, the track starts again.
     """
 
     def __init__(self, sight: _Sight) -> None:
@@ -251,9 +254,9 @@ class _Track:
         return self.first.value - self.last.value
 
     def take(self, sight: _Sight) -> list[UnitName]:
-        """Take the next value; return the units in which it fell faster than time since the last.
+        """Add the next value; return the units in which it fell faster than time passed.
 
-        Nothing can be said across a step of a clock.
+        If a clock was set in between, there are none.
         """
         before, in_order = self.last, _are_in_order(self.last, sight)
         left = before.reading.remaining, sight.reading.remaining
@@ -277,43 +280,44 @@ class _Track:
         return [unit for unit in _TIMES_LEFT if sight.fell_too_far(before, unit)]
 
     def _unit(self) -> UnitName | None:
-        """Return the one unit that the values count down in, where chance does not explain it."""
+        """Return the only unit in which the values count down; None if it may be by chance."""
         enough = _ANSWERS_ENOUGH if self._is_ours_alone else _ANSWERS_ENOUGH_BESIDE_OTHERS
         if self._answers < enough or len(self._fits) != 1:
             return None
-        # Where the moments are known by half a minute only, much fits that is not so.
+        # If the times are only known to half a minute, a small fall fits by chance.
         unsure_s = sum(sight.latest - sight.earliest for sight in (self.first, self.last))
         unit = self._fits[0]
         return unit if self.fall * SCALES[unit].seconds >= 2 * unsure_s else None
 
     def counts_down_in(self) -> UnitName | None:
-        """Return the unit that the values count down in, where they say it clearly."""
+        """Return the unit in which the values count down, if they fell far enough; else None."""
         unit = self._unit()
         if unit == "milliseconds_left":
             enough = 50
         elif self.first.value >= _LEAST_CONSTANT_MS:
-            # They may be constant milliseconds, 60001 or by their rounding 60000.
+            # It may be a constant in milliseconds, 60000 or 60001 by rounding: ask for more.
             enough = 3
         else:
-            # A window of 2 s tells 2, 1 and again 2, 1: two such falls count as one by two.
+            # A window of 2 s gives 2, 1 and then 2, 1: two falls by one count as a fall by two.
             enough = max(1, 2 - self._seconds_fell)
         return unit if self.fall >= enough else None
 
 
 def _are_in_order(before: _Sight, after: _Sight) -> bool:
-    """Return whether time went on between two readings, on our clock as on the service's."""
+    """Return whether no clock was set between two readings, ours or the service's."""
     first, last = before.reading, after.reading
     if after.latest < before.earliest:
         return False
     if last.source == "replayed" or first.served_at is None or last.served_at is None:
         return True
     tolerance_s = 2.0 + (first.elapsed_s or 0.0) + (last.elapsed_s or 0.0)
-    # A NaN, where our clock is not known, contradicts nothing.
+    # `not … >`, because our times may be NaN: every comparison is then False, and they count as in
+    # order.
     return not abs((last.at - first.at) - (last.served_at - first.served_at)) > tolerance_s
 
 
 def _could_be(unit: UnitName, value: int, reading: Reading) -> bool:
-    """Return whether a value may be a renewal that this reading told, by its size."""
+    """Return whether a value of this size may be a renewal in this unit, at this reading's time."""
     scale = SCALES[unit]
     seconds = value * scale.seconds
     if scale.counts_down:
@@ -330,8 +334,8 @@ def _could_be(unit: UnitName, value: int, reading: Reading) -> bool:
 def renewal_of(reading: Reading, unit: UnitName) -> float | None:
     """Return when a reading says that its allowance renews, in seconds since the Unix epoch.
 
-    A date needs no unit. None where nothing is told, where the unit is open, and where the value
-    cannot be one of that unit.
+    A date needs no unit. The result is None if the reading has no Reset, if the unit is not known,
+    or if the value cannot be in that unit.
     """
     if reading.reset_text is not None:
         dated = date_of(reading.reset_text)
@@ -343,7 +347,7 @@ def renewal_of(reading: Reading, unit: UnitName) -> float | None:
 
 
 def infer_reset_unit(readings: Iterable[Reading], *, stated: ResetUnit | None = None) -> Evidence:
-    """Return what readings, in the order they were made, say of the unit of Reset."""
+    """Return the evidence for the unit of Reset in readings, given in the order they were made."""
     inference = ResetUnitInference(stated=stated)
     for reading in readings:
         inference.observe(reading)

@@ -1,4 +1,4 @@
-"""Pacing: requests go at will while the service says that some remain, and wait where none do."""
+"""Pacing: requests are sent at once while some remain, and else wait for the renewal."""
 
 from .pacer import Pace as Pace, Pacer as Pacer
 from .transport import PacingTransport as PacingTransport

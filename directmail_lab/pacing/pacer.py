@@ -1,4 +1,4 @@
-"""Whether a request may be sent now: asked, and told what came of it, from any thread or task."""
+"""`Pacer`: decides whether a request may be sent now. Any thread or task may use it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Pace = Literal["burst", "even", "off"]
 
 _T = TypeVar("_T")
 
-# After what is shared could not be reached, it is tried again so much later.
+# How long after a failure of the shared store it is tried again.
 _RETRY_AFTER_S: Final = 60.0
 _LAST_S: Final = 253_402_300_799.0
 _TURN_OF_ANOTHER: Final = Pause(math.inf, for_answer=True)
@@ -37,7 +37,7 @@ _TURN_OF_ANOTHER: Final = Pause(math.inf, for_answer=True)
 class Wait:
     """Ask again at ``until``, in seconds since the Unix epoch, or once ``woken`` is done.
 
-    ``for_answer`` says that it is an answer to another request that may change things.
+    ``for_answer``: it waits for the answer to another request, after which it may be sent.
     """
 
     until: float
@@ -46,30 +46,30 @@ class Wait:
 
 
 class Pacer:
-    """Decides by operation: what one operation used up says nothing of the others.
+    """Decides when requests are sent, for each operation apart: each has its own allowance.
 
-    Any number of threads and tasks may use one. Of an operation's requests that have to wait, the
-    first asks what the allowance is, and the others wait for their turn.
+    Any number of threads and tasks may use one. An operation's requests that wait form a queue: the
+    first one waits for the allowance, the others for their turn.
 
     Parameters
     ----------
     pace
-        ``"burst"`` sends at will while requests remain, ``"even"`` spreads them over the window,
-        ``"off"`` decides for sending, always.
+        ``"burst"`` sends at once while requests remain, ``"even"`` spreads them over the window,
+        ``"off"`` never waits.
     max_wait_s
-        The longest that one request waits for the allowance, in all; a longer wait is a
-        `QuotaExhaustedError`.
+        The longest that one request waits for the allowance, in total; if it would take longer,
+        `QuotaExhaustedError` is raised.
     shared
-        What keeps the allowance for all sessions with the same key; None for this one alone.
+        The store that all sessions with the same key share; None if this session paces alone.
     inference
-        What is known of the unit of ``X-RateLimit-Reset``.
+        What is known about the unit of ``X-RateLimit-Reset``.
 
     Attributes
     ----------
     other_kernels
-        How many other processes share the allowance, as far as was seen when it was last used.
+        How many other processes shared the allowance when it was last used.
     windows
-        Whose requests used up each window.
+        How much of each window was used, and by whom.
     """
 
     def __init__(
@@ -90,9 +90,9 @@ class Pacer:
         self._shared = shared
         self._retry_at, self._has_warned = -math.inf, False
         self._named = 0, ""
-        # By operation, the tickets of those that wait, in the order they came.
+        # By operation: the tickets of the requests that wait, in the order they came.
         self._queues: dict[str, dict[int, Future[None]]] = {}
-        # By ticket, of those that are out, how many answers had come when each was sent.
+        # By ticket of each request in flight: how many answers had come when it was sent.
         self._sent: dict[int, int] = {}
         self._tickets = itertools.count()
         self._lock = threading.Lock()
@@ -102,18 +102,18 @@ class Pacer:
         self.windows = WindowLog()
 
     def ticket(self) -> int:
-        """Return a number for a request, which no other has."""
+        """Return a unique number for a request."""
         return next(self._tickets)
 
     def ask(self, operation: str, ticket: int, now: float, give_up_at: float) -> Wait | None:
-        """Return None where a request may be sent now, else what it waits for.
+        """Return None if a request may be sent now, else what it waits for.
 
-        Each request has a `ticket`, and gives it back by `settle`.
+        Each request has a `ticket`, and ends with `settle`.
 
         Raises
         ------
         QuotaExhaustedError
-            Where nothing is left and the allowance renews after ``give_up_at``.
+            Nothing is left, and the allowance renews after ``give_up_at``.
         """
         if self.pace == "off":
             return None
@@ -142,9 +142,9 @@ class Pacer:
             return Wait(min(pause.until, give_up_at), pause.for_answer, woken)
 
     def settle(self, operation: str, ticket: int, reading: Reading | None, now: float) -> None:
-        """Take the answer to a request; None where none came, or it no longer waits for its turn.
+        """End a request: with its answer, or None if it failed or stopped waiting.
 
-        Whose turn it may be now is woken.
+        The first request in the queue is woken.
         """
         if self.pace == "off":
             return
@@ -167,21 +167,21 @@ class Pacer:
 
     @property
     def shared_with(self) -> str:
-        """With whom the allowance is shared, in words; empty where that is nobody."""
+        """Who shares the allowance, in words: ``shared with 2 other kernels``; empty if nobody."""
         others = self.other_kernels
         return f"shared with {plural(others, 'other kernel')}" if others else ""
 
     def _place(self) -> str:
-        """Return the name of this session among those that share: its process, and a number."""
+        """Return this session's name in the shared store: machine, process, random number."""
         if self._shared is None:
             return "this"
-        process = os.getpid()  # a fork has another
+        process = os.getpid()  # it changes when the process forks
         if process != self._named[0]:
             self._named = process, f"{machine()}-{process}.{random.getrandbits(32):x}"
         return self._named[1]
 
     def _change(self, operation: str, decide: Callable[[PaceState, float], _T], now: float) -> _T:
-        """Change a state where it is shared, or if that fails where it is one's own."""
+        """Apply ``decide`` to the state in the shared store; if that fails, to our own."""
         if self._shared is not None and now >= self._retry_at:
             try:
                 return self._shared.change(operation, decide)
@@ -193,7 +193,7 @@ class Pacer:
     def _warn(self, error: StoreError) -> None:
         if not self._has_warned:
             self._has_warned = True
-            # Where warnings are errors, a request is not what fails.
+            # If the user turns warnings into errors, the request must not fail.
             with suppress(UserWarning):
                 warnings.warn(
                     "The allowance is not shared with other kernels, and this session paces alone: "
@@ -202,14 +202,14 @@ class Pacer:
                 )
 
     def close(self) -> None:
-        """Let go of what is shared."""
+        """Close the shared store."""
         with self._lock:
             shared, self._shared = self._shared, None
             if shared is not None:
                 shared.close()
 
     def _leave(self, operation: str, ticket: int) -> None:
-        """Take a request out of the queue, and wake the one that is now the first."""
+        """Remove a request from the queue, and wake the one that is now first."""
         queue = self._queues.get(operation)
         if queue is None:
             return

@@ -1,4 +1,4 @@
-"""Where sessions of several machines share what they know of an allowance: a Redis server."""
+"""`RedisStore`: keeps pacing states on a Redis server, for sessions on several machines."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _ATTEMPTS: Final = 500
 _KEPT_S: Final = 86_400
 _SECRET: Final = "directmail-lab:secret"
 
-# Keeps a new state where nobody changed the one that it was made from; else returns the one that is
-# there. The rules stand in Python alone, and the time is the server's.
+# Compare and set: stores the new state (ARGV[2]) if the key still has the old one (ARGV[1]), else
+# returns what it has. Also returns the server's time. The rules of pacing are in Python only.
 _SCRIPT: Final = """
 local kept = redis.call('GET', KEYS[1]) or ''
 local done = 0
@@ -35,16 +35,16 @@ return {done, kept, redis.call('TIME')}
 
 
 class RedisStore:
-    """Keeps it on a server. Keys hold what HMAC-SHA256 makes of key, address and operation.
+    """Keeps states on a server. Names of keys are an HMAC-SHA256 of API key, address and operation.
 
     Parameters
     ----------
     address
-        ``redis://`` or ``rediss://``, with a password or none.
+        ``redis://`` or ``rediss://``, with or without a password.
     named
-        Returns the name of an account, given a secret that the server keeps.
+        Returns the name of the account, given a secret that is kept on the server.
     clock
-        Our clock, in seconds since the Unix epoch. States are by the server's.
+        Our clock, in seconds since the Unix epoch. Times in states are by the server's clock.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class RedisStore:
         with self._lock:
             try:
                 return self._changed(operation, decide)
-            except Exception as error:  # whatever is wrong with a server costs no request
+            except Exception as error:  # no failure of a server may make a request fail
                 self._account, self._texts = None, {}
                 where = self._client.connection_pool.connection_kwargs
                 server = f"Redis at {where.get('host')}:{where.get('port')}"
@@ -83,7 +83,7 @@ class RedisStore:
             self._client.set(_SECRET, secrets.token_hex(32), nx=True)
             self._account = self._named(self._client.get(_SECRET).encode())
         name = f"directmail-lab:{sealed(self._account, operation)}"
-        # Mostly nobody else changed it since, and one call is enough.
+        # Usually nobody else has changed the state since, and one call is enough.
         for attempt in range(_ATTEMPTS):
             before, after, result = self._texts.get(name, "?"), "", None
             if before != "?":

@@ -1,7 +1,7 @@
-"""Where sessions with one key keep what they know of its allowance: a file of this machine's user.
+"""Stores of pacing states: `MemoryStore` for one session, `MachineStore` for this user's sessions.
 
-A store keeps a `PaceState` for each operation. It changes one as a whole, under a lock or by
-comparing, so that no other session comes between. Where it fails it raises `StoreError`.
+A store keeps a `PaceState` for each operation. It changes a state atomically, under a lock or by
+compare and set. On a failure it raises `StoreError`.
 """
 
 from __future__ import annotations
@@ -40,25 +40,25 @@ _KEPT_S: Final = 86_400.0
 
 
 class StoreError(Exception):
-    """What is shared cannot be read or written; the text says why."""
+    """A shared store cannot be read or written; the text says why."""
 
 
 class Store(Protocol):
-    """What keeps the state of each operation's allowance."""
+    """Keeps the state of each operation's allowance."""
 
     def change(self, operation: str, decide: Callable[[PaceState, float], _T]) -> _T:
-        """Return what ``decide`` makes of a state, and keep the state as it then is.
+        """Call ``decide`` with the operation's state, keep the changed state, return the result.
 
-        It is given the state and how far the clock of that is ahead of ours, in seconds, and may be
-        called more than once.
+        ``decide`` gets the state, and by how many seconds the store's clock is ahead of ours. It
+        may be called more than once.
         """
 
     def close(self) -> None:
-        """Let go of files and connections."""
+        """Close files and connections."""
 
 
 class MemoryStore:
-    """Keeps it for one session, which sees to it that one thread at a time changes it."""
+    """Keeps states in memory, for one session. Not thread-safe: the `Pacer` holds a lock."""
 
     def __init__(self) -> None:
         self._states: dict[str, PaceState] = {}
@@ -77,15 +77,15 @@ class MemoryStore:
 
 
 class MachineStore:
-    """Keeps it in an SQLite file in the user's state folder, for all sessions of this machine.
+    """Keeps states in an SQLite file in the user's state folder, for all sessions on this machine.
 
-    The file holds numbers, and for names only what HMAC-SHA256 makes of key, address and operation
-    with a random secret that the file was made with.
+    The file contains numbers, and names that are an HMAC-SHA256 of API key, address and operation,
+    with a random secret that is made with the file.
 
     Parameters
     ----------
     named
-        Returns the name of an account, given that secret.
+        Returns the name of the account, given that secret.
     """
 
     def __init__(self, named: Callable[[bytes], bytes]) -> None:
@@ -98,13 +98,13 @@ class MachineStore:
         with self._lock:
             try:
                 return self._changed(operation, decide)
-            except Exception as error:  # whatever is wrong with a file costs no request
+            except Exception as error:  # no failure of a file may make a request fail
                 self._close()
                 raise StoreError(str(error)) from None
 
     def _changed(self, operation: str, decide: Callable[[PaceState, float], _T]) -> _T:
         if self._opened is None or self._opened[0] != os.getpid():
-            # A connection that a fork brought along is the parent's: it is not even closed here.
+            # After a fork the connection belongs to the parent: it must not even be closed here.
             self._inherited, self._opened = self._opened, None
             self._opened = os.getpid(), *_open(_path(), self._named)
         _, connection, identity = self._opened
@@ -138,12 +138,12 @@ class MachineStore:
 def _path() -> Path:
     from platformdirs import user_state_path
 
-    # A home folder may be on several machines at once, where SQLite's locks do not reach.
+    # Several machines may share a home folder, and SQLite's locks do not work across machines.
     return user_state_path("directmail-lab", appauthor=False) / f"allowances-1-{machine()}.sqlite"
 
 
 def _open(path: Path, named: Callable[[bytes], bytes]) -> tuple[sqlite3.Connection, bytes]:
-    """Return a connection to the file, made if need be, and the secret name of an account in it."""
+    """Return a connection to the file, created if missing, and the account's name in it."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     _require_own(path.parent, stat.S_ISDIR)
     with contextlib.suppress(FileExistsError):
@@ -153,7 +153,7 @@ def _open(path: Path, named: Callable[[bytes], bytes]) -> tuple[sqlite3.Connecti
         path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
     )
     try:
-        # Nothing here has to outlive a power failure.
+        # No need to wait for the disk: nothing in the file matters after a power failure.
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = OFF")
         connection.execute("PRAGMA busy_timeout = 0")
@@ -176,7 +176,7 @@ def _open(path: Path, named: Callable[[bytes], bytes]) -> tuple[sqlite3.Connecti
 
 
 def _require_own(path: Path, is_kind: Callable[[int], bool]) -> None:
-    """Refuse what is another user's, behind a link too; close what is one's own to others."""
+    """Refuse a path that another user owns (links are followed); remove others' permissions."""
     found = path.stat()
     if not is_kind(found.st_mode) or (hasattr(os, "geteuid") and found.st_uid != os.geteuid()):
         raise PermissionError(f"{path} is not this user's own")
@@ -185,7 +185,7 @@ def _require_own(path: Path, is_kind: Callable[[int], bool]) -> None:
 
 
 def _begin(connection: sqlite3.Connection) -> None:
-    """Begin to write, and wait for others who do: for moments, where SQLite itself waits a ms."""
+    """Begin a write transaction; retry for 0.5 s while others write, in steps of at most 1 ms."""
     give_up_at = time.monotonic() + _BUSY_S
     while True:
         try:
@@ -208,7 +208,7 @@ def sealed(identity: bytes, operation: str) -> str:
 
 @lru_cache(maxsize=1)
 def machine() -> str:
-    """Return a name of this machine that does not tell its own."""
+    """Return a short hash of this machine's host name."""
     return hashlib.blake2s(platform.node().encode(), digest_size=4).hexdigest()
 
 
@@ -216,14 +216,14 @@ _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def dump(state: PaceState) -> str:
-    """Return a state as text: the values in their order, without names."""
+    """Return a state as JSON: a list of its values without their names, ``places`` first."""
     kept = vars(state)
     places = {name: list(vars(place).values()) for name, place in state.places.items()}
     return _encode([places, *(kept[name] for name in kept if name != "places")])
 
 
 def load(text: str) -> PaceState:
-    """Return a state from its text; a new one where that is empty, or not what `dump` writes."""
+    """Return the state from a text of `dump`; a new state if the text is empty or not valid."""
     try:
         places, *kept = json.loads(text)
         return PaceState({name: Place(*values) for name, values in places.items()}, *kept)
@@ -232,7 +232,7 @@ def load(text: str) -> PaceState:
 
 
 class Share:
-    """What ``connect(…, share=…)`` says, checked, and shown without a server's password.
+    """The checked value of ``connect(…, share=…)``, whose repr hides a server's password.
 
     Raises
     ------
@@ -255,12 +255,12 @@ class Share:
     def open(
         self, api_key: ApiKey | None, base_url: str, clock: Callable[[], float]
     ) -> Store | None:
-        """Return what keeps the allowance of a key; None where it is not shared.
+        """Return the store for a key's allowance; None if it is not shared.
 
         Raises
         ------
         DirectMailLabError
-            It is a Redis server's address, and redis-py is not installed.
+            The value is a Redis server's address, and redis-py is not installed.
         """
         if api_key is None or self.__reveal() is None:
             return None
@@ -282,7 +282,7 @@ class Share:
 
 
 def as_share(given: str | Share | None) -> Share:
-    """Return what was passed in, hidden and checked (see `Share`)."""
+    """Return the value of ``share`` as a `Share`, which checks and hides it."""
     try:
         return given if isinstance(given, Share) else Share(given)
     finally:

@@ -1,8 +1,8 @@
-"""What is known of one operation's allowance, who uses it, and who may send now: plain values.
+"""The rules of pacing: what is known of one operation's allowance, and who may send now. Pure.
 
-One `PaceState` is all that pacing remembers. A session keeps it in memory, or several keep it in
-a file or a Redis server (see `directmail_lab.pacing.shared`): the rules are the same. All times are
-passed in, in seconds since the Unix epoch, by the clock of whoever keeps the state.
+One `PaceState` is all that pacing remembers. One session keeps it in memory, or several share it in
+a file or on a Redis server (see `directmail_lab.pacing.shared`): the rules are the same. All times
+are passed in, in seconds since the Unix epoch, by the clock of the store.
 """
 
 from __future__ import annotations
@@ -15,39 +15,42 @@ from ..contract import TYPICAL_LIMIT, TYPICAL_WINDOW_S
 from ..quota import Reading, date_of
 from ..reset_unit import SCALES, ResetUnitInference, UnitName
 
-# The second "nothing left" in a row doubts what was told: each doubles the pause, up to this.
+# After two refusals in a row the service's own times are not trusted. The pause is then at least 1,
+# 2, 4, … seconds, up to this.
 _LONGEST_PAUSE_S: Final = 16.0
-# A window of less than a second is none: a value that was always below 1,000 is not milliseconds.
+# No window is shorter than a second: if all values are below 1,000, they are not milliseconds.
 _LEAST_MILLISECONDS: Final = 1000
-# The smaller wait first.
+# Units with the shorter wait first.
 _SMALLEST_FIRST: Final = sorted(SCALES, key=lambda unit: SCALES[unit].seconds)
-# Beside rounding and the way, what a busy machine adds.
+# The delay of a busy machine, in addition to rounding and latency.
 _LEAST_TOLERANCE_S: Final = 0.05
 
-# Who was not heard of for so long no longer counts among those who share.
+# A session that was silent for so long no longer counts as one that shares the allowance.
 _FORGOTTEN_AFTER_S: Final = 60.0
-# The requests of a session that is not heard of are taken for lost after so long, and longer where
-# answers are slow.
+# The requests in flight of a session that was silent for so long (longer if answers are slow) are
+# taken for lost.
 _LOST_AFTER_S: Final = 2.0
-# Who waits and will ask within a moment goes first; who is late by more has lost its turn.
+# A waiting session that is due within _SOON_S goes first if it has sent less or waits longer. One
+# that is late by more than _LATE_S has lost its turn.
 _SOON_S: Final = 0.25
 _LATE_S: Final = 0.5
-# Who was heard of so recently is at work, as is who waits or has a request out.
+# A session is at work if it waits, has a request in flight, or was active so recently.
 _AT_WORK_S: Final = 1.0
-# Whoever waits for another's answer looks again: soon at first, and less often as time goes by.
+# A session that waits for another session's answer polls the state: at first after 0.01 s, later
+# less often.
 _LEAST_LOOK_S: Final = 0.01
 _LEAST_LOOK_S_EACH: Final = 0.0025
 _LONGEST_LOOK_S: Final = 1.0
-# Of those who wait for a renewal, each asks a little after the one before.
+# Sessions that wait for a renewal ask one after the other, so much apart.
 _STAGGER_S: Final = 0.002
 
 
 class Renewal(NamedTuple):
     """When an allowance renews.
 
-    ``resolution_s`` is how coarsely that was told, in seconds. ``latency_s`` is how long the answer
-    took: so much it may have been told earlier. ``is_another`` says that it cannot be the one that
-    was told before.
+    ``resolution_s`` is one step of Reset's unit in seconds. ``latency_s`` is how long the answer
+    took: the service may have written Reset so much earlier. ``is_another`` says that it is not the
+    same renewal as in the answer before.
     """
 
     at: float
@@ -57,12 +60,12 @@ class Renewal(NamedTuple):
 
     @property
     def tolerance_s(self) -> float:
-        """Two answers of one window tell renewals that are no further apart."""
+        """The most by which two answers of one window may disagree about its renewal, seconds."""
         return self.resolution_s + self.latency_s + _LEAST_TOLERANCE_S
 
 
 class Pause(NamedTuple):
-    """Ask again at ``until``; ``for_answer`` says that another's answer may change things."""
+    """Ask again at ``until``; ``for_answer``: or earlier, once another request is answered."""
 
     until: float
     for_answer: bool = False
@@ -75,13 +78,14 @@ class Place:
     Attributes
     ----------
     seen
-        When it was last heard of.
+        When it last sent, asked or got an answer.
     in_flight
-        How many of its requests are out.
+        How many of its requests have no answer yet.
     served, total
-        How many it sent in this window, and in all; of that a tenth is forgotten with each window.
+        How many it sent in this window, and in all windows; ``total`` is multiplied by 0.9 when a
+        window begins.
     since, due
-        Since when it waits, and when it asks again; ``due`` is None where it does not wait.
+        Since when it waits, and when it asks again; ``due`` is None if it does not wait.
     """
 
     seen: float
@@ -101,29 +105,30 @@ class PaceState:
     places
         The sessions that use it, by name.
     remaining, limit
-        The service's last word; ``remaining`` is None before it, and where answers do not tell.
+        As in the last answer; ``remaining`` is None if no answer has said it.
     began_at, renews_at, seen_at
         When the window's first answer came, when the allowance renews, and when the last answer
         came.
     answers
-        How many came.
+        How many answers have come.
     refusals, refused_at
-        How many of the last ones said "nothing left", and how many had come by then.
+        How many times in a row requests were refused, and ``answers`` at the last refusal.
     latency_s
-        How long answers take, at most, of late.
+        The longest that recent answers took.
     window_at, window_s, slides
-        When the first answer of a window came, how long a window is, and whether its requests come
-        free one by one; it is taken for fixed until the answers show that.
+        When the window's first answer came, how long a window is, and whether it is a sliding
+        window; it is taken for a fixed window until answers show otherwise.
     spent, others
-        How many requests in it were these sessions', and how many at least were somebody else's.
+        How many requests in the window were sent by these sessions, and how many at least by
+        somebody else.
     probed_for
-        The renewal after which a request was let through to ask.
+        The value of ``renews_at`` after which one request was sent to find out what is left.
     next_slot_at, gap_s
-        Where requests are spread: when the next is due, and how long after the last.
+        With ``pace="even"``: when the next request is due, and the seconds between two.
     refuted, rounds_down
-        The units of Reset that an answer has ruled out, and whether its counts are rounded down.
+        The units of Reset that an answer has ruled out, and whether Reset is rounded down.
     largest, last_reset, last_at
-        The largest and the last value of Reset, and when that came.
+        The largest and the last value of Reset, and when the last one came.
     """
 
     places: dict[str, Place] = field(default_factory=dict)
@@ -152,16 +157,17 @@ class PaceState:
 
     @property
     def in_flight(self) -> int:
-        """How many requests are out. The answers so far may not count them."""
+        """How many requests have no answer yet; ``remaining`` may not include them."""
         return sum([place.in_flight for place in self.places.values()])
 
     def send(self, name: str, now: float, *, spread_within_s: float | None = None) -> Pause | None:
-        """Count a request of a place as sent and return None, or return what it waits for.
+        """Count a request of a session as sent and return None, or return what it waits for.
 
-        ``spread_within_s`` spreads requests over the window, where that ends within these seconds.
+        ``spread_within_s`` spreads requests evenly over the rest of the window, or over a typical
+        window if the renewal is further away than these seconds.
         """
         if len(self.places) > 1:
-            self._forget_who_is_gone(name, now)
+            self._drop_silent_places(name, now)
         place = self.places.get(name) or self.places.setdefault(name, Place(now))
         place.seen = now
         if place.due is None:
@@ -175,7 +181,7 @@ class PaceState:
             self.next_slot_at = now + self.gap_s
         return pause
 
-    def _forget_who_is_gone(self, name: str, now: float) -> None:
+    def _drop_silent_places(self, name: str, now: float) -> None:
         lost_after_s = _LOST_AFTER_S + min(10 * self.latency_s, _FORGOTTEN_AFTER_S)
         for each, place in list(self.places.items()):
             silent_s = abs(now - place.seen)
@@ -189,7 +195,8 @@ class PaceState:
     def _pause(self, place: Place, now: float, spread_within_s: float | None) -> Pause | None:
         in_flight = self.in_flight
         if self.remaining is None:
-            # The first request asks what there is. Where the answers do not tell, none waits.
+            # The first request finds out what is left; the others wait for its answer. If answers
+            # do not say what is left, nothing waits.
             is_asked = in_flight and not self.answers
             return Pause(self._next_look_at(place, now), for_answer=True) if is_asked else None
         free, yields_until, first = self.remaining - in_flight, now, 0
@@ -218,10 +225,11 @@ class PaceState:
         return Pause(self.renews_at + _STAGGER_S * sum(turn < mine for _, turn in waiting))
 
     def _yields_until(self, place: Place, free: int, now: float) -> float:
-        """Return when a place may send that had its share, while others at work have not.
+        """Return when a session may send that has used its share while others at work have not.
 
-        What they leave comes free evenly: a third of it until a third of the window is over. Who
-        sent more than another in windows before has half a share.
+        It may send as time passes: with a third of the limit left, in the last third of the window.
+        A session that sent more than another in earlier windows has half a share. Without a reason
+        to wait, ``now`` is returned.
         """
         at_work = [
             each
@@ -243,16 +251,19 @@ class PaceState:
         return min(self.renews_at - self.window_s * free / self.limit, now + _AT_WORK_S)
 
     def _may_probe(self, now: float) -> bool:
-        """Return whether one request may ask what there is, where nothing is known to be left."""
+        """Return whether one request may be sent to find out what is left, if nothing seems to be.
+
+        That is so once the allowance should have renewed, or if a clock was set back.
+        """
         clock_was_set_back = now < self.seen_at - 1.0
         if self.remaining or (now < self.renews_at and not clock_was_set_back):
             return False
         return not (self.in_flight and self.probed_for == self.renews_at)
 
     def _next_look_at(self, place: Place, now: float) -> float:
-        """Return when to ask again. An answer of one's own is told; others' have to be looked for.
+        """Return when to ask again. Other sessions' answers can only be found by polling.
 
-        Where nothing happened for 0.1 s the next look is 0.025 s later.
+        If nothing happened for 0.1 s, the next poll is 0.025 s later.
         """
         renews_at = self.renews_at if now < self.renews_at else math.inf
         if len(self.places) == 1:
@@ -264,7 +275,7 @@ class PaceState:
         return min(renews_at, now + min(look_s, _LONGEST_LOOK_S))
 
     def _slot(self, now: float, free: int, within_s: float) -> Pause | None:
-        """Return the pause until an evenly spread request is due; None where it is now."""
+        """Return the pause until an evenly spread request is due; None if it is due now."""
         if now < self.next_slot_at <= now + within_s:
             return Pause(self.next_slot_at)
         left_s = self.renews_at - now
@@ -274,12 +285,12 @@ class PaceState:
         return None
 
     def settle(self, name: str, now: float) -> None:
-        """Count a request of a place as no longer out."""
+        """Count a request of a session as no longer in flight."""
         place = self.places.get(name) or self.places.setdefault(name, Place(now))
         place.seen, place.in_flight = now, max(0, place.in_flight - 1)
 
     def take(self, reading: Reading, sent_after: int, renewal: Renewal | None, now: float) -> None:
-        """Take an answer to a request that was sent after ``sent_after`` answers had come."""
+        """Update the state by an answer; ``sent_after``: answers before its request was sent."""
         is_first, overlaps = not self.answers, sent_after < self.answers
         self.answers += 1
         self.latency_s = max(reading.elapsed_s or 0.0, 0.9 * self.latency_s)
@@ -289,7 +300,7 @@ class PaceState:
             self.spent += 1
         else:
             left = 0
-            # Of requests that were out together, several refusals are one.
+            # Several refusals of requests that were in flight together count as one.
             self.refusals += sent_after >= self.refused_at
             self.refused_at = self.answers
         self.seen_at = now
@@ -312,9 +323,9 @@ class PaceState:
         self._renew(renewal, now)
 
     def _begin_window(self, renewal: Renewal, now: float) -> None:
-        """Count anew, but not where requests come free one by one: what was spent still counts.
+        """Start the counts again, unless the window slides: then what was spent still counts.
 
-        The next renewal is then less than a window after the last one.
+        A window slides if a renewal is much less than a window after the one before.
         """
         least_s = 0.75 * self.window_s - renewal.tolerance_s
         self.slides |= math.isfinite(self.renews_at) and renewal.at - self.renews_at < least_s
@@ -325,7 +336,7 @@ class PaceState:
         self.window_s = max(renewal.at - now, 0.9 * self.window_s)
 
     def _was_overtaken(self, left: int, renewal: Renewal | None) -> bool:
-        """Return whether another answer of the same window, that came before, says less is left."""
+        """Return whether a newer answer came before: of a later window, or with less left."""
         says_more = left > (self.remaining or 0)
         if renewal is None or self.renews_at == -math.inf:
             return says_more
@@ -335,11 +346,11 @@ class PaceState:
 
     def _renew(self, renewal: Renewal | None, now: float) -> None:
         if renewal is None:
-            # Nothing tells when: service.md's typical window, from its first answer on.
+            # No answer says when: assume service.md's typical window, from its first answer on.
             at = max(self.began_at + TYPICAL_WINDOW_S, now + 1.0)
         else:
             at = renewal.at
-            # One window told twice: rounded up, the earlier is closer, and late enough.
+            # The same renewal again: values are rounded up, so the earlier time is more precise.
             if not renewal.is_another and abs(at - self.renews_at) <= renewal.tolerance_s:
                 at = min(at, self.renews_at)
         if self.refusals > 1:
@@ -348,10 +359,10 @@ class PaceState:
 
 
 class RenewalReader:
-    """Turns Reset and Retry-After into a time on our clock.
+    """Turns Reset and Retry-After into a time.
 
-    While the unit of Reset is uncertain it takes the smallest wait that is safe: the guess that an
-    answer has refuted is not made again. What it learns of an operation it keeps in its state.
+    While the unit of Reset is uncertain, the unit with the shortest wait is assumed. If a refusal
+    shows that this was too short, that unit is not assumed again: the operation's state keeps that.
     """
 
     def __init__(self, inference: ResetUnitInference, *, max_wait_s: float) -> None:
@@ -361,7 +372,10 @@ class RenewalReader:
         self._ahead_least_s, self._ahead_most_s = -math.inf, math.inf
 
     def read(self, reading: Reading, state: PaceState, ahead_s: float = 0.0) -> Renewal | None:
-        """Return when the allowance renews, by a clock ahead of ours; None where nothing tells."""
+        """Return when the allowance renews, by a clock that is ``ahead_s`` ahead of ours, or None.
+
+        It is None if the answer does not say when.
+        """
         at = reading.at + ahead_s
         self._compare_clocks(reading)
         was_told = math.isfinite(state.renews_at) and state.remaining == 0
@@ -373,9 +387,10 @@ class RenewalReader:
             dated = date_of(reading.reset_text)
             return None if dated is None else Renewal(dated[1] - self._ahead_s + ahead_s, 1.0)
         if reading.reset is None or not (reading.reset or state.largest):
-            # A zero that was always zero says nothing; after other values it says "now".
+            # Reset 0, 0, 0 says nothing. In Reset 2, 1, 0 the zero says that it renews now.
             return None
-        # Within a window the time left falls, and the time of its renewal stays.
+        # Within a window a time left falls and a point in time stays the same: 60, 59, 59. A larger
+        # value belongs to another window.
         is_another = reading.reset > state.last_reset
         state.largest = max(state.largest, reading.reset)
         state.last_reset, state.last_at = reading.reset, at
@@ -390,12 +405,12 @@ class RenewalReader:
         return Renewal(at, scale.seconds, is_another=is_another)
 
     def _learn(self, reading: Reading, state: PaceState, at: float) -> None:
-        """Learn from a refusal after the wait that was told: another unit, or rounding down."""
+        """Learn from a refusal after a full wait: a wrong unit, or values that are rounded down."""
         guessed = self._unit(state.last_reset, state)
         if reading.reset is None or guessed is None:
             return
-        # Another program may have spent the new window. The guess is wrong where the value moved
-        # as the other unit does, and not as the guess.
+        # A refusal alone proves nothing: another program may have used up the new window. The unit
+        # is wrong if the value changed as it would in another unit, and not as in this one.
         fell, took_s = state.last_reset - reading.reset, at - state.last_at
 
         def fits(unit: UnitName) -> bool:
@@ -405,8 +420,9 @@ class RenewalReader:
         counted_down = [unit for unit, scale in SCALES.items() if scale.counts_down]
         if guessed != self._inference.unit and not fits(guessed) and any(map(fits, counted_down)):
             state.refuted.append(guessed)
-        # Rounded down where the renewal is told to be over, which it is not. To learn only once,
-        # expect it of another unit too: a second too many is little beside another refusal.
+        # Reset is rounded down if the renewal it names has passed although the request was refused.
+        # If only the unit was wrong, assume that too: waiting a second too long costs less than
+        # another refusal.
         scale, is_refuted = SCALES[guessed], guessed in state.refuted
         left_s = reading.reset * scale.seconds - (0.0 if scale.counts_down else at + self._ahead_s)
         state.rounds_down |= is_refuted or left_s <= 0
@@ -427,7 +443,10 @@ class RenewalReader:
         return left[0] if left else None
 
     def _compare_clocks(self, reading: Reading) -> None:
-        """Narrow it down: a ``Date`` is cut to the second, and was written on the way to us."""
+        """Narrow down how far the service's clock is ahead, by the ``Date`` of an answer.
+
+        ``Date`` is rounded down to a second, and was written at most ``elapsed_s`` ago.
+        """
         if reading.served_at is None:
             return
         least_s = reading.served_at - reading.at
@@ -439,6 +458,6 @@ class RenewalReader:
 
     @property
     def _ahead_s(self) -> float:
-        """As much as is sure: a renewal is then not expected too early."""
+        """How far the service's clock is ahead of ours at least; 0 if that is not certain."""
         unsure = self._ahead_least_s == -math.inf or self._ahead_least_s <= 0 <= self._ahead_most_s
         return 0.0 if unsure else self._ahead_least_s

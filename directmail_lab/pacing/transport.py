@@ -1,4 +1,4 @@
-"""The transport that waits for the allowance and repeats failed reads, as a `Pacer` decides."""
+"""The transport that waits for the allowance, as a `Pacer` decides, and retries failed reads."""
 
 from __future__ import annotations
 
@@ -21,36 +21,36 @@ if TYPE_CHECKING:
 
 
 _ATTEMPTS: Final = 4
-# Where no connection is made there is mostly no service: one more attempt, and its user is told.
+# If no connection can be made there is usually no service: one more attempt, and then the error.
 _ATTEMPTS_TO_CONNECT: Final = 2
 _RETRIED_STATUSES: Final = frozenset({502, 503, 504})
-# The connection failed. A read that timed out is not tried again: its user waited long enough.
+# The connection failed. A timeout is not retried: the user has waited long enough.
 _RETRIED_ERRORS: Final = (httpx.NetworkError, httpx.RemoteProtocolError)
 
-# A request that waits for another's answer asks again this often, should it never be told.
+# The longest single wait: a request that was never woken asks again after this.
 _LONGEST_PIECE_S: Final = 5.0
 _SHOWN_PIECE_S: Final = 0.25
-# A shorter wait is over before anyone wonders.
+# A shorter wait gets no progress bar.
 _SHOWN_FROM_S: Final = 1.0
 
 _Answer = httpx.Response | httpx.TransportError
 
 _Step = tuple[Literal["send", "close", "wait"], *tuple[Any, ...]]
-"""What is to be done next, and with what."""
+"""The next action for a request, and its arguments."""
 
 _T = TypeVar("_T")
 _Steps = Generator[_Step, Any, _T]
-"""Steps to be done for a request; each is told what came of it, or raises that."""
+"""A generator of actions; each result is sent, or each exception thrown, into it."""
 
 
 def waiting_bar(seconds: float, reason: str) -> ProgressBar:
-    """Return the bar of a wait."""
+    """Return the progress bar of a wait."""
     shape = "{desc}: {bar} {n:.0f} of {total:.0f} s"
     return ProgressBar(round(seconds, 1), delay_s=0.0, desc=reason, bar_format=shape)
 
 
 def _backoff_s(failures: int) -> float:
-    """Return the seconds before the next attempt: more with each that failed, by chance."""
+    """Return random seconds before the next attempt: up to 0.5, 1, 2, … 8 as failures increase."""
     return random.uniform(0.0, min(0.5 * 2.0 ** (failures - 1), 8.0))
 
 
@@ -63,28 +63,28 @@ async def _wait_async(woken: futures.Future[None], seconds: float) -> None:
 
 
 class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
-    """Sends while the service says that requests remain, waits where none do, repeats failed reads.
+    """Sends while requests remain, waits for the renewal if none do, and retries failed reads.
 
-    Any number of threads, tasks and event loops may use one. What is below it leaves the `Reading`
-    of each response in ``response.extensions[READING]``. A read that is refused for want of
-    allowance waits for the next, and has not failed. With ``pace="off"`` nothing waits, and so
-    nothing is sent again.
+    Any number of threads, tasks and event loops may use one. ``inner`` must set the `Reading` of
+    each response as ``response.extensions[READING]``. A read that is refused with status 429 waits
+    for the renewal and is sent again; it does not count as failed. With ``pace="off"`` nothing
+    waits and nothing is retried.
 
     Parameters
     ----------
     inner
-        What sends.
+        The transport that sends.
     pacer
-        What is known of the allowance.
+        Decides when a request may be sent.
     clock
-        What gives the time, in seconds since the Unix epoch: the clock that readings are made by.
+        Returns the time, in seconds since the Unix epoch; readings must have times by this clock.
     wait, wait_async
-        How to wait until a future is done, at most so many seconds, and how to in a task.
+        Wait until a future is done, at most so many seconds; the second one is for tasks.
     progress
-        What shows a wait: called with its seconds and its reason, then updated with seconds that
-        are over. None shows nothing. The default is a tqdm bar, from a second on.
+        Shows a wait of a second or more: called with its seconds and its reason; its result is
+        updated with the seconds that passed. None shows nothing. The default is a tqdm bar.
     backoff
-        Seconds between attempts of a read, by how many failed.
+        Returns the seconds before the next attempt of a read, given how many have failed.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             return end.value  # type: ignore[no-any-return]
 
     def _steps(self, request: httpx.Request) -> _Steps[httpx.Response]:
-        """Say, step by step, what is to be done for a request: sync and async do it alike."""
+        """Yield the actions for a request, which sync and async code carry out alike."""
         operation, ticket, failures = _operation(request), self._pacer.ticket(), 0
         give_up_at = self._clock() + self._pacer.max_wait_s
         while True:
@@ -164,7 +164,7 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     def _attempt(
         self, request: httpx.Request, operation: str, ticket: int, give_up_at: float
     ) -> _Steps[_Answer]:
-        """Wait for its turn, send it, and tell the pacer what came of it."""
+        """Wait until the request may be sent, send it, and give the pacer its answer."""
         reading = None
         try:
             while wait := self._pacer.ask(operation, ticket, self._clock(), give_up_at):
@@ -180,10 +180,10 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             self._pacer.settle(operation, ticket, reading, self._clock())
 
     def _pause_s(self, request: httpx.Request, answer: _Answer, failures: int) -> float | None:
-        """Return the pause before another attempt of a read; None where there is none.
+        """Return the seconds before another attempt of a read; None if there is to be none.
 
-        It is as long as the service asks, or longer each time. After a refusal for want of
-        allowance the pacer says how long.
+        They are what ``Retry-After`` asks for, else those of ``backoff``. After a refusal (429)
+        they are 0, since the pacer then decides how long to wait.
         """
         if not isinstance(answer, httpx.Response):
             most = _ATTEMPTS_TO_CONNECT if isinstance(answer, httpx.ConnectError) else _ATTEMPTS
@@ -202,15 +202,15 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         return self._backoff(failures) if asked_s is None else asked_s
 
     def _pieces(self, wait: Wait, reason: str) -> _Steps[None]:
-        """Wait, piece by piece, until it is over or woken.
+        """Wait in pieces until the time has come, or until the request is woken.
 
-        It is over by the clock or, if that was set back meanwhile, by the sum of the pieces.
+        The time has come by the clock or, if the clock was set back, by the sum of the pieces.
         """
         started, waited = self._clock(), 0.0
         seconds = wait.until - started
         shown = None
         is_long = seconds >= _SHOWN_FROM_S and not wait.for_answer
-        # Of several waits at once, the first is shown.
+        # Only one of several simultaneous waits is shown: the first.
         if self._progress is not None and is_long and self._pacer.shown.acquire(blocking=False):
             shown = self._progress(seconds, reason)
         try:
@@ -234,13 +234,13 @@ def _is_refusal(answer: _Answer) -> bool:
 
 
 def _may_repeat(request: httpx.Request) -> bool:
-    """Return whether a request may be sent again: GET and HEAD, where the body is still there."""
+    """Return whether a request may be sent again: GET or HEAD, with a body that can be reread."""
     repeatable = request.method in ("GET", "HEAD") and not is_write(request)
     return repeatable and isinstance(request.stream, httpx.ByteStream)
 
 
 def _operation(request: httpx.Request) -> str:
-    """Return what an allowance is for. A HEAD stands for its GET."""
+    """Return the operation whose allowance a request uses: that of GET for a HEAD."""
     method = "GET" if request.method == "HEAD" else request.method
     return f"{method} {_operation_of(request.url.path)}"
 

@@ -1,4 +1,4 @@
-"""Whose requests used up each window of an allowance, as far as the answers tell."""
+"""How many requests of each window were used, and by whom, as far as the headers show it."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _WINDOWS_AT_MOST: Final = 10_000
 class Window:
     """One window of one operation; a row of `frame_of_windows`. Times are seconds since the epoch.
 
-    ``used_by_sharing`` counts the requests of other sessions that share the allowance,
-    ``used_by_others`` at least how many were somebody else's.
+    ``used_by_sharing`` is the number of requests of other sessions that share the allowance, and
+    ``used_by_others`` the least number that anybody else must have sent.
     """
 
     method: str
@@ -37,13 +37,16 @@ class Window:
 
 
 class WindowLog:
-    """The windows that one session saw, in the order that it saw them. Not thread-safe."""
+    """The windows that one session saw, in order. Not thread-safe."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, str, float], tuple[float, float, int, int, int, int]] = {}
 
     def note(self, reading: Reading, state: PaceState, ahead_s: float = 0.0) -> None:
-        """Take the state after an answer to this session, by a clock ahead of ours."""
+        """Record the state after an answer to this session.
+
+        The state's times are by a clock that is ``ahead_s`` seconds ahead of ours.
+        """
         began_at, renews_at, limit = state.window_at, state.renews_at - ahead_s, state.limit
         if began_at is None or limit is None or not math.isfinite(renews_at):
             return
@@ -56,11 +59,11 @@ class WindowLog:
             del self._seen[next(iter(self._seen))]
 
     def windows(self) -> list[Window]:
-        """Return them."""
+        """Return the windows so far, in the order in which they were first seen."""
         return [Window(key[0], key[1], *seen) for key, seen in self._seen.copy().items()]
 
     def used_by_others(self, reading: Reading) -> int:
-        """Return how much of a reading's window others used, by what is known by now."""
+        """Return how much of a reading's window others have used, as known so far."""
         for window in reversed(self.windows()):
             if (window.method, window.operation) == (reading.method, reading.operation):
                 return window.used_by_others if reading.at < window.renews_at else 0
@@ -68,7 +71,7 @@ class WindowLog:
 
 
 def windows_in(readings: Iterable[Reading], *, reset_unit: ResetUnit | None = None) -> list[Window]:
-    """Return the windows that readings show, which one program made one after another."""
+    """Return the windows in readings that one program made, one request after the other."""
     inference, log = ResetUnitInference(stated=reset_unit), WindowLog()
     reader = RenewalReader(inference, max_wait_s=math.inf)
     states: defaultdict[tuple[str, str], PaceState] = defaultdict(PaceState)
@@ -89,8 +92,8 @@ def frame_of_windows(windows: Sequence[Window]) -> pd.DataFrame:
     DataFrame
         ``method`` and ``operation`` (string), ``began_at`` and ``renews_at`` (datetime64[us, UTC]),
         and as Int64 ``limit``, ``used_here``, ``used_by_sharing`` (other sessions with the same
-        key) and ``used_by_others`` (at least so many were used by who does not share). A window
-        whose renewal nothing tells has no row.
+        key) and ``used_by_others`` (the least number of requests of anybody else). A window whose
+        renewal is not known has no row.
     """
     import pandas as pd
 
