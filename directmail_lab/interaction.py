@@ -214,14 +214,15 @@ def normalize_headers(response: RecordedResponse, *, method: str = "GET") -> Rec
     if method == "HEAD" or response.status in _BODILESS:
         return response
     length = str(len(response.body))
-    told = [(name, _normalized(name.lower(), value, length)) for name, value in response.headers]
+    told = [
+        (name, _normalized(low, value, length) if (low := name.lower()) in _OF_THE_BODY else value)
+        for name, value in response.headers
+    ]
     headers = tuple([(name, value) for name, value in told if value is not None])
     return response if headers == response.headers else replace(response, headers=headers)
 
 
 def _normalized(name: str, value: str, length: str) -> str | None:
-    if name not in _OF_THE_BODY:
-        return value
     if name == "transfer-encoding":
         return None
     if name == "content-length":

@@ -184,13 +184,15 @@ class Cassette:
             )
         request = interaction.request
         if request.body is None:  # as vcrpy records httpx, so that its body matcher agrees
-            request = replace(request, body=b"")
+            interaction = replace(interaction, request=replace(request, body=b""))
         response = normalize_headers(interaction.response, method=request.method)
+        if response is not interaction.response:
+            interaction = replace(interaction, response=response)
         with self._own_lock():
             if self._is_full:
                 return
             try:
-                self._recording.append(replace(interaction, request=request, response=response))
+                self._recording.append(interaction)
                 self._recorded = True
             except OSError as error:
                 self._not_written(error)

@@ -7,8 +7,8 @@ import json
 import stat
 import warnings
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -173,7 +173,7 @@ class LoadedLines(Sequence[Interaction]):
 
     def __getitem__(self, index: Any) -> Any:
         at, elapsed, request, response = self._lines(index)
-        with self._errors(index):
+        try:
             interaction = Interaction(
                 self._value("request", request),
                 self._value("response", response),
@@ -181,16 +181,20 @@ class LoadedLines(Sequence[Interaction]):
                 layout.elapsed_s_of(elapsed),
             )
             check_times(interaction.recorded_at, interaction.elapsed_s)
-            return interaction
+        except ODD as error:
+            raise self._unreadable(index, error) from None
+        return interaction
 
     def request(self, index: int, is_enough: Callable[[str], bool]) -> RecordedRequest:
         """Return one request; of a plain one its address alone, if that is enough by its method."""
         plain = layout.address_of(self._data, self._starts[index])
         if plain is not None and is_enough(plain.method):
             return plain
-        with self._errors(index):
+        try:
             request: RecordedRequest = self._value("request", self._lines(index)[2])
-            return request
+        except ODD as error:
+            raise self._unreadable(index, error) from None
+        return request
 
     def _lines(self, index: int) -> tuple[bytes, ...]:
         match = layout.INTERACTION.match(self._data, self._starts[index])
@@ -200,14 +204,9 @@ class LoadedLines(Sequence[Interaction]):
     def _value(self, kind: Literal["request", "response"], line: bytes) -> Any:
         return (self._remembered if len(line) <= _LONGEST_REMEMBERED else _message)(kind, line)
 
-    @contextmanager
-    def _errors(self, index: int) -> Iterator[None]:
-        try:
-            yield
-        except ODD as error:
-            number = index % len(self) + 1
-            which = f"Interaction {number} of cassette {self._name!r}"
-            raise unreadable(which, error) from None
+    def _unreadable(self, index: int, error: Exception) -> CassetteFormatError:
+        which = f"Interaction {index % len(self) + 1} of cassette {self._name!r}"
+        return unreadable(which, error)
 
 
 def _message(kind: Literal["request", "response"], line: bytes) -> Any:
