@@ -8,6 +8,7 @@ import os
 import socket
 import struct
 import threading
+from contextlib import suppress
 from typing import Final, Self
 
 import h11
@@ -16,7 +17,7 @@ from .interaction import Headers, RecordedRequest, RecordedResponse
 
 HOST: Final = "127.0.0.1"
 
-# RFC 9110, 7.6.1: these are between two neighbours. h11 says how the next body is delimited.
+# RFC 9110, 7.6.1: hop-by-hop headers are not passed on. h11 decides how a body is delimited.
 HOP_BY_HOP: Final = frozenset(
     {"connection", "keep-alive", "proxy-authenticate", "proxy-authorization"}
     | {"proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"}
@@ -31,20 +32,20 @@ _log = logging.getLogger(__name__)
 class LoopbackServer:
     """A server that is running; a context manager that closes it.
 
-    Whoever inherits says in `handle` how a request is answered. It listens from its construction
-    on, which comes last in an heir's.
+    A subclass answers requests in `handle`. The server listens from the end of this ``__init__``,
+    so a subclass calls that last in its own.
 
     Parameters
     ----------
     port
         The port on 127.0.0.1; 0 takes a free one.
     prefix
-        A path that its address has.
+        A path that its address ends with.
 
     Raises
     ------
     OSError
-        Where the port is taken.
+        The port is taken.
     """
 
     def __init__(self, port: int, prefix: str = "") -> None:
@@ -60,6 +61,7 @@ class LoopbackServer:
         self._prefix = prefix
         self._loop = asyncio.new_event_loop()
         self._stopping = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._thread = threading.Thread(target=self._run, name=repr(self), daemon=True)
         self._thread.start()
 
@@ -68,7 +70,7 @@ class LoopbackServer:
         raise NotImplementedError
 
     def malformed(self) -> RecordedResponse:
-        """Return the answer to what is no HTTP request."""
+        """Return the answer to data that is not an HTTP request."""
         return RecordedResponse(400, "Bad Request")
 
     @property
@@ -77,7 +79,7 @@ class LoopbackServer:
         return self._origin + self._prefix
 
     def close(self) -> None:
-        """Stop: end the connections, close the sockets and join the thread. Twice is once."""
+        """End the connections, close the sockets and join the thread; twice does no harm."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stopping.set)
             self._thread.join()
@@ -92,14 +94,23 @@ class LoopbackServer:
         return f"<{type(self).__name__} {self._origin}>"  # a prefix may be a secret token
 
     def _run(self) -> None:
-        # At its end the runner cancels what is being answered, and so ends the connections.
+        # At its end the runner cancels the tasks that answer requests, which ends the connections.
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
             runner.run(self._serve())
 
     async def _serve(self) -> None:
-        server = await asyncio.start_server(self._converse, sock=self._socket)
+        server = await asyncio.start_server(self._accept, sock=self._socket)
         await self._stopping.wait()
         server.close()
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # asyncio would make this task itself, but in Python 3.11 prints a traceback if it is
+        # cancelled, as it is when the server closes.
+        task = self._loop.create_task(self._converse(reader, writer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        close, abort = writer.close, writer.transport.abort
+        task.add_done_callback(lambda ended: abort() if ended.cancelled() else close())
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one request after the other, until either side closes the connection."""
@@ -112,23 +123,22 @@ class LoopbackServer:
                     break
         except h11.RemoteProtocolError:
             if protocol.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-                await exchange.answer(self.malformed())
-        except (ConnectionError, asyncio.CancelledError):
-            pass  # the client has gone, or the server ends: Python 3.11 would print a traceback
+                with suppress(ConnectionError):
+                    await exchange.answer(self.malformed())
+        except ConnectionError:
+            pass  # the client has gone
         except Exception:
-            # An option's own code raised, such as a clock: no client may hang for it.
+            # Code that was passed as an option raised, such as a clock: the client must not hang.
             _log.exception("A request could not be answered")
-        finally:
-            writer.close()
 
 
 class Exchange:
-    """A request, whose body is read when it is asked for, and the way to answer it.
+    """A request, whose body is read when `received` is called, and the methods to answer it.
 
     Attributes
     ----------
     method, target, headers
-        The request's, the target as it was sent: ``/v1/users/me?verbose=1``.
+        Those of the request; the target as it was sent: ``/v1/users/me?verbose=1``.
     """
 
     def __init__(
@@ -142,7 +152,7 @@ class Exchange:
         self.headers: Headers = ()
 
     async def next(self) -> bool:
-        """Take the next request of the connection; False where none comes any more."""
+        """Read the next request of the connection; return False if there is none."""
         event = await self._event()
         if not isinstance(event, h11.Request):
             return False
@@ -161,12 +171,12 @@ class Exchange:
         return RecordedRequest(self.method, self.target, self.headers, b"".join(parts) or None)
 
     async def answer(self, response: RecordedResponse, *, cut_after: int | None = None) -> None:
-        """Send a response, its headers spelled as they are, but those between two neighbours.
+        """Send a response with its headers as they are spelled, but no hop-by-hop ones.
 
         After ``cut_after`` bytes of the body the connection is closed.
         """
         without = response.status in _BODILESS
-        # What HEAD is answered says how long the body of a GET would be.
+        # The answer to HEAD says how long the body of the answer to GET would be.
         own_length = not without and (self.method != "HEAD" or bool(response.body))
         dropped = HOP_BY_HOP | {"content-length"} if own_length else HOP_BY_HOP
         headers = [pair for pair in response.headers if pair[0].lower() not in dropped]
@@ -214,6 +224,6 @@ class Exchange:
         return event
 
     async def _send(self, *events: h11.Event) -> None:
-        # In one piece: a second one would wait until the client has acknowledged the first.
+        # In one write: a second could wait until the client has acknowledged the first.
         self._writer.write(b"".join(self._protocol.send(event) or b"" for event in events))
         await self._writer.drain()

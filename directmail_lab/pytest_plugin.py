@@ -74,7 +74,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker, and what lists unused cassettes where that is asked for."""
+    """Register the marker and, with the option for it, the list of unused cassettes."""
     config.addinivalue_line("markers", _MARKER)
     if config.getoption(_UNUSED_OPTION):
         config.pluginmanager.register(_Unused(config))
@@ -124,7 +124,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Say in a failure what was left unplayed, and what was asked for and not recorded."""
+    """Add to a failure's report what was left unplayed, and what was requested but not recorded."""
     report = yield
     use = item.stash.get(_USE, None)
     if use is not None and report.failed:
@@ -137,7 +137,7 @@ def pytest_runtest_makereport(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Settings:
-    """What the marker may say."""
+    """The arguments of the marker."""
 
     cassette: str | Path | None = None
     record_mode: str | None = None
@@ -183,7 +183,7 @@ def _cassette_path(node: pytest.Item, cassette: str | Path | None) -> Path:
             with suppress(NotRecordedError):  # what `replay(name)` would find
                 return find_cassette(cassette)
         return own
-    # One folder for all test files needs their own folders too, to tell equal names apart.
+    # In one folder for all test files, files of equal name are told apart by their own folders.
     is_shared = "{rootdir}" in node.config.getini(_FOLDER_INI)
     start = node.config.rootpath if is_shared else node.path.parent
     module = node.path.relative_to(start).with_suffix("")
@@ -197,7 +197,7 @@ def _folder(node: pytest.Item) -> Path:
 
 
 def _test_name(node: pytest.Item) -> str:
-    """Return a test's name as a file's: ``Class.test[parameters]``, without what paths forbid."""
+    """Return a test's name for a file: ``Class.test[parameters]``, without characters of paths."""
     test_class = getattr(node, "cls", None)
     name = f"{test_class.__qualname__}.{node.name}" if test_class else node.name
     safe = re.sub(r"[^\w.\-\[\]]", "-", name)
@@ -205,7 +205,7 @@ def _test_name(node: pytest.Item) -> str:
         return name
     from hashlib import sha256
 
-    # Two names may become one in this, so what they were is kept in short.
+    # Two names may become the same one here, so a hash of the original is added.
     kept = safe.encode()[:_LONGEST_NAME].decode("utf-8", "ignore")
     return f"{kept}-{sha256(name.encode()).hexdigest()[:8]}"
 
@@ -218,7 +218,7 @@ def _shown(path: Path, config: pytest.Config) -> str:
 
 
 def _refuse_beside_vcr(node: pytest.Item, *, may_collide: bool) -> None:
-    """Refuse a test that vcrpy's plugins record too: with the key, and into the same file."""
+    """Fail a test that vcrpy's plugins would record too, with the key and into the same file."""
     disabled = node.config.getoption("disable_recording", default=False)
     if may_collide and not disabled and node.get_closest_marker("vcr"):
         pytest.fail(
@@ -261,7 +261,7 @@ def _recording(path: Path, mode: str, settings: _Settings) -> Session:
     return session
 
 
-# -- what became of the cassette ---------------------------------------------------------------
+# -- how the cassette was used -----------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -276,14 +276,14 @@ class _Use:
 
     @property
     def strict(self) -> bool:
-        """Whether all must be played: by default where the cassette is this test's alone."""
+        """Whether all answers must be played: by default if only this test has the cassette."""
         if self.cassette.records:
             return False
         default = "fail" if self.settings.cassette is None else "allow"
         return (self.settings.unplayed or default) == "fail"
 
     def check_age(self) -> None:
-        """Warn of a recording that is older than it may be, or fail the test."""
+        """Warn of a recording that is older than ``max_age``, or fail the test."""
         if self.cassette.records or not self.settings.max_age:
             return
         allowed = timedelta(days=int(self.settings.max_age.split()[0]))
@@ -330,11 +330,11 @@ class _Unused:
     """Lists, at the end of a run, the cassettes in the tests' folders that no test uses.
 
     A test uses the cassette of its fixture (or of its ``vcr`` marker), and each that its file
-    names. With xdist the workers collect the tests, and tell what they found.
+    names. With xdist the workers collect the tests, and send the main process what they found.
     """
 
     def __init__(self, config: pytest.Config) -> None:
-        # In a part of the tests, the cassettes of the others would seem to be unused.
+        # If only some tests are run, the cassettes of the others would seem to be unused.
         self._whole = config.args_source is not pytest.Config.ArgsSource.ARGS
         self._found: list[str] = []
 

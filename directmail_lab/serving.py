@@ -30,8 +30,8 @@ from .sessions import Session
 from .settings import is_loopback
 from .transports import recorded_request
 
-# What a client says of itself and of this server: the session says its own, or nothing. A browser
-# sends the cookies of every server on this machine, and in Referer perhaps our token.
+# Headers about the client or this server: the session sends its own instead, or none. A browser
+# sends the cookies of every server on this machine, and Referer may hold our token.
 _NOT_PASSED_ON: Final = HOP_BY_HOP | {
     *("accept-encoding", "authorization", "content-length", "cookie", "expect", "host"),
     *("origin", "referer"),
@@ -47,21 +47,22 @@ _STATUS_OF: Final[dict[type[Exception], int]] = {
 
 
 class SessionServer(LoopbackServer):
-    """Answers each request below its address as sessions do below theirs.
+    """Answers each request below its own address as sessions answer it below theirs.
 
-    Of several, the first that holds an answer not played yet; else the first that has one. Whatever
-    is refused or fails is answered with JSON: ``{"error": {"status", "reason", "message"}}``.
+    Of several sessions, the first with an answer that was not played yet answers; else the first
+    with any. A refusal or failure is JSON: ``{"error": {"status", "reason", "message"}}``.
 
     Parameters
     ----------
     sessions
-        Replaying, or one that records. They are closed with the server.
+        Sessions that replay, or one that records. They are closed with the server.
     port
         The port on 127.0.0.1; 0 takes a free one.
     token
-        A path segment that its address begins with, so that only who was told it may ask; or none.
+        A secret path segment that the address ends with, so that only those who know it are
+        answered; empty for none.
     allow_origins
-        The web pages that may ask, by their origin, such as ``http://localhost:3000``.
+        Origins whose web pages may send requests, such as ``http://localhost:3000``.
     say
         Returns the message of an error.
     """
@@ -89,27 +90,27 @@ class SessionServer(LoopbackServer):
             session.close()
 
     async def handle(self, exchange: Exchange) -> None:
-        """Answer a request: whoever may not ask, and what cannot be answered, with an error."""
+        """Answer a request; with an error if it is not allowed or cannot be answered."""
         origin = header(exchange.headers, "origin") or ""
         if why := self._why_refused(exchange, origin):
             response = _error(403, "refused", why)
         elif origin and header(exchange.headers, "access-control-request-method"):
-            response = RecordedResponse(204, "No Content")  # a browser asks whether it may ask
+            response = RecordedResponse(204, "No Content")  # CORS: a browser asks first
         else:
             response = await self._answer(await exchange.received())
         if origin in self._allow_origins:
             response = _readable_by(origin, exchange, response)
         if header(exchange.headers, "sec-fetch-mode") == "navigate":
-            # A stranger's page is shown, but no script of it runs beside JupyterLab's cookies.
+            # A recorded web page is shown, but its scripts must not run with JupyterLab's cookies.
             sandboxed = ("Content-Security-Policy", "sandbox")
             response = replace(response, headers=(*response.headers, sandboxed))
         await exchange.answer(response)
 
     def _why_refused(self, exchange: Exchange, origin: str) -> str:
-        """Return why a request is refused, or nothing.
+        """Return why a request is refused, or an empty text.
 
-        A page in the user's browser can send requests here: under another name that it lets mean
-        this machine (Host), or across sites, which a browser says in Origin or Sec-Fetch-Site.
+        A web page in the user's browser can send requests here: through a host name of its own that
+        resolves to this machine (Host shows it), or across sites (Origin or Sec-Fetch-Site does).
         """
         try:
             host = urlsplit(f"//{header(exchange.headers, 'host')}").hostname
@@ -122,7 +123,7 @@ class SessionServer(LoopbackServer):
             origin not in self._allow_origins
         ):
             return f"Web pages may not ask here. To let this one: --allow-origin {origin or '…'}"
-        expected = f"{self._prefix}/"  # with the slash: what follows joins the base address
+        expected = f"{self._prefix}/"  # with the slash: the rest is added to the base address
         first = exchange.target[: len(expected)].encode()
         if not hmac.compare_digest(first, expected.encode()):
             return "The address lacks the token. Use the address that was printed at the start."
@@ -143,7 +144,7 @@ class SessionServer(LoopbackServer):
                 else:
                     if session.api_key is None:
                         return received
-                    # A service that repeats the key would give it to our client.
+                    # If the service repeats the key, the client must not get it.
                     return self._redactor.interaction(Interaction(request, received)).response
         except (DirectMailLabError, httpx.HTTPError, httpx.InvalidURL) as error:
             status = next((s for kind, s in _STATUS_OF.items() if isinstance(error, kind)), 502)
@@ -175,7 +176,7 @@ def _holds_no_answer(asked: tuple[Session, httpx.Request]) -> bool:
 
 
 async def _received(response: httpx.Response) -> RecordedResponse:
-    """Return an answer as it came: its body not decoded, its headers as they are spelled."""
+    """Return an answer as it came: the body not decoded, the headers as they are spelled."""
     try:
         return RecordedResponse(
             response.status_code,
@@ -192,7 +193,7 @@ def _as_text(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
 
 
 def _readable_by(origin: str, exchange: Exchange, response: RecordedResponse) -> RecordedResponse:
-    """Return a response that a browser lets a page of another origin read, if it may."""
+    """Return a response with the CORS headers that let a page of ``origin`` read it."""
     kept = [pair for pair in response.headers if not pair[0].lower().startswith("access-control-")]
     allowed = header(exchange.headers, "access-control-request-headers")
     more = {

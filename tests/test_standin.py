@@ -14,6 +14,8 @@ import pytest
 
 from directmail_lab.contract import HEADERS, LIMIT_HEADER, ME_PATH, REMAINING_HEADER, RESET_HEADER
 from directmail_lab.errors import CredentialError
+from directmail_lab.interaction import RecordedResponse
+from directmail_lab.loopback import LoopbackServer
 from directmail_lab.standin import STAND_IN_KEY, StandIn, StandInOptions, stand_in
 
 if TYPE_CHECKING:
@@ -372,6 +374,27 @@ def test_closing_frees_the_port_and_the_thread(caplog: pytest.LogCaptureFixture)
     assert not [each for each in threading.enumerate() if each.name.startswith("<StandIn")]
     with stand_in(port=port) as again:
         assert again.base_url == service.base_url
+
+
+def test_closing_is_quiet_while_an_answer_waits_for_its_client(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Also an answer to data that is not HTTP: asyncio would log that its task was cancelled."""
+    is_answering = threading.Event()
+
+    class Server(LoopbackServer):
+        def malformed(self) -> RecordedResponse:
+            is_answering.set()
+            return RecordedResponse(400, body=bytes(2**26))  # more than a connection buffers
+
+    with Server(0) as server:
+        parts = urlsplit(server.base_url)
+        with socket.create_connection((parts.hostname, parts.port), timeout=5) as connection:
+            connection.sendall(b"not HTTP\r\n\r\n")
+            assert is_answering.wait(5)
+            server.close()
+
+    assert caplog.text == ""
 
 
 def test_a_port_that_is_taken_says_so(service: StandIn) -> None:

@@ -22,7 +22,7 @@ from .recorder import adopt, redacted_metadata, unfinished_files, write_whole
 Layout = Literal["lines", "vcrpy", "json", "har"]
 LAYOUTS: Final[tuple[Layout, ...]] = get_args(Layout)
 
-# So that closing costs about a tenth of a second at most, however much was recorded.
+# Bounds, so that closing takes about a tenth of a second at most, however much was recorded.
 _MOST_READ_BYTES: Final = 32 * 1024**2
 _MOST_INTERACTIONS: Final = 1000
 _MOST_BYTES: Final = 1024**2
@@ -36,16 +36,16 @@ def layout_of(path: Path) -> Layout:
 def convert(source: Path, target: Path, to: Layout) -> int:
     """Write what ``source`` holds to ``target`` in another layout, and return how many that were.
 
-    Both may be HAR. It is redacted on the way: the credentials that stand in it, also where the
-    service echoed them, and every key that this process and the keyring know. ``target`` stands
-    as it was until the new one is whole.
+    Both may be HAR. The credentials in ``source`` are removed, also where the service repeated
+    them, and so is every key that this process and the keyring know. ``target`` is replaced only
+    when the new file is complete.
 
     Raises
     ------
     CassetteFormatError
         Where ``source`` cannot be read.
     CassetteError
-        Where a credential would have been written, or that layout cannot hold a body.
+        A credential would have been written, or that layout cannot hold a body.
     CassetteInUseError
         Where ``target`` is being recorded.
     """
@@ -105,9 +105,9 @@ def redact(path: Path, rules: Sequence[str]) -> int:
 def repair(path: Path) -> list[str]:
     """Close a recording that broke off, and return what was found, a sentence each.
 
-    Every whole interaction is kept; an interaction that was torn goes. A recording anew that was
-    killed beside the cassette is put into it. A body that its header calls JSON and that is none
-    is told, and left as it is.
+    Every whole interaction is kept, and one that was torn is removed. The file that an interrupted
+    record mode ``"all"`` left beside the cassette is put into it. A body that is not JSON although
+    its header says so is reported, and left as it is.
     """
     found: list[str] = []
     with locked(path) as file:
@@ -137,8 +137,8 @@ def repair(path: Path) -> list[str]:
 def notice_of_personal_data(path: Path, name: str) -> str:
     """Return a line that says what personal data a closed cassette holds; empty for none.
 
-    Of a large one only a part is looked at, spread evenly over its first 32 MiB, and the line says
-    how much that was. It never fails: a recording that ended well did so whatever is in it.
+    Of a large one only a sample is searched, spread evenly over its first 32 MiB, and the line says
+    how many interactions that was. An error gives an empty line: the recording itself went well.
     """
     with suppress(OSError, CassetteError), path.open("rb") as file:
         data = file.read(_MOST_READ_BYTES)
@@ -155,7 +155,7 @@ def notice_of_personal_data(path: Path, name: str) -> str:
 def _read(source: Path) -> tuple[Mapping[str, object], Sequence[Interaction]]:
     if layout_of(source) != "har":
         loaded = read_cassette(source)
-        # Who writes it says so; in another layout our reader would take it for the line layout.
+        # The writer adds its own; with ours in another layout, our reader would expect our lines.
         about = {name: each for name, each in loaded.metadata.items() if name != "recorded_with"}
         return {**about, "base_url": loaded.base_url}, loaded.interactions
     from .har import read_har

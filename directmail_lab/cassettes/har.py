@@ -103,7 +103,7 @@ def _named(pairs: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
 
 
 def _as_text(body: bytes, headers: Headers) -> tuple[str, str, str]:
-    """Return a body's type and text, and how that is encoded where no text gives the bytes back."""
+    """Return a body's type, its text, and ``"base64"`` if the bytes are not plain text."""
     mime = header(headers, "content-type") or ""
     charset = charset_in(mime) or "utf-8"
     with suppress(LookupError, ValueError):
@@ -174,7 +174,7 @@ def _response(entry: Mapping[str, Any]) -> RecordedResponse:
     coding = header(headers, "content-encoding") or ""
     with suppress(ValueError):
         if coding and unpack(body, coding) == body:
-            # HAR keeps a body decoded and the headers as they were sent: make them true to it.
+            # HAR keeps a body decoded but the headers as they were sent: make them fit the body.
             headers = tuple(
                 (name, str(len(body)) if name.lower() == "content-length" else value)
                 for name, value in headers
@@ -194,7 +194,7 @@ def _body(content: Mapping[str, Any], encoding: object) -> bytes:
 
 
 def _headers(entry: Mapping[str, Any]) -> Headers:
-    # HTTP/2's own, such as :authority, are the request line.
+    # The pseudo-headers of HTTP/2, such as :authority, repeat the request line.
     return tuple((n, v) for n, v in _pairs(entry.get("headers")) if not n.startswith(":"))
 
 

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from ..interaction import Headers, Interaction, RecordedRequest, RecordedResponse
 
-# What is said of a recording stands under `recording`, not `metadata`: where there is metadata,
-# vcrpy's loader returns three values and not two, and pytest-recording (0.14) fails on that.
+# A recording's metadata is under `recording`, not `metadata`: with the latter vcrpy's loader
+# returns three values instead of two, and pytest-recording (0.14) fails on that.
 _START: Final = b'version: 1\nrecording: {"recorded_with": "directmail-lab'
 _HEADER: Final = re.compile(rb"version: 1\nrecording: ([^\n]*)\ninteractions:\n")
 INTERACTION: Final = re.compile(
@@ -42,13 +42,13 @@ _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _LONGEST_KEY: Final = 1000
 _LONGEST_ESCAPE: Final = 6
 _BINARY: Final = ': !!binary "'
-# A body that is longer is written in parts; three bytes are four digits of base64.
+# A longer body is written in parts, of a multiple of three bytes for base64.
 _PART: Final = 3 * 2**16
 
 # A time in the metadata of another program's cassette becomes its text.
 _encode = json.JSONEncoder(ensure_ascii=False, default=str).encode
 _decode = json.JSONDecoder().decode
-# By hand a line is made in a third of the encoder's time. This is what that writes a text with.
+# Joining a line from texts takes a third of the encoder's time. This quotes a text as it does.
 _quoted = json.encoder.encode_basestring
 
 
@@ -58,7 +58,7 @@ def header_text(metadata: Mapping[str, object]) -> str:
 
 
 def end_line(count: int, sha256: str) -> str:
-    """Return the comment that closes a recording: how many, and the sum of all before it."""
+    """Return the comment that closes a recording: the count, and the checksum of all before it."""
     return f"# end: {count} interaction{'' if count == 1 else 's'}, sha256 {sha256}\n"
 
 
@@ -70,7 +70,7 @@ def interaction_text(interaction: Interaction) -> str:
 def interaction_parts(interaction: Interaction) -> Iterator[str]:
     """Yield the four lines of one interaction in parts, none of them much over a megabyte of body.
 
-    So what is written of a large body takes little memory beside the body itself.
+    So writing a large body takes little memory besides the body itself.
     """
     request, response = interaction.request, interaction.response
     yield _one_line(
@@ -92,7 +92,7 @@ def interaction_parts(interaction: Interaction) -> Iterator[str]:
 def read_header(data: bytes) -> tuple[dict[str, Any], int] | None:
     """Return the metadata and the length of the header, or None where it is not in this layout.
 
-    Of a file that broke off within its header nothing is known, and no byte of it is whole.
+    For a file that broke off within its header, the metadata is empty and the length is 0.
     """
     if not data.startswith(_START[: len(data)]):
         return None
@@ -124,10 +124,10 @@ def read_json(line: bytes) -> Any:
 
 
 def address_of(data: bytes, start: int) -> RecordedRequest | None:
-    """Return method and address of the interaction at ``start`` as we write it, the rest unparsed.
+    """Return only method and address of the interaction at ``start``; the rest is not parsed.
 
-    None where they are not as plain as that: an escape in the address, another program's order.
-    What the pattern takes for an address is one, so that nothing of it is left to be checked.
+    None if the lines differ from what we write: an escape in the address, another order. An address
+    that the pattern matches is a valid URL, so it needs no further check.
     """
     found = _ADDRESS.match(data, start)
     return None if found is None else RecordedRequest(found[1].decode(), found[2].decode())
@@ -154,7 +154,7 @@ def response_of(value: Mapping[str, Any]) -> RecordedResponse:
 
 
 def recorded_at_of(text: object) -> datetime | None:
-    """Return a time as the layout writes it; None where it is null or no time with a zone."""
+    """Return a time from its text; None if it is null, or not a time with a zone."""
     if isinstance(text, datetime):  # YAML's own, which is in UTC where no zone stands with it
         return text.astimezone(UTC) if text.tzinfo else text.replace(tzinfo=UTC)
     try:
@@ -165,7 +165,7 @@ def recorded_at_of(text: object) -> datetime | None:
 
 
 def elapsed_s_of(value: Any) -> float | None:
-    """Return a number of seconds; None where it is null, or none."""
+    """Return a number of seconds; None if the value is null or not a number."""
     try:
         return float(value)
     except (TypeError, ValueError):
@@ -173,7 +173,7 @@ def elapsed_s_of(value: Any) -> float | None:
 
 
 def text_of(value: object) -> str:
-    """Return a value that stands for a text: YAML takes some for numbers, or for bytes."""
+    """Return a value as text: YAML reads some texts as numbers or bytes."""
     if isinstance(value, str):
         return value
     if isinstance(value, bytes):
@@ -233,5 +233,5 @@ def _time(at: datetime | None) -> str:
 
 
 def _seconds(elapsed_s: float | None) -> str:
-    # YAML 1.1 takes 5e-05 for a text, so no exponent is written; a microsecond is precise enough.
+    # YAML 1.1 reads 5e-05 as text, so no exponent is written; a microsecond is precise enough.
     return "null" if elapsed_s is None else f"{elapsed_s:.6f}"

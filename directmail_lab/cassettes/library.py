@@ -14,12 +14,12 @@ from ..errors import CassetteError, CassetteInUseError, NotRecordedError
 from ..settings import CASSETTES_VARIABLE
 
 OPEN_TO_WRITE: Final = os.O_WRONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
-"""Flags to open a file with, where that is no link."""
+"""Flags to open a file for writing, but not through a symbolic link."""
 
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 _FOLDER: Final = "cassettes"
 _ROOT_MARKS: Final = ("pyproject.toml", ".git", "notebooks")
-# File systems take 255; beside a cassette stand its lock, and its recording anew.
+# File systems allow 255; a lock file and an unfinished recording have longer names.
 _LONGEST_NAME_BYTES: Final = 230
 
 
@@ -81,9 +81,9 @@ def new_cassette_path(name: str | Path) -> Path:
 
 
 def cassettes_by_name(start: Path | None = None) -> dict[str, Path]:
-    """Return every cassette by the name that finds it, the ones of your own first.
+    """Return every cassette by the name that finds it; your own come first.
 
-    A link that leads out of its folder is left out: no name finds it.
+    A link that leads out of its folder is left out, since no name finds it.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ def shown_path(path: Path) -> str:
 
 
 def command_name(path: Path, name: str) -> str:
-    """Return what the command line calls a cassette: its name where that finds it."""
+    """Return a cassette's name for the command line: its path if the name finds another file."""
     with suppress(CassetteError, OSError):
         if find_cassette(name).samefile(path):
             return name
@@ -157,7 +157,7 @@ def _project_folders(here: Path) -> list[Path]:
 
 
 def _is_own(folder: Path) -> bool:
-    """Return whether a folder is this user's: a stranger's recordings are none of ours."""
+    """Return whether a folder belongs to this user: other users' recordings are not trusted."""
     return not hasattr(os, "getuid") or folder.stat().st_uid == os.getuid()
 
 
@@ -264,8 +264,8 @@ def acquire_lock(path: Path) -> FileLock:
 
 
 def release_lock(lock: FileLock) -> None:
-    """Release a lock and remove its file, which no one should find beside the cassette."""
-    # While the lock is still held: whoever opened the file meanwhile finds it gone and gives up.
+    """Release a lock and remove its file."""
+    # Removed while the lock is held: another who opened the file meanwhile sees that it is gone.
     with suppress(OSError):  # Windows removes no open file; filelock does it there
         Path(lock.lock_file).unlink()
     lock.release()
@@ -284,11 +284,11 @@ def locked(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def create(path: Path) -> Iterator[Path]:
-    """Give a new, empty file beside ``path``, which takes its place at the end if all went well."""
+    """Give a new, empty file beside ``path``, which replaces it at the end if no error occurs."""
     fresh = path.with_name(f".{path.name}.new")
     fresh.unlink(missing_ok=True)
     try:
-        # Never through a link that someone else put there meanwhile.
+        # O_EXCL: never through a link that somebody else has put there meanwhile.
         os.close(os.open(fresh, OPEN_TO_WRITE | os.O_CREAT | os.O_EXCL, 0o666))
         yield fresh
         fresh.replace(path)

@@ -39,7 +39,7 @@ app = typer.Typer(
 
 
 def main() -> None:
-    """Run the command; what could not be done becomes its message and exit code 2."""
+    """Run the command; an expected error becomes its message and exit code 2."""
     try:
         app()
     except Exception as error:

@@ -185,7 +185,7 @@ def verify(
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
-    """Send a cassette's reads again and say what is answered differently; exits with 1 then."""
+    """Send a cassette's reads again and list the differences; exits with 1 if there are any."""
     from .. import drift
 
     changed = drift(cassette_file(name), ignore=ignore or (), max_age=max_age, on_old="raise")

@@ -35,8 +35,8 @@ _DEMO_CELLS = (
 def open_lab(beside: Path, *, port: int | None, browser: bool) -> None:
     """Run JupyterLab on the first tutorial until it is ended.
 
-    From a checkout the tutorials are its own; from an installed wheel they are copied to a folder
-    in ``beside`` first, and what is there already is kept.
+    In a checkout its own tutorials are opened. From an installed wheel they are first copied to a
+    folder in ``beside``; files that are there already are kept.
     """
     from ..tutorials import FIRST, workplace
 
@@ -75,15 +75,15 @@ def lab_arguments(folder: Path, notebook: str, *, port: int | None, browser: boo
         "--LabApp.extension_manager=readonly",
         *([] if browser else ["--no-browser"]),
         *([] if port is None else [f"--port={port}"]),
-        # Debian's root is nobody's browser user, but containers run as root all the same.
+        # JupyterLab refuses to run as root unless it is told to; in containers that is common.
         *(["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []),
     ]
 
 
 def _run_jupyterlab(arguments: list[str]) -> None:
-    # CPython 3.11 maps and unmaps memory at each call that crosses the edge of a 16 kB piece of its
-    # stack. Imported from here, a hot loop of JupyterLab's imports lies on one: 380,000 munmap and
-    # 9 s in the place of 2,800 and 3 s. A thread begins a piece of its own.
+    # CPython 3.11 maps and unmaps memory at each call that crosses the end of a 16 kB chunk of its
+    # frame stack. Imported from this depth, a hot loop of JupyterLab's imports crosses one: 380,000
+    # calls of munmap and 9 s, instead of 2,800 and 3 s. A new thread starts with a new chunk.
     with ThreadPoolExecutor(1) as thread:
         lab_app = thread.submit(import_module, "jupyterlab.labapp").result().LabApp
     # Our page settings come before the user's, for this process and its children only.

@@ -29,7 +29,7 @@ _ADVICE: Final[dict[type[Exception], str]] = {
 
 
 def said(error: Exception) -> str:
-    """Return an error's message, with what can be done here in the place of advice for Python."""
+    """Return an error's message, with advice for the command line instead of advice for Python."""
     if isinstance(error, OSError):
         what = error.strerror or str(error)
         return f"{error.filename}: {what}." if error.filename else what
@@ -55,12 +55,12 @@ def names_of_cassettes(typed: str) -> list[str]:
 
 
 def cassette_file(name: str) -> Path:
-    """Return the file that a word of the command line means: a file's path, or a cassette's name.
+    """Return the file for an argument that is a file's path or a cassette's name.
 
     Raises
     ------
     CassetteError
-        Where there is neither.
+        There is neither.
     """
     from ..cassettes import find_cassette
     from ..errors import CassetteError
@@ -91,7 +91,7 @@ CassetteOption = Annotated[
 def show(frame: pd.DataFrame, *, as_json: bool, as_csv: bool) -> None:
     """Print a frame on standard output: a table that fits the terminal, or JSON, or CSV.
 
-    Of JSON and CSV, times are ISO 8601 and missing values null or nothing.
+    In JSON and CSV, times are ISO 8601. A missing value is null in JSON and empty in CSV.
     """
     if as_json and as_csv:
         raise typer.BadParameter("Give --json or --csv, not both.")
@@ -109,4 +109,4 @@ def show(frame: pd.DataFrame, *, as_json: bool, as_csv: bool) -> None:
         typer.echo(as_text(frame, width=None if sys.stdout.isatty() else _WIDE))
 
 
-_WIDE = 1000  # a pipe has no width: a line for each row, for grep
+_WIDE = 1000  # a pipe has no width: each row stays on one line, for grep

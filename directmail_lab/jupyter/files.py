@@ -16,7 +16,8 @@ from ..errors import CassetteError, CassetteFormatError
 
 LARGEST_BYTES: Final = 256 * 1024**2
 LARGEST_FOREIGN_BYTES: Final = 32 * 1024**2
-"""What the server reads of a file in our own layout, and of one that must be read as a whole."""
+"""The largest file that the server opens: in our own layout, and in any other, which must be parsed
+as a whole."""
 
 _OUR_HEADER: Final = b"\nrecording: "
 _SUFFIXES: Final = frozenset({".yaml", ".yml", ".json", ".har"})
@@ -67,21 +68,21 @@ async def others_beside(contents: ContentsManager, path: str) -> dict[str, Path]
 
 
 def recording_in(file: Path) -> Recording:
-    """Return what a file holds. The last two are remembered for as long as they stay as they are.
+    """Return what a file holds. The last two results are kept until their file changes.
 
     Raises
     ------
     CassetteError
-        Where it is no cassette and no HAR file, cannot be read, or is larger than the server reads.
+        It is neither a cassette nor a HAR file, cannot be read, or is too large for the server.
     """
     try:
         return _recording_in(file, version_of(file))
-    except CassetteError as error:  # it names the file, and no folder of the server's
+    except CassetteError as error:  # its message must not name the server's folders
         raise CassetteError(str(error).replace(str(file), file.name)) from None
 
 
 def version_of(file: Path) -> str:
-    """Return what tells whether a file was changed."""
+    """Return a text that changes whenever the file does."""
     about = file.stat()
     return f"{about.st_ino}-{about.st_mtime_ns}-{about.st_size}"
 

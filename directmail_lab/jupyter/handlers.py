@@ -38,7 +38,7 @@ def handlers(base_url: str) -> list[tuple[str, type[JupyterHandler]]]:
 
 
 class RecordingHandler(APIHandler):
-    """Answers what the browser's page asks of a recording: a part of its rows, one interaction."""
+    """Answers the questions of a page that shows a recording: some of its rows, one interaction."""
 
     auth_resource = "contents"
 
@@ -78,7 +78,7 @@ def _answer(file: Path, question: object, others: dict[str, Path]) -> dict[str, 
 
 
 class NotebookHandler(APIHandler):
-    """Makes a notebook to begin with, or the tutorials, and says where it is."""
+    """Makes a notebook to start from, or copies the tutorials, and answers with the path."""
 
     auth_resource = "contents"
 
@@ -109,11 +109,11 @@ class NotebookHandler(APIHandler):
 
 
 class PageHandler(JupyterHandler):
-    """Gives the front end: the extension's module, the browser's and its style."""
+    """Serves the front end: the extension's module, and the script and style of `browse`."""
 
     @authenticated
     async def get(self, name: str) -> None:
-        """Answer with a file; the browser of recordings keeps it only while it stays the same."""
+        """Answer with a file, which a web browser asks for anew each time (``no-cache``)."""
         script, style = page()
         texts = {"browser.js": script, "browser.css": style}
         text = texts.get(name) or _PLUGIN.read_text("utf-8")

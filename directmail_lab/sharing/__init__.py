@@ -48,7 +48,7 @@ _MAKES = re.compile(r"(?:\brecord\(\s*|\bcassette\s*=\s*)([\"'])([^\"'\n]+)\1")
 _COMPUTED = re.compile(r"(?m)^[^#\n]*?\b(replay|record)\(\s*(?:f[\"']|(\w+)\s*[,)])")
 _IMPORT = re.compile(r"(?m)^\s*(?:from\s+(\w+)|import\s+([\w., ]+))")
 
-# Zip has no time zones, and starts here: the same content gives the same file at any time.
+# The earliest time that a zip can hold. With a fixed time, equal content gives equal files.
 _TIME: Final = (1980, 1, 1, 0, 0, 0)
 _CODE_SUFFIXES: Final = (".py", ".js", ".css", ".typed")
 
@@ -79,11 +79,11 @@ class PersonalDataWarning(UserWarning):
 
 
 class UnresolvedCassetteWarning(UserWarning):
-    """A notebook names a cassette in a way that only running it would tell."""
+    """The name of a cassette in a notebook is computed, so it is known only when the code runs."""
 
 
 class _Bundle:
-    """What goes into the zip: by its place there, its file and what was read from it."""
+    """The content of the zip: for each place in it, a file and what was read from that file."""
 
     def __init__(self) -> None:
         self.parts: dict[PurePosixPath, tuple[Path, _Read]] = {}
@@ -95,7 +95,7 @@ class _Bundle:
         for picture in _pictures(notebook, path.parent):
             file = path.parent / picture
             self._add(PurePosixPath("notebooks", picture), file, file.read_bytes())
-        known = cassettes_by_name(path.parent.resolve())  # as its kernel will look them up
+        known = cassettes_by_name(path.parent.resolve())  # as the notebook's kernel finds them
         cells = _code_cells(notebook)
         code = "\n".join(cells.values())
         there = {name for _, name in _MAKES.findall(code)}
@@ -119,7 +119,7 @@ class _Bundle:
             _warn_of_computed(f"{path.name}, cell {number}", cell, code)
 
     def _add_file(self, folder: Path, name: str) -> bool:
-        """Add the cassette that code names as a file, if it does; return whether it did."""
+        """Add the cassette if the name is that of a file; return whether one was added."""
         file = folder / name
         if file.suffix not in (".yaml", ".yml", ".json") or not file.is_file():
             return False
@@ -152,7 +152,7 @@ class _Bundle:
         return [each.base_url or "" for each in read if isinstance(each, LoadedCassette)]
 
     def findings(self, holds_key: HoldsKey) -> Iterator[Finding]:
-        """Yield what must not be shared in what was read."""
+        """Yield what must not be shared."""
         for file, read in self.parts.values():
             if isinstance(read, LoadedCassette):
                 held = read.metadata, read.interactions
@@ -186,9 +186,9 @@ def share(
 ) -> Path:
     """Put notebooks and the cassettes they replay into one zip, and return its path.
 
-    Any cassette comes along whose name stands in quotes in the notebooks' code, and the pictures
-    that their text shows. A README, a requirements file and this package itself, as a wheel of its
-    code, say how to open it. The same input gives the same zip.
+    The zip has each cassette whose name is in quotes in the notebooks' code, and the pictures that
+    their text shows. It also has what is needed to open it: a README, a requirements file and a
+    wheel of this package. The same input gives the same zip.
 
     Parameters
     ----------
@@ -197,17 +197,17 @@ def share(
     target
         The zip to write, or to replace; ``.zip`` is added where it is missing.
     cassettes
-        More cassettes, such as those whose names the code puts together.
+        More cassettes, such as those whose names the code computes.
     secrets
-        Keys to look for, beside those of this process and its keyring, and whatever
-        `audit_notebook` and `audit_cassette` find by its shape or its place.
+        More keys to look for, besides those of this process and its keyring, and besides what
+        `audit_notebook` and `audit_cassette` find by its form or its place.
 
     Warns
     -----
     PersonalDataWarning
         Where a file holds personal data, such as e-mail addresses.
     UnresolvedCassetteWarning
-        Where only running a notebook would tell which cassette it replays.
+        A notebook computes the name of a cassette, so it may be missing from the zip.
 
     Raises
     ------
@@ -301,7 +301,7 @@ def _surroundings(title: str, bundle: _Bundle) -> dict[str, bytes]:
 
 
 def _requirements(codes: Iterable[str]) -> str:
-    """Return the distributions that code imports, in the versions that are here."""
+    """Return the distributions that code imports, pinned to the versions installed here."""
     modules = {
         part.split()[0].partition(".")[0]
         for code in codes
@@ -363,7 +363,7 @@ def _zipped(contents: Mapping[str, bytes]) -> bytes:
 
 def _write(target: Path, contents: Mapping[str, bytes]) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    # Beside the target and then in its place: a reader never finds half a zip.
+    # Written beside the target and then moved there, so that a reader never finds half a zip.
     with tempfile.TemporaryDirectory(dir=target.parent) as beside:
         whole = Path(beside, target.name)
         whole.write_bytes(_zipped({f"{target.stem}/{n}": data for n, data in contents.items()}))

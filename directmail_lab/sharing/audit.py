@@ -32,7 +32,7 @@ HoldsKey = Callable[[str], bool]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that must not be shared: of what kind, what it looks like, and where it stands."""
+    """One thing that must not be shared: its kind, a description, and where it is."""
 
     kind: Literal["secret", "personal"]
     what: str
@@ -43,7 +43,7 @@ class Finding:
 
 
 class Hidden(tuple[str, ...]):
-    """Keys that a traceback which prints values does not show."""
+    """Keys whose repr is hidden, for tracebacks that print values."""
 
     __slots__ = ()
 
@@ -60,10 +60,10 @@ _CREDENTIAL_HEADERS: Final = frozenset(
 
 
 def key_search(secrets: Iterable[str] = (), *, addresses: Iterable[str] = ()) -> HoldsKey:
-    """Return what tells whether a text holds a key: one given, or one that this computer knows.
+    """Return a function that tells whether a text holds one of ``secrets`` or a known key.
 
-    Those are the environment's, the open sessions' and forms', and the keyring's for ``addresses``
-    and the configured ones. It shows none of them: it is what the functions here pass along.
+    Known are the keys of the environment, of the open sessions and forms, and of the keyring for
+    ``addresses`` and the configured ones. The function's repr shows none of them.
     """
     from ..credentials import known_keys
     from ..settings import BASE_URL_VARIABLE, configured_regions, variable
@@ -85,9 +85,9 @@ def audit_text(text: str, where: str, *, secrets: Iterable[str] = ()) -> list[Fi
     text
         Any text: source, output, a header's value, a body.
     where
-        What the findings are to call its place.
+        What the findings say about where the text is.
     secrets
-        Keys that are known, beside those that `key_search` knows.
+        More keys to look for, besides those that `key_search` knows.
     """
     return list(_find(text, where, key_search(secrets)))
 
@@ -111,8 +111,8 @@ def find_in_bytes(
 ) -> Iterator[Finding]:
     """Yield what must not be shared in a body or a file, unpacked as its ``coding`` says.
 
-    Chance makes anything look like an e-mail address in bytes that are no text: there, only secrets
-    are looked for, and in the texts that a picture brings along everything.
+    Bytes that are not text may look like an e-mail address by chance, so they are searched for
+    secrets only. The texts in a picture's metadata are searched for everything.
     """
     try:
         data = unpack(data, coding)
@@ -130,7 +130,7 @@ def _texts_of_picture(data: bytes) -> Iterator[str]:
     """Yield the comments and other texts in a picture's file, unpacked."""
     from PIL import Image
 
-    # No picture, or a broken one, has none: its bytes were searched as they are.
+    # Data that is not a picture, or a broken one, has no texts; its bytes were searched already.
     with suppress(Exception), Image.open(BytesIO(data)) as picture:
         picture.load()
         yield from map(str, picture.info.values())
@@ -160,7 +160,7 @@ def audit_cassette(path: str | Path, *, secrets: Iterable[str] = ()) -> list[Fin
     if loaded is not None:
         found = find_in_interactions(loaded.metadata, loaded.interactions, str(path), holds_key)
         whole = header_text(loaded.metadata) + "".join(map(interaction_text, loaded.interactions))
-    # What stands in the file and is in no interaction: comments, other fields, a torn end.
+    # What is in the file but in no interaction: comments, other fields, a torn end.
     rest = text.removeprefix(whole)
     kinds = {each.kind for each in found}
     first = text.count("\n", 0, len(text) - len(rest)) + 1
@@ -206,7 +206,7 @@ def _find_in_interaction(
 
 
 def _shown(name: str) -> str:
-    """Return a name for the place of a finding, unless it is one itself."""
+    """Return a name to say where a finding is; ``…`` if the name itself may be a secret."""
     return "…" if looks_random(name, 8) or len(name) > 40 else name
 
 
@@ -214,7 +214,7 @@ def _shown(name: str) -> str:
 
 
 def audit_notebook(path: str | Path, *, secrets: Iterable[str] = ()) -> list[Finding]:
-    """Return what must not be shared in a notebook: in its sources, outputs, and all that is in it.
+    """Return what must not be shared in a notebook: in sources, outputs, metadata, attachments.
 
     Raises
     ------
@@ -240,7 +240,7 @@ def read_notebook(path: Path, *, repeated: bool = False) -> dict[str, Any]:
 
     try:
         notebook = json.loads(_read(path), object_pairs_hook=keep if repeated else None)
-        # A lone surrogate is no text that could be written again.
+        # Raises ValueError for a lone surrogate, which could not be written again.
         json.dumps(notebook, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         notebook = None
@@ -277,9 +277,9 @@ def find_in_notebook(notebook: dict[str, Any], where: str, holds_key: HoldsKey) 
 
 
 def _texts(value: Any, name: str = "") -> Iterator[str | bytes]:
-    """Yield each text in a part of a notebook, those kept by line made whole, and each picture.
+    """Yield each text in a part of a notebook, with its lines joined, and each picture.
 
-    A short text comes beside its name: a widget's ``{"password": "…"}`` is known by that.
+    A text of one line comes with its name, which may show what it is: ``"password": "…"``.
     """
     if isinstance(value, list) and all(isinstance(each, str) for each in value):
         value = "".join(value)

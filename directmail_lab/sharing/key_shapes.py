@@ -16,8 +16,8 @@ from typing import Final, Literal
 from ..redaction.key_search import unescape_html
 from ..standin import STAND_IN_KEY
 
-# What each is, its pattern, and the group that has the secret itself. Their time is linear in the
-# text: none starts again within what it has read, and what may be read twice is bounded.
+# Descriptions and patterns; the group `secret` is the secret itself. The patterns take time linear
+# in the text: no match starts within text already read, and what may be read twice is bounded.
 _SHAPES: Final = tuple(
     (what, re.compile(pattern))
     for what, pattern in (
@@ -71,7 +71,7 @@ _KEY_WORDS: Final = _words(
 )
 _SURE_WORDS: Final = _words("apikey secret password passwd pwd passphrase credentials")
 _KEY_OF: Final = _words("api secret private access auth account app client service")
-# With one of these it names something else: a page's token, a key's name, a column to sort by.
+# With one of these words a name is not a secret's: page_token, key_name, sort_key.
 _OTHER_WORDS: Final = _words(
     "public page next previous cursor idempotency cache sort primary foreign partition group "
     "id ids name names hash digest sha type hint file path url count index length"
@@ -92,7 +92,7 @@ _SAYS_PLACEHOLDER = re.compile(
 
 
 def _passes(secret: str) -> bool:
-    """Return whether what stands in a secret's place is none: a placeholder, or public."""
+    """Return whether a text in a secret's place is not a secret: a placeholder, or public."""
     return (
         secret in ("", STAND_IN_KEY)
         or _PLACEHOLDER.fullmatch(secret) is not None
@@ -102,7 +102,7 @@ def _passes(secret: str) -> bool:
 
 
 def looks_random(text: str, fewest: int) -> bool:
-    """Return whether a text looks random: letters and digits change in it as no words do.
+    """Return whether a text looks random: letters, digits and case alternate often in it.
 
     ``hk_8fK2xQ9zLr7T`` and each part of a UUID do; ``recordings-2026-11-21``, ``utf8`` do not.
     """
@@ -139,7 +139,7 @@ def _is_random_key(text: str, fewest: int) -> bool:
 
 
 def _has_key_column(text: str) -> bool:
-    """Return whether a table has a column named for a key, and in any cell a random text."""
+    """Return whether a table has a column with a key's name, and a random text in any cell."""
     heads = set(_HEAD.findall(text))
     if text.startswith("  "):  # as a DataFrame is printed: its columns' names, and the rows below
         heads.update(text[:2000].partition("\n")[0].split())
@@ -160,7 +160,7 @@ def _is_credential(digits: str) -> bool:
 
 
 def credentials_in(text: str) -> Iterator[str]:
-    """Yield what each kind of credential in a text is, once, and nothing of the credential."""
+    """Yield a description of each kind of credential in a text, once; never the credential."""
     if "&#" in text or "&quot;" in text:
         text = unescape_html(text)
     for what, pattern in _SHAPES:

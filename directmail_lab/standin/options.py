@@ -61,15 +61,15 @@ class Fault:
     drop
         Send no answer: ``"reset"`` the connection (TCP RST) or ``"close"`` it.
     cut_after
-        Close the connection after this many bytes of the body, whose length was announced whole.
+        Close the connection after this many bytes of the body; Content-Length says the full length.
     status
-        Answer with this status, and a body to suit it.
+        Answer with this status, and a body that fits it.
     html
         Answer with a gateway's HTML page; the status is 502 unless ``status`` says another.
     body
         Send exactly this body.
     headers
-        Headers to add or replace; None leaves one out, a list of texts sends it repeatedly.
+        Headers to add or replace; None leaves one out, a list sends one for each of its texts.
     encoding
         Compress the body.
     redirect_to

@@ -102,9 +102,9 @@ class StandIn(LoopbackServer):
         return self.options.assumptions()
 
     def fault(self, **what: Any) -> AbstractContextManager[Fault]:
-        """Misbehave from now on, as the fields of `Fault` say; in a ``with``, until it ends.
+        """Misbehave from now on, as the fields of `Fault` say; as a context manager, until its end.
 
-        The fault added last goes first. `heal` ends all.
+        Of several that apply, the one added last is used. `heal` ends all.
         """
         active = _Active(Fault(**what))
         self._faults = [active, *self._faults]
@@ -140,7 +140,7 @@ class StandIn(LoopbackServer):
             await exchange.answer(changed, cut_after=fault.cut_after)
 
     def malformed(self) -> RecordedResponse:
-        """Return the answer to what is no HTTP request: part 8, the three headers are on it too."""
+        """Return the answer to what is not HTTP, with the three headers (service.md part 8)."""
         now = self.options.clock()
         quota = self._count(now, "", "", known=False)
         return replace(super().malformed(), headers=self._common_headers(quota, now))
@@ -174,7 +174,7 @@ class StandIn(LoopbackServer):
         return replace(response, headers=response.headers + self._common_headers(quota, now))
 
     def _count(self, now: float, method: str, operation: str, *, known: bool) -> _Quota:
-        """Count one request, and return what it leaves. HEAD counts as the GET it stands for."""
+        """Count one request, and return what is left after it. HEAD counts as GET."""
         counted_as = "GET" if method == "HEAD" else method
         key = (known, counted_as, operation)
         if key not in self._windows:
@@ -216,7 +216,7 @@ class StandIn(LoopbackServer):
 
 
 def _path_within(uri: str, prefix: str) -> str:
-    """Return the path below the base address; one beside it is marked, and so is no operation."""
+    """Return the path below the base address; one outside is marked, to match no operation."""
     path = path_below(uri, prefix)
     outside = prefix and path == path_below(uri)
     return f"{path} (outside {prefix})" if outside else path
@@ -236,7 +236,7 @@ def _basic_credentials(request: RecordedRequest) -> str:
 
 
 class _Quota(NamedTuple):
-    """What one caller may still ask of one operation.
+    """What is left of an operation's allowance.
 
     ``renews_at`` is in seconds since the Unix epoch. ``exceeded`` says that this request was one
     too many.
@@ -249,14 +249,14 @@ class _Quota(NamedTuple):
 
 
 class _Window:
-    """The requests that count now, each by the time when it counts no longer."""
+    """The requests that count now, each kept as the time at which it stops to count."""
 
     def __init__(self, kind: WindowKind, length_s: float, limit: int) -> None:
         self._kind, self._length_s, self._limit = kind, length_s, limit
         self._ends: deque[float] = deque()
 
     def count(self, now: float) -> _Quota:
-        """Count one request, and return what it leaves; one that is refused does not count."""
+        """Count one request, and return what is left after it; a refused one does not count."""
         while self._ends and self._ends[0] <= now:
             self._ends.popleft()
         end = now + self._length_s
@@ -272,9 +272,9 @@ class _Window:
 
 
 def _reset_text(renews_at: float, unit: str, now: float) -> str:
-    """Return ``X-RateLimit-Reset``, rounded up: who waits that long is not too early."""
+    """Return ``X-RateLimit-Reset``, rounded up, so that a client that waits is not early."""
     value = 0.0 if unit == "zero" else renews_at - (now if unit.endswith("_left") else 0)
-    # Rounded before: of binary fractions, 60.000000001 s left of a window of 60 s are 60.
+    # Rounded to thousandths first: 60.000000001 s (an error of binary fractions) -> 60, not 61.
     return str(math.ceil(round(value * (1000 if "milli" in unit or unit == "epoch_ms" else 1), 3)))
 
 
@@ -290,7 +290,7 @@ def _json(value: object) -> bytes:
 
 
 def _error(status: int, message: str) -> RecordedResponse:
-    """Return an error as the stand-in words it: its shape is an assumption, and says so."""
+    """Return an error response; its form is an assumption, so the body names the stand-in."""
     error = {"status": status, "message": message, "service": "stand-in"}
     return _response(status, _json({"error": error}))
 
