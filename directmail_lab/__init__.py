@@ -65,9 +65,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# Where each public name but the errors lives: it is imported when it is first used, and what it
-# needs with it. No module may be called as a public function: importing it would put it in the
-# function's place.
+# The module of each public name except the errors: it is imported when the name is first used. No
+# module may have the name of a public function: importing it would replace the function here.
 _HOMES = {
     "account": "burst chart_rate_limits check_contract drift interactions rate_limits",
     "cassettes.view": "read_interactions",

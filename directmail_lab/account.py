@@ -1,4 +1,4 @@
-"""The calls on the current session: what the account is, what is asked, what came of it."""
+"""Calls on the current session: its rate limits, interactions and charts, and bursts."""
 
 from __future__ import annotations
 

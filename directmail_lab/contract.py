@@ -1,4 +1,4 @@
-"""What the service's document says, and nothing that it leaves open."""
+"""What the service's document (service.md) states; what it leaves open is not here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The current session, the one thing here that is global, how to change it, and calls on it."""
+"""The current session (the only global state of the package), how to change it, calls on it."""
 
 from __future__ import annotations
 

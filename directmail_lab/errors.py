@@ -36,7 +36,7 @@ _LONG_TEXT = re.compile(r"""(["'])[^"'\s]{12,}\1""")
 
 
 def without_traceback(error: _E) -> _E:
-    """Return an error without the frames below: their locals hold a key, or a body that echoes it.
+    """Return an error without its traceback: its locals hold a key, or a body that repeats it.
 
     Raise it outside the ``except`` that caught it, so that it does not come back as its context.
     """

@@ -1,11 +1,10 @@
-"""httpx, and what we add to its clients: errors in words, and writes that are known as such.
+"""httpx, and what we add to its clients: plain error messages, and which requests are writes.
 
-No other module imports httpx. A fork that is maintained on (httpx2) takes its place by a change of
-that one line.
+No other module imports httpx, so a change of one line can replace it by a maintained fork (httpx2).
 
-A session's clients are httpx's own but for one thing: what `send` raises says what happened, at
-which address, and what to do. It stays httpx's exception, to be caught as such, but has no frames
-below: their locals hold the key, or a body that may echo it.
+A session's clients differ from httpx's in one thing: what `send` raises says what happened, at
+which address, and what to do. It is still httpx's exception, but without the frames of httpx: their
+locals hold the key, or a body that may repeat it.
 """
 
 from __future__ import annotations

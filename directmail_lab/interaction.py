@@ -1,7 +1,7 @@
 """A request and its response as a value: what was sent, what came back, when, how long it took.
 
-What is read from a file passes `check_interaction` once, there: everything else relies on the types
-and ranges that it allows.
+`check_interaction` checks each value that is read from a file, once. All other code relies on the
+types and ranges that it allows.
 """
 
 from __future__ import annotations

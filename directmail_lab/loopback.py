@@ -1,4 +1,4 @@
-"""A small HTTP/1.1 server on loopback, in a thread of its own: h11 reads and writes for it."""
+"""A small HTTP/1.1 server on loopback, in its own thread; h11 parses and writes the messages."""
 
 from __future__ import annotations
 

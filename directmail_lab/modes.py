@@ -39,9 +39,9 @@ _F = TypeVar("_F", bound="Callable[..., Any]")
 
 @dataclass(repr=False)
 class ModeChange:
-    """A mode that a session has entered; leaving its ``with`` gives back the one before.
+    """A mode that a session has entered; the end of its ``with`` block restores the previous one.
 
-    As a decorator it enters the mode for each call of the function, of an async one too.
+    As a decorator it enters the mode for each call of the function, which may be async.
 
     Attributes
     ----------

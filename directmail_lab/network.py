@@ -1,4 +1,4 @@
-"""The innermost transport: what must not leave is refused, the key is added, and it is sent."""
+"""The innermost transport: refuses unsafe requests, adds the key to the others, sends them."""
 
 from __future__ import annotations
 

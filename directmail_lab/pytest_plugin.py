@@ -13,7 +13,7 @@ Without that option nothing is ever sent: the session has no transport that coul
 ``directmail_on_old = fail``; the marker takes both too. ``--directmail-unused`` lists the cassettes
 that no test uses.
 
-Nothing but pytest is imported here before a test asks for the fixture, and pandas not even then.
+Until a test uses the fixture this module imports only pytest, and it never imports pandas.
 """
 
 from __future__ import annotations

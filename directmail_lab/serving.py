@@ -1,7 +1,7 @@
-"""What a session answers, over HTTP on loopback: for curl, a browser, PHP, Node, another's test.
+"""A server on loopback that answers as a session does: for curl, a browser, PHP or Node.
 
 A server of replaying sessions sends nothing on. One whose session records is a gateway: it holds
-the key, so that its clients need none, and their requests pass the session's own stack.
+the key, so that its clients need none, and sends their requests through the session's transports.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The session: two httpx clients on one way to the service, in one of three modes."""
+"""The session: two httpx clients on one stack of transports, in one of three modes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a session is told from outside: environment variables, base addresses, regions."""
+"""The settings of a session: environment variables, base addresses, regions."""
 
 from __future__ import annotations
 

@@ -23,8 +23,8 @@ def checkout() -> Path | None:
 def workplace(beside: Path, *, within: Path | None = None) -> Path:
     """Return a folder with ``notebooks`` and ``cassettes`` that may be changed.
 
-    In a checkout that is its root, where that lies in the folder ``within``. Else the tutorials are
-    copied to a folder in ``beside``; ValueError where a link leads from there out of ``within``.
+    In a checkout that is its root, if that lies in the folder ``within``. Else the tutorials are
+    copied to a folder in ``beside``; ValueError if a link leads from there out of ``within``.
     """
     root, copy = checkout(), beside / _COPY_NAME
     if root is not None and (within is None or root.is_relative_to(within)):

@@ -1,11 +1,11 @@
 """Cassettes: recorded sessions in vcrpy's format, written as they happen and replayed by index.
 
-- `library` finds the file of a name, and locks it.
-- `cassette` is one that is open: it plays, or records, as its record mode says.
-- `recorder` appends what happens, in the lines that `layout` makes of it.
-- `reader` reads it again: by line, or through `vcr_files` what vcrpy and its users wrote.
-- `player` knows which recorded answer comes next for a request.
-- `convert` makes whole files anew, by `har` too; `view`, which alone needs pandas, shows them.
+- `library` finds the file for a name, and locks it.
+- `cassette` has the open cassette, which replays or records as its record mode says.
+- `recorder` appends interactions to a file; `layout` defines its lines.
+- `reader` reads our layout by line, and other files through `vcr_files`, the use of vcrpy.
+- `player` decides which recorded answer comes next for a request.
+- `convert` writes whole files again, also as HAR (`har`); `view` shows them, and needs pandas.
 """
 
 from .cassette import Cassette as Cassette, open_cassette as open_cassette

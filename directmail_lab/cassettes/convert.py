@@ -1,4 +1,4 @@
-"""Whole cassettes made anew: repaired, redacted once more, or in another program's layout."""
+"""Writes whole cassettes again: repaired, with more redacted, or in another layout."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """HAR 1.2: the format that browsers, Playwright, mitmproxy and Insomnia save traffic in.
 
-Writing follows the specification to the letter, with what it has no place for in fields that begin
-with an underscore, as it allows. Reading takes what other programs leave out or do their own way.
+Writing follows the specification exactly; what it does not define is in fields that begin with an
+underscore, as it allows. Reading accepts what other programs leave out or do differently.
 """
 
 from __future__ import annotations

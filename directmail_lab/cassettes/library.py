@@ -1,4 +1,4 @@
-"""Where cassettes are kept: a bare name to a path, the lock on a file, a new file in its place."""
+"""Where cassettes are kept: finding a file by name, locking a file, replacing a file."""
 
 from __future__ import annotations
 

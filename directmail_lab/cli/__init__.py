@@ -1,7 +1,7 @@
 """The command ``directmail-lab``: its commands, in the order that ``--help`` lists them.
 
-An exit code says what grep's do: 0 done, 1 something was found, 2 it could not be done. Of what
-could not be done a user sees what happened and what to do, in one line, and no traceback.
+Exit codes are like grep's: 0 done, 1 something was found, 2 it could not be done. In the last case
+a user sees one line that says what happened and what to do, and no traceback.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ def redact(
 def repair(name: CassetteArgument) -> None:
     """Close a recording that broke off; every whole interaction is kept.
 
-    What a killed recording anew left beside the cassette is put into it.
+    The file that an interrupted record mode "all" left beside the cassette is put into it.
     """
     from ..cassettes.convert import repair as repair_file
 

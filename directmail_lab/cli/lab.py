@@ -13,7 +13,7 @@ import typer
 
 from ..settings import API_KEY_VARIABLE, BASE_URL_VARIABLE
 
-# The news pop-up asks a server outside; only this setting keeps it from the page altogether.
+# JupyterLab's news pop-up contacts an outside server; only this setting removes it altogether.
 _PAGE_CONFIG = {"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}}
 
 _DEMO = "demo.ipynb"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# What names a call or a class of Python is no advice at a terminal.
+# A sentence that names a call or class of Python is no advice at a terminal.
 _PYTHON = re.compile(r"\w\((?!s\))|pathlib|^Or set")
 _SIGN_IN = "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY, or name a recording with --cassette."
 _ADVICE: Final[dict[type[Exception], str]] = {

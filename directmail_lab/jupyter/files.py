@@ -1,4 +1,4 @@
-"""Which file a path of the Jupyter server means, and the recording that it holds."""
+"""Finds the file for a path of the Jupyter server, and reads the recording in it."""
 
 from __future__ import annotations
 

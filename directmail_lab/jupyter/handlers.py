@@ -1,4 +1,4 @@
-"""What the front end asks the Jupyter server: what a recording holds, and for a new notebook.
+"""The handlers of the Jupyter server: they show recordings and make new notebooks.
 
 Each handler needs the server's own token or cookie, and the permission to read (or write) contents.
 An error is JSON with a sentence; neither it nor the log holds any value of a recording.

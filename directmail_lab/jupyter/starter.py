@@ -1,4 +1,4 @@
-"""Notebooks to begin with: a new one in a folder, and the tutorials where they may be changed."""
+"""Notebooks to start from: a new one in a folder, and a copy of the tutorials to change."""
 
 from __future__ import annotations
 

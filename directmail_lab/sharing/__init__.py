@@ -1,7 +1,7 @@
 """Notebooks and the recordings that they replay, in one zip that runs offline and holds no key.
 
-Nothing is copied unread: the zip is written from what was parsed and audited, so comments, members
-named twice and fields that no one reads stay behind. Then each of its files is searched once more.
+No file is copied as it is: the zip is written from what was parsed and audited, without comments,
+repeated members and unknown fields. Then each of its files is searched once more.
 """
 
 from __future__ import annotations

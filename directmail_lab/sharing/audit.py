@@ -1,8 +1,8 @@
 """Finding what must not be shared: keys, and personal data, in text, cassettes and notebooks.
 
-A finding says where and of what kind, and never holds what was found, so that it can be printed.
-Looked for are the keys that this computer knows, in every form that redaction removes; credentials
-by their shape or place (see `key_shapes`); and personal data, as redaction finds it.
+A finding says what was found and where, but never holds the value, so that it can be printed. The
+audit looks for the keys that this computer knows, in every form that redaction removes; for other
+credentials by their form or place (see `key_shapes`); and for personal data as redaction does.
 """
 
 from __future__ import annotations

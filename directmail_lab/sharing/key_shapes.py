@@ -1,8 +1,8 @@
-"""What a credential looks like: by its shape, or by the place that it stands in.
+"""What a credential looks like: by its form, or by the place where it is.
 
-A text counts that looks random in the place of a key: an argument of ``connect``, or the value of a
-name with "key" in it (the names that detect-secrets and bandit look for). Placeholders and the
-stand-in's public key pass: an audit that raises false alarms is switched off.
+In the place of a key, a text that looks random counts: an argument of ``connect``, or the value of
+a name with "key" in it (the names that detect-secrets and bandit look for). Placeholders and the
+stand-in's public key do not count, since people switch off an audit that raises false alarms.
 """
 
 from __future__ import annotations

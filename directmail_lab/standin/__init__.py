@@ -1,7 +1,7 @@
-"""The stand-in service: a real HTTP server on loopback that keeps service.md to the letter.
+"""The stand-in service: a real HTTP server on loopback that follows service.md exactly.
 
-What service.md leaves open is an option (`StandInOptions`), and its answers say that they are a
-stand-in's.
+What service.md leaves open is an option (`StandInOptions`). The answers say that they come from a
+stand-in.
 """
 
 from __future__ import annotations

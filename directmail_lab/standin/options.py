@@ -55,7 +55,7 @@ class Fault:
     path
         Only requests whose path below the base address starts with this; None for all.
     times
-        Only this many requests, then it is over; None until it is cleared.
+        Only this many requests; None for all until the fault is ended.
     latency_s
         Seconds to wait before anything is sent.
     drop

@@ -1,4 +1,4 @@
-"""The stand-in as it runs: which answer a request gets, and how a fault changes it."""
+"""The running stand-in: which answer a request gets, and how a fault changes it."""
 
 from __future__ import annotations
 
