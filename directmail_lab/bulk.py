@@ -129,7 +129,7 @@ class _Many:
 
     def results(self) -> list[Result]:
         """Return the results; a path that has none yet gets an error that says so."""
-        missing = "There is no answer: get_many() was interrupted before. Ask for this path again."
+        missing = "There is no answer: get_many() was interrupted. Request this path again."
         return [
             self._results.get(number) or DirectMailLabError(missing)
             for number in range(len(self._paths))
@@ -360,8 +360,8 @@ class _Way:
                 path = path_below(str(link), own.path.rstrip("/"))
                 return httpx.URL(self.session.base_url + path).copy_with(query=link.query)
         raise InsecureAddressError(
-            f"The next page is said to be at {link.scheme}://{link.host}, which is not this "
-            "session's address: nothing was sent there. Name another way to it: "
+            f"The link to the next page leads to {link.scheme}://{link.host}, which is not this "
+            "session's address, so nothing was sent there. Get the pages in another way, such as "
             'pages(…, by="page").'
         )
 

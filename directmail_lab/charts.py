@@ -77,7 +77,7 @@ def chart_rate_limits(frame: pd.DataFrame, *, kind: Kind = "remaining") -> Chart
         There is no such kind.
     """
     if kind not in _DRAWERS:
-        raise ValueError(f"There is no chart of kind {kind!r}. Choose of {', '.join(_DRAWERS)}.")
+        raise ValueError(f"There is no chart of kind {kind!r}. Choose from {', '.join(_DRAWERS)}.")
     with figures.styled():
         return _DRAWERS[kind](frame)
 
@@ -134,9 +134,9 @@ def _left_in_words(readings: pd.DataFrame) -> str:
     """Return what the last reading that has ``remaining`` says: ``"260 of 300 left"``."""
     told = readings.dropna(subset=["remaining"])
     if told.empty:
-        return "remaining not told"
+        return "remaining unknown"
     last = told.iloc[-1]
-    limit = "an untold limit" if pd.isna(last["limit"]) else f"{last['limit']:,}"
+    limit = "an unknown limit" if pd.isna(last["limit"]) else f"{last['limit']:,}"
     return f"{last['remaining']:,} of {limit} left"
 
 
@@ -286,7 +286,7 @@ def _chart_allowance(frame: pd.DataFrame) -> Chart:
         for name, readings in _by_operation(told, most=_MOST_BARS)
     ]
     if not last:
-        return figures.empty_chart("No reading tells a limit yet. Make a request, and draw again.")
+        return figures.empty_chart("No reading has a limit yet. Make a request, and draw again.")
     limits, remaining, names = zip(*sorted(last, key=lambda each: each[0]), strict=True)
     words = [f"{left:,} of {limit:,} left" for limit, left in zip(limits, remaining, strict=True)]
     chart = Chart(_BAR_IN * len(names) + 2 * figures.AROUND_IN + 0.2)

@@ -108,7 +108,7 @@ class ResetUnitInference:
 
     def __init__(self, *, stated: ResetUnit | None = None) -> None:
         if stated is not None and stated not in SCALES:
-            raise ValueError(f"reset_unit is one of {', '.join(SCALES)}, or None to infer it.")
+            raise ValueError(f"reset_unit must be one of {', '.join(SCALES)}, or None to infer it.")
         self._stated = stated
         self._rows = 0
         self._is_live = False

@@ -81,7 +81,7 @@ class Pacer:
         shared: Store | None = None,
     ) -> None:
         if pace not in ("burst", "even", "off"):
-            raise ValueError('pace is "burst", "even" or "off".')
+            raise ValueError('pace must be "burst", "even" or "off".')
         self.pace = pace
         self.max_wait_s = max_wait_s
         self._spread_within_s = max_wait_s if pace == "even" else None
@@ -197,7 +197,7 @@ class Pacer:
             with suppress(UserWarning):
                 warnings.warn(
                     "The allowance is not shared with other kernels, and this session paces alone: "
-                    f"{error}. If that is as it should be, say share=None.",
+                    f"{error}. If it does not need to be shared, use share=None.",
                     stacklevel=2,
                 )
 

@@ -59,7 +59,7 @@ class RedisStore:
             )
         except ValueError:
             address = ""  # a traceback may be printed with the frame's locals
-            raise ValueError("share is no Redis address: redis://host:6379/0.") from None
+            raise ValueError("share is not a Redis address such as redis://host:6379/0.") from None
         self._script = self._client.register_script(_SCRIPT)
         self._named = named
         self._clock = clock
