@@ -1,4 +1,4 @@
-"""Where an API key comes from, and a holder for it that shows it nowhere."""
+"""Where an API key comes from, and an object that holds it without showing it."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class ApiKey:
         return hash(self.reveal())
 
 
-# By identity: equal keys of two sessions are two holders, and one may go before the other.
+# By identity: two sessions with equal keys have two holders, of which one may end first.
 _holders: Final[weakref.WeakValueDictionary[int, ApiKey]] = weakref.WeakValueDictionary()
 _newest: Final[list[object]] = [object()]
 
@@ -76,12 +76,12 @@ def keys_version() -> tuple[object, str | None]:
 
 
 def known_keys(*, remembered_for: Iterable[str] = ()) -> frozenset[str]:
-    """Return every key that this process knows: of its sessions and forms, and the environment's.
+    """Return every key that this process knows, from its sessions, its forms, the environment.
 
     Parameters
     ----------
     remembered_for
-        Addresses whose keys in the keyring count too, where something is about to be handed out.
+        Addresses whose keys in the keyring count too, such as before files are shared.
     """
     holders = [holder for reference in _holders.valuerefs() if (holder := reference()) is not None]
     holders += filter(None, map(remembered_api_key, remembered_for))
@@ -108,7 +108,7 @@ def _problem_with(key: str) -> str:
 def as_api_key(given: str | ApiKey | None) -> ApiKey | None:
     """Hide a key that was passed in; None stays None.
 
-    A literal one that stands in the notebook's cell is warned about.
+    Warns if the key is in the text of the notebook's cell.
 
     Raises
     ------
@@ -124,7 +124,7 @@ def as_api_key(given: str | ApiKey | None) -> ApiKey | None:
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     cells: list[str] = getattr(shell, "user_ns", {}).get("In", [])
     if cells and key.reveal() in cells[-1]:
-        # At no line of the cell: a warning repeats its line, and that would print the key.
+        # For no line of the cell: Python prints the line of a warning, and it has the key.
         warnings.warn_explicit(
             "This cell now holds the API key, and so do the notebook once saved and IPython's "
             "history. Take it out, and sign in with login() instead.",
@@ -193,7 +193,7 @@ def remembered_api_key(base_url: str) -> ApiKey | None:
     try:
         text = _keyring().get_password(_SERVICE, base_url)
     except Exception:
-        # None, a locked or broken keyring is the same as one without the key: login() asks for it.
+        # With no keyring, or a locked or broken one, login() asks for the key.
         return None
     return ApiKey(text) if text else None
 
@@ -211,7 +211,7 @@ def remember_api_key(key: ApiKey, *, base_url: str) -> None:
         ring.set_password(_SERVICE, base_url, key.reveal())
     except Exception as error:
         failure = type(error).__name__
-    # Raised outside the handler, so that no chained exception brings a backend's locals along.
+    # Raised outside the handler, so that no chained exception has a backend's locals.
     if failure:
         raise CredentialError(f"The keyring did not keep the key ({failure}). {_INSTEAD}")
 
@@ -222,7 +222,7 @@ def forget_api_key(base_url: str) -> None:
     Raises
     ------
     CredentialError
-        The keyring holds it and does not give it up.
+        The keyring has it, and it could not be removed.
     """
     if remembered_api_key(base_url) is not None:
         with contextlib.suppress(Exception):
@@ -252,7 +252,7 @@ def _keyring() -> Any:
             f'No keyring is installed: pip install "directmail-lab[keyring]". {_INSTEAD}'
         ) from None
     chosen = keyring.get_keyring()
-    # One backend and not the chain of all: the chain goes on to a plain file where the first fails.
+    # Not the chain of all backends: if the first fails, the chain goes on to a plain text file.
     for backend in getattr(chosen, "backends", [chosen]):
         if float(backend.priority) > 0 and "plaintext" not in type(backend).__name__.lower():
             return backend

@@ -1,14 +1,14 @@
-"""A request's way, from the client to the network and back.
+"""The transports that a request passes, from the client to the network.
 
 ::
 
     SessionTransport      the session's mode answers it from a cassette, or passes it on to
     PacingTransport       waits for the allowance, repeats failed reads       (pacing/)
-    ObservingTransport    one reading for every answer; a recording writes it down
-    NetworkTransport      refuses what must not leave; adds the key; sends    (network.py)
+    ObservingTransport    makes a reading of every answer; writes it to a recording
+    NetworkTransport      refuses unsafe requests; adds the key; sends        (network.py)
 
-In a replay there is nothing below the first. Each class answers ``handle_request`` and
-``handle_async_request`` from one core, so one stack serves both clients of a session.
+In a replay there is nothing below the first. Each class has both ``handle_request`` and
+``handle_async_request``, so one stack serves both clients of a session.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from .quota import Reading, Source, read_headers
 ModeName = Literal["live", "record", "replay"]
 
 _ASKED: Final = "directmail_lab.asked"
-"""Where a request that a cassette may hold carries itself as one is recorded."""
+"""The key in a request's extensions for its `RecordedRequest`, in a session with a cassette."""
 
 _LONGEST_PAUSE_S: Final = 30.0
 """A replay in recorded time waits no longer for one answer, whatever its cassette says."""
 
 
 class Transport(Protocol):
-    """What each layer asks of the one below it: httpx's two methods."""
+    """What each layer needs of the one below it: httpx's two methods."""
 
     def handle_request(self, request: httpx.Request) -> httpx.Response: ...
 
@@ -53,7 +53,7 @@ class Transport(Protocol):
 
 
 class RefusingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
-    """Stands where nothing can be sent: in a replay, without a key, after the session is closed."""
+    """Refuses all requests: in a replay, without a key, and after the session is closed."""
 
     def __init__(self, why: str) -> None:
         self._why = why
@@ -70,16 +70,16 @@ class RefusingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """What a session is in.
+    """What decides how a session answers a request.
 
     Attributes
     ----------
     name
-        As `Session.mode` says it.
+        The value of `Session.mode`.
     sends
-        What a request passes that the cassette does not answer.
+        The transport for a request that the cassette does not answer.
     cassette
-        What answers, or records; None where the session is live.
+        The cassette that answers or records; None if the session is live.
     latency_factor
         How much of the recorded latencies a replay waits: 0 none, 1 as recorded, 2 twice as long.
     """
@@ -95,11 +95,11 @@ class Mode:
 
 @dataclass(frozen=True, slots=True)
 class Observer:
-    """Makes the `Reading` of each response, and leaves it there too.
+    """Makes the `Reading` of each response, and adds it to the response's extensions.
 
-    ``prefix`` is the base address's path prefix: readings tell the path below it, as ``redacted``
-    gives it back. ``keep`` gets it first, with request, response, and the response's body where a
-    cassette has it.
+    ``prefix`` is the base address's path prefix: a reading's path is below it, and passed through
+    ``redacted``. ``keep`` is called first, with the reading, the request, the response, and the
+    body if a cassette has it.
     """
 
     on_reading: Callable[[Reading], None]
@@ -123,7 +123,7 @@ class Observer:
         )
         response.extensions[READING] = reading
         if self.keep is not None:
-            # What a cassette answers or records has been read.
+            # With a cassette, the whole body has been read already.
             stream = None if cassette is None else cast("httpx.ByteStream", response.stream)
             self.keep(reading, request, response, None if stream is None else b"".join(stream))
         self.on_reading(reading)
@@ -165,7 +165,7 @@ class SessionTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     def _played(
         self, request: httpx.Request, played: Interaction, cassette: Cassette
     ) -> httpx.Response:
-        # A replay's chart is the recording's chart: its times, never the times of playing.
+        # The reading has the time of the recording, so a replay's chart equals the recording's.
         at = math.nan if played.recorded_at is None else played.recorded_at.timestamp()
         response = _as_response(played.response)
         return self._observe(request, response, at, played.elapsed_s, "replayed", cassette)
@@ -184,10 +184,10 @@ def _pause_s(mode: Mode, played: Interaction) -> float:
 
 
 class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
-    """Sends once, observes the answer, and writes it down where there is a ``cassette``.
+    """Sends a request once, observes the answer, and records it if there is a ``cassette``.
 
-    ``clock`` gives seconds since the Unix epoch, and of ``timer``'s seconds only differences are
-    used.
+    ``clock`` returns seconds since the Unix epoch; latencies are differences of ``timer``, also in
+    seconds.
     """
 
     def __init__(
@@ -232,7 +232,7 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         recorded_at, elapsed_s = datetime.fromtimestamp(at, UTC), round(elapsed_s, 6)
         interaction = Interaction(request.extensions[_ASKED], written, recorded_at, elapsed_s)
         try:
-            # Before the caller has the answer: what was seen is never lost.
+            # Recorded before the caller gets the answer, so that nothing seen is ever lost.
             self._cassette.record(interaction)
         except CassetteError as error:
             failure = without_traceback(error)
@@ -248,10 +248,10 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 def _as_written(
     request: httpx.Request, response: httpx.Response
 ) -> tuple[RecordedResponse, httpx.Response]:
-    """Return an answer as it is written down, and as the caller gets it.
+    """Return an answer as it is recorded, and as the caller gets it.
 
-    Where it came compressed, both are what a replay will give: the body decoded, and headers that
-    are true to that.
+    If it was compressed, both are what a replay will give: the decoded body, with headers that fit
+    it.
     """
     stream = cast("httpx.ByteStream", response.stream)
     if "content-encoding" not in response.headers:
@@ -280,11 +280,11 @@ def recorded_response(response: httpx.Response, body: bytes | None = None) -> Re
 
 
 def _as_response(stored: RecordedResponse) -> httpx.Response:
-    # An empty reason phrase (HTTP/2 has none) is left to httpx, which knows one for each status.
+    # For an empty reason phrase (HTTP/2 has none), httpx uses the usual one of the status.
     reason = {"reason_phrase": stored.reason.encode("ascii", "replace")} if stored.reason else {}
     return httpx.Response(
         stored.status,
-        # As bytes: httpx itself takes text for ASCII, and a recorded header may be more.
+        # As bytes: httpx encodes text as ASCII, and a recorded header may have other characters.
         headers=[(name.encode(), value.encode()) for name, value in stored.headers],
         # A stream, as from the network: the client reads it, and so measures and closes it.
         stream=httpx.ByteStream(stored.body),

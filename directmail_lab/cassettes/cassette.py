@@ -1,4 +1,4 @@
-"""A cassette, opened: plays what was recorded, records what was not, as its record mode says."""
+"""An open cassette: it plays what was recorded and records the rest, as its record mode says."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _log = logging.getLogger("directmail_lab")
 
 
 class Cassette:
-    """Recorded answers by request, and a recording of what had none.
+    """Recorded answers to requests; in most record modes, also a recording of new ones.
 
     Any number of threads and tasks may use one cassette at once. A forked child plays what it
     inherits, and records nothing.
@@ -42,8 +42,8 @@ class Cassette:
         A bare name, or the `Path` of a file.
     record_mode
         vcrpy's: ``"none"`` replays; ``"once"`` records a new cassette and replays an old one;
-        ``"new_episodes"`` and ``"any"`` add what is not there; ``"all"`` records anew, and an old
-        file stands until `close`.
+        ``"new_episodes"`` and ``"any"`` add what is not there; ``"all"`` records everything again,
+        and replaces an old file at `close`.
     redactor
         What removes secrets before anything is written or compared.
     base_url
@@ -58,8 +58,8 @@ class Cassette:
     metadata
         What a new cassette says of itself beside its writer, base address and time.
     notice
-        Is told, in a sentence, of a recording that was not closed, or could not go on; and of
-        personal data in one, when it ends.
+        Called with a sentence if a recording was not closed or cannot go on; and at its end, if it
+        has personal data.
     clock
         Gives the seconds since the Unix epoch.
 
@@ -138,7 +138,7 @@ class Cassette:
             notice(f"Cassette {self.name!r}: {loaded.problem}.")
 
     def play(self, request: RecordedRequest, *, base_url: str | None = None) -> Interaction | None:
-        """Return the recorded answer to a request; None says: send it, and `record` the outcome.
+        """Return the recorded answer to a request; None if it is to be sent and recorded.
 
         ``base_url`` is the base address that the request is sent to, where it is not the one that
         the cassette was opened with.
@@ -169,7 +169,7 @@ class Cassette:
     def record(self, interaction: Interaction) -> None:
         """Redact an interaction and append it: when this returns, a kill does not lose it.
 
-        Its response body comes decoded; its headers are made true to that here.
+        Its response body must be decoded; its headers are changed here to fit that.
 
         Raises
         ------
@@ -198,7 +198,7 @@ class Cassette:
                 self._not_written(error)
 
     def interactions(self) -> Sequence[Interaction]:
-        """Return what the cassette holds by now; of one that is recorded anew, what is new."""
+        """Return what the cassette holds so far; in record mode "all", only what is new."""
         return self._interactions if self._recording is None else self._recording.interactions()
 
     def unplayed(self) -> list[RecordedRequest]:
@@ -210,9 +210,9 @@ class Cassette:
         return len(self.interactions())
 
     def close(self) -> None:
-        """Close a recording: its file gets its last line, and another may record the cassette.
+        """Close a recording: write its end line, and release the lock.
 
-        What personal data it holds is said then, where there is any.
+        If the recording has personal data, a notice says so.
 
         Raises
         ------
@@ -235,7 +235,7 @@ class Cassette:
         self._said = said or self._said
 
     def resume(self) -> None:
-        """Go on recording after `close`, behind what the file holds; what was played stays played.
+        """Go on recording after `close`, at the end of the file; what was played stays played.
 
         Raises
         ------
@@ -257,7 +257,7 @@ class Cassette:
         return f"<Cassette {self.name!r}, {self.record_mode}, {plural(len(self), 'interaction')}>"
 
     def _own_lock(self) -> RLock:
-        """Return the lock of this process: a forked child's parent may hold its own for ever."""
+        """Return this process's lock: a forked child never sees its parent's lock released."""
         if os.getpid() != self._process:
             self._lock, self._process = RLock(), os.getpid()
         return self._lock

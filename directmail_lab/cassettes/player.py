@@ -82,18 +82,18 @@ class Matching:
 
 
 def _body_forms(request: RecordedRequest) -> list[Hashable]:
-    """Return the body as bytes and as parsed: vcrpy compares either, and one equal is enough."""
+    """Return the body as bytes and as parsed: two bodies match if either form is equal."""
     body = request.body or b""
     forms: list[Hashable] = [("bytes", _digest(body))]
     content_type = header(request.headers, "content-type") or ""
     if content_type.lower().startswith("multipart/") and (found := _BOUNDARY.search(content_type)):
-        # Each request draws a boundary of its own: the parts between are what is sent.
+        # Each request has a random boundary of its own, so only the parts between are compared.
         forms.append(("parts", _digest(body.replace(found[1].encode(), b"boundary"))))
     # vcrpy chooses by these headers how it compares a body; without them, by its bytes.
     elif any(name.lower() in ("content-type", "transfer-encoding") for name, _ in request.headers):
         from .vcr_files import parsed_body
 
-        # What no parser takes, or is nested too deep, is compared by its bytes alone.
+        # A body that does not parse, or is nested too deep, is compared by its bytes alone.
         with suppress(Exception):
             parsed = _hashable(parsed_body(request))
             hash(parsed)
@@ -184,7 +184,7 @@ class Player:
         self._name = name
         self._redact = redact
         self._played = bytearray(len(interactions))
-        # By each key the indexes of its interactions, in reverse: the next to be played is last.
+        # For each key the indexes of its interactions, in reverse: the next to be played is last.
         self._queues: dict[Key, list[int]] = {}
         numbers: Iterable[int] = range(len(interactions) - 1, -1, -1)
         if len(interactions) >= _LONG_LOAD:
@@ -227,7 +227,7 @@ class Player:
         return [self._request(i) for i, done in enumerate(self._played) if not done]
 
     def refusal(self, asked: RecordedRequest, prefix: str, *, left: bool) -> NotRecordedError:
-        """Return the error that says why a request has no answer, and what would give it one.
+        """Return the error that says why a request has no answer, and what to do.
 
         ``left`` says that it has answers but all were played.
         """

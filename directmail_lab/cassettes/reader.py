@@ -165,7 +165,7 @@ class LoadedLines(Sequence[Interaction]):
         self._data = data
         self._starts = starts
         self._name = name
-        # A poll has the same lines over and over: what they hold is made once.
+        # A poll records the same lines over and over: they are parsed once.
         self._remembered = lru_cache(_MOST_REMEMBERED)(_message)
 
     def __len__(self) -> int:
@@ -186,7 +186,7 @@ class LoadedLines(Sequence[Interaction]):
         return interaction
 
     def request(self, index: int, is_enough: Callable[[str], bool]) -> RecordedRequest:
-        """Return one request; of a plain one its address alone, if that is enough by its method."""
+        """Return one request, without headers and body if ``is_enough`` says so for its method."""
         plain = layout.address_of(self._data, self._starts[index])
         if plain is not None and is_enough(plain.method):
             return plain
@@ -296,7 +296,7 @@ def _too_large(path: Path, size: int, most: int) -> CassetteFormatError:
 
 
 def _checked(metadata: object, path: Path) -> dict[str, Any]:
-    """Return what a cassette says of itself, of JSON's types alone."""
+    """Return a cassette's metadata, converted to the types of JSON."""
     try:
         text = json.dumps(metadata, ensure_ascii=False, default=str)
         checked = json.loads(text.encode(errors="replace"))

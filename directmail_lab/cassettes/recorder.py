@@ -1,7 +1,7 @@
 """Writes a cassette as it happens: one durable append for each interaction.
 
-`LineWriter` appends to a file, `Recording` decides which file that is and what becomes of it at the
-end. A lock on the cassette is held all the while, and only the process that opened it writes.
+`LineWriter` appends to a file; `Recording` chooses that file and puts it in its final place. It
+holds a lock on the cassette all the while, and only the process that opened it writes.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _OVERLAP: Final = 2**16
 
 
 class LineWriter:
-    """Appends interactions to one file; nothing that stands there is ever harmed.
+    """Appends interactions to one file, and never damages the interactions already in it.
 
     What `append` wrote is with the operating system before it returns, so a kill loses nothing;
-    the disk itself is brought up to date at most once a second, and at `close`. A torn interaction
-    and an end line of the file go first. Each call raises OSError where it cannot write all that it
-    is to; the file is then as it was before.
+    the file is synced to disk at most once a second, and at `close`. A torn interaction and an end
+    line in the file are removed first. Each call raises OSError if it cannot write everything; the
+    file is then as it was before.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ class LineWriter:
         return size, digest
 
     def _cut_back(self) -> None:
-        """Let the file end behind its last whole interaction, where it does not."""
+        """Truncate the file after its last whole interaction, if it is longer."""
         clean_bytes = self._whole[0]
         if os.lseek(self._file, 0, os.SEEK_END) != clean_bytes:
             os.ftruncate(self._file, clean_bytes)
@@ -166,7 +166,7 @@ class Recording:
                 self._file = next(each for each in _unfinished(self._path) if not each.exists())
                 locks.callback(release_lock, acquire_lock(self._file))
             self._locks = locks.pop_all()
-        # What was once redacted in a cassette is redacted in it from then on.
+        # A field that was once redacted in a cassette is redacted in all later recordings to it.
         self._redactor = redactor.also(self.loaded.redact)
         self._metadata = metadata
         self._writer: LineWriter | None = None
@@ -222,7 +222,7 @@ class Recording:
         if held.clean_bytes and (held.foreign or held.redact != self._redactor.redact):
             metadata = {**self._metadata, **held.metadata}
             metadata["base_url"] = held.base_url or self._metadata.get("base_url")
-            # Its credentials are none that we were told: they are known by where they stand.
+            # Its credentials are not known to this process, so they are found by their place.
             learned = Redactor(secrets_in(held.interactions))
             redacted = map(self._redactor.interaction, map(learned.interaction, held.interactions))
             write_whole(self._path, metadata, redacted, self._redactor)
@@ -231,9 +231,9 @@ class Recording:
 
 
 def adopt(path: Path, unfinished: Path, matching: Matching, redactor: Redactor) -> int:
-    """Put what was recorded anew into its cassette; returns how many interactions that were.
+    """Put an unfinished recording into its cassette; return how many interactions it has.
 
-    The old ones whose requests are not among the new stay, before them.
+    Old interactions whose requests are not among the new ones are kept, before them.
     """
     old, new = read_cassette(path), read_cassette(unfinished)
     old_prefix, prefix = base_path(old.base_url or ""), base_path(new.base_url or "")
@@ -249,7 +249,7 @@ def adopt(path: Path, unfinished: Path, matching: Matching, redactor: Redactor) 
 
 
 def unfinished_files(path: Path) -> list[Path]:
-    """Return what recordings anew of a cassette left that broke off: ``tour.unfinished.yaml``, …"""
+    """Return the files left by interrupted recordings in mode "all": ``tour.unfinished.yaml``, …"""
     return [each for each in islice(_unfinished(path), 100) if each.exists()]
 
 

@@ -148,7 +148,7 @@ class _Loader(yamlserializer._CassetteLoader, Composer):  # type: ignore[misc]
         return self.construct_document(self.compose_node(None, None))
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        """Return the next node, having counted it: an alias as often as it would be written out."""
+        """Return the next node and count its size; an alias counts as what it stands for."""
         event = self.peek_event()
         before, anchor = self._size, event.anchor
         is_alias = isinstance(event, yaml.AliasEvent)
@@ -260,7 +260,7 @@ def parsed_body(request: RecordedRequest) -> tuple[Any, ...]:
     Of a form, also names without a value, which vcrpy drops: JSON that curl sends as a form is one
     such name, and all such bodies would be equal.
 
-    Where the body does not parse, what the parser raises goes through: each has errors of its own.
+    If the body does not parse, the parser's error is raised: each parser has errors of its own.
     """
     transformers = list(matchers._get_transformers(vcr_request(request)))
     value: Any = request.body or b""

@@ -40,7 +40,7 @@ _EXCERPT: Final = 80
 _SHOWN: Final = 4000
 _LONGEST_LINE: Final = 500
 _MOST_LINES: Final = 60
-# What a terminal acts on: a service that sends it would move the cursor, or hide what it sent.
+# Control characters: sent by a service, they would move a terminal's cursor or hide text.
 _UNSEEN: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if code != 10}
 
 
@@ -104,7 +104,7 @@ def show_interaction(path: Path, number: int) -> InteractionView:
 
 
 def _shown(held: Cassette | LoadedCassette) -> Iterable[Interaction]:
-    """Return what is held; without credentials where another program wrote it."""
+    """Return the interactions, without credentials if another program wrote them."""
     found = held.interactions() if isinstance(held, Cassette) else held.interactions
     return as_shown(found, foreign=held.foreign)
 

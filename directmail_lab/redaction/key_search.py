@@ -20,16 +20,16 @@ from collections.abc import Callable, Iterator
 from typing import AnyStr, Final, final
 
 PLACEHOLDER: Final = "<API_KEY>"
-"""What stands where the key stood, as the service's document writes it."""
+"""What replaces the key, as the service's document writes it."""
 
 FRAGMENT: Final = 8
-"""So many characters of the key in a row are removed as the key is; a shorter key never is."""
+"""The fewest characters of a key in a row that are removed; a shorter key is not searched for."""
 
 # Eight characters are 64 bits, of which up to 4 share a digit of base64 with what stands before.
 _BASE64_PIECE: Final = (FRAGMENT * 8 - 4) // 6
 _MAX_LAYERS: Final = 4
 _GROUPS: Final = 32
-# Of so many strings that hold a key the words without one are kept; of more, nothing.
+# In so many strings with a key, only the words with it are replaced; in any more, the whole string.
 _MOST_LEAVES: Final = 4096
 
 # A long text is searched a window at a time: undoing escapes takes many times its memory. What two
@@ -51,7 +51,7 @@ _EACH_KIND: Final = tuple(map(re.compile, _KINDS))
 _SIGNS: Final[tuple[str, ...]] = ("\\u", "\\x", "\\/", "%", "&#", "&amp;")
 _ALL_SIGNS: Final[tuple[str, ...]] = ("\\", "%", "&")
 
-# A text in words and what stands between them; then in those that only space and quotes end.
+# Splits a text into words and what is between; the second, into longer ones, up to space or quote.
 _WORDS: Final = tuple(
     re.compile(pattern, re.DOTALL)
     for pattern in (
@@ -62,7 +62,7 @@ _WORDS: Final = tuple(
 # JSON, or text that quotes some: its strings, what stands between them, and one that never ends.
 _LEAVES = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[^"]++|.++', re.DOTALL)
 JSON_NUMBERS = re.compile(r"(?:[\s,:\d.eE+\-\"\[\]{}]|true|false|null)*+")
-"""What stands between the strings of JSON, empty ones among it."""
+"""What is between the strings of JSON; empty strings count as part of it."""
 _NUMBER = re.compile(r"-?\d[\d.eE+-]*")
 _QUOTED: Final = json.dumps(PLACEHOLDER)
 
@@ -90,7 +90,7 @@ def windows(text: AnyStr) -> Iterator[AnyStr]:
 
 
 def string_value(raw: str) -> str:
-    """Return what a string of JSON says; as it stands where it is no JSON after all."""
+    """Return the value of a JSON string; its text between the quotes if it is not valid JSON."""
     if "\\" in raw:
         with contextlib.suppress(ValueError):
             return str(json.loads(raw, strict=False))
@@ -98,14 +98,14 @@ def string_value(raw: str) -> str:
 
 
 def string_text(value: str, was: str) -> str:
-    """Return a string of JSON that says something else than it did."""
+    """Return the JSON string of a value, escaped to ASCII if the string ``was`` before."""
     return json.dumps(value, ensure_ascii=was.isascii() or "\\u" in was)
 
 
 def _below(text: str, signs: tuple[str, ...]) -> Iterator[str]:
     """Yield a text, then what it is with a layer of escapes undone, and so on.
 
-    The first layer also of one kind alone: in ``%61b\\u0062`` a ``%`` may stand before hex digits.
+    First each kind of escape alone, since undoing one may form another: ``%61b\\u0062``.
     """
     yield text
     if any(map(text.__contains__, signs)):
@@ -120,7 +120,7 @@ def _below(text: str, signs: tuple[str, ...]) -> Iterator[str]:
 
 
 def _forms(key: str) -> Iterator[tuple[str, int, int]]:
-    """Yield each form of a key with the length of the pieces that give it away, and their step.
+    """Yield each form of a key with the length of the pieces to search for, and their step.
 
     Base64 is yielded at each of three alignments, without the digits that hold a neighbour's bits.
     """

@@ -31,14 +31,14 @@ _CREDENTIALS = re.compile(
 
 
 class _RedactingFilter(logging.Filter):
-    """Redacts each record where it is made, before any handler sees it; holds none back."""
+    """Redacts each record before any handler gets it, and drops none."""
 
     def __init__(self, redactor: Redactor) -> None:
         super().__init__()
         self._redactor = redactor
 
     def filter(self, record: logging.LogRecord) -> bool:
-        # httpcore gives bytes and tuples of them as arguments, so only the whole message will do.
+        # httpcore logs bytes and tuples of them as arguments, so the whole message is redacted.
         try:
             message = record.getMessage()
         except (TypeError, ValueError):
@@ -48,14 +48,14 @@ class _RedactingFilter(logging.Filter):
         if record.exc_info and record.exc_info[0] is not None:
             text = logging.Formatter().formatException(record.exc_info)
             record.exc_text, record.exc_info = text, None
-        # Also what is text already: the guard of another session came first, which has another key.
+        # Also a text that the filter of another session, with another key, has made already.
         record.exc_text = record.exc_text and self._redactor.text(record.exc_text)
         record.stack_info = record.stack_info and self._redactor.text(record.stack_info)
         return True
 
 
 def guard_logs(redactor: Redactor) -> Callable[[], None]:
-    """Redact what the guarded loggers log from now on; return the function that ends it.
+    """Redact what the guarded loggers log from now on; return a function that ends this.
 
     Each call adds a filter of its own, so sessions may overlap and end in any order.
     """

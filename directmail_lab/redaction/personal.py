@@ -3,9 +3,9 @@
 It is found by what it looks like (e-mail addresses and telephone numbers, anywhere in a text) and
 by the names of the fields that hold it, in JSON, in forms and in queries: see `PERSONAL_FIELDS`.
 
-The same value gets the same pseudonym in every process and session, with no secret to keep, so a
-replay that redacts its requests as the recording did finds them. Such a pseudonym is no anonymity:
-whoever guesses a value can see that it was right.
+The same value gets the same pseudonym in every process and session, without a secret. So a replay
+that redacts its requests as the recording did finds them. A pseudonym does not make a person
+anonymous: whoever guesses a value can check the guess.
 
 Pseudonyms are recognised, and left as they are when a text is redacted again.
 """
@@ -102,7 +102,7 @@ _Place = tuple[tuple[str, ...], str]
 """Where in JSON or a form: the names of the fields, and what a pseudonym there is called."""
 _OUTSIDE: Final[_Place] = ((), "")
 
-# A list has the same few names and values over and over: so a megabyte takes 0.4 s, not 2.
+# The same names and values recur in a list: with this cache a megabyte takes 0.4 s instead of 2.
 _remembered = functools.lru_cache(4096)
 
 
@@ -116,7 +116,7 @@ def _digits(value: str) -> str:
 
 
 def _number_for(digits: str) -> str:
-    # 999 is a country code that the ITU holds back: no one's number.
+    # The ITU has reserved the country code 999: it is nobody's number.
     return f"999{int(_digest(digits), 16) % 10**9:09d}"
 
 
@@ -134,7 +134,7 @@ def _quoted(pseudonym: str) -> str:
 class Pseudonyms:
     """Replaces the personal data that ``redact`` names; see `redaction.Redactor`.
 
-    ``seen``, where it is given, gets what was replaced, by kind, but for what is surely no one's.
+    ``seen``, if given, collects what was replaced, by kind, except what is certainly nobody's.
     """
 
     def __init__(self, redact: Iterable[str], *, seen: dict[str, set[str]] | None = None) -> None:
@@ -187,7 +187,7 @@ class Pseudonyms:
                 place = outside[depth]
                 del outside[depth or 1 :]
             start, end = step.span()
-            # No address stands in less than five characters, and no named field of a form.
+            # An e-mail address or a form's named field has at least five characters.
             if label or (end - start > 4 and _MAY_HOLD.search(text, start, end)):
                 between, _, _, string, colon, torn = step.groups("")
                 new = self._between(between, label) if between else ""

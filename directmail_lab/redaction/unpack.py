@@ -1,7 +1,7 @@
-"""Opening what is compressed, within bounds. This is the one place where bodies are opened.
+"""Decompression within bounds. Only this module decompresses bodies for redaction and the audit.
 
-893 bytes can stand for 8 GB, so nothing is opened to more than 64 MB, nor to more than 100 times
-its size (1 MB is always allowed), nor more than twice, as a gzip file sent with gzip is.
+893 bytes can expand to 8 GB. So nothing is expanded to more than 64 MB, nor to more than 100 times
+its size (1 MB is always allowed), nor more than twice (a gzip file that was sent with gzip).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def unpack(body: bytes, coding: str = "") -> bytes:
     Parameters
     ----------
     coding
-        Its ``Content-Encoding``; without one, the first bytes tell a gzip or zstd file. httpx hands
-        bodies on decoded and leaves the header: text is taken for what it is, whatever that says.
+        Its ``Content-Encoding``; without one, gzip and zstd are known by their first bytes. httpx
+        decodes a body but leaves the header, so a body that is text is returned as it is.
 
     Raises
     ------
