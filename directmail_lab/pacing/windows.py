@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Final
@@ -40,7 +40,7 @@ class WindowLog:
     """The windows that one session saw, in order. Not thread-safe."""
 
     def __init__(self) -> None:
-        self._seen: dict[tuple[str, str, float], tuple[float, float, int, int, int, int]] = {}
+        self._seen = OrderedDict[tuple[str, str, float], tuple[float, float, int, int, int, int]]()
 
     def note(self, reading: Reading, state: PaceState, ahead_s: float = 0.0) -> None:
         """Record the state after an answer to this session.
@@ -56,7 +56,7 @@ class WindowLog:
         by_sharing = max(0, state.spent - here)
         self._seen[key] = began_at - ahead_s, renews_at, limit, here, by_sharing, state.others
         if len(self._seen) > _WINDOWS_AT_MOST:
-            del self._seen[next(iter(self._seen))]
+            self._seen.popitem(last=False)
 
     def windows(self) -> list[Window]:
         """Return the windows so far, in the order in which they were first seen."""
