@@ -186,7 +186,7 @@ def _is_about_tls(error: httpx.TransportError) -> bool:
     return "CERTIFICATE_VERIFY" not in text and ("SSL" in text or "handshake" in text)
 
 
-class _LostInTimeError(OutcomeUnknownError, httpx.TimeoutException):
+class OutcomeUnknownTimeoutError(OutcomeUnknownError, httpx.TimeoutException):
     """A write that timed out; ``except httpx.TimeoutException`` catches it too."""
 
 
@@ -197,7 +197,7 @@ def lost_answer(request: httpx.Request, error: BaseException) -> OutcomeUnknownE
     if not is_write(request):
         return None
     timed_out = isinstance(error, httpx.TimeoutException)
-    return (_LostInTimeError if timed_out else OutcomeUnknownError)(
+    return (OutcomeUnknownTimeoutError if timed_out else OutcomeUnknownError)(
         f"{request.method} {operation_of(request.url.path)} was sent, and no complete answer "
         f"came back ({type(error).__name__}). It may have been carried out. It was not sent again. "
         "Find out whether it was carried out before you repeat it."

@@ -11,7 +11,7 @@ from typing import Final
 from filelock import FileLock, Timeout
 
 from ..errors import CassetteError, CassetteInUseError, NotRecordedError
-from ..settings import CASSETTES_VARIABLE
+from ..settings import CASSETTES_VARIABLE, variable
 
 OPEN_TO_WRITE: Final = os.O_WRONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
 """Flags to open a file for writing, but not through a symbolic link."""
@@ -133,8 +133,7 @@ def _folders(start: Path | None = None) -> Iterator[Path]:
 
 
 def _own_folders(start: Path | None = None) -> Iterator[Path]:
-    named = os.environ.get(CASSETTES_VARIABLE)
-    if named:
+    if named := variable(CASSETTES_VARIABLE):
         yield (start or Path()) / Path(named).expanduser()
     for parent in _project_folders(start or Path.cwd()):
         folder = parent / _FOLDER
