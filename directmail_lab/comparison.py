@@ -14,8 +14,9 @@ from datetime import UTC, datetime
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from .bodies import json_in, type_of
+from .bodies import json_in
 from .contract import REMAINING_HEADER, RESET_HEADER
+from .shapes import type_of
 
 if TYPE_CHECKING:
     from .interaction import Headers, Interaction

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from .bodies import ANY_NAME, Shape, json_in, name_of
+from .bodies import json_in
 from .cassettes import find_cassette, read_cassette
 from .comparison import PASSING_HEADERS
 from .contract import HEADERS
@@ -24,6 +24,7 @@ from .current import session
 from .errors import CassetteError
 from .interaction import Headers, Interaction, base_path, header, operation_of, path_below
 from .redaction import Redactor, secrets_in
+from .shapes import ANY_NAME, Shape, name_of
 
 _METHODS: Final = frozenset("GET PUT POST DELETE OPTIONS HEAD PATCH TRACE".split())  # noqa: SIM905
 # Response headers that OpenAPI describes elsewhere, or that say nothing about the service.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from .bodies import AnswerShapes, Credentials, Sighting, decoded_headers
+from .bodies import decoded_headers
 from .cassettes import find_cassette, read_cassette
 from .contract import ME_PATH, PASSWORD
 from .current import session as current, wrong_key_sent
@@ -21,6 +21,7 @@ from .quota import Reading, read_headers, reading_of
 from .redaction import as_shown
 from .reset_unit import Evidence, infer_reset_unit
 from .settings import configured_regions
+from .shapes import AnswerShapes, Credentials, Sighting
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,11 +12,11 @@ from typing import Any, Final, Literal
 
 import pandas as pd
 
-from .bodies import AnswerShape, AnswerShapes, Credentials, Sighting
 from .contract import ME_PATH, TYPICAL_LIMIT
 from .display import readable
 from .quota import is_exhausted
 from .reset_unit import Evidence
+from .shapes import AnswerShape, AnswerShapes, Credentials, Sighting
 
 _HowSure = Literal["not seen", "undecided", "seen once", "seen repeatedly", "certain"]
 

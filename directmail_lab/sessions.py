@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TypedDict, Unpack
 
-from .bodies import AnswerShapes
 from .bulk import get_many, get_many_async, pages
 from .cassettes import open_cassette
 from .contract import ME_PATH
@@ -29,6 +28,7 @@ from .readings import ReadingLog
 from .redaction import Redactor
 from .redaction.log_guard import guard_logs
 from .settings import base_address
+from .shapes import AnswerShapes
 from .transports import Mode, Observer, RefusingTransport, SessionTransport
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import httpx
 import pytest
 from hypothesis import given, strategies as st
 
-from directmail_lab.bodies import AnswerShape, AnswerShapes, Shape, Sighting
 from directmail_lab.quota import Reading
+from directmail_lab.shapes import AnswerShape, AnswerShapes, Shape, Sighting
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3),

@@ -12,7 +12,6 @@ import pandas as pd
 import pytest
 
 from directmail_lab import current
-from directmail_lab.bodies import AnswerShapes, Sighting
 from directmail_lab.contract import ME_PATH
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import NotConnectedError
@@ -21,13 +20,14 @@ from directmail_lab.open_parts import Seen, findings_of
 from directmail_lab.quota import read_headers
 from directmail_lab.reset_unit import infer_reset_unit
 from directmail_lab.sessions import Session
+from directmail_lab.shapes import AnswerShapes, Sighting
 from directmail_lab.standin import Fault, stand_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from directmail_lab.bodies import Credentials
     from directmail_lab.interaction import Headers
+    from directmail_lab.shapes import Credentials
     from directmail_lab.standin import StandIn
 
 ME = "the user's record"

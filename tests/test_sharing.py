@@ -23,8 +23,9 @@ from shared_allowance import run
 
 import directmail_lab as dm
 from directmail_lab.credentials import ApiKey
+from directmail_lab.pacing.renewals import RenewalReader
 from directmail_lab.pacing.shared import Share, Store, machine
-from directmail_lab.pacing.state import PaceState, Place, RenewalReader
+from directmail_lab.pacing.state import PaceState, Place
 from directmail_lab.pacing.windows import WindowLog
 from directmail_lab.quota import read_headers
 from directmail_lab.reset_unit import ResetUnitInference

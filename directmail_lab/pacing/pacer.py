@@ -19,8 +19,9 @@ from ..display import plural
 from ..errors import QuotaExhaustedError
 from ..quota import Reading
 from ..reset_unit import ResetUnitInference
+from .renewals import RenewalReader
 from .shared import MemoryStore, Store, StoreError, machine
-from .state import PaceState, Pause, RenewalReader
+from .state import PaceState, Pause
 from .windows import WindowLog
 
 Pace = Literal["burst", "even", "off"]

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from ..quota import Reading
 from ..reset_unit import ResetUnit, ResetUnitInference
-from .state import PaceState, RenewalReader
+from .renewals import RenewalReader
+from .state import PaceState
 
 if TYPE_CHECKING:
     import pandas as pd
