@@ -374,6 +374,7 @@ OFF: dict[str, tuple[Any, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", OFF)
 def test_the_sweep_fails_where_one_rule_is_off(
     rule: str, strange: StandIn, haul: Haul, stream: io.StringIO, monkeypatch: pytest.MonkeyPatch

@@ -156,6 +156,7 @@ def test_every_interaction_of_the_tutorials_fits_a_valid_document() -> None:
     assert document["servers"] == [{"url": "http://127.0.0.1:8431", "x-seen": len(held)}]
 
 
+@pytest.mark.slow
 def test_a_document_without_an_interaction_fits_nearly_all_of_them(
     record_property: Callable[[str, object], None],
 ) -> None:

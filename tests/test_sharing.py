@@ -98,7 +98,7 @@ def read_at_once(
 
 
 @pytest.mark.parametrize("unit", ["seconds_left", "milliseconds_left", "epoch_s", "epoch_ms"])
-@pytest.mark.parametrize("pace", ["burst", "even"])
+@pytest.mark.parametrize("pace", ["burst", pytest.param("even", marks=pytest.mark.slow)])
 def test_sessions_that_share_meet_no_refusal_and_none_is_last(unit: str, pace: str) -> None:
     """Eight of them take as long as one would, and each gets the same share of each window."""
     service = Service(Clock(), limit=40, window_s=3.0, unit=unit)

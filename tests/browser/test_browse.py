@@ -229,7 +229,7 @@ def test_what_the_session_does_is_shown_as_it_happens(
 import pathlib, time
 with dm.record("seen-live"):
     dm.me()
-while not pathlib.Path("seen").exists():
+while not pathlib.Path("rows seen").exists():
     time.sleep(0.05)
 """
     shown = f"import directmail_lab as dm\n{connect}\ndm.get('/v1/lists')\ndm.browse()"
@@ -245,7 +245,7 @@ while not pathlib.Path("seen").exists():
     expect(opened(root, 1).get_by_text("x-ratelimit-limit")).to_be_visible()
     expect(opened(root, 2).get_by_text('"usr_stand_in_1"')).to_be_visible()
     expect(page.get_by_text("[*]:")).to_have_count(1)
-    (server.notebooks / "seen").touch()
+    (server.notebooks / "rows seen").touch()
     expect(page.get_by_text("[*]:")).to_have_count(0)
 
 
