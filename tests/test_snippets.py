@@ -137,7 +137,7 @@ def test_whatever_was_recorded_is_printable_and_quoted(path: str, value: str, bo
     assert words[-1].startswith(BASE_URL)
     assert set(re.findall(r"(?<= )--[a-z-]+", shlex.join(words))) <= {
         *("--globoff", "--path-as-is", "--request", "--user", "--header", "--url"),
-        *("--data-raw", "--data-binary", *re.findall(r"--[a-z-]+", path + value)),
+        *("--data-raw", "--data-binary", *re.findall(r"--[a-z-]+", f"{path} {value}")),
         *re.findall(r"--[a-z-]+", body.decode("latin-1")),
     }
     compile(httpx, "copied", "exec")
