@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-import pandas as pd
-
 from .cassettes import find_cassette, read_cassette
 from .comparison import ABSENT, Difference, compare
 from .display import plural, readable
@@ -22,6 +20,8 @@ from .redaction import PLACEHOLDER, Redactor
 from .transports import recorded_response
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from .sessions import Session
 
 # The recorded request headers that are sent again: they only select a representation. Others are
@@ -123,6 +123,8 @@ def _frame(rows: Sequence[tuple[int, str, Difference]]) -> pd.DataFrame:
          each.new_path)
         for number, operation, each in rows
     ]  # fmt: skip
+    import pandas as pd
+
     missing = [tuple(pd.NA if cell in (None, ABSENT) else cell for cell in row) for row in cells]
     return readable(pd.DataFrame(missing, columns=list(_DTYPES), dtype=object).astype(_DTYPES))
 
@@ -141,6 +143,8 @@ def _check_age(
     """Warn, or raise `CassetteError`, if a recording is older than ``max_age``."""
     if max_age is None:
         return
+    import pandas as pd
+
     allowed = pd.Timedelta(max_age)
     times = [each.recorded_at for each in interactions if each.recorded_at is not None]
     if times and now - min(times) <= allowed:
