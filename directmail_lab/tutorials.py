@@ -1,14 +1,26 @@
-"""Where the tutorial notebooks are, and a copy of them to work in."""
+"""The tutorial notebooks, a copy of them to work in, and new notebooks to start from."""
 
 from __future__ import annotations
 
 import json
 import shutil
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 FIRST: Final = "01-first-look.ipynb"
+
+EXPLORE: Final = (
+    "# Explore a direct mail API\n\nRun each cell with Shift+Enter. The key stays in the kernel's "
+    "memory: it is not in this notebook.",
+    "import directmail_lab as dm\n\ndm.login()",
+    "Your record, what is left of the allowance, and the same as a chart:",
+    "dm.me()",
+    "dm.rate_limits()",
+    "dm.chart_rate_limits()",
+)
+"""The cells of a notebook to start from."""
 
 _PACKAGE: Final = Path(__file__).resolve().parent
 _COPY_NAME: Final = "directmail-lab-tutorials"
@@ -53,3 +65,34 @@ def _name_this_python(notebook: Path) -> None:
     content["metadata"]["language_info"]["version"] = sys.version.split()[0]
     text = json.dumps(content, ensure_ascii=False, indent=1)
     notebook.write_text(f"{text}\n", encoding="utf-8")
+
+
+def first_tutorial(root: Path) -> Path:
+    """Return the first tutorial in a server's folder; if it has none, they are copied there.
+
+    Raises
+    ------
+    OSError
+        The folder cannot be written to.
+    ValueError
+        A link leads out of the folder.
+    """
+    has_tutorials = (root / "notebooks" / FIRST).is_file()
+    folder = root if has_tutorials else workplace(root, within=root)
+    return folder / "notebooks" / FIRST
+
+
+def notebook_of(cells: Iterable[str]) -> dict[str, Any]:
+    """Return a notebook of these cells, in nbformat's form; a cell that calls ``dm`` is code."""
+    code: dict[str, Any] = {"cell_type": "code", "execution_count": None, "outputs": []}
+    kernel = {"name": "python3", "display_name": "Python 3 (ipykernel)", "language": "python"}
+    return {
+        "cells": [
+            {"id": f"cell-{number}", "metadata": {}, "source": source}
+            | (code if "dm." in source else {"cell_type": "markdown"})
+            for number, source in enumerate(cells)
+        ],
+        "metadata": {"kernelspec": kernel},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }

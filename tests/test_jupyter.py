@@ -20,8 +20,8 @@ from directmail_lab import jupyter
 from directmail_lab.cassettes import open_cassette
 from directmail_lab.cassettes.convert import convert
 from directmail_lab.jupyter.files import LARGEST_FOREIGN_BYTES
-from directmail_lab.jupyter.starter import first_tutorial
 from directmail_lab.redaction import Redactor
+from directmail_lab.tutorials import first_tutorial
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

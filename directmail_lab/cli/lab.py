@@ -51,8 +51,8 @@ def open_demo(beside: Path, *, port: int | None, browser: bool) -> None:
     The kernels find its address and key in their environment. The notebook is written to a folder
     in ``beside``; one that is there already is kept.
     """
-    from ..jupyter.starter import notebook_of
     from ..standin import stand_in
+    from ..tutorials import notebook_of
 
     typer.echo("Starting the stand-in service and JupyterLab; its address follows. Ctrl-C ends it.")
     folder = beside / "directmail-lab-demo"

@@ -20,8 +20,8 @@ from tornado.web import HTTPError, authenticated
 
 from ..browsing import answer, page
 from ..errors import CassetteError
+from ..tutorials import EXPLORE, first_tutorial, notebook_of
 from .files import file_of, others_beside, recording_in, root_of, version_of
-from .starter import EXPLORE, first_tutorial, notebook_of
 
 _PLUGIN: Final = Path(__file__).with_name("plugin.js")
 _TYPES: Final = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
