@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 import warnings
 import weakref
@@ -12,16 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TypedDict, Unpack
 
 from .bulk import get_many, get_many_async, pages
-from .cassettes import open_cassette
+from .cassettes import Cassette, open_cassette
 from .contract import ME_PATH
 from .credentials import ApiKey, as_api_key
-from .errors import CassetteError, DirectMailLabError
+from .errors import CassetteError, DirectMailLabError, NotConnectedError
 from .exchanges import Exchanges
 from .http import AsyncClient, Client, httpx, service_error
 from .interaction import READING, base_path
-from .modes import SessionWithModes
+from .modes import live, record, replay
 from .network import NetworkTransport
-from .pacing import Pace, Pacer
+from .pacing import Pace, Pacer, PacingTransport
 from .pacing.shared import Share, as_share
 from .pacing.windows import frame_of_windows, windows_in
 from .readings import ReadingLog
@@ -29,7 +28,15 @@ from .redaction import Redactor
 from .redaction.log_guard import guard_logs
 from .settings import base_address
 from .shapes import AnswerShapes
-from .transports import Mode, Observer, RefusingTransport, SessionTransport
+from .transports import (
+    Mode,
+    ModeName,
+    Observer,
+    ObservingTransport,
+    RefusingTransport,
+    SessionTransport,
+    Transport,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,7 +59,7 @@ class SessionOptions(TypedDict, total=False):
     share: str | Share | None
 
 
-class Session(SessionWithModes):
+class Session:
     """An account at one base address: its clients, its readings, and the mode they are in.
 
     A session starts live if it has a key. Any number of threads and tasks may use it at once. Any
@@ -124,7 +131,7 @@ class Session(SessionWithModes):
         redactor = Redactor()
         self._redacted = redactor.text
         self.answers = AnswerShapes(self._redacted)
-        self._clock, self._timer, self._changing = clock, timer, threading.RLock()
+        self._clock, self._timer = clock, timer
         self._observe = Observer(
             self._note, base_path(self.base_url), self._redacted, self.exchanges.add
         )
@@ -149,6 +156,46 @@ class Session(SessionWithModes):
         self._end_log_guard = guard_logs(redactor)
         # A session that is dropped without close() must not leave its filter, which has the key.
         weakref.finalize(self, self._end_log_guard)
+
+    # -- modes --------------------------------------------------------------------------
+
+    live = live
+    record = record
+    replay = replay
+
+    @property
+    def mode(self) -> ModeName:
+        """``"live"``, ``"record"`` or ``"replay"``."""
+        return self._transport.mode.name
+
+    @property
+    def cassette(self) -> str | None:
+        """The name of the cassette that records or replays, or None."""
+        return None if self.open_cassette is None else self.open_cassette.name
+
+    @property
+    def open_cassette(self) -> Cassette | None:
+        """The `Cassette` that records or replays, or None."""
+        return self._transport.mode.cassette
+
+    def _live(self) -> Mode:
+        self._require_key("go live")
+        return Mode("live", self._sending())
+
+    def _require_key(self, purpose: str) -> None:
+        if self._network is None:
+            raise NotConnectedError(
+                f"This session has no key, so it cannot {purpose}. "
+                "Sign in with login(), or connect(base_url=…, api_key=…)."
+            )
+
+    def _sending(self, cassette: Cassette | None = None) -> Transport:
+        """Return the transports that a request passes on its way to the service."""
+        assert self._network is not None
+        observing = ObservingTransport(
+            self._network, self._observe, cassette=cassette, clock=self._clock, timer=self._timer
+        )
+        return PacingTransport(observing, self._pacer, clock=self._clock)
 
     @property
     def shared_with(self) -> str:
@@ -296,9 +343,11 @@ class Session(SessionWithModes):
     def close(self) -> None:
         """End the recording if there is one, close all connections and forget the key."""
         try:
-            self._end_modes()
+            self._transport.enter(Mode("live", RefusingTransport("This session is closed.")))
         finally:  # even if the recording could not be ended
-            self._api_key = None
+            if self._network is not None:
+                self._network.close()
+            self._network = self._api_key = None
             self._pacer.close()
             self._end_log_guard()
 

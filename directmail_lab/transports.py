@@ -4,7 +4,7 @@
 
     SessionTransport      the session's mode answers it from a cassette, or passes it on to
     PacingTransport       waits for the allowance, repeats failed reads       (pacing/)
-    ObservingTransport    makes a reading of every answer; writes it to a recording
+    ObservingTransport    makes a reading of every response; writes it to a recording
     NetworkTransport      refuses unsafe requests; adds the key; sends        (network.py)
 
 In a replay there is nothing below the first. Each class has both ``handle_request`` and
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import threading
 import time
 from collections.abc import Callable
 from contextlib import aclosing, closing
@@ -27,6 +28,7 @@ from .errors import CassetteError, InsecureAddressError, NotConnectedError, with
 from .http import httpx
 from .interaction import (
     READING,
+    Headers,
     Interaction,
     RecordedRequest,
     RecordedResponse,
@@ -37,11 +39,11 @@ from .quota import Reading, Source, read_headers
 
 ModeName = Literal["live", "record", "replay"]
 
-_ASKED: Final = "directmail_lab.asked"
+_RECORDED_REQUEST: Final = "directmail_lab.recorded_request"
 """The key in a request's extensions for its `RecordedRequest`, in a session with a cassette."""
 
 _LONGEST_PAUSE_S: Final = 30.0
-"""A replay in recorded time waits no longer for one answer, whatever its cassette says."""
+"""A replay in recorded time waits no longer for one response, whatever its cassette says."""
 
 
 class Transport(Protocol):
@@ -55,12 +57,12 @@ class Transport(Protocol):
 class RefusingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     """Refuses all requests: in a replay, without a key, and after the session is closed."""
 
-    def __init__(self, why: str) -> None:
-        self._why = why
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:  # noqa: ARG002
         raise NotConnectedError(
-            f"{self._why} Sign in with login(), connect(base_url=…, api_key=…), "
+            f"{self._reason} Sign in with login(), connect(base_url=…, api_key=…), "
             "or replay(…) a cassette."
         )
 
@@ -70,27 +72,37 @@ class RefusingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """What decides how a session answers a request.
+    """How a session responds to a request.
 
     Attributes
     ----------
     name
         The value of `Session.mode`.
-    sends
-        The transport for a request that the cassette does not answer.
+    inner
+        The transport for a request that the cassette has no response to.
     cassette
-        The cassette that answers or records; None if the session is live.
+        The cassette that replays or records; None if the session is live.
     latency_factor
         How much of the recorded latencies a replay waits: 0 none, 1 as recorded, 2 twice as long.
     """
 
     name: ModeName
-    sends: Transport
+    inner: Transport
     cassette: Cassette | None = None
     latency_factor: float = 0.0
 
     def __str__(self) -> str:
         return self.name if self.cassette is None else f"{self.name} {self.cassette.name!r}"
+
+    def pause(self) -> None:
+        """Close the recording: write its end line, and release its lock."""
+        if self.cassette is not None:
+            self.cassette.close()
+
+    def resume(self) -> None:
+        """Open the recording again if it was closed."""
+        if self.cassette is not None:
+            self.cassette.resume()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +120,9 @@ class Observer:
     keep: Callable[[Reading, httpx.Request, httpx.Response, bytes | None], None] | None = None
 
     def __call__(
-        self, request: httpx.Request, response: httpx.Response, at: float, elapsed_s: float | None,
-        source: Source, cassette: Cassette | None,
+        self, request: httpx.Request, response: httpx.Response, at: float,
+        elapsed_s: float | None, source: Source = "live",
+        interaction: Interaction | None = None, cassette: str | None = None,
     ) -> httpx.Response:  # fmt: skip
         reading = read_headers(
             response.headers.raw,
@@ -119,48 +132,75 @@ class Observer:
             status=response.status_code,
             elapsed_s=elapsed_s,
             source=source,
-            cassette=None if cassette is None else cassette.name,
+            cassette=cassette,
         )
         response.extensions[READING] = reading
         if self.keep is not None:
-            # With a cassette, the whole body has been read already.
-            stream = None if cassette is None else cast("httpx.ByteStream", response.stream)
-            self.keep(reading, request, response, None if stream is None else b"".join(stream))
+            body = None if interaction is None else interaction.response.body
+            self.keep(reading, request, response, body)
         self.on_reading(reading)
         return response
 
 
 class SessionTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
-    """Answers by the session's ``mode``, which may be replaced at any time."""
+    """Responds as the session's ``mode`` says, which `change` and `enter` replace."""
 
     def __init__(self, mode: Mode, observe: Observer, base_url: str) -> None:
         self.mode = mode
         self._observe = observe
         self._base_url = base_url
+        self._lock = threading.RLock()
+
+    def change(self, open_mode: Callable[[], Mode]) -> tuple[Mode, Mode]:
+        """Enter the mode that ``open_mode`` returns; return the previous mode and the new one."""
+        with self._lock:
+            previous = self.mode
+            try:
+                # The cassette that is opened next may be the same one.
+                previous.pause()
+                mode = open_mode()
+            except BaseException:
+                previous.resume()
+                raise
+            self.enter(mode)
+            return previous, mode
+
+    def enter(self, mode: Mode) -> None:
+        """Replace the mode, whose recording ends; the new mode's recording goes on."""
+        with self._lock:
+            previous = self.mode
+            try:
+                if previous.cassette is not mode.cassette:
+                    previous.pause()
+            finally:  # even if a full disk keeps the recording from being closed
+                mode.resume()
+                self.mode = mode
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         mode = self.mode
         _refuse_user_info(request)
         if mode.cassette is not None:
             request.read()
-            asked = request.extensions[_ASKED] = recorded_request(request)
-            if played := mode.cassette.play(asked, base_url=self._base_url):
+            if played := self._play(request, mode.cassette):
                 if mode.latency_factor:
                     time.sleep(_pause_s(mode, played))
                 return self._played(request, played, mode.cassette)
-        return mode.sends.handle_request(request)
+        return mode.inner.handle_request(request)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         mode = self.mode
         _refuse_user_info(request)
         if mode.cassette is not None:
             await request.aread()
-            asked = request.extensions[_ASKED] = recorded_request(request)
-            if played := mode.cassette.play(asked, base_url=self._base_url):
+            if played := self._play(request, mode.cassette):
                 if mode.latency_factor:
                     await asyncio.sleep(_pause_s(mode, played))
                 return self._played(request, played, mode.cassette)
-        return await mode.sends.handle_async_request(request)
+        return await mode.inner.handle_async_request(request)
+
+    def _play(self, request: httpx.Request, cassette: Cassette) -> Interaction | None:
+        recorded = request.extensions[_RECORDED_REQUEST] = recorded_request(request)
+        return cassette.play(recorded, base_url=self._base_url)
 
     def _played(
         self, request: httpx.Request, played: Interaction, cassette: Cassette
@@ -168,7 +208,9 @@ class SessionTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         # The reading has the time of the recording, so a replay's chart equals the recording's.
         at = math.nan if played.recorded_at is None else played.recorded_at.timestamp()
         response = _as_response(played.response)
-        return self._observe(request, response, at, played.elapsed_s, "replayed", cassette)
+        return self._observe(
+            request, response, at, played.elapsed_s, "replayed", played, cassette.name
+        )
 
 
 def _refuse_user_info(request: httpx.Request) -> None:
@@ -184,7 +226,7 @@ def _pause_s(mode: Mode, played: Interaction) -> float:
 
 
 class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
-    """Sends a request once, observes the answer, and records it if there is a ``cassette``.
+    """Sends a request once, observes the response, and records it if there is a ``cassette``.
 
     ``clock`` returns seconds since the Unix epoch; latencies are differences of ``timer``, also in
     seconds.
@@ -206,38 +248,45 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         self._timer = timer
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        sent = self._timer()
+        started = self._timer()
         response = self._inner.handle_request(request)
         if self._cassette is not None:
             # No local holds the body: a traceback with locals would print what it echoes.
             with closing(cast("httpx.SyncByteStream", response.stream)) as stream:
                 response.stream = httpx.ByteStream(b"".join(stream))
-        return self._answer(request, response, sent)
+        return self._received(request, response, started)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        sent = self._timer()
+        started = self._timer()
         response = await self._inner.handle_async_request(request)
         if self._cassette is not None:
             async with aclosing(cast("httpx.AsyncByteStream", response.stream)) as stream:
                 response.stream = httpx.ByteStream(b"".join([part async for part in stream]))
-        return self._answer(request, response, sent)
+        return self._received(request, response, started)
 
-    def _answer(
-        self, request: httpx.Request, response: httpx.Response, sent: float
+    def _received(
+        self, request: httpx.Request, response: httpx.Response, started: float
     ) -> httpx.Response:
-        elapsed_s, at = self._timer() - sent, self._clock()
+        elapsed_s, at = self._timer() - started, self._clock()
         if self._cassette is None:
-            return self._observe(request, response, at, elapsed_s, "live", None)
-        written, response = _as_written(request, response)
-        recorded_at, elapsed_s = datetime.fromtimestamp(at, UTC), round(elapsed_s, 6)
-        interaction = Interaction(request.extensions[_ASKED], written, recorded_at, elapsed_s)
+            return self._observe(request, response, at, elapsed_s)
+        recorded, response = _as_recorded(request, response)
+        elapsed_s = round(elapsed_s, 6)
+        interaction = Interaction(
+            request.extensions[_RECORDED_REQUEST],
+            recorded,
+            datetime.fromtimestamp(at, UTC),
+            elapsed_s,
+        )
         try:
-            # Recorded before the caller gets the answer, so that nothing seen is ever lost.
+            # Recorded before the caller gets the response, so that nothing seen is ever lost.
             self._cassette.record(interaction)
         except CassetteError as error:
             failure = without_traceback(error)
         else:
-            return self._observe(request, response, at, elapsed_s, "recorded", self._cassette)
+            return self._observe(
+                request, response, at, elapsed_s, "recorded", interaction, self._cassette.name
+            )
         failure.add_note(
             f"The service had answered {response.status_code} to the {request.method}: "
             "the request was carried out, and only its recording failed."
@@ -245,10 +294,10 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         raise failure
 
 
-def _as_written(
+def _as_recorded(
     request: httpx.Request, response: httpx.Response
 ) -> tuple[RecordedResponse, httpx.Response]:
-    """Return an answer as it is recorded, and as the caller gets it.
+    """Return a response as it is recorded, and as the caller gets it.
 
     If it was compressed, both are what a replay will give: the decoded body, with headers that fit
     it.
@@ -256,17 +305,16 @@ def _as_written(
     stream = cast("httpx.ByteStream", response.stream)
     if "content-encoding" not in response.headers:
         return recorded_response(response, b"".join(stream)), response
-    # A copy is read, so that an answer that cannot be decoded stays as it is.
+    # A copy is read, so that a response that cannot be decoded stays as it is.
     copy = httpx.Response(response.status_code, headers=response.headers, stream=stream)
-    written = normalize_headers(recorded_response(response, copy.read()), method=request.method)
-    return written, _as_response(written)
+    recorded = normalize_headers(recorded_response(response, copy.read()), method=request.method)
+    return recorded, _as_response(recorded)
 
 
 def recorded_request(request: httpx.Request) -> RecordedRequest:
     """Return a request as a value; no body, or one not read, is an empty one (vcrpy's way)."""
     body = request.content if hasattr(request, "_content") else b""
-    headers = tuple(request.headers.multi_items())
-    return RecordedRequest(request.method, str(request.url), headers, body)
+    return RecordedRequest(request.method, str(request.url), _as_text(request.headers), body)
 
 
 def recorded_response(response: httpx.Response, body: bytes | None = None) -> RecordedResponse:
@@ -274,8 +322,16 @@ def recorded_response(response: httpx.Response, body: bytes | None = None) -> Re
     return RecordedResponse(
         status=response.status_code,
         reason=response.reason_phrase,
-        headers=tuple(response.headers.multi_items()),
+        headers=_as_text(response.headers),
         body=response.content if body is None else body,
+    )
+
+
+def _as_text(headers: httpx.Headers) -> Headers:
+    # What multi_items() returns, in half its time.
+    encoding = headers.encoding
+    return tuple(
+        [(name.lower().decode(encoding), value.decode(encoding)) for name, value in headers.raw]
     )
 
 
