@@ -1,7 +1,8 @@
-"""Readings as columns that grow in place: a DataFrame of them is a view and copies nothing."""
+"""A table of readings that grows in place: a DataFrame of it is a view and copies nothing."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,124 +12,87 @@ import pandas as pd
 from .reset_unit import UnitName, renewal_of
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from .quota import Reading
 
 
-_TEXT, _COUNT, _TIME = "object", "Int64", "M8[us]"
-
-_KINDS: Final = {
-    "at": _TIME,
-    "method": _TEXT,
-    "path": _TEXT,
-    "operation": _TEXT,
-    "status": "int64",
-    "limit": _COUNT,
-    "remaining": _COUNT,
-    "reset": _COUNT,
-    "reset_at": _TIME,
-    "elapsed_s": "float64",
-    "source": _TEXT,
-    "cassette": _TEXT,
-    "problem": _TEXT,
-}
-
-_NAT: Final = int(np.iinfo(np.int64).min)
+_TEXTS: Final = ("method", "path", "operation", "source", "cassette", "problem")
+_COUNTS: Final = ("limit", "remaining", "reset")
+_TIMES: Final = ("at", "reset_at")
+_COLUMNS: Final = (
+    "at", "method", "path", "operation", "status", *_COUNTS, "reset_at", "elapsed_s", "source",
+    "cassette", "problem",
+)  # fmt: skip
+_ROW: Final = np.dtype(
+    [(name, object) for name in _TEXTS]
+    + [(name, np.int64) for name in (*_COUNTS, *_TIMES, "status")]
+    + [(f"{name}_is_missing", np.bool_) for name in _COUNTS]
+    + [("elapsed_s", np.float64)]
+)
 # 9999-12-31 23:59:59, the last second of a datetime. A reset after it, or before 1970, is NaT.
 _LAST_S: Final = 253_402_300_799
-
+_NAT: Final = int(np.iinfo(np.int64).min)
 _FIRST_CAPACITY: Final = 64
 
 
-class ReadingColumns:
-    """The columns of `ReadingLog.frame`, in arrays that double when full.
+class ReadingTable:
+    """The rows of `ReadingLog.frame`, in an array that doubles when it is full.
 
-    Rows of a frame that `frame` returned are never written again. New rows are written after them.
-    When the unit becomes known, ``reset_at`` changes in old rows too, so it gets a new array. Not
-    thread-safe: the `ReadingLog` that owns it holds a lock.
+    Rows are never written twice, so a later row does not change the frames made before. Not
+    thread-safe.
     """
 
     def __init__(self) -> None:
         self._length = 0
-        self._unit: UnitName = "undetermined"
-        self._arrays = {name: _empty(kind, _FIRST_CAPACITY) for name, kind in _KINDS.items()}
-        # Masks of the integer columns: True where the value is missing.
-        self._missing = {
-            name: np.ones(_FIRST_CAPACITY, dtype=np.bool_)
-            for name, kind in _KINDS.items()
-            if kind == _COUNT
-        }
-        # A frame of the whole arrays, with the rows that are not filled yet; made on demand.
-        self._whole: pd.DataFrame | None = None
+        self._rows = _empty_rows(_FIRST_CAPACITY)
+        self._whole = _as_frame(self._rows)
 
     def __len__(self) -> int:
         return self._length
 
-    def update(self, readings: Sequence[Reading], unit: UnitName) -> None:
-        """Add a row for each new reading; if the unit changed, write ``reset_at`` of all rows."""
-        begins, self._length = self._length, len(readings)
-        capacity = len(self._arrays["at"])
-        if self._length > capacity:
-            # concatenate() copies, so frames that were returned before keep the old arrays.
-            more = max(self._length, 2 * capacity) - capacity
-            for name, kind in _KINDS.items():
-                self._arrays[name] = np.concatenate([self._arrays[name], _empty(kind, more)])
-            for name, missing in self._missing.items():
-                self._missing[name] = np.concatenate([missing, np.ones(more, dtype=np.bool_)])
-            self._whole = None
-        if unit != self._unit:
-            self._unit, self._whole = unit, None
-            self._arrays["reset_at"] = _empty(_TIME, len(self._arrays["at"]))
-            self._write("reset_at", 0, readings[:begins])
-        for name in _KINDS:
-            self._write(name, begins, readings[begins:])
-
-    def _write(self, name: str, begins: int, readings: Sequence[Reading]) -> None:
-        """Write these readings' values of one column; ``begins`` is the first row."""
-        rows, kind = slice(begins, begins + len(readings)), _KINDS[name]
-        values: list[Any]
-        if name == "reset_at":
-            values = [renewal_of(each, self._unit) for each in readings]
-        else:
-            values = [getattr(each, name) for each in readings]
-        if kind == _COUNT:
-            self._missing[name][rows] = [value is None for value in values]
-            values = [value or 0 for value in values]
-        elif kind == _TIME:
-            values = [_microseconds(value) for value in values]
-        elif kind == _TEXT:
-            values = [pd.NA if value is None else value for value in values]
-        self._arrays[name][rows] = values
+    def extend(self, readings: Sequence[Reading], unit: UnitName) -> None:
+        """Add a row for each reading; ``unit`` is the unit of their ``reset``."""
+        begin, self._length = self._length, self._length + len(readings)
+        if self._length > len(self._rows):
+            self._rows = np.concatenate([self._rows, _empty_rows(self._length)])
+            self._whole = _as_frame(self._rows)
+        self._rows[begin : self._length] = [_as_row(reading, unit) for reading in readings]
 
     def frame(self) -> pd.DataFrame:
-        """Return the rows so far."""
-        if self._whole is None:
-            self._whole = self._assemble()
-        frame: pd.DataFrame = self._whole.iloc[: self._length]
-        frame.attrs["reset_unit"] = self._unit
-        return frame
-
-    def _assemble(self) -> pd.DataFrame:
-        """Return a frame of the whole arrays, with the rows that are not filled yet."""
-        columns: dict[str, Any] = dict(self._arrays)
-        for name, kind in _KINDS.items():
-            values = self._arrays[name]
-            if kind == _TEXT:
-                columns[name] = pd.arrays.StringArray(values, copy=False)
-            elif kind == _COUNT:
-                columns[name] = pd.arrays.IntegerArray(values, self._missing[name], copy=False)
-            elif kind == _TIME:
-                columns[name] = pd.array(values, dtype="datetime64[us, UTC]", copy=False)
-        return pd.DataFrame(columns, copy=False)
+        """Return a DataFrame of the rows so far."""
+        return self._whole.iloc[: self._length]
 
 
-def _empty(kind: str, length: int) -> NDArray[Any]:
-    if kind == _TEXT:
-        return np.full(length, pd.NA, dtype=object)
-    return np.zeros(length, dtype=np.float64 if kind == "float64" else np.int64)
+def _empty_rows(count: int) -> np.ndarray[Any, Any]:
+    rows = np.zeros(count, dtype=_ROW)
+    for name in _TEXTS:
+        rows[name] = pd.NA
+    return rows
+
+
+def _as_row(reading: Reading, unit: UnitName) -> tuple[Any, ...]:
+    limit, remaining, reset = reading.limit, reading.remaining, reading.reset
+    return (
+        reading.method, reading.path, reading.operation, reading.source,
+        pd.NA if reading.cassette is None else reading.cassette,
+        pd.NA if reading.problem is None else reading.problem,
+        limit or 0, remaining or 0, reset or 0,
+        _microseconds(reading.at), _microseconds(renewal_of(reading, unit)), reading.status,
+        limit is None, remaining is None, reset is None,
+        math.nan if reading.elapsed_s is None else reading.elapsed_s,
+    )  # fmt: skip
 
 
 def _microseconds(seconds: float | None) -> int:
-    """Return a time in microseconds, or NaT where it is missing or out of range."""
     return round(seconds * 1e6) if seconds is not None and 0 <= seconds <= _LAST_S else _NAT
+
+
+def _as_frame(rows: np.ndarray[Any, Any]) -> pd.DataFrame:
+    """Return a DataFrame whose columns are views of the rows."""
+    columns: dict[str, Any] = {name: rows[name] for name in _COLUMNS}
+    for name in _TEXTS:
+        columns[name] = pd.arrays.StringArray(rows[name], copy=False)
+    for name in _COUNTS:
+        columns[name] = pd.arrays.IntegerArray(rows[name], rows[f"{name}_is_missing"], copy=False)
+    for name in _TIMES:
+        columns[name] = pd.array(rows[name], dtype="datetime64[us, UTC]", copy=False)
+    return pd.DataFrame(columns, copy=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,16 +11,16 @@ from .display import readable
 from .interaction import base_path
 from .quota import Reading, reading_of
 from .redaction import as_shown
-from .reset_unit import Evidence, ResetUnit, ResetUnitInference
+from .reset_unit import Evidence, ResetUnit, ResetUnitInference, UnitName
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from .cassettes import LoadedCassette
-    from .columns import ReadingColumns
+    from .columns import ReadingTable
 
 
-# Readings are written into columns this many at a time, so that little is left to do for a frame.
+# Readings are added to the table this many at a time, so that little is left to do for a frame.
 _CHUNK = 512
 
 
@@ -46,7 +45,8 @@ class ReadingLog:
         self.inference = ResetUnitInference(stated=reset_unit)
         self._lock = threading.Lock()
         self._readings: list[Reading] = []
-        self._columns: ReadingColumns | None = None
+        self._table: ReadingTable | None = None
+        self._table_unit: UnitName = "undetermined"
         for reading in readings:
             self.append(reading)
 
@@ -56,7 +56,7 @@ class ReadingLog:
             self._readings.append(reading)
             self.inference.observe(reading)
             if len(self._readings) % _CHUNK == 0:
-                self._filled_columns()
+                self._update_table()
 
     def __len__(self) -> int:
         return len(self._readings)
@@ -100,16 +100,18 @@ class ReadingLog:
             ``attrs["reset_unit"]`` is the unit of ``reset``, or ``"undetermined"``.
         """
         with self._lock:
-            return readable(self._filled_columns().frame())
+            frame = self._update_table().frame()
+            frame.attrs["reset_unit"] = self._table_unit
+        return readable(frame)
 
-    def _filled_columns(self) -> ReadingColumns:
-        """Return the columns with all readings. pandas is imported here, when it is needed."""
-        if self._columns is None:
-            from .columns import ReadingColumns
+    def _update_table(self) -> ReadingTable:
+        """Return the table with all readings; all rows are made anew if the unit has changed."""
+        from .columns import ReadingTable  # it imports pandas, which not every session needs
 
-            self._columns = ReadingColumns()
-        self._columns.update(self._readings, self.inference.unit)
-        return self._columns
+        if self._table is None or self._table_unit != self.inference.unit:
+            self._table, self._table_unit = ReadingTable(), self.inference.unit
+        self._table.extend(self._readings[len(self._table) :], self._table_unit)
+        return self._table
 
 
 def frame_of(readings: Iterable[Reading], *, reset_unit: ResetUnit | None = None) -> pd.DataFrame:
@@ -138,26 +140,18 @@ def read_readings(path: str | Path | Iterable[str | Path]) -> pd.DataFrame:
         warning names it.
     """
     from .cassettes.reader import is_one_file, read_many
+    from .columns import ReadingTable
 
     if is_one_file(path):
         return frame_of(readings_in(path))
-    import pandas as pd
-
-    from .columns import ReadingColumns
-
     logs, problems = read_many(path, lambda loaded, name: ReadingLog(_readings(loaded, name)))
-    frames = []
-    for unit, run in groupby(logs or [ReadingLog()], key=lambda log: log.inference.unit):
-        columns = ReadingColumns()
-        columns.update([reading for log in run for reading in log.since(0)], unit)
-        frames.append(columns.frame())
-    units = {frame.attrs["reset_unit"] for frame in frames}
-    together = pd.concat(frames, ignore_index=True)
-    together.attrs = {
-        "reset_unit": units.pop() if len(units) == 1 else "undetermined",
-        "problems": problems,
-    }
-    return readable(together)
+    table = ReadingTable()
+    for log in logs:
+        table.extend(log.since(0), log.inference.unit)
+    frame, units = table.frame(), {log.inference.unit for log in logs}
+    unit = units.pop() if len(units) == 1 else "undetermined"
+    frame.attrs.update(reset_unit=unit, problems=problems)
+    return readable(frame)
 
 
 def readings_in(path: str | Path) -> list[Reading]:
@@ -170,4 +164,4 @@ def readings_in(path: str | Path) -> list[Reading]:
 def _readings(loaded: LoadedCassette, name: str) -> list[Reading]:
     prefix = base_path(loaded.base_url or "")
     shown = as_shown(loaded.interactions, foreign=loaded.foreign)
-    return [reading_of(each, prefix=prefix, cassette=name) for each in shown]
+    return [reading_of(interaction, prefix=prefix, cassette=name) for interaction in shown]
