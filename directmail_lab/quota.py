@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from calendar import timegm
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from .contract import HEADERS, LIMIT_HEADER, REMAINING_HEADER, RESET_HEADER
 from .interaction import Interaction, operation_of, path_below
@@ -20,22 +19,22 @@ DateForm = Literal["http_date", "iso_text"]
 
 REMAINING_OVER_LIMIT: Final = f"{REMAINING_HEADER} is larger than {LIMIT_HEADER}"
 
-_NAMES: Final = (*HEADERS, "Retry-After", "Date")
-# In lower case, as text and as the bytes that httpx keeps.
-_SPELLINGS: Final[dict[str | bytes, str]] = {
-    spelled: name for name in _NAMES for spelled in (name.lower(), name.lower().encode())
+_SENT_BY_SERVICES: Final = (*HEADERS, "Retry-After", "Date")
+# By the name in lower case, as text and as the bytes that httpx keeps.
+_NAMES: Final[dict[str | bytes, str]] = {name.lower(): name for name in _SENT_BY_SERVICES} | {
+    name.lower().encode(): name for name in _SENT_BY_SERVICES
 }
 
 _INT64_MAX: Final = 2**63 - 1
 _INT64_DIGITS: Final = 19
+_LONGEST_WAIT_S: Final = float(_INT64_MAX)
 _LONGEST_DATE: Final = 64
 
 # RFC 9110, section 5.6.3: what may stand around a field value without being part of it.
-_OPTIONAL_WHITESPACE: Final = " \t"
+_WHITESPACE: Final = " \t"
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(NamedTuple):
     """What one response said about the allowance.
 
     ``at`` is when the response came, in seconds since the Unix epoch; ``limit``, ``remaining`` and
@@ -126,20 +125,24 @@ def read_headers(
         When the response came, in seconds since the Unix epoch. A ``Retry-After`` that is a date
         counts from here, or from the service's own clock where it sent a ``Date``.
     """
-    sent: _Sent = {}
-    for spelled, value in headers:
-        name = _SPELLINGS.get(spelled.lower())
+    values: dict[str, list[str]] = {}
+    for spelling, value in headers:
+        name = _NAMES.get(spelling.lower())
         if name is not None:
-            sent.setdefault(name, []).append(value)
-    (limit, remaining, reset), problem = _numbers(sent)
-    date, retry_after = _only(sent, "Date"), _only(sent, "Retry-After")
-    served_at = None if date is None else _http_date(date)
-    reset_text = _only(sent, RESET_HEADER) if reset is None else None
-    is_date = reset_text is not None and date_of(reset_text) is not None
-    wait_s = None if retry_after is None else _retry_after_s(retry_after, served_at or at)
+            text = value.decode("latin-1") if isinstance(value, bytes) else value
+            values.setdefault(name, []).append(text.strip(_WHITESPACE))
+    problems: list[str] = []
+    limit, remaining, reset = [_parse_integer(name, values, problems) for name in HEADERS]
+    if limit is not None and remaining is not None and remaining > limit:
+        problems.append(REMAINING_OVER_LIMIT)
+    served_at = _parse_http_date(_single_value(values, "Date"))
+    reset_text = None
+    if reset is None and parse_date(_single_value(values, RESET_HEADER)) is not None:
+        reset_text = _single_value(values, RESET_HEADER)
+    retry_after_s = _parse_retry_after(_single_value(values, "Retry-After"), served_at or at)
     return Reading(
-        at, method, path, _operation_of(path), status, limit, remaining, reset, elapsed_s,
-        source, cassette, problem, wait_s, reset_text if is_date else None, served_at,
+        at, method, path, _operation_of(path), status, limit, remaining, reset, elapsed_s, source,
+        cassette, "; ".join(problems) or None, retry_after_s, reset_text, served_at,
     )  # fmt: skip
 
 
@@ -147,85 +150,49 @@ def read_headers(
 _operation_of = lru_cache(maxsize=1024)(operation_of)
 
 
-_Sent = dict[str, list[Any]]
-"""The values of the headers that are read here, by name; more than one if a header is repeated."""
+def _single_value(values: dict[str, list[str]], name: str) -> str:
+    """Return the value of a header that was sent exactly once, else an empty text."""
+    sent = values.get(name)
+    return sent[0] if sent is not None and len(sent) == 1 else ""
 
 
-def _text(value: str | bytes) -> str:
-    text = value.decode("latin-1") if isinstance(value, bytes) else value
-    return text.strip(_OPTIONAL_WHITESPACE)
+def _parse_integer(name: str, values: dict[str, list[str]], problems: list[str]) -> int | None:
+    """Return a header's integer; or None, and add what is wrong with it to ``problems``."""
+    sent = values.get(name, ())
+    text = sent[0] if len(sent) == 1 else ""
+    if text.isascii() and text.isdigit():
+        digits = text.lstrip("0") or "0"
+        number = int(digits) if len(digits) <= _INT64_DIGITS else _INT64_MAX + 1
+        if number <= _INT64_MAX:
+            return number
+        problem = "is too large"
+    elif len(sent) != 1:
+        problem = f"was sent {len(sent)} times" if sent else "is missing"
+    elif (date := parse_date(text)) is not None:
+        problem = "is an HTTP date" if date[0] == "http_date" else "is an ISO 8601 date"
+    elif text[:1] == "-" and text[1:].isdigit():
+        problem = "is negative"
+    else:
+        problem = "is not an integer"
+    problems.append(f"{name} {problem}")
+    return None
 
 
-def _only(sent: _Sent, name: str) -> str | None:
-    """Return the value of a header that was sent exactly once, else None."""
-    values = sent.get(name, ())
-    return _text(values[0]) if len(values) == 1 else None
-
-
-def _numbers(sent: _Sent) -> tuple[list[int | None], str | None]:
-    """Return the three integers, and all that is wrong with them as one text, or None."""
-    numbers, problems = [], []
-    for name in HEADERS:
-        number, fault = _integer(sent.get(name, ()))
-        numbers.append(number)
-        if fault:
-            problems.append(f"{name} {fault}")
-    limit, remaining, _ = numbers
-    if limit is not None and remaining is not None and remaining > limit:
-        problems.append(REMAINING_OVER_LIMIT)
-    return numbers, "; ".join(problems) or None
-
-
-def _integer(values: Sequence[str | bytes]) -> tuple[int | None, str | None]:
-    """Return a header's integer and None, or None and what is wrong with it."""
-    if not values:
-        return None, "is missing"
-    if len(values) > 1:
-        return None, "was sent twice" if len(values) == 2 else f"was sent {len(values)} times"
-    value = values[0]
-    if value.isascii() and value.isdigit() and len(value) < _INT64_DIGITS:
-        return int(value), None
-    text = _text(value)
-    number = _digits(text)
-    if number is None:
-        return None, _fault(text)
-    return (number, None) if number <= _INT64_MAX else (None, "is too large")
-
-
-def _digits(text: str) -> int | None:
-    """Return the value of ASCII digits, or None; beyond 20 digits only the first 20 count."""
-    if not (text.isascii() and text.isdigit()):
-        return None
-    return int(text.lstrip("0")[: _INT64_DIGITS + 1] or "0")
-
-
-def _fault(text: str) -> str:
-    """Return what is wrong with a value that is not all ASCII digits."""
-    if not text:
-        return "is empty"
-    if text[0] in "+-" and text[1:].isascii() and text[1:].isdigit():
-        return "is negative" if text[0] == "-" else "has a sign"
-    dated = date_of(text)
-    if dated is not None:
-        return "is an HTTP date" if dated[0] == "http_date" else "is an ISO 8601 text"
-    return "holds a list" if "," in text else "is not an integer"
-
-
-def _retry_after_s(text: str, now: float) -> float | None:
+def _parse_retry_after(text: str, now: float) -> float | None:
     """Return the seconds that a ``Retry-After`` asks to wait; None if it cannot be read."""
-    seconds, until = _digits(text), _http_date(text)
-    if seconds is not None:
-        return float(min(seconds, _INT64_MAX))
+    if text.isascii() and text.isdigit():
+        return min(float(text), _LONGEST_WAIT_S)
+    until = _parse_http_date(text)
     return None if until is None else max(0.0, until - now)
 
 
-def date_of(text: str) -> tuple[DateForm, float] | None:
+def parse_date(text: str) -> tuple[DateForm, float] | None:
     """Return the form of a date and its seconds since the Unix epoch; None if it is no date.
 
     An ISO 8601 text without an offset is taken as UTC.
     """
-    text = text.strip(_OPTIONAL_WHITESPACE)
-    seconds = _http_date(text)
+    text = text.strip(_WHITESPACE)
+    seconds = _parse_http_date(text)
     if seconds is not None:
         return "http_date", seconds
     if len(text) > _LONGEST_DATE or "-" not in text:
@@ -240,13 +207,12 @@ def date_of(text: str) -> tuple[DateForm, float] | None:
 
 
 @lru_cache(maxsize=256)
-def _http_date(text: str) -> float | None:
+def _parse_http_date(text: str) -> float | None:
     """Return an HTTP date (RFC 9110, section 5.6.7) in seconds since the Unix epoch, or None."""
     # The parser is for mail, and accepts more than HTTP does: an HTTP date begins with a day name.
     if len(text) > _LONGEST_DATE or not text[:3].isalpha():
         return None
     try:
-        moment = parsedate_to_datetime(text)
-        return float(timegm(moment.utctimetuple()))
+        return float(timegm(parsedate_to_datetime(text).utctimetuple()))
     except (ValueError, OverflowError, IndexError, TypeError):
         return None

@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
-from .quota import Reading, date_of
+from .quota import Reading, parse_date
 
 ResetUnit = Literal["seconds_left", "milliseconds_left", "epoch_s", "epoch_ms"]
 UnitName = ResetUnit | Literal["http_date", "iso_text", "undetermined"]
@@ -136,7 +136,9 @@ class ResetUnitInference:
             return
         if reading.reset:
             self._look_at_number(reading, reading.reset, row)
-        elif reading.reset_text is not None and (dated := date_of(reading.reset_text)) is not None:
+        elif (
+            reading.reset_text is not None and (dated := parse_date(reading.reset_text)) is not None
+        ):
             others = [unit for unit in UNITS if unit != dated[0]]
             self._exclude(others, f"row {row} holds a date of another form")
 
@@ -338,7 +340,7 @@ def renewal_of(reading: Reading, unit: UnitName) -> float | None:
     or if the value cannot be in that unit.
     """
     if reading.reset_text is not None:
-        dated = date_of(reading.reset_text)
+        dated = parse_date(reading.reset_text)
         return None if dated is None else dated[1]
     scale, value = SCALES.get(unit), reading.reset
     if scale is None or value is None or (value and not _could_be(unit, value, reading)):

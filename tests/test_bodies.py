@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -128,7 +127,7 @@ def test_a_session_notes_some_answers_of_a_kind() -> None:
     shapes, reading = AnswerShapes(), Reading(1.0, "GET", "/a", "/a", 200, 300, 299, 60)
     for _ in range(500):  # httpx has undone the coding that the headers still name
         shapes.add_live(reading, httpx.Headers({"Content-Encoding": "gzip"}), b"{}")
-    shapes.add_live(replace(reading, status=201), httpx.Headers(), b" " * 2_000_000)
+    shapes.add_live(reading._replace(status=201), httpx.Headers(), b" " * 2_000_000)
 
     assert shapes.of([Sighting.of_session(reading)]).kinds == {"JSON": 50}
-    assert not shapes.of([Sighting.of_session(replace(reading, status=201))]).kinds
+    assert not shapes.of([Sighting.of_session(reading._replace(status=201))]).kinds

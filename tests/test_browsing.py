@@ -312,7 +312,7 @@ def test_what_a_session_keeps_is_bounded(live: Session) -> None:
     reading = live.readings.since(1)[0]
     live.exchanges.add(reading, large, answer_, b"x" * 2_000_000)
     for _ in range(1_000):
-        live.exchanges.add(replace(reading), large, answer_, None)
+        live.exchanges.add(reading._replace(), large, answer_, None)
 
     assert live.exchanges.interaction(first) is None
     assert not live.exchanges.has_bodies(reading)

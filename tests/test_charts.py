@@ -7,7 +7,6 @@ import math
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -129,7 +128,7 @@ def test_readings_without_times_are_drawn_by_number(draw: Draw) -> None:
     """vcrpy's cassettes have no times: the order is kept, and the axis says what it is."""
     times = [math.nan, *(NOON + n for n in range(4))]
     for at in (times, [math.nan] * 5):
-        made = [replace(reading(n, 299 - n), at=at[n]) for n in range(5)]
+        made = [reading(n, 299 - n)._replace(at=at[n]) for n in range(5)]
         chart = draw(frame_of(made))
 
         assert not any("1970" in text.get_text() for text in chart.texts)
@@ -258,7 +257,7 @@ def test_more_operations_than_fit_are_said_to_be_more() -> None:
 def test_of_very_many_readings_no_least_and_no_most_is_lost(kind: Kind) -> None:
     """Fewer points, in order of time; one low value, or one slow answer, is still drawn."""
     readings = countdown(20_000, every_s=0.1)
-    readings[12_345] = replace(readings[12_345], remaining=1, elapsed_s=0.5)
+    readings[12_345] = readings[12_345]._replace(remaining=1, elapsed_s=0.5)
     chart = chart_rate_limits(frame(readings), kind=kind)
     line = steps(chart) if kind == "remaining" else chart.axes[0].lines[0]
     x, y = (np.asarray(each, dtype=float) for each in line.get_data())

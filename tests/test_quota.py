@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from directmail_lab.quota import Reading, date_of, read_headers
+from directmail_lab.quota import Reading, parse_date, read_headers
 
 LIMIT, REMAINING, RESET = "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"
 SOUND = [(LIMIT, "300"), (REMAINING, "299"), (RESET, "60")]
@@ -45,21 +45,21 @@ def test_names_are_read_in_any_case_and_bytes_as_texts() -> None:
 @pytest.mark.parametrize(
     ("value", "fault"),
     [
-        ("", "is empty"),
-        (" \t", "is empty"),
+        ("", "is not an integer"),
+        (" \t", "is not an integer"),
         ("-5", "is negative"),
-        ("+5", "has a sign"),
+        ("+5", "is not an integer"),
         ("5.0", "is not an integer"),
         ("0x10", "is not an integer"),
         ("1_000", "is not an integer"),
         ("٣", "is not an integer"),
         ("²", "is not an integer"),
         ("soon", "is not an integer"),
-        ("5, 6", "holds a list"),
+        ("5, 6", "is not an integer"),
         (str(2**63), "is too large"),
         ("9" * 5000, "is too large"),
         (HTTP_DATE, "is an HTTP date"),
-        ("2026-11-21T04:00:00Z", "is an ISO 8601 text"),
+        ("2026-11-21T04:00:00Z", "is an ISO 8601 date"),
     ],
 )
 def test_a_malformed_value_is_a_problem_and_leaves_the_others(value: str, fault: str) -> None:
@@ -88,12 +88,11 @@ def test_an_integer_is_read_whatever_stands_around_it(value: str, number: int) -
     assert (reading.reset, reading.problem) == (number, None)
 
 
-@pytest.mark.parametrize(("times", "said"), [(2, "twice"), (3, "3 times")])
-def test_a_header_sent_repeatedly_or_not_at_all_is_a_problem(times: int, said: str) -> None:
+def test_a_header_sent_repeatedly_or_not_at_all_is_a_problem() -> None:
     """Which of them counts is not known."""
-    reading = read(*SOUND, *[(RESET, "60")] * (times - 1))
+    reading = read(*SOUND, (RESET, "60"))
 
-    assert (reading.reset, reading.problem) == (None, f"{RESET} was sent {said}")
+    assert (reading.reset, reading.problem) == (None, f"{RESET} was sent 2 times")
     assert read().problem == (f"{LIMIT} is missing; {REMAINING} is missing; {RESET} is missing")
 
 
@@ -124,7 +123,7 @@ def test_a_reset_that_is_a_date_is_kept_as_text() -> None:
 )
 def test_dates_are_read_in_each_form(text: str, form: str) -> None:
     """The three forms of RFC 9110, and ISO 8601, which is UTC where it does not say."""
-    assert date_of(text) == (form, HTTP_DATE_S)
+    assert parse_date(text) == (form, HTTP_DATE_S)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from ..quota import Reading, date_of
+from ..quota import Reading, parse_date
 from ..reset_unit import SCALES, ResetUnitInference, UnitName
 from .state import PaceState, Renewal
 
@@ -41,7 +41,7 @@ class RenewalReader:
         if reading.retry_after_s is not None and reading.status != 200:
             return Renewal(at + reading.retry_after_s)
         if reading.reset_text is not None:
-            dated = date_of(reading.reset_text)
+            dated = parse_date(reading.reset_text)
             return None if dated is None else Renewal(dated[1] - self._ahead_s + ahead_s, 1.0)
         if reading.reset is None or not (reading.reset or state.largest):
             # Reset 0, 0, 0 says nothing. In Reset 2, 1, 0 the zero says that it renews now.

@@ -133,12 +133,11 @@ def test_a_hundred_thousand_readings_stay_smooth(
 ) -> None:
     """The page gets at most ten pictures a second, and answers at once meanwhile."""
     flood = """
-import dataclasses
 dm.me()
 one = session.readings.since(0)[0]
 until = time.monotonic() + 2.0
 while time.monotonic() < until or len(session.readings) < 100_000:
-    session._note(dataclasses.replace(one, remaining=len(session.readings) % 300))
+    session._note(one._replace(remaining=len(session.readings) % 300))
 """
     name = server.write("flood.ipynb", show(service), flood)
     open_notebook(page, server, name)
