@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import itertools
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
+
+from anyio.from_thread import start_blocking_portal
 
 from .bodies import read_json, records_of
 from .display import ProgressBar
 from .errors import DirectMailLabError, InsecureAddressError, without_traceback
-from .http import httpx
+from .http import httpx, origin
 from .interaction import path_below
 
 if TYPE_CHECKING:
@@ -54,29 +54,29 @@ def get_many(session: Session, /, paths: Iterable[str], *, concurrency: int = 8)
     ValueError
         ``concurrency`` is less than 1, or ``paths`` is a single string; nothing is sent.
     """
-    work = _Many(session, paths, concurrency)
-    with work.bar, ThreadPoolExecutor(1) as thread:
-        # In a thread with its own event loop, since a notebook's loop is running already.
-        running = thread.submit(asyncio.run, work.run())
+    requests = _Requests(session, paths, concurrency)
+    # In a thread with its own event loop, since a notebook's loop is running already.
+    with requests.bar, start_blocking_portal() as portal:
+        running = portal.start_task_soon(requests.send)
         try:
             running.result()
         except KeyboardInterrupt:
-            work.cancel()
-    return work.results()
+            running.cancel()
+    return requests.results()
 
 
 async def get_many_async(
     session: Session, /, paths: Iterable[str], *, concurrency: int = 8
 ) -> list[Result]:
     """Return the same as `get_many`, without blocking the event loop."""
-    work = _Many(session, paths, concurrency)
-    with work.bar:
-        await work.run()
-    return work.results()
+    requests = _Requests(session, paths, concurrency)
+    with requests.bar:
+        await requests.send()
+    return requests.results()
 
 
-class _Many:
-    """The work of one `get_many`."""
+class _Requests:
+    """The requests of one `get_many`."""
 
     def __init__(self, session: Session, paths: Iterable[str], concurrency: int) -> None:
         if isinstance(paths, str):
@@ -87,49 +87,31 @@ class _Many:
         self._paths = list(paths)
         self._concurrency = concurrency
         self._results: dict[int, Result] = {}
-        self._cancel: Callable[[], object] = lambda: None
-        self._is_cancelled = False
         self.bar = ProgressBar(len(self._paths), desc="GET", unit="request")
 
-    async def run(self) -> None:
-        loop, task = asyncio.get_running_loop(), asyncio.current_task()
-        assert task is not None
-        self._cancel = lambda: loop.call_soon_threadsafe(task.cancel)
-        # All workers take from one iterator, so each lane goes to exactly one of them.
-        lanes = iter(self._lanes())
+    async def send(self) -> None:
+        has_cassette = self._session.open_cassette is not None
+        # Positions in the paths, in groups that are sent one by one.
+        groups: dict[str | int, list[int]] = {}
+        for number, path in enumerate(self._paths):
+            groups.setdefault(path if has_cassette else number, []).append(number)
+        # All workers take from one iterator, so each group goes to exactly one of them.
+        queue = iter(groups.values())
         async with asyncio.TaskGroup() as workers:
-            for _ in range(min(self._concurrency, len(self._paths))):
-                workers.create_task(self._ask(lanes))
+            for _ in range(min(self._concurrency, len(groups))):
+                workers.create_task(self._work(queue))
 
-    def _lanes(self) -> Iterable[list[int]]:
-        """Return lists of positions in the paths; those of one list are sent one by one."""
-        numbers = range(len(self._paths))
-        if self._session.open_cassette is None:
-            return ([number] for number in numbers)
-        lanes: dict[str, list[int]] = {}
-        for number in numbers:
-            lanes.setdefault(self._paths[number], []).append(number)
-        return lanes.values()
-
-    async def _ask(self, lanes: Iterator[list[int]]) -> None:
-        for number in itertools.chain.from_iterable(lanes):
-            if self._is_cancelled:
-                return
+    async def _work(self, queue: Iterator[list[int]]) -> None:
+        for number in itertools.chain.from_iterable(queue):
             try:
                 self._results[number] = await self._session.async_client.get(self._paths[number])
             except Exception as error:
                 self._results[number] = without_traceback(error)
             self.bar.update()
 
-    def cancel(self) -> None:
-        """Send no more requests and abandon those on their way. Any thread may call it."""
-        self._is_cancelled = True
-        with suppress(RuntimeError):  # the loop is over
-            self._cancel()
-
     def results(self) -> list[Result]:
         """Return the results; a path that has none yet gets an error that says so."""
-        missing = "There is no answer: get_many() was interrupted. Request this path again."
+        missing = "There is no response: get_many() was interrupted. Request this path again."
         return [
             self._results.get(number) or DirectMailLabError(missing)
             for number in range(len(self._paths))
@@ -138,13 +120,13 @@ class _Many:
 
 # -- pages ---------------------------------------------------------------------------------------
 
-_PLACES: Final = (
+_PREFIXES: Final = (
     *("", "meta.", "pagination.", "paging.", "paging.cursors.", "page_info."),
     *("response_metadata.", "links.", "_links."),
 )
-"""Where in a body services put what leads to the next page: prefixes of the names below."""
+"""Where in a body services put these names."""
 
-_ADDRESSES: Final = ("next", "next_url", "next_page_url", "nextLink", "next_link")
+_URLS: Final = ("next", "next_url", "next_page_url", "nextLink", "next_link")
 _CURSORS: Final = {
     "next_cursor": "cursor",
     "nextCursor": "cursor",
@@ -155,10 +137,9 @@ _CURSORS: Final = {
 }
 _PAGES: Final = {"page": "page", "page_number": "page_number", "current_page": "page"}
 _OFFSETS: Final = {"offset": "offset", "skip": "skip", "start": "start"}
-"""Names in a body, and the parameter that each is sent as."""
+"""Names in a body, and the query parameter that each is sent as."""
 
-_MISSING: Final = object()
-_GOES_ON: Final = ("has_more", "hasMore", "has_next", "hasNextPage")
+_HAS_MORE: Final = ("has_more", "hasMore", "has_next", "hasNextPage")
 
 
 def pages(
@@ -173,7 +154,7 @@ def pages(
     record_path: str = "auto",
     max_pages: int | None = None,
 ) -> Iterator[httpx.Response]:
-    """Ask for the pages of a list, one after the other, paced as the session is.
+    """Request the pages of a list, one after the other, paced as the session is.
 
     The last page is one that is shorter than the first, or that names no next page. A page that is
     empty or repeats the one before also ends the list, and is not yielded. ``frame(pages(…))`` is
@@ -224,16 +205,34 @@ def pages(
         parameter = parameter or by
         if parameter not in url.params:
             url = url.copy_set_param(parameter, 1 if by == "page" else 0)
-    way = _Way(session, by, parameter, next_at, record_path)
-    return _pages(session, url, way, max_pages)
+    return _pages(session, url, Pager(session, by, parameter, next_at, record_path), max_pages)
 
 
 def _pages(
-    session: Session, url: httpx.URL, way: _Way, max_pages: int | None
+    session: Session, url: httpx.URL | None, pager: Pager, max_pages: int | None
 ) -> Iterator[httpx.Response]:
-    """Yield the pages; an error's traceback has no frames whose local variables hold a body."""
+    """Yield the pages. No local variable has a body, which a traceback would print."""
+    urls: set[httpx.URL] = set()
     try:
-        yield from _asked_for(session, url, way, max_pages)
+        with ProgressBar(None, desc="GET", unit="page") as bar:
+            while url is not None and url not in urls:
+                if len(urls) >= (max_pages or _MOST_PAGES):
+                    if max_pages is None:
+                        warnings.warn(
+                            f"There are more than {_MOST_PAGES} pages. For more of them: "
+                            "pages(…, max_pages=…).",
+                            stacklevel=2,
+                        )
+                    return
+                urls.add(url)
+                response = session.client.get(url)
+                if response.status_code == 404 and len(urls) > 1:
+                    return
+                if not pager.read(session.check(response)):
+                    return
+                yield response
+                bar.update()
+                url = pager.next_url(response)
     except DirectMailLabError as error:
         failure = without_traceback(error)
     else:
@@ -241,124 +240,92 @@ def _pages(
     raise failure
 
 
-def _asked_for(
-    session: Session, url: httpx.URL | None, way: _Way, max_pages: int | None
-) -> Iterator[httpx.Response]:
-    asked: set[httpx.URL] = set()
-    before: object = None
-    with ProgressBar(None, desc="GET", unit="page") as bar:
-        while url is not None and url not in asked:
-            if len(asked) >= (max_pages or _MOST_PAGES):
-                if max_pages is None:
-                    warnings.warn(
-                        f"There are more than {_MOST_PAGES} pages. For more of them: "
-                        "pages(…, max_pages=…).",
-                        stacklevel=3,
-                    )
-                return
-            is_first = not asked
-            asked.add(url)
-            response = session.client.get(url)
-            if response.status_code == 404 and not is_first:
-                return
-            body, _ = read_json(session.check(response).content, response.charset_encoding)
-            records = way.records(body)
-            if not is_first and (not records or records == before):
-                return
-            yield response
-            bar.update()
-            before, url = records, way.following(response, body, records)
-
-
-@dataclass
-class _Way:
-    """How to get from one page to the next: what `pages` was told, or what it has found out."""
+@dataclass(repr=False)
+class Pager:
+    """Finds the URL of the next page, as the options of `pages` say or as the first page shows."""
 
     session: Session
     by: PagedBy
     parameter: str | None
     next_at: str | None
     record_path: str
-    size: int = 0
+    _page_size: int | None = None
+    _body: object = None
+    _records: object = None
 
-    def records(self, body: object) -> object:
-        """Return the records of a page, or the whole page if it has no array of them."""
-        return records_of(body) if self.record_path == "auto" else _at(body, self.record_path)
+    def read(self, response: httpx.Response) -> bool:
+        """Read a page; return whether it is the first, or has records that the last has not."""
+        previous, is_first = self._records, self._page_size is None
+        self._body, _ = read_json(response.content, response.charset_encoding)
+        is_auto = self.record_path == "auto"
+        self._records = records_of(self._body) if is_auto else _at(self._body, self.record_path)
+        if is_first:
+            self._page_size = self._count()
+        return is_first or (bool(self._records) and self._records != previous)
 
-    def following(
-        self, response: httpx.Response, body: object, records: object
-    ) -> httpx.URL | None:
-        """Return the URL of the page after this response; None if it was the last."""
-        url = response.request.url
-        if any(_at(body, place + name) is False for place in _PLACES for name in _GOES_ON):
+    def _count(self) -> int:
+        return len(self._records) if isinstance(self._records, list) else 0
+
+    def next_url(self, response: httpx.Response) -> httpx.URL | None:
+        """Return the URL of the page after the one that was read; None if it was the last."""
+        url, link = response.request.url, response.links.get("next", {}).get("url")
+        if any(value is False for _, value in self._values(_HAS_MORE)):
             return None
-        for by, told in self._told(url, response, body):
-            self.by = by  # what worked once is used for all further pages
-            return told
-        return self._counted(url, body, len(records) if isinstance(records, list) else 0)
-
-    def _told(
-        self, url: httpx.URL, response: httpx.Response, body: object
-    ) -> Iterator[tuple[PagedBy, httpx.URL | None]]:
-        """Yield the URL of the next page as this page names it; None if it says there is none."""
-        if self.by in ("auto", "link") and (link := response.links.get("next", {}).get("url")):
-            yield "link", self._own(url.join(link))
-        found = list(self._found(body, [*_ADDRESSES, *_CURSORS]))
-        for name, told in found:
+        # What worked once is used for all further pages.
+        if link and self.by in ("auto", "link"):
+            self.by = "link"
+            return self._own(url.join(link))
+        pointers = list(self._values([*_URLS, *_CURSORS], self.next_at))
+        for name, value in pointers:
             is_cursor = name in _CURSORS if self.by == "auto" else self.by == "cursor"
-            if told and is_cursor:
-                sent_as = self.parameter or _CURSORS.get(name, "cursor")
-                yield "cursor", url.copy_set_param(sent_as, told)
-            elif self.by in ("auto", "next") and str(told).startswith(("http", "/", "?")):
-                yield "next", self._own(url.join(str(told)))
-        if self.by == "auto" and found:
-            yield "next", None
+            if value and is_cursor:
+                self.by = "cursor"
+                return url.copy_set_param(self.parameter or _CURSORS.get(name, "cursor"), value)
+            if self.by in ("auto", "next") and str(value).startswith(("http", "/", "?")):
+                self.by = "next"
+                return self._own(url.join(str(value)))
+        return None if pointers and self.by == "auto" else self._counted(url)
 
-    def _counted(self, url: httpx.URL, body: object, count: int) -> httpx.URL | None:
+    def _counted(self, url: httpx.URL) -> httpx.URL | None:
         """Return the URL with the next page number or offset; None after a page that is short."""
-        self.size = self.size or count
-        if count < self.size or not count:
+        count = self._count()
+        if not count or count < (self._page_size or 0):
             return None
         for by, names, step in (("page", _PAGES, 1), ("offset", _OFFSETS, count)):
             if self.by in ("auto", by):
-                for name, number in self._numbers(url, body, names):
+                sent = {name: url.params.get(name, "") for name in [self.parameter or "", *names]}
+                in_url = [(name, int(text)) for name, text in sent.items() if text.isdigit()]
+                in_body = [
+                    (self.parameter or names[name], value)
+                    for name, value in self._values(names)
+                    if type(value) is int
+                ]
+                for name, number in in_url + in_body:
                     return url.copy_set_param(name, number + step)
         return None
 
-    def _found(self, body: object, names: Iterable[str]) -> Iterator[tuple[str, object]]:
-        """Yield the values in a body under these names, or at the caller's ``next_at``."""
-        paths = [self.next_at] if self.next_at else [p + name for p in _PLACES for name in names]
-        for path in paths:
-            value = _at(body, path, _MISSING)
-            if value is not _MISSING:
-                href = value.get("href") if isinstance(value, dict) else value
-                yield path.rpartition(".")[2], href
-
-    def _numbers(
-        self, url: httpx.URL, body: object, names: Mapping[str, str]
-    ) -> Iterator[tuple[str, int]]:
-        """Yield the parameter and the number of this page or offset: from the URL or the body."""
-        for name in [self.parameter] if self.parameter else [*names]:
-            if url.params.get(name, "").isdigit():
-                yield name, int(url.params[name])
-        for place, (name, sent_as) in itertools.product(_PLACES, names.items()):
-            number = _at(body, place + name)
-            if type(number) is int:
-                yield self.parameter or sent_as, number
+    def _values(self, names: Iterable[str], path: str | None = None) -> list[tuple[str, object]]:
+        """Return the values in the body under these names, or the one at a path, with the names."""
+        paths = [path] if path else [prefix + name for prefix in _PREFIXES for name in names]
+        found = [(each.rpartition(".")[2], _at(self._body, each, ...)) for each in paths]
+        return [
+            (name, value.get("href") if isinstance(value, dict) else value)
+            for name, value in found
+            if value is not ...
+        ]
 
     def _own(self, link: httpx.URL) -> httpx.URL:
         """Return a next page's URL, which must be on this session's server.
 
         In a replay it may name the recording's base address, which the session's then replaces.
         """
-        cassette = self.session.open_cassette
-        for base in (self.session.base_url, cassette and cassette.base_url):
-            own = httpx.URL(base or "")
-            if (link.scheme, link.host, link.port) == (own.scheme, own.host, own.port):
-                if base == self.session.base_url:
-                    return link
-                path = path_below(str(link), own.path.rstrip("/"))
-                return httpx.URL(self.session.base_url + path).copy_with(query=link.query)
+        base_url, cassette = self.session.base_url, self.session.open_cassette
+        if origin(link) == origin(httpx.URL(base_url)):
+            return link
+        recorded = httpx.URL((cassette and cassette.base_url) or "")
+        if origin(link) == origin(recorded):
+            path = path_below(str(link), recorded.path.rstrip("/"))
+            return httpx.URL(base_url + path).copy_with(query=link.query)
         raise InsecureAddressError(
             f"The link to the next page leads to {link.scheme}://{link.host}, which is not this "
             "session's address, so nothing was sent there. Get the pages in another way, such as "

@@ -67,6 +67,11 @@ _EXCERPT: Final = 200
 _SEARCHED_BYTES: Final = 4096
 
 
+def origin(url: httpx.URL) -> tuple[bytes, bytes, int | None]:
+    """Return the origin of a URL: only the base address's gets the key."""
+    return url.raw_scheme, url.raw_host, url.port  # httpx leaves a default port out
+
+
 def is_write(request: httpx.Request) -> bool:
     """Return whether a request may change something: by its method, or one that overrides it."""
     methods = [request.method]
