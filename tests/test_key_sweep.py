@@ -346,24 +346,24 @@ def test_nothing_that_comes_out_has_the_key(
 
 
 NEVER = re.compile("(?!)()")
-FORMS = key_search._forms
+FORMS = key_search._encodings
 
 
-def unescaping(*kinds: str) -> Callable[[str, object], Iterator[str]]:
+def unescaping(*kinds: str) -> Callable[..., Iterator[str]]:
     """Return what looks below escapes, with only these kinds of them."""
-    some = dict(zip(("json", "percent", "html"), key_search._KINDS, strict=True))
+    some = dict(zip(("json", "percent", "html"), key_search._ESCAPES, strict=True))
     pattern = re.compile("|".join(some[kind] for kind in kinds))
-    return lambda text, _: iter((text, pattern.sub(key_search._plain, text)))
+    return lambda text, **_: iter((text, pattern.sub(key_search._unescape, text)))
 
 
 # The place of each rule, and what stands there when the rule is off.
 OFF: dict[str, tuple[Any, dict[str, Any]]] = {
-    "raw": (key_search, {"_forms": lambda key: list(FORMS(key))[1:]}),
-    "hex": (key_search, {"_forms": lambda key: [f for f in FORMS(key) if f[2] == 1]}),
-    "base64": (key_search, {"_forms": lambda key: list(FORMS(key))[:2]}),
-    "json": (key_search, {"_below": unescaping("percent", "html")}),
-    "percent": (key_search, {"_below": unescaping("json", "html")}),
-    "html": (key_search, {"_below": unescaping("json", "percent")}),
+    "raw": (key_search, {"_encodings": lambda key: list(FORMS(key))[1:]}),
+    "hex": (key_search, {"_encodings": lambda key: [f for f in FORMS(key) if f[2] == 1]}),
+    "base64": (key_search, {"_encodings": lambda key: list(FORMS(key))[:2]}),
+    "json": (key_search, {"_layers": unescaping("percent", "html")}),
+    "percent": (key_search, {"_layers": unescaping("json", "html")}),
+    "html": (key_search, {"_layers": unescaping("json", "percent")}),
     "packed": (redactor, {"unpack": lambda body, _: body}),
     "headers": (redactor, {"_writable": lambda headers: headers, "_secrets_of": lambda _: ()}),
     "query": (

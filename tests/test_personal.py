@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 
 from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse
 from directmail_lab.redaction import Redactor
-from directmail_lab.redaction.personal import personal_notice, summarise_personal
+from directmail_lab.redaction.personal import count_personal, personal_notice, texts_of
 
 JOE = "joe.smith+mail@corp.com"
 PHONE = "+31 6 1234 5678"
@@ -22,6 +22,10 @@ def redacted(body: str, *redact: str) -> str:
         RecordedRequest("GET", "/"), RecordedResponse(200, "", (), body.encode())
     )
     return Redactor(redact=redact).interaction(exchange).response.body.decode()
+
+
+def counts_of(*interactions: Interaction) -> dict[str, int]:
+    return count_personal(text for each in interactions for text in texts_of(each))
 
 
 def test_addresses_and_numbers_are_replaced_wherever_they_are() -> None:
@@ -190,11 +194,11 @@ def test_a_summary_counts_different_values_and_says_what_to_do() -> None:
     request = RecordedRequest("GET", "https://a.test/?email=joe.smith%2Bmail%40corp.com")
     body = f'["{JOE}", "ann@corp.com", "x@example.com", "{PHONE}"]'.encode()
     exchange = Interaction(request, RecordedResponse(200, "", (), body))
-    counts = summarise_personal([exchange])
+    counts = counts_of(exchange)
 
-    assert counts == {"email": 2, "phone": 1}
-    assert summarise_personal([Redactor(redact=["personal"]).interaction(exchange)]) == {}
-    assert personal_notice({"email": 1, "phone": 2, "name": 3}, "tour").startswith(
+    assert counts == {"e-mail address": 2, "telephone number": 1}
+    assert counts_of(Redactor(redact=["personal"]).interaction(exchange)) == {}
+    assert personal_notice({"e-mail address": 1, "telephone number": 2, "name": 3}, "tour").startswith(
         "Cassette 'tour' holds 1 e-mail address, 2 telephone numbers and 3 names. Before"
     )
     assert personal_notice(counts, "tour").startswith(
@@ -212,4 +216,4 @@ def test_a_summary_counts_by_the_names_of_fields_too() -> None:
         for each in (body, body, made_up)
     ]
 
-    assert summarise_personal(interactions) == {"name": 1, "address": 2, "bank account": 1}
+    assert counts_of(*interactions) == {"name": 1, "address line": 2, "bank account": 1}

@@ -12,7 +12,7 @@ from cassette_samples import answered, get
 from directmail_lab.cassettes import Cassette, open_cassette, read_cassette
 from directmail_lab.credentials import ApiKey
 from directmail_lab.redaction import Redactor
-from directmail_lab.redaction.personal import summarise_personal
+from directmail_lab.redaction.personal import count_personal, texts_of
 from directmail_lab.sessions import Session
 from directmail_lab.standin import stand_in
 
@@ -101,7 +101,7 @@ def test_of_a_large_recording_a_part_is_looked_at_and_it_is_said_how_much(
         for number in range(count):
             cassette.record(answered(body=f'"u{number}@corp.com {"x" * padding}"'))
 
-    assert f" in the {looked_at} of its interactions that were looked at. " in said[0]
+    assert f" in the {looked_at} of its interactions that were searched. " in said[0]
 
 
 def test_a_session_says_it_as_a_warning_that_a_notebook_shows(
@@ -132,4 +132,6 @@ def test_a_session_says_it_as_a_warning_that_a_notebook_shows(
 @pytest.mark.parametrize("path", sorted(TUTORIALS.glob("*.yaml")), ids=lambda path: path.stem)
 def test_the_tutorials_cassettes_hold_no_ones_data(path: Path) -> None:
     """Whoever records in one gets no warning for what was in it."""
-    assert summarise_personal(read_cassette(path).interactions) == {}
+    recorded = read_cassette(path).interactions
+
+    assert count_personal(text for each in recorded for text in texts_of(each)) == {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Final, Literal, get_args
 
@@ -13,7 +14,7 @@ from ..display import plural
 from ..errors import CassetteError
 from ..interaction import Interaction, header
 from ..redaction import Redactor, secrets_in
-from ..redaction.personal import personal_notice, summarise_personal
+from ..redaction.personal import count_personal, personal_notice, texts_of
 from .library import command_name, create, locked
 from .player import Matching
 from .reader import LARGEST_FOREIGN_BYTES, parse_cassette, read_bytes, read_cassette
@@ -144,11 +145,11 @@ def notice_of_personal_data(path: Path, name: str) -> str:
         data = file.read(_MOST_READ_BYTES)
         found = parse_cassette(data, path).interactions
         step = 1 + max(len(found) // _MOST_INTERACTIONS, len(data) // _MOST_BYTES)
-        looked_at = [found[index] for index in range(0, len(found), step)]
+        searched = [found[index] for index in range(0, len(found), step)]
         is_whole = step == 1 and not file.read(1)
-        counts = summarise_personal(looked_at)
-        some = None if is_whole else len(looked_at)
-        return personal_notice(counts, command_name(path, name), looked_at=some)
+        counts = count_personal(chain.from_iterable(map(texts_of, searched)))
+        number = None if is_whole else len(searched)
+        return personal_notice(counts, command_name(path, name), searched=number)
     return ""
 
 

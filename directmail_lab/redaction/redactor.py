@@ -14,6 +14,7 @@ import re
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from itertools import chain
 from typing import Final, NoReturn, ParamSpec, TypeVar, final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -40,14 +41,11 @@ _ORIGIN = re.compile(r"(?<![:/])(/)")
 # RFC 7235: a scheme and one token. Digest and AWS4 have parameters, of which none is a key.
 _ONE_PART = re.compile(r"\s*([A-Za-z][\w-]*)\s+([A-Za-z0-9._~+/-]+=*)\s*")
 
-# In the line of an interaction: a body that is no text, and a character that text does not have.
-_NO_TEXT: Final = ("!!binary", "\\u0000")
-
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def _bare(method: Callable[P, R]) -> Callable[P, R]:
+def _hide_frames(method: Callable[P, R]) -> Callable[P, R]:
     """Let an error out of ``method`` without its frames: their locals hold what is removed."""
 
     @functools.wraps(method)
@@ -108,17 +106,17 @@ class Redactor:
     def __reduce__(self) -> NoReturn:
         raise CredentialError("A redactor knows the key, and is never pickled or copied.")
 
-    @_bare
+    @_hide_frames
     def interaction(self, interaction: Interaction) -> Interaction:
         """Return an interaction as it may be written."""
         request, response = self.request(interaction.request), interaction.response
         (reason,), headers, body = self._message(
-            (response.reason,), response.headers, response.body
+            [response.reason], response.headers, response.body
         )
         response = RecordedResponse(response.status, reason, headers, body)
         return replace(interaction, request=request, response=response)
 
-    @_bare
+    @_hide_frames
     def written(self, interaction: Interaction, text_of: Callable[[Interaction], str]) -> str:
         """Return the text of an interaction as it may be written, searched once more for the key.
 
@@ -130,39 +128,44 @@ class Redactor:
             As `refuse_leak`.
         """
         self._learn()
-        request = interaction.request
-        if not self.__redact and "%" not in request.uri and not _special_in(request.headers):
-            response = interaction.response
-            if _special_in(response.headers):
+        request, response = interaction.request, interaction.response
+        if not (
+            self.__redact
+            or "%" in request.uri
+            or _has_special(request.headers)
+            or header(response.headers, "content-encoding")
+        ):
+            if _has_special(response.headers):
                 response = replace(response, headers=_writable(response.headers))
                 interaction = replace(interaction, response=response)
             text = text_of(interaction)
-            if not any(map(text.__contains__, _NO_TEXT)) and not self._touches(text):
+            if "!!binary" not in text and not self._is_affected(text):
                 return text
         text = text_of(self.interaction(interaction))
         self.refuse_leak(text)
         return text
 
-    @_bare
+    @_hide_frames
     def request(self, request: RecordedRequest) -> RecordedRequest:
         """Return a request as it may be written."""
         self._learn(_secrets_of(request))
         # Apart, so that an address stays one where a key that holds a slash is in its path.
         # Also an `api_key` whose name is escaped, and a placeholder that httpx has escaped.
         uri = _PARAMETER.sub(_without_value, request.uri.replace("%3CAPI_KEY%3E", PLACEHOLDER))
-        origin, *path = _ORIGIN.split(uri, maxsplit=1)
-        texts = (request.method, origin, *path)
-        (method, *parts), headers, body = self._message(texts, request.headers, request.body or b"")
+        texts = [request.method, *_ORIGIN.split(uri, maxsplit=1)]
+        (method, *uri_parts), headers, body = self._message(
+            texts, request.headers, request.body or b""
+        )
         sent = None if request.body is None else body
-        return RecordedRequest(method, "".join(parts), headers, sent)
+        return RecordedRequest(method, "".join(uri_parts), headers, sent)
 
-    @_bare
+    @_hide_frames
     def text(self, text: str) -> str:
         """Return any text as it may be shown: an excerpt, a log line, a message."""
         self._learn()
         return self._text(text)
 
-    @_bare
+    @_hide_frames
     def refuse_leak(self, written: str) -> None:
         """Search text that is about to be written once more.
 
@@ -182,18 +185,18 @@ class Redactor:
         version = keys_version()
         if version != self.__version:
             self.__search.learn(known_keys())
-            self.__version = version  # asked for before: of two threads, none learns too little
+            self.__version = version  # read before the keys: of two threads, none learns too little
         if more := frozenset(secrets):
             self.__search.learn(more)
 
-    def _touches(self, text: str) -> bool:
+    def _is_affected(self, text: str) -> bool:
         """Return whether anything but personal data is to be removed from a text."""
         return _may_name_a_key(text) or self.__search.holds(text)
 
     def _message(
-        self, texts: Iterable[str], headers: Headers, body: bytes
+        self, texts: list[str], headers: Headers, body: bytes
     ) -> tuple[list[str], Headers, bytes]:
-        """Return what a message begins with, its headers, true to its body, and that."""
+        """Return what a message begins with, its headers, which fit its body, and the body."""
         written = self._body(body, header(headers, "content-encoding") or "")
         headers = _writable(headers)
         if written != body:
@@ -203,15 +206,11 @@ class Redactor:
                 for name, value in headers
                 if name.lower() != "content-encoding"
             )
-        parts = [*texts, *(text for pair in headers for text in pair)]
-        start = len(parts) - 2 * len(headers)
-        if self.__redact or self._touches("\n".join(parts)):
+        parts = [*texts, *chain.from_iterable(headers)]
+        if self.__redact or self._is_affected("\n".join(parts)):
             parts = list(map(self._text, parts))
-        return (
-            parts[:start],
-            tuple(zip(parts[start::2], parts[start + 1 :: 2], strict=True)),
-            written,
-        )
+        rest = iter(parts[len(texts) :])
+        return parts[: len(texts)], tuple(zip(rest, rest, strict=True)), written
 
     def _body(self, body: bytes, coding: str) -> bytes:
         """Return a body as it may be written; one that had to be opened for that stays open."""
@@ -220,7 +219,7 @@ class Redactor:
         except ValueError:
             return b"<not searched: %d bytes>" % len(body)
         parts = (part.decode("utf-8", "replace") for part in windows(plain))
-        if not self.__redact and not any(map(self._touches, parts)):
+        if not self.__redact and not any(map(self._is_affected, parts)):
             return body
         try:
             text, charset = plain.decode("utf-8"), "utf-8"
@@ -231,22 +230,20 @@ class Redactor:
 
     def _text(self, text: str) -> str:
         if _may_name_a_key(text):
-            for place, kept in _PLACES:
-                text = place.sub(kept, text)
+            for place, replacement in _PLACES:
+                text = place.sub(replacement, text)
         if self.__search.holds(text):
             text = self.__search.without(text)
         return self.__personal.text(text) if self.__personal else text
 
 
-def _special_in(headers: Headers) -> bool:
+def _has_special(headers: Headers) -> bool:
     """Return whether any header carries credentials or a cookie."""
     return not _SPECIAL.isdisjoint([name.lower() for name, _ in headers])
 
 
 def _writable(headers: Headers) -> Headers:
     """Return the headers that may be written at all, those named for a key without their value."""
-    if not _special_in(headers):
-        return headers
     return tuple(
         (name, PLACEHOLDER if name.lower() in _MASKED else value)
         for name, value in headers
@@ -283,15 +280,15 @@ def secrets_in(interactions: Iterable[Interaction]) -> frozenset[str]:
     They are known by where they stand: an ``Authorization`` of one part, an ``api_key``, an
     ``X-Api-Key``. A service may have echoed them anywhere else.
     """
-    return frozenset(secret for each in interactions for secret in _secrets_of(each.request))
+    return frozenset(chain.from_iterable(_secrets_of(each.request) for each in interactions))
 
 
 def as_shown(interactions: Iterable[Interaction], *, foreign: bool) -> Iterable[Interaction]:
     """Return what a file holds as it may be shown: another program's without its credentials."""
     if not foreign:
         return interactions
-    known = tuple(interactions)
-    return map(Redactor(secrets_in(known)).interaction, known)
+    recorded = tuple(interactions)
+    return map(Redactor(secrets_in(recorded)).interaction, recorded)
 
 
 def _secrets_of(request: RecordedRequest) -> Iterator[str]:

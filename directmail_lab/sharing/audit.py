@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from ..errors import CassetteFormatError, DirectMailLabError
 from ..redaction import unpack
 from ..redaction.key_search import KeySearch
-from ..redaction.personal import personal_in
+from ..redaction.personal import count_personal
 from ..standin import STAND_IN_KEY
 from .key_shapes import credentials_in, is_credential_value, looks_random
 
@@ -96,7 +96,7 @@ def _find(
     text: str, where: str, holds_key: HoldsKey, *, by_field: bool = False
 ) -> Iterator[Finding]:
     yield from _find_secrets(text, where, holds_key)
-    for kind in personal_in(text, by_field=by_field):
+    for kind in count_personal([text], by_field=by_field):
         yield Finding("personal", f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}", where)
 
 
