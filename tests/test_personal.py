@@ -198,9 +198,9 @@ def test_a_summary_counts_different_values_and_says_what_to_do() -> None:
 
     assert counts == {"e-mail address": 2, "telephone number": 1}
     assert counts_of(Redactor(redact=["personal"]).interaction(exchange)) == {}
-    assert personal_notice({"e-mail address": 1, "telephone number": 2, "name": 3}, "tour").startswith(
-        "Cassette 'tour' holds 1 e-mail address, 2 telephone numbers and 3 names. Before"
-    )
+    assert personal_notice(
+        {"e-mail address": 1, "telephone number": 2, "name": 3}, "tour"
+    ).startswith("Cassette 'tour' holds 1 e-mail address, 2 telephone numbers and 3 names. Before")
     assert personal_notice(counts, "tour").startswith(
         "Cassette 'tour' holds 2 e-mail addresses and 1 telephone number."
     )

@@ -110,9 +110,7 @@ class Redactor:
     def interaction(self, interaction: Interaction) -> Interaction:
         """Return an interaction as it may be written."""
         request, response = self.request(interaction.request), interaction.response
-        (reason,), headers, body = self._message(
-            [response.reason], response.headers, response.body
-        )
+        (reason,), headers, body = self._message([response.reason], response.headers, response.body)
         response = RecordedResponse(response.status, reason, headers, body)
         return replace(interaction, request=request, response=response)
 
