@@ -14,7 +14,7 @@ import yaml
 from .display import readable
 from .errors import DirectMailLabError
 
-_METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
+METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 _DTYPES: Final[dict[str, Any]] = {
     "breaking": "bool", "operation": "string", "part": "string", "path": "string",
     "change": "string", "was": "string", "now": "string",
@@ -133,7 +133,7 @@ def _above(key: _Key) -> Iterator[_Key]:
 
 def _facts(document: Mapping[str, Any]) -> Iterator[tuple[_Key, _Fact]]:
     for template, item in document.get("paths", {}).items():
-        for method in _METHODS:
+        for method in METHODS:
             if method in item:
                 operation = f"{method.upper()} {template}"
                 yield (operation, "", ""), _Fact()

@@ -9,24 +9,27 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
+from itertools import chain
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from .api_changes import METHODS
 from .bodies import json_in
 from .cassettes import find_cassette, read_cassette
 from .comparison import PASSING_HEADERS
 from .contract import HEADERS
 from .current import session
+from .display import plural
 from .errors import CassetteError
 from .interaction import Headers, Interaction, base_path, header, operation_of, path_below
 from .redaction import Redactor, secrets_in
-from .shapes import ANY_NAME, Shape, name_of
+from .shapes import ANY_NAME, Mergeable, Shape
 
-_METHODS: Final = frozenset("GET PUT POST DELETE OPTIONS HEAD PATCH TRACE".split())  # noqa: SIM905
 # Response headers that OpenAPI describes elsewhere, or that say nothing about the service.
 _LEFT_OUT: Final = PASSING_HEADERS | {"content-type", "date", "server"}
 # Request headers that a caller chooses, in contrast to those that an HTTP library adds.
@@ -34,18 +37,19 @@ _OWN_HEADER: Final = re.compile(r"(?!x-forwarded)(x-.+|prefer|idempotency-key|if
 _MEDIA_TYPE: Final = re.compile(r"[\w.+-]{1,60}/[\w.+-]{1,60}")
 _ANY_MEDIA_TYPE: Final = "*/*"
 _FORM: Final = "application/x-www-form-urlencoded"
-_NOT_JSON: Final = "not JSON"
-_INTEGER: Final = re.compile(r"-?(0|[1-9]\d{0,17})", re.ASCII)
-_NUMBER: Final = re.compile(r"-?\d{1,300}\.\d{1,300}", re.ASCII)
-_RATE_LIMITS: Final = {name.lower(): name for name in HEADERS}
+_PLAIN_VALUE: Final = re.compile(r"-?(0|[1-9]\d{0,17})(\.\d{1,17})?|true|false", re.ASCII)
+_COMPONENT: Final = "#/components/headers/"
+_PHRASES: Final = {str(status.value): status.phrase for status in HTTPStatus}
 _MEANINGS: Final = (
     "The number of requests allowed in the window.",
     "The number of requests still available in the current window.",
     "When the allowance renews.",
 )
-
-Place = tuple[str, ...]
-"""A part of the document: ``("GET", "/v1/lists/{id}", "responses", "200", "headers", "etag")``."""
+_BASIC: Final = {
+    "type": "http",
+    "scheme": "basic",
+    "description": "The user name is the API key; the password is empty.",
+}
 
 
 def openapi(
@@ -84,44 +88,156 @@ def openapi(
         is_file = isinstance(name, Path) and name.is_file()
         path = Path(name) if is_file else find_cassette(name)
         description.merge(describe(path, examples=examples))
-    if not description.counts:
-        told = ", ".join(map(str, names))
-        raise CassetteError(f"There are no interactions in {told or 'no cassette'} to describe.")
+    if not description.operations:
+        cassettes = ", ".join(map(str, names)) or "no cassette"
+        raise CassetteError(f"There are no interactions in {cassettes} to describe.")
     return description.document()
 
 
 def describe(path: Path, *, examples: bool = False) -> Description:
     """Return the description of one cassette file; `Description.merge` combines several."""
     loaded, description = read_cassette(path), Description()
-    held: Iterable[Interaction] = loaded.interactions
+    interactions: Iterable[Interaction] = loaded.interactions
     if loaded.foreign or examples:
-        rules = ["personal"] if examples else ()
-        held = map(Redactor(secrets_in(held), redact=rules).interaction, held)
-    for each in held:
-        description.add(each, base_url=loaded.base_url or "", example=examples)
+        redactor = Redactor(secrets_in(interactions), redact=["personal"] if examples else ())
+        interactions = map(redactor.interaction, interactions)
+    for interaction in interactions:
+        description.add(interaction, base_url=loaded.base_url or "", example=examples)
     return description
 
 
+_Texts = Mapping[str, Iterable[tuple[str, str]]]
+
+
 @dataclass(slots=True)
-class Description:
+class _Body(Mergeable):
+    """The bodies of one content type; ``example`` is the time and JSON of the earliest one."""
+
+    seen: int = 0
+    not_json: int = 0
+    shape: Shape = field(default_factory=Shape)
+    example: tuple[str, str] | None = None
+
+    def add(self, media_type: str, headers: Headers, body: bytes, at: str | None) -> None:
+        """Add a body; it is an example if ``at``, its time, is not None."""
+        self.seen += 1
+        value, problem = json_in(headers, body)
+        is_text = "json" not in media_type and not isinstance(value, dict | list)
+        if media_type == _FORM:
+            self.shape.add(
+                _values(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
+            )
+        elif problem is not None or is_text:
+            self.not_json += 1
+        else:
+            self.shape.add(value)
+            if at is not None:
+                example = at, json.dumps(value, ensure_ascii=False)
+                self.example = min(example, self.example or example)
+
+    def to_openapi(self, media_type: str, *, is_request: bool) -> dict[str, Any]:
+        """Return the media type object."""
+        content = {"x-seen": self.seen, "schema": self._schema(media_type, is_request=is_request)}
+        if self.not_json and "json" in media_type:
+            content["x-not-json"] = self.not_json
+        if self.example is not None:
+            content["example"] = json.loads(self.example[1])
+        return content
+
+    def _schema(self, media_type: str, *, is_request: bool) -> dict[str, Any]:
+        if not self.shape.seen:
+            return {"type": "string"} if media_type.startswith("text/") else {}
+        if media_type == _FORM:
+            texts = _texts(self.shape)
+            required = [name for name, text in texts.items() if text["required"]]
+            properties = {name: text["schema"] for name, text in texts.items()}
+            return {"type": "object", "properties": properties, "required": required}
+        if self.not_json and "json" not in media_type:
+            return {}
+        if is_request or not _is_envelope(self.shape):
+            return self.shape.schema(with_counts=True)
+        data = _part(self.shape, of_data=True).schema(with_counts=True)
+        return {"allOf": [{"$ref": "#/components/schemas/Envelope"}, data]}
+
+
+@dataclass(slots=True)
+class _Message(Mergeable):
+    """Requests, or responses: their parameters or headers, by place, and bodies by content type.
+
+    The shape of parameters is that of ``{"page": [2], "tag": ["a", "b"]}``.
+    """
+
+    seen: int = 0
+    texts: dict[str, Shape] = field(default_factory=dict)
+    bodies: dict[str, _Body] = field(default_factory=dict)
+
+    def add(self, texts: _Texts, headers: Headers, body: bytes, at: str | None) -> None:
+        """Add one; see `_Body.add`."""
+        self.seen += 1
+        for where, pairs in texts.items():
+            self.texts.setdefault(where, Shape()).add(_values(pairs))
+        declared = (header(headers, "Content-Type") or "").partition(";")[0].strip().lower()
+        media_type = declared if _MEDIA_TYPE.fullmatch(declared) else _ANY_MEDIA_TYPE
+        if body:
+            self.bodies.setdefault(media_type, _Body()).add(media_type, headers, body, at)
+
+    def content(self, *, is_request: bool) -> dict[str, Any]:
+        """Return the media type objects."""
+        return {
+            name: self.bodies[name].to_openapi(name, is_request=is_request)
+            for name in sorted(self.bodies)
+        }
+
+
+@dataclass(slots=True)
+class _Operation(Mergeable):
+    """The requests with one method and one template of a path, and the responses by status."""
+
+    request: _Message = field(default_factory=_Message)
+    responses: dict[str, _Message] = field(default_factory=dict)
+
+    def to_openapi(self) -> dict[str, Any]:
+        """Return the operation object."""
+        operation: dict[str, Any] = {"x-seen": self.request.seen}
+        parameters = [
+            {"name": name, "in": where, **text}
+            for where, shape in self.request.texts.items()
+            for name, text in _texts(shape).items()
+        ]
+        if parameters:
+            operation["parameters"] = parameters
+        if content := self.request.content(is_request=True):
+            sent = sum(body.seen for body in self.request.bodies.values())
+            is_required = sent == self.request.seen
+            operation["requestBody"] = {"required": is_required, "content": content}
+        responses = operation["responses"] = {}
+        for status, message in sorted(self.responses.items(), key=itemgetter(0)):
+            responses[status] = {"description": _PHRASES.get(status, "Another status")}
+            responses[status]["x-seen"] = message.seen
+            if headers := _texts(message.texts["header"]):
+                components = {
+                    name: {"$ref": _COMPONENT + name} for name in HEADERS if name in headers
+                }
+                responses[status]["headers"] = headers | components
+            if content := message.content(is_request=False):
+                responses[status]["content"] = content
+        return operation
+
+
+@dataclass(slots=True)
+class Description(Mergeable):
     """What `openapi` needs to know about interactions; the order of merging does not matter.
 
     Attributes
     ----------
-    counts
-        How often each part of the document was seen.
-    shapes
-        The types of the values there: of bodies, and of parameters and headers.
+    operations
+        By method and template of the path.
     servers
         How many interactions there were with each base address.
-    examples
-        The earliest body at each place: its time (ISO 8601) and its JSON.
     """
 
-    counts: Counter[Place] = field(default_factory=Counter)
-    shapes: dict[Place, Shape] = field(default_factory=dict)
+    operations: dict[tuple[str, str], _Operation] = field(default_factory=dict)
     servers: Counter[str] = field(default_factory=Counter)
-    examples: dict[Place, tuple[str, str]] = field(default_factory=dict)
 
     def add(self, interaction: Interaction, *, base_url: str, example: bool = False) -> None:
         """Add one interaction with the service at ``base_url``."""
@@ -129,65 +245,19 @@ class Description:
         self.servers[base_url] += 1
         path = path_below(request.uri, base_path(base_url))
         template, ids = _template(path if path.startswith("/") else f"/{path}")
-        operation = (request.method, template)
-        self.counts[operation] += 1
-        query = parse_qsl(urlsplit(request.uri).query, keep_blank_values=True)
-        self._add_texts((*operation, "path"), ids)
-        self._add_texts((*operation, "query"), query)
-        asked = ((name.lower(), value) for name, value in request.headers)
-        self._add_texts(
-            (*operation, "header"), filter(lambda e: _OWN_HEADER.fullmatch(e[0]), asked)
-        )
+        operation = self.operations.setdefault((request.method, template), _Operation())
+        at = str(interaction.recorded_at or "") if example else None
+        sent: _Texts = {
+            "path": ids,
+            "query": parse_qsl(urlsplit(request.uri).query, keep_blank_values=True),
+            "header": [pair for pair in _named(request.headers) if _OWN_HEADER.fullmatch(pair[0])],
+        }
+        operation.request.add(sent, request.headers, request.body or b"", at)
         status = str(response.status) if 100 <= response.status < 600 else "default"
-        answer = (*operation, "responses", status)
-        self.counts[answer] += 1
-        told = ((name.lower(), value) for name, value in response.headers)
-        self._add_texts((*answer, "headers"), filter(lambda e: e[0] not in _LEFT_OUT, told))
-        at = interaction.recorded_at.isoformat() if example and interaction.recorded_at else ""
-        self._add_body((*operation, "body"), request.headers, request.body or b"", at, example)
-        if request.method != "HEAD":
-            self._add_body((*answer, "content"), response.headers, response.body, at, example)
-
-    def _add_texts(self, place: Place, texts: Iterable[tuple[str, str]]) -> None:
-        """Add the names and values of parameters or headers; a name may occur several times."""
-        times = Counter[str]()
-        for name, text in texts:
-            if name_of(name) == ANY_NAME:
-                continue  # "?ada@example.com" has a value where a name belongs: not a parameter
-            times[name] += 1
-            self.shapes.setdefault((*place, name), Shape()).add(_value_of(text))
-        self.counts.update((*place, name) for name in times)
-        self.counts.update((*place, name, "repeated") for name in times if times[name] > 1)
-
-    def _add_body(
-        self, place: Place, headers: Headers, body: bytes, at: str, example: bool
-    ) -> None:
-        declared = (header(headers, "Content-Type") or "").partition(";")[0].strip().lower()
-        place = (*place, declared if _MEDIA_TYPE.fullmatch(declared) else _ANY_MEDIA_TYPE)
-        if not body:
-            return
-        self.counts[place] += 1
-        value, problem = json_in(headers, body)
-        is_text = "json" not in place[-1] and not isinstance(value, dict | list)
-        if declared == _FORM:
-            text = body.decode("utf-8", "replace")
-            self._add_texts((*place, "form"), parse_qsl(text, keep_blank_values=True))
-        elif problem is not None or is_text:
-            self.counts[*place, _NOT_JSON] += 1
-        else:
-            self.shapes.setdefault(place, Shape()).add(value)
-            if example:
-                shown = (at, json.dumps(value, ensure_ascii=False))
-                self.examples[place] = min(shown, self.examples.get(place, shown))
-
-    def merge(self, other: Description) -> None:
-        """Add all that another description was made from."""
-        self.counts.update(other.counts)
-        self.servers.update(other.servers)
-        for place, shape in other.shapes.items():
-            self.shapes.setdefault(place, Shape()).merge(shape)
-        for place, example in other.examples.items():
-            self.examples[place] = min(example, self.examples.get(place, example))
+        headers = [pair for pair in _named(response.headers) if pair[0] not in _LEFT_OUT]
+        body = b"" if request.method == "HEAD" else response.body
+        message = operation.responses.setdefault(status, _Message())
+        message.add({"header": headers}, response.headers, body, at)
 
     # -- the document --------------------------------------------------------------------------
 
@@ -195,160 +265,88 @@ class Description:
         """Return the OpenAPI document."""
         paths: dict[str, dict[str, Any]] = {}
         other: dict[str, int] = {}
-        parts = _tree(self.counts)
-        for method, template in sorted(place for place in self.counts if len(place) == 2):
-            seen = self.counts[method, template]
-            if method in _METHODS:
-                told = self._operation((method, template), parts[method][template], seen)
-                paths.setdefault(template, {})[method.lower()] = told
+        for (method, template), operation in sorted(self.operations.items(), key=itemgetter(0)):
+            if method.lower() in METHODS:
+                paths.setdefault(template, {})[method.lower()] = operation.to_openapi()
             else:
-                other[f"{method} {template}"] = seen
-        total = sum(self.servers.values())
+                other[f"{method} {template}"] = operation.request.seen
+        servers = [{"url": url, "x-seen": self.servers[url]} for url in sorted(self.servers)]
         document = {
             "openapi": "3.1.0",
             "info": {
                 "title": "The service, as it was recorded",
                 "version": "0",
-                "description": f"Made from {total} recorded interactions. What was not seen is "
-                "not here; x-seen says how often each part was.",
+                "description": f"Made from {plural(self.servers.total(), 'recorded interaction')}. "
+                "It describes only what they contain; x-seen is how often each part was seen.",
             },
-            "servers": [{"url": url, "x-seen": self.servers[url]} for url in sorted(self.servers)],
+            "servers": servers,
             "security": [{"basic": []}],
             "paths": paths,
             "components": {
-                "securitySchemes": {
-                    "basic": {
-                        "type": "http",
-                        "scheme": "basic",
-                        "description": "The user name is the API key; the password is empty.",
-                    }
-                },
+                "securitySchemes": {"basic": _BASIC},
                 "headers": self._rate_limits(),
                 "schemas": self._envelope(),
             },
         }
         return {**document, "x-not-described": other} if other else document
 
-    def _operation(self, place: Place, parts: _Tree, seen: int) -> dict[str, Any]:
-        parameters = [
-            {
-                "name": name,
-                "in": where,
-                "required": where == "path" or self.counts[*place, where, name] == seen,
-                **self._text((*place, where, name)),
-            }
-            for where in ("path", "query", "header")
-            for name in sorted(parts.get(where, ()))
-        ]
-        operation: dict[str, Any] = {"x-seen": seen}
-        if parameters:
-            operation["parameters"] = parameters
-        if bodies := parts.get("body"):
-            sent = sum(self.counts[*place, "body", media] for media in bodies)
-            content = self._content((*place, "body"), bodies)
-            operation["requestBody"] = {"required": sent == seen, "content": content}
-        operation["responses"] = {
-            status: self._response((*place, "responses", status), told)
-            for status, told in sorted(parts["responses"].items())
-        }
-        return operation
+    def _responses(self) -> Iterator[_Message]:
+        return chain.from_iterable(each.responses.values() for each in self.operations.values())
 
-    def _response(self, place: Place, parts: _Tree) -> dict[str, Any]:
-        status, seen = place[-1], self.counts[place]
-        known = status.isdigit() and int(status) in {each.value for each in HTTPStatus}
-        headers = {
-            _RATE_LIMITS.get(name, name): {"$ref": f"#/components/headers/{_RATE_LIMITS[name]}"}
-            if name in _RATE_LIMITS
-            else {
-                "required": self.counts[*place, "headers", name] == seen,
-                **self._text((*place, "headers", name)),
-            }
-            for name in sorted(parts.get("headers", ()))
+    def _rate_limits(self) -> dict[str, Any]:
+        """Return the rate-limit headers that were seen; required if every response has them."""
+        headers = Shape()
+        for response in self._responses():
+            headers.merge(response.texts["header"])
+        texts = _texts(headers)
+        return {
+            name: {"description": meaning, **texts[name]}
+            for name, meaning in zip(HEADERS, _MEANINGS, strict=True)
+            if name in texts
         }
-        response: dict[str, Any] = {
-            "description": HTTPStatus(int(status)).phrase if known else "Another status",
-            "x-seen": seen,
-        }
-        if headers:
-            response["headers"] = headers
-        if bodies := parts.get("content"):
-            response["content"] = self._content((*place, "content"), bodies)
-        return response
-
-    def _content(self, place: Place, bodies: Iterable[str]) -> dict[str, Any]:
-        content: dict[str, Any] = {}
-        for media in sorted(bodies):
-            at = (*place, media)
-            told = content[media] = {"x-seen": self.counts[at], "schema": self._schema(at)}
-            not_json = self.counts[*at, _NOT_JSON]
-            if not_json and "json" in media:
-                told["x-not-json"] = not_json
-            if at in self.examples:
-                told["example"] = json.loads(self.examples[at][1])
-        return content
-
-    def _schema(self, place: Place) -> dict[str, Any]:
-        fields = sorted({each[-1] for each in self.shapes if each[:-1] == (*place, "form")})
-        if fields:
-            required = [
-                name for name in fields if self.counts[*place, "form", name] == self.counts[place]
-            ]
-            texts = {name: self._text((*place, "form", name))["schema"] for name in fields}
-            return {"type": "object", "properties": texts, "required": required}
-        shape, is_json = self.shapes.get(place), "json" in place[-1]
-        if shape is None or (self.counts[*place, _NOT_JSON] and not is_json):
-            return {"type": "string"} if shape is None and place[-1].startswith("text/") else {}
-        if "content" not in place or not _is_envelope(shape):
-            return shape.schema(with_counts=True)
-        data = _part(shape, of_data=True).schema(with_counts=True)
-        return {"allOf": [{"$ref": "#/components/schemas/Envelope"}, data]}
 
     def _envelope(self) -> dict[str, Any]:
         """Return the schema of the members beside ``data``; empty if no body is an envelope."""
         envelope = Shape()
-        for place, shape in self.shapes.items():
-            if "content" in place and _is_envelope(shape):
-                envelope.merge(_part(shape, of_data=False))
-        if not envelope.types:
+        for body in chain.from_iterable(each.bodies.values() for each in self._responses()):
+            if _is_envelope(body.shape):
+                envelope.merge(_part(body.shape, of_data=False))
+        if not envelope.seen:
             return {}
         # ``data`` is listed so that additionalProperties, where it is set, does not apply to it.
         schema = envelope.schema(with_counts=True)
         return {"Envelope": {**schema, "properties": {**schema.get("properties", {}), "data": {}}}}
 
-    def _rate_limits(self) -> dict[str, Any]:
-        """Return the rate-limit headers that were seen; required if every answer has them."""
-        headers = {}
-        answers = sum(self.servers.values())
-        for (name, title), meaning in zip(_RATE_LIMITS.items(), _MEANINGS, strict=True):
-            shape, seen = Shape(), 0
-            for place in self.shapes:
-                if place[4:] == ("headers", name):
-                    shape.merge(self.shapes[place])
-                    seen += self.counts[place]
-            if seen:
-                told = {"description": meaning, "required": seen == answers, "x-seen": seen}
-                headers[title] = {**told, "schema": _schema_of_text(shape)}
-        return headers
 
-    def _text(self, place: Place) -> dict[str, Any]:
-        """Return how often a parameter or header was seen, and the schema of its values."""
-        schema = _schema_of_text(self.shapes[place])
-        if self.counts[*place, "repeated"]:
+def _named(headers: Headers) -> list[tuple[str, str]]:
+    """Return headers with their names in lower case, and the rate limits' as in service.md."""
+    names = {name.lower(): name for name in HEADERS}
+    return [(names.get(name.lower(), name.lower()), value) for name, value in headers]
+
+
+def _values(pairs: Iterable[tuple[str, str]]) -> dict[str, list[object]]:
+    """Return parameters or headers, each with a list of values: ``"7"`` is 7, ``"true"`` True."""
+    values: dict[str, list[object]] = {}
+    for name, text in pairs:
+        value = json.loads(text) if _PLAIN_VALUE.fullmatch(text) else text
+        values.setdefault(name, []).append(value)
+    return values
+
+
+def _texts(shape: Shape) -> dict[str, dict[str, Any]]:
+    """Return the objects of parameters or headers, from the shape of what `_values` returns."""
+    texts = {}
+    for name in sorted(shape.properties.keys() - {ANY_NAME}):
+        lists = shape.properties[name]
+        values = lists.items or Shape()
+        schema = values.schema()
+        if isinstance(schema.get("type"), list):
+            schema = {"type": "string"}
+        if values.seen > lists.seen:  # one message has several
             schema = {"type": "array", "items": schema}
-        return {"schema": schema, "x-seen": self.counts[place]}
-
-
-_Tree = Mapping[str, Any]
-
-
-def _tree(places: Iterable[Place]) -> _Tree:
-    """Return nested mappings: ``[("GET", "/v1/a")]`` becomes ``{"GET": {"/v1/a": {}}}``."""
-    tree: dict[str, Any] = {}
-    for place in places:
-        node = tree
-        for name in place:
-            node = node.setdefault(name, {})
-    return tree
+        is_required = lists.seen == shape.seen
+        texts[name] = {"required": is_required, "schema": schema, "x-seen": lists.seen}
+    return texts
 
 
 def _template(path: str) -> tuple[str, list[tuple[str, str]]]:
@@ -365,37 +363,15 @@ def _template(path: str) -> tuple[str, list[tuple[str, str]]]:
     return "/".join(segments), ids
 
 
-def _value_of(text: str) -> object:
-    """Return the JSON value that a parameter or header spells: ``"7"`` is 7, ``"true"`` True."""
-    if _INTEGER.fullmatch(text):
-        return int(text)
-    if _NUMBER.fullmatch(text):
-        return float(text)
-    return text == "true" if text in ("true", "false") else text
-
-
-def _schema_of_text(shape: Shape) -> dict[str, Any]:
-    """Return the schema of a parameter's values; values of several types are strings."""
-    schema = shape.schema()
-    return {"type": "string"} if isinstance(schema["type"], list) else schema
-
-
 def _is_envelope(shape: Shape) -> bool:
     """Return whether all bodies are objects with their records in ``data``, as in `frame`."""
-    kinds = {*shape.types.get(("data",), {"": 0})}
-    return (
-        [*shape.types[()]] == ["object"]
-        and kinds <= {"object", "array"}
-        and not shape.is_optional(("data",))
-    )
+    data = shape.properties.get("data", Shape())
+    is_always_there = shape.seen == shape.types["object"] == data.seen > 0
+    return is_always_there and {*data.types} <= {"object", "array"}
 
 
 def _part(shape: Shape, *, of_data: bool) -> Shape:
     """Return the shape of bodies reduced to ``data``, or the shape without it."""
-    return Shape(
-        {
-            path: counts
-            for path, counts in shape.types.items()
-            if not path or (path[0] == "data") == of_data
-        }
-    )
+    properties = shape.properties.items()
+    kept = {name: inner for name, inner in properties if (name == "data") == of_data}
+    return replace(shape, properties=kept)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +17,12 @@ from .current import session as current, wrong_key_sent
 from .errors import CassetteError, NotConnectedError, QuotaExhaustedError
 from .http import httpx
 from .interaction import READING, base_path
-from .open_parts import Seen, findings_of
+from .open_parts import findings_of
 from .quota import Reading, read_headers, reading_of
 from .redaction import as_shown
 from .reset_unit import Evidence, infer_reset_unit
 from .settings import configured_regions
-from .shapes import AnswerShapes, Credentials, Sighting
+from .shapes import Credentials, ResponseSample, ResponseShape
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 _NOWHERE: Final = "/v1/directmail-lab-nowhere"
 _NEXT_VERSION: Final = ME_PATH.replace("/v1/", "/v2/")
 _NO_KEY: Final = "directmail-lab-no-key"
-_REFUSED: Final = (401, 403)
 # Enough reads to see a value of X-RateLimit-Reset count down, if it does.
 _MOST_READS_FOR_UNIT: Final = 12
 
@@ -68,8 +68,7 @@ def findings(cassette: str | Path | None = None) -> pd.DataFrame:
     """
     if cassette is None:
         return _findings_of_session(current())
-    answers, shapes = _recorded(find_cassette(cassette))
-    return _findings_of(answers, shapes)
+    return _findings_of(_recorded(find_cassette(cassette)))
 
 
 def explore(
@@ -106,11 +105,10 @@ def explore(
             "The session replays a recording, which cannot be asked for more. See findings(), or "
             "sign in with login() and explore() the live service."
         )
-    exploration = _Exploration(opened, pause_s, announce, sleep)
     try:
-        exploration.run()
+        _Exploration(opened, pause_s, announce, sleep).run()
     except QuotaExhaustedError as error:
-        exploration.announce(f"Stopped: {error}")
+        announce(f"Stopped: {error}")
     return _findings_of_session(opened)
 
 
@@ -118,53 +116,51 @@ def explore(
 
 
 def _findings_of_session(opened: Session) -> pd.DataFrame:
-    answers: list[Sighting] = []
-    shapes = AnswerShapes()
+    samples: list[ResponseSample] = []
     if opened.open_cassette is not None:
         # If its file cannot be read, the session's readings are used alone.
         with contextlib.suppress(CassetteError):
-            answers, shapes = _recorded(opened.open_cassette.path)
-    is_read = bool(answers)
-    answers += opened.answers.apart
-    answers += [
-        Sighting.of_session(each, row, opened.base_url)
-        for row, each in enumerate(opened.readings.since(0))
-        if not (is_read and each.cassette == opened.cassette)
+            samples = _recorded(opened.open_cassette.path)
+    is_read, readings = bool(samples), opened.readings.since(0)
+    samples += [
+        sample
+        for sample in opened.response_shapes.samples(readings, opened.base_url)
+        if not (is_read and sample.reading.cassette == opened.cassette)
     ]
-    shapes.merge(opened.answers)
-    return _findings_of(answers, shapes, opened.readings.evidence())
+    evidence = opened.readings.evidence()
+    return _findings_of(samples, None if evidence.unit == "undetermined" else evidence)
 
 
-def _findings_of(
-    answers: list[Sighting], shapes: AnswerShapes, evidence: Evidence | None = None
-) -> pd.DataFrame:
-    if evidence is None or evidence.unit == "undetermined":
-        evidence = infer_reset_unit(each.reading for each in answers if each.is_the_accounts)
-    return findings_of(Seen(answers, shapes, evidence))
+def _findings_of(samples: list[ResponseSample], evidence: Evidence | None = None) -> pd.DataFrame:
+    readings = (sample.reading for sample in samples if sample.may_have_key)
+    return findings_of(samples, evidence or infer_reset_unit(readings))
 
 
-def _recorded(path: Path) -> tuple[list[Sighting], AnswerShapes]:
-    """Return the answers that a cassette holds, and their shapes."""
-    loaded, answers, shapes = read_cassette(path), list[Sighting](), AnswerShapes()
+def _recorded(path: Path) -> list[ResponseSample]:
+    """Return the responses that a cassette holds."""
+    loaded, samples = read_cassette(path), list[ResponseSample]()
+    shapes = defaultdict[tuple[str, str, int], ResponseShape](ResponseShape)
     prefix = base_path(loaded.base_url or "")
-    for number, each in enumerate(as_shown(loaded.interactions, foreign=loaded.foreign)):
-        reading = reading_of(each, prefix=prefix, cassette=path.stem)
-        answers.append(Sighting(reading, path.stem, number, loaded.base_url))
-        shapes.add(answers[-1], each.response.headers, each.response.body)
-    return answers, shapes
+    for number, interaction in enumerate(as_shown(loaded.interactions, foreign=loaded.foreign)):
+        reading = reading_of(interaction, prefix=prefix, cassette=path.stem)
+        shape = shapes[reading.method, reading.operation, reading.status]
+        shape.add(interaction.response.headers, interaction.response.body)
+        samples.append(ResponseSample(reading, shape, path.stem, number, loaded.base_url))
+    return samples
 
 
-# -- asking for the rest -----------------------------------------------------------------------
+# -- requests that show more -------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Exploration:
-    """One run of `explore`; its fields are the session and the parameters of `explore`."""
+    """One run of `explore`, with its session and its parameters."""
 
     session: Session
     pause_s: float
     announce: Callable[[str], object]
     sleep: Callable[[float], object]
+    is_first: bool = True
 
     def run(self) -> None:
         """Send all requests, or only the first if the key is refused.
@@ -176,24 +172,24 @@ class _Exploration:
         """
         base_url = self.session.base_url
         self.announce(f"Exploring {base_url} with reads, which change nothing there.")
-        first = self._ask("GET", ME_PATH, pause_s=0.0)
-        if first is not None and first.status in _REFUSED:
+        first = self._send("GET", ME_PATH)
+        if first is not None and first.status in (401, 403):
             # Each further request would send the wrong key once more.
             wrong_key_sent().add(base_url)
             self.announce("The key was refused, so nothing more is sent.")
             return
         for method, path in (("OPTIONS", ME_PATH), ("GET", _NOWHERE), ("GET", _NEXT_VERSION)):
-            self._ask(method, path)
-        self._ask_apart(base_url, "none")
+            self._send(method, path)
+        self._send_outside(base_url, "none")
         if base_url in wrong_key_sent():
             self.announce(f"A wrong key was sent to {base_url} before, and is not sent again.")
         else:
             wrong_key_sent().add(base_url)
-            self._ask_apart(base_url, "wrong")
+            self._send_outside(base_url, "wrong")
         for address in dict.fromkeys(configured_regions().values()):
             if address != base_url:
                 # Without the key, which belongs to this region and must not be sent to another.
-                self._ask_apart(address, "none")
+                self._send_outside(address, "none")
         self._read_until_unit_is_known(first)
 
     def _read_until_unit_is_known(self, last: Reading | None) -> None:
@@ -201,54 +197,52 @@ class _Exploration:
             if self.session.readings.evidence().unit != "undetermined":
                 return
             if last is not None and last.reset is None and last.reset_text is None:
-                self.announce("The answers have no X-RateLimit-Reset whose unit could be found.")
+                self.announce("The responses have no X-RateLimit-Reset, so its unit is not sought.")
                 return
-            last = self._ask("GET", ME_PATH)
+            last = self._send("GET", ME_PATH)
 
-    def _ask(self, method: str, path: str, *, pause_s: float | None = None) -> Reading | None:
-        response = self._send(self.session.client, method, path, "", pause_s)
+    def _send(self, method: str, path: str) -> Reading | None:
+        response = self._response(self.session.client, method, path)
         return response.extensions[READING] if response is not None else None
 
-    def _ask_apart(self, base_url: str, credentials: Credentials) -> None:
-        """Ask with no key or with a wrong one, by a client that records nothing.
+    def _send_outside(self, base_url: str, credentials: Credentials) -> None:
+        """Send a request with no key or with a wrong one, by a client that records nothing.
 
-        A cassette keeps no credentials, so a replay would give the answer to a wrong key to a
+        A cassette keeps no credentials, so a replay would give the response to a wrong key to a
         request with the right one.
         """
-        auth, words = None, " without a key"
+        auth, note = None, " without a key"
         if credentials == "wrong":
-            auth, words = httpx.BasicAuth(_NO_KEY, PASSWORD), " with a wrong key"
+            auth, note = httpx.BasicAuth(_NO_KEY, PASSWORD), " with a wrong key"
         timeout = self.session.client.timeout
         with httpx.Client(base_url=base_url, timeout=timeout, auth=auth) as client:
-            response = self._send(client, "GET", ME_PATH, words)
-        if response is None:
-            return
-        reading = read_headers(
-            response.headers.raw,
-            at=time.time(),
-            method="GET",
-            path=ME_PATH,
-            status=response.status_code,
-            elapsed_s=response.elapsed.total_seconds(),
-        )
-        apart = self.session.answers.apart
-        apart.append(Sighting(reading, "explore", len(apart), base_url, credentials))
-        self.session.answers.add(apart[-1], decoded_headers(response.headers), response.content)
+            response = self._response(client, "GET", ME_PATH, note)
+        if response is not None:
+            reading = read_headers(
+                response.headers.raw,
+                at=time.time(),
+                method="GET",
+                path=ME_PATH,
+                status=response.status_code,
+                elapsed_s=response.elapsed.total_seconds(),
+            )
+            explored, shape = self.session.response_shapes.explored, ResponseShape()
+            shape.add(decoded_headers(response.headers), response.content)
+            number = len(explored)
+            explored.append(
+                ResponseSample(reading, shape, "explore", number, base_url, credentials)
+            )
 
-    def _send(
-        self,
-        client: httpx.Client,
-        method: str,
-        path: str,
-        words: str,
-        pause_s: float | None = None,
+    def _response(
+        self, client: httpx.Client, method: str, path: str, note: str = ""
     ) -> httpx.Response | None:
-        if pause_s is None:
+        if not self.is_first:
             self.sleep(self.pause_s)
+        self.is_first = False
         try:
             response = client.request(method, path)
         except httpx.HTTPError as error:
-            self.announce(f"{method} {path}{words}: no answer ({type(error).__name__})")
+            self.announce(f"{method} {path}{note}: no response ({type(error).__name__})")
             return None
-        self.announce(f"{method} {path}{words}: {response.status_code}")
+        self.announce(f"{method} {path}{note}: {response.status_code}")
         return response

@@ -27,7 +27,7 @@ from .readings import ReadingLog
 from .redaction import Redactor
 from .redaction.log_guard import guard_logs
 from .settings import base_address
-from .shapes import AnswerShapes
+from .shapes import ResponseShapes
 from .transports import (
     Mode,
     ModeName,
@@ -130,7 +130,7 @@ class Session:
         self._listeners: dict[object, Callable[[Reading], None]] = {}
         redactor = Redactor()
         self._redacted = redactor.text
-        self.answers = AnswerShapes(self._redacted)
+        self.response_shapes = ResponseShapes(self._redacted)
         self._clock, self._timer = clock, timer
         self._observe = Observer(
             self._note, base_path(self.base_url), self._redacted, self.exchanges.add
@@ -330,7 +330,7 @@ class Session:
     def _note_shape(self, response: httpx.Response) -> httpx.Response:
         reading = response.extensions.get(READING)
         if reading is not None and response.is_closed:
-            self.answers.add_live(reading, response.headers, response.content)
+            self.response_shapes.add(reading, response.headers, response.content)
         return response
 
     def _record_in(self, response: httpx.Response) -> pd.DataFrame:

@@ -1,14 +1,15 @@
-"""The shapes of JSON bodies and of answers: types, fields and counts, but no values."""
+"""The shapes of JSON values and of responses: types, fields and counts, but no values."""
 
 from __future__ import annotations
 
+import copy
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from .bodies import decoded_headers, json_in
 from .interaction import Headers, header
@@ -16,23 +17,49 @@ from .interaction import Headers, header
 if TYPE_CHECKING:
     from .quota import Reading
 
-# -- of any JSON ------------------------------------------------------------------------------
 
-Path = tuple[str | None, ...]
-"""The place of a value in a body: names of fields, and None for the elements of an array.
+@dataclass(slots=True)
+class Mergeable:
+    """Counts that can be added up, in any order and grouping. Subclasses are dataclasses.
 
-Names that are values themselves, such as ids or e-mail addresses, are replaced by ``ANY_NAME``.
-"""
+    Their fields may be numbers, dictionaries (also nested), `Mergeable` objects or None. Of two
+    tuples the lesser is kept.
+    """
+
+    def merge(self, other: Self) -> None:
+        """Add the counts of another one, which stays as it is."""
+        for each in fields(self):
+            merged = _merged(getattr(self, each.name), getattr(other, each.name))
+            setattr(self, each.name, merged)
+
+
+def _merged(total: Any, part: Any) -> Any:
+    if part is None:
+        return total
+    if isinstance(part, tuple):
+        return min(part, total or part)
+    total = type(part)() if total is None else total
+    if isinstance(part, dict):
+        for name, value in part.items():
+            total[name] = _merged(total.get(name), value)
+    elif isinstance(part, Mergeable):
+        total.merge(part)
+    else:
+        total = total or part if isinstance(part, bool) else total + part
+    return total
+
+
+# -- JSON values -------------------------------------------------------------------------------
 
 ANY_NAME: Final = "{id}"
+"""Stands for the names of fields that are values themselves, such as ids or e-mail addresses."""
 
-_MOST_PATHS: Final = 2_000
 _DEEPEST: Final = 30
-_MOST_FIELDS_IN_WORDS: Final = 30
+_MOST_NAMES: Final = 200
+_FEWEST_OF_A_MAP: Final = 3
+_MOST_DESCRIBED: Final = 30
 _STATE_FIELDS: Final = frozenset({"state", "status"})
-_MOST_STATES: Final = 20
 _WORD: Final = re.compile(r"[^\W\d]{1,40}")
-# Counted beside the types: the key "string:date" counts the strings that are dates.
 _FORMATS: Final = {
     "date": re.compile(r"\d{4}-\d\d-\d\d"),
     "date-time": re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)", re.I),
@@ -40,7 +67,10 @@ _FORMATS: Final = {
     "uri": re.compile(r"https?://[!-~]+"),
     "uuid": re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.I),
 }
-_LONGEST_OF_A_FORMAT: Final = 2_000
+_TYPES: Final = {
+    type(None): "null", bool: "boolean", str: "string", dict: "object", list: "array",
+    int: "integer",
+}  # fmt: skip
 # Numbers, hex digits, UUIDs, texts with an "@", telephone numbers, and redaction's "<…>".
 _VALUE_AS_NAME: Final = re.compile(
     r"\d+|[0-9a-f-]{16,}|[^@]*@.*|\+?[\d ()/.-]{6,}|<.*>", re.IGNORECASE | re.DOTALL
@@ -49,230 +79,185 @@ _VALUE_AS_NAME: Final = re.compile(
 
 def type_of(value: object) -> str:
     """Return JSON Schema's name for a value's type."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, str):
-        return "string"
-    if isinstance(value, dict):
-        return "object"
-    if isinstance(value, list):
-        return "array"
-    return "integer" if isinstance(value, int) else "number"
+    return _TYPES.get(type(value), "number")
 
 
 def format_of(text: str) -> str | None:
     """Return JSON Schema's name for the format of a text, or None."""
-    if len(text) > _LONGEST_OF_A_FORMAT:
-        return None
-    found = next((name for name, form in _FORMATS.items() if form.fullmatch(text)), None)
-    if found in ("date", "date-time"):
+    name = next((name for name, pattern in _FORMATS.items() if pattern.fullmatch(text)), None)
+    if name in ("date", "date-time"):
         try:
             datetime.fromisoformat(text)
         except ValueError:  # the 30th of February
             return None
-    return found
+    return name
+
+
+def is_value(name: str) -> bool:
+    """Return whether the name of a field or parameter is itself a value, such as an id."""
+    return name == ANY_NAME or _VALUE_AS_NAME.fullmatch(name) is not None
 
 
 @dataclass(slots=True)
-class Shape:
-    """What JSON values had in common: their types and fields, and how often each was there.
+class Shape(Mergeable):
+    """What JSON values have in common: their types and fields, and how often each was seen.
 
-    It keeps no values, except single words in fields named ``state`` or ``status``. Merging two
-    shapes gives the shape of all their values; the order does not matter.
+    It keeps no values, except single words in fields named ``state`` or ``status``.
 
     Attributes
     ----------
-    types
-        By path, parents first: how often each of JSON Schema's types was seen there, and each
-        format (``string:date``). At most the first 2,000 paths are kept, and none deeper than 30.
+    types, formats
+        How often each of JSON Schema's types and formats was seen.
     states
-        Up to twenty words that were values of a field named ``state`` or ``status``.
+        The words of a field named ``state`` or ``status``.
+    items
+        The shape of the elements of arrays, or None.
+    properties
+        The shapes of the fields of objects, by name; those whose name `is_value` by ``ANY_NAME``.
+        With more than 200 names it is a map: all of them are. Nothing is kept deeper than 30.
     """
 
-    types: dict[Path, Counter[str]] = field(default_factory=dict)
-    states: set[str] = field(default_factory=set)
+    types: Counter[str] = field(default_factory=Counter)
+    formats: Counter[str] = field(default_factory=Counter)
+    states: Counter[str] = field(default_factory=Counter)
+    items: Shape | None = None
+    properties: dict[str, Shape] = field(default_factory=dict)
+    is_map: bool = False
 
-    @classmethod
-    def of(cls, values: Iterable[object]) -> Shape:
-        """Return the shape of all these values."""
-        shape = cls()
-        for value in values:
-            shape.add(value)
-        return shape
+    @property
+    def seen(self) -> int:
+        """How many values were added."""
+        return self.types.total()
 
-    def add(self, value: object) -> None:
-        """Add one value."""
-        for path, each in _walk(value):
-            kind = type_of(each)
-            self._count(path, {kind: 1})
-            if isinstance(each, str):
-                if form := format_of(each):
-                    self._count(path, {f"string:{form}": 1})
-                if path and path[-1] in _STATE_FIELDS and _WORD.fullmatch(each):
-                    self._add_states({each})
+    def add(self, value: object, *, depth: int = 0, is_state: bool = False) -> None:
+        """Add one value; the options are for values inside others."""
+        self.types[type_of(value)] += 1
+        if isinstance(value, str):
+            if format_name := format_of(value):
+                self.formats[format_name] += 1
+            if is_state and _WORD.fullmatch(value):
+                self.states[value] += 1
+        elif isinstance(value, list) and depth < _DEEPEST:
+            self.items = self.items or Shape()
+            for element in value:
+                self.items.add(element, depth=depth + 1)
+        elif isinstance(value, dict) and depth < _DEEPEST:
+            for name, member in value.items():
+                key = ANY_NAME if self.is_map or is_value(name) else name
+                shape = self.properties.setdefault(key, Shape())
+                shape.add(member, depth=depth + 1, is_state=name in _STATE_FIELDS)
+                self._limit_names()
 
-    def merge(self, other: Shape) -> None:
+    def merge(self, other: Self) -> None:
         """Add all values of another shape."""
-        for path, counts in other.types.items():
-            self._count(path, counts)
-        self._add_states(other.states)
+        Mergeable.merge(self, other)
+        self._limit_names()
 
-    def _count(self, path: Path, counts: Mapping[str, int]) -> None:
-        if path in self.types:
-            self.types[path].update(counts)
-        elif len(self.types) < _MOST_PATHS:
-            self.types[path] = Counter(counts)
+    def _limit_names(self) -> None:
+        if len(self.properties) > (1 if self.is_map else _MOST_NAMES):
+            self.properties, self.is_map = self._as_map(), True
 
-    def _add_states(self, words: set[str]) -> None:
-        self.states = set(sorted(self.states | words)[:_MOST_STATES])
+    def _as_map(self) -> dict[str, Shape]:
+        merged = Shape()
+        for shape in self.properties.values():
+            merged.merge(shape)
+        return {ANY_NAME: merged}
+
+    def _fields(self) -> Iterator[tuple[str, Shape, bool]]:
+        """Yield each field: its name, its shape, and whether all objects have it.
+
+        If three objects or more have no name in common, their names are taken for values.
+        """
+        objects, properties = self.types["object"], self.properties
+        if min(objects, len(properties)) >= _FEWEST_OF_A_MAP and all(
+            shape.seen == 1 for shape in properties.values()
+        ):
+            properties = self._as_map()
+        for name, shape in properties.items():
+            yield name, shape, shape.seen == objects
+
+    def all_states(self) -> set[str]:
+        """Return the words of all fields named ``state`` or ``status``, at any depth."""
+        inner = [*self.properties.values(), *filter(None, [self.items])]
+        return {*self.states}.union(*(shape.all_states() for shape in inner))
 
     def schema(self, *, with_counts: bool = False) -> dict[str, Any]:
         """Return a JSON Schema that all the values match. It has no ``enum`` and no example.
 
         ``with_counts`` adds ``x-seen``: how often each part was seen.
         """
-        schemas: dict[Path, dict[str, Any]] = {(): {}}
-        for path, counts in self.types.items():
-            kinds = self._kinds(path)
-            schema = schemas[path] = {"type": kinds if len(kinds) > 1 else kinds[0]}
-            forms = [name for name in _FORMATS if counts[f"string:{name}"] == counts["string"] > 0]
-            schema |= {"format": forms[0]} if forms else {}
-            schema |= {"x-seen": self.seen(path)} if with_counts else {}
-            if path:
-                parent, name = schemas[path[:-1]], path[-1]
-                if name is None:
-                    parent["items"] = schema
-                    continue
-                if name == ANY_NAME:
-                    # At the limit some paths were not kept, so other names may have other types.
-                    if len(self.types) < _MOST_PATHS:
-                        parent["additionalProperties"] = schema
-                    continue
-                parent.setdefault("properties", {})[name] = schema
-                if not self.is_optional(path):
-                    parent["required"] = sorted([*parent.get("required", ()), name])
-        return schemas[()]
+        types = self._type_names()
+        if not types:
+            return {}
+        schema: dict[str, Any] = {"type": types if len(types) > 1 else types[0]}
+        if len(self.formats) == 1 and self.formats.total() == self.types["string"]:
+            schema["format"] = next(iter(self.formats))
+        if with_counts:
+            schema["x-seen"] = self.seen
+        required = []
+        for name, shape, is_required in self._fields():
+            inner = shape.schema(with_counts=with_counts)
+            if name == ANY_NAME:
+                schema["additionalProperties"] = inner
+                continue
+            schema.setdefault("properties", {})[name] = inner
+            required += [name] * is_required
+        if required:
+            schema["required"] = sorted(required)
+        if self.items is not None:
+            schema["items"] = self.items.schema(with_counts=with_counts)
+        return schema
 
-    def in_words(self) -> str:
+    def describe(self) -> str:
         """Return fields and types on one line: ``id string, company.city? string or null``."""
-        place = {path: number for number, path in enumerate(self.types)}
-        parents = {path[:-1] for path in self.types if path}
-        fields = [
-            f"{self._name(path)} {' or '.join(self._kinds(path))}".strip()
-            for path in sorted(
-                self.types, key=lambda path: [place[path[:n]] for n in range(len(path) + 1)]
-            )
-            if path not in parents
-        ]
-        more = len(fields) - _MOST_FIELDS_IN_WORDS
-        shown = ", ".join(fields[:_MOST_FIELDS_IN_WORDS]) or "anything"
+        leaves = list(self._leaves(""))
+        more = len(leaves) - _MOST_DESCRIBED
+        shown = ", ".join(leaves[:_MOST_DESCRIBED]) or "anything"
         return f"{shown}, and {more} more" if more > 0 else shown
 
-    def _kinds(self, path: Path) -> list[str]:
-        counts = self.types[path]
+    def _leaves(self, path: str) -> Iterator[str]:
+        is_leaf = True
+        for name, shape, is_required in self._fields():
+            is_leaf = False
+            optional = "" if is_required or name == ANY_NAME else "?"
+            yield from shape._leaves(f"{path}{'.' if path else ''}{name}{optional}")
+        if self.items is not None and self.items.types:
+            is_leaf = False
+            yield from self.items._leaves(f"{path}[]")
+        if is_leaf:
+            yield f"{path} {' or '.join(self._type_names())}".strip()
+
+    def _type_names(self) -> list[str]:
         # "number" includes integers. "null" comes last: `string or null`.
-        kinds = {each for each in counts if each != "integer" or "number" not in counts}
-        return sorted({each for each in kinds if ":" not in each}, key=lambda k: (k == "null", k))
-
-    def seen(self, path: Path = ()) -> int:
-        """Return how many values were seen at a path."""
-        return sum(number for kind, number in self.types[path].items() if ":" not in kind)
-
-    def is_optional(self, path: Path) -> bool:
-        """Return whether an object was seen without this field."""
-        return self.seen(path) < self.types[path[:-1]]["object"]
-
-    def _name(self, path: Path) -> str:
-        name = ""
-        for depth, key in enumerate(path, start=1):
-            always = key in (None, ANY_NAME) or not self.is_optional(path[:depth])
-            optional = "" if always else "?"
-            name += "[]" if key is None else f"{'.' if name else ''}{key}{optional}"
-        return name
+        names = [name for name in self.types if name != "integer" or "number" not in self.types]
+        return sorted(names, key=lambda name: (name == "null", name))
 
 
-def _walk(value: object) -> Iterator[tuple[Path, object]]:
-    """Yield a value and all values inside it, each with its path, in order, without recursion."""
-    waiting: list[tuple[Path, object]] = [((), value)]
-    while waiting:
-        path, each = waiting.pop()
-        yield path, each
-        if len(path) == _DEEPEST:
-            continue
-        if isinstance(each, dict):
-            waiting += [((*path, name_of(name)), each[name]) for name in reversed(each)]
-        elif isinstance(each, list):
-            waiting += [((*path, None), inner) for inner in reversed(each)]
+# -- responses ---------------------------------------------------------------------------------
 
-
-def name_of(name: object) -> str:
-    """Return the name of a field, or ``ANY_NAME`` if it is a value, such as an id."""
-    return ANY_NAME if _VALUE_AS_NAME.fullmatch(str(name)) else str(name)
-
-
-# -- the shapes of answers -----------------------------------------------------------------------
-
-_MOST_ANSWERS: Final = 1_000
-_LARGEST_LIVE_BYTES: Final = 1024**2
-_MOST_LIVE_BODIES: Final = 50
+_MOST_SHAPES: Final = 1_000
+_LARGEST_BYTES: Final = 1024**2
+_MOST_BODIES: Final = 50
 
 Credentials = Literal["key", "none", "wrong", "unknown"]
 """What a request was sent with; "unknown" if it was recorded, since cassettes do not say."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sighting:
-    """One answer: its reading, and where it comes from.
-
-    ``source`` is a cassette's name, ``"rate_limits()"`` or ``"explore"``, and ``number`` the row
-    there, from 0. ``base_url`` is the base address of the request, or None if it is not known.
-    """
-
-    reading: Reading
-    source: str = ""
-    number: int = 0
-    base_url: str | None = None
-    credentials: Credentials = "unknown"
-
-    @classmethod
-    def of_session(cls, reading: Reading, row: int = 0, base_url: str | None = None) -> Sighting:
-        """Return the sighting of one row of `rate_limits`; a replay's credentials are unknown."""
-        credentials: Credentials = "unknown" if reading.source == "replayed" else "key"
-        return cls(reading, "rate_limits()", row, base_url, credentials)
-
-    @property
-    def operation(self) -> str:
-        """Method and path, with segments that look like ids as ``{id}``."""
-        return f"{self.reading.method} {self.reading.operation}"
-
-    @property
-    def is_the_accounts(self) -> bool:
-        """Whether the session's key may have been sent: then the allowance is this account's."""
-        return self.credentials in ("key", "unknown")
-
-    @property
-    def key(self) -> tuple[str, int, Credentials]:
-        """The key of its shape in `AnswerShapes`."""
-        return self.operation, self.reading.status, self.credentials
-
-
 @dataclass(slots=True)
-class AnswerShape:
-    """What answers had in common.
+class ResponseShape(Mergeable):
+    """What responses have in common.
 
-    ``kinds`` counts ``"JSON"``, ``"no body"`` and the media types of other bodies; ``headers`` are
-    the names of all headers, in lower case; ``body`` is the shape of the bodies that are JSON.
+    ``kinds`` counts ``"JSON"``, ``"no body"`` and the media types of other bodies; ``headers`` the
+    names of headers, in lower case; ``body`` is the shape of the bodies that are JSON.
     """
 
     kinds: Counter[str] = field(default_factory=Counter)
-    headers: set[str] = field(default_factory=set)
+    headers: Counter[str] = field(default_factory=Counter)
     body: Shape = field(default_factory=Shape)
 
     def add(self, headers: Headers, body: bytes) -> None:
-        """Add one answer."""
-        self.headers.update(name.lower() for name, _ in headers)
+        """Add one response."""
+        self.headers.update({name.lower() for name, _ in headers})
         value, problem = json_in(headers, body)
         if problem is None:
             self.body.add(value)
@@ -280,65 +265,86 @@ class AnswerShape:
         kind = media_type.strip()[:100] if body else "no body"
         self.kinds["JSON" if problem is None else kind] += 1
 
-    def merge(self, other: AnswerShape) -> None:
-        """Add all answers of another one."""
-        self.kinds.update(other.kinds)
-        self.headers |= other.headers
-        self.body.merge(other.body)
+
+@dataclass(frozen=True, slots=True)
+class ResponseSample:
+    """One response: its reading, its shape and where it comes from.
+
+    ``shape`` may be that of several responses with the same operation and status. ``source`` is a
+    cassette's name, ``"rate_limits()"`` or ``"explore"``, and ``number`` the row there, from 0.
+    ``base_url`` is the base address of the request, or None if it is not known.
+    """
+
+    reading: Reading
+    shape: ResponseShape = field(default_factory=ResponseShape)
+    source: str = ""
+    number: int = 0
+    base_url: str | None = None
+    credentials: Credentials = "unknown"
+
+    @property
+    def operation(self) -> str:
+        """Method and path, with segments that look like ids as ``{id}``."""
+        return f"{self.reading.method} {self.reading.operation}"
+
+    @property
+    def may_have_key(self) -> bool:
+        """Whether the session's key may have been sent: then the allowance is this account's."""
+        return self.credentials in ("key", "unknown")
 
 
-class AnswerShapes:
-    """The shapes of a session's or a cassette's answers, by operation, status and credentials.
+class ResponseShapes:
+    """The shapes of a session's responses, by operation and status.
 
     Parameters
     ----------
-    redacted
-        Removes the key from the text of a session's answers, where it may be the name of a field.
+    redact
+        Removes the key from the text of a response, where it may be the name of a field.
 
     Attributes
     ----------
-    apart
-        Answers to the requests that `explore` sent outside the session, without its key.
+    explored
+        Responses to the requests that `explore` sent outside the session, without its key.
     """
 
-    def __init__(self, redacted: Callable[[str], str] = str) -> None:
-        self._redacted = redacted
-        self.apart: list[Sighting] = []
-        self._by_key: dict[tuple[str, int, Credentials], AnswerShape] = {}
-        self._live: Counter[tuple[str, str, int, str]] = Counter()
+    def __init__(self, redact: Callable[[str], str] = str) -> None:
+        self.explored: list[ResponseSample] = []
+        self._redact = redact
+        self._shapes: dict[tuple[object, ...], ResponseShape] = {}
         self._lock = Lock()
 
-    def add(self, sighting: Sighting, headers: Headers, body: bytes) -> None:
-        """Add one answer; beyond a thousand different `Sighting.key`, new ones are dropped."""
-        with self._lock:
-            known = self._by_key.get(sighting.key)
-            if known is None and len(self._by_key) < _MOST_ANSWERS:
-                known = self._by_key[sighting.key] = AnswerShape()
-            if known is not None:
-                known.add(headers, body)
+    def add(self, reading: Reading, headers: Any, body: bytes) -> None:
+        """Add a response; ``headers`` are an httpx response's.
 
-    def add_live(self, reading: Reading, headers: Any, body: bytes) -> None:
-        """Add a session's answer; ``headers`` are an httpx response's.
-
-        Only the first fifty of a kind are added, and no body over 1 MiB: the rest take about 1 µs.
+        Only the first fifty of a thousand kinds are added, and no body over 1 MiB: the rest take
+        about 1 µs.
         """
-        kind = (reading.method, reading.operation, reading.status, reading.source)
-        if self._live[kind] < _MOST_LIVE_BODIES and len(body) <= _LARGEST_LIVE_BYTES:
-            self._live[kind] += 1
-            body = self._redacted(body.decode("latin-1")).encode("latin-1")
-            self.add(Sighting.of_session(reading), decoded_headers(headers), body)
+        key = _key(reading)
+        shape = self._shapes.get(key)
+        is_full = len(self._shapes) >= _MOST_SHAPES
+        if is_full if shape is None else shape.kinds.total() >= _MOST_BODIES:
+            return
+        if len(body) <= _LARGEST_BYTES:
+            body = self._redact(body.decode("latin-1")).encode("latin-1")
+            with self._lock:
+                self._shapes.setdefault(key, ResponseShape()).add(decoded_headers(headers), body)
 
-    def of(self, sightings: Iterable[Sighting]) -> AnswerShape:
-        """Return what these answers had in common."""
-        merged = AnswerShape()
+    def samples(self, readings: Sequence[Reading], base_url: str) -> list[ResponseSample]:
+        """Return the explored responses, and a sample for each of the session's readings."""
         with self._lock:
-            for key in dict.fromkeys(each.key for each in sightings):
-                if key in self._by_key:
-                    merged.merge(self._by_key[key])
-        return merged
+            shapes = copy.deepcopy(self._shapes)
+        return self.explored + [
+            ResponseSample(
+                reading,
+                shapes.get(_key(reading)) or ResponseShape(),
+                "rate_limits()",
+                row,
+                base_url,
+                "unknown" if reading.source == "replayed" else "key",
+            )
+            for row, reading in enumerate(readings)
+        ]
 
-    def merge(self, other: AnswerShapes) -> None:
-        """Add all answers of another one."""
-        with other._lock:
-            for key, shape in other._by_key.items():
-                self._by_key.setdefault(key, AnswerShape()).merge(shape)
+
+def _key(reading: Reading) -> tuple[object, ...]:
+    return reading.method, reading.operation, reading.status, reading.source

@@ -16,17 +16,16 @@ from directmail_lab.contract import ME_PATH
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import NotConnectedError
 from directmail_lab.exploring import explore, findings
-from directmail_lab.open_parts import Seen, findings_of
+from directmail_lab.open_parts import findings_of
 from directmail_lab.quota import read_headers
 from directmail_lab.reset_unit import infer_reset_unit
 from directmail_lab.sessions import Session
-from directmail_lab.shapes import AnswerShapes, Sighting
+from directmail_lab.shapes import ResponseSample, ResponseShape
 from directmail_lab.standin import Fault, stand_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from directmail_lab.interaction import Headers
     from directmail_lab.shapes import Credentials
     from directmail_lab.standin import StandIn
 
@@ -41,7 +40,7 @@ VERSIONS = "versions: new ones, deprecation"
 NOON = 1_795_262_400.0
 
 
-def answer(
+def sample(
     body: object,
     *,
     path: str = ME_PATH,
@@ -49,23 +48,19 @@ def answer(
     number: int = 0,
     credentials: Credentials = "unknown",
     headers: tuple[tuple[str, str], ...] = (),
-) -> tuple[Sighting, Headers, bytes]:
-    """An answer with this body, a text as it is and anything else as JSON."""
+) -> ResponseSample:
+    """A response with this body, a text as it is and anything else as JSON."""
     content = body.encode() if isinstance(body, str) else json.dumps(body).encode()
     at = NOON + number
     reading = read_headers(headers, at=at, method="GET", path=path, status=status)
-    sighting = Sighting(reading, "tour", number, "https://api.example.com", credentials)
-    return sighting, headers, content
+    shape = ResponseShape()
+    shape.add(headers, content)
+    return ResponseSample(reading, shape, "tour", number, "https://api.example.com", credentials)
 
 
-def found(*answers: tuple[Sighting, Headers, bytes]) -> pd.DataFrame:
-    """The findings of these answers alone, by part."""
-    shapes = AnswerShapes()
-    for each in answers:
-        shapes.add(*each)
-    evidence = infer_reset_unit(())
-    seen = Seen([sighting for sighting, *_ in answers], shapes, evidence)
-    return by_part(findings_of(seen))
+def found(*samples: ResponseSample) -> pd.DataFrame:
+    """The findings of these responses alone, by part."""
+    return by_part(findings_of(samples, infer_reset_unit(())))
 
 
 def by_part(frame: pd.DataFrame) -> pd.DataFrame:
@@ -87,7 +82,7 @@ def test_every_open_part_has_its_row_even_where_nothing_was_seen() -> None:
 def test_the_columns_and_their_types_are_fixed() -> None:
     """Text in all columns but the schema's, also where nothing was seen."""
     expected = ["part", "section", "seen", "how_sure", "interactions", "find_out", "schema"]
-    for frame in (found().reset_index(), found(answer({"id": "1"})).reset_index()):
+    for frame in (found().reset_index(), found(sample({"id": "1"})).reset_index()):
         assert list(frame) == expected
         assert [str(dtype) for dtype in frame.dtypes] == ["string"] * 6 + ["object"]
 
@@ -95,8 +90,8 @@ def test_the_columns_and_their_types_are_fixed() -> None:
 def test_the_records_schema_tells_types_nulls_and_what_is_always_there() -> None:
     """One schema of all records seen: a field that was null once may be null."""
     rows = found(
-        answer({"id": "1", "phone": None, "company": {"postcode": "01234"}}),
-        answer({"id": "2", "phone": "555", "company": {"postcode": "9"}, "age": 3}, number=1),
+        sample({"id": "1", "phone": None, "company": {"postcode": "01234"}}),
+        sample({"id": "2", "phone": "555", "company": {"postcode": "9"}, "age": 3}, number=1),
     )
     schema = rows.loc[ME, "schema"]
 
@@ -115,10 +110,10 @@ def test_errors_are_told_by_status_with_their_shape() -> None:
     """Alike ones together; JSON, HTML and nothing are told apart."""
     page = (("Content-Type", "text/html; charset=utf-8"),)
     rows = found(
-        answer({"error": "x"}, status=404),
-        answer({"error": "y"}, status=401),
-        answer("<h1>", status=502, headers=page),
-        answer("", status=500),
+        sample({"error": "x"}, status=404),
+        sample({"error": "y"}, status=401),
+        sample("<h1>", status=502, headers=page),
+        sample("", status=500),
     )
 
     assert rows.loc[ERRORS, "seen"] == ("401, 404: JSON error string; 500: no body; 502: text/html")
@@ -126,20 +121,20 @@ def test_errors_are_told_by_status_with_their_shape() -> None:
 
 def test_what_key_a_refusal_answers_is_said_only_where_it_is_known() -> None:
     """A cassette keeps no credentials, so its 401 may be either."""
-    recorded = found(answer({}, status=401))
-    asked = found(answer({}, status=401), answer({"a": 1}, status=403, credentials="none"))
+    recorded = found(sample({}, status=401))
+    asked = found(sample({}, status=401), sample({"a": 1}, status=403, credentials="none"))
 
-    assert "not recorded" in recorded.loc[NO_KEY, "seen"]
-    assert "not recorded" in recorded.loc[WRONG_KEY, "seen"]
+    assert "does not say" in recorded.loc[NO_KEY, "seen"]
+    assert "does not say" in recorded.loc[WRONG_KEY, "seen"]
     assert asked.loc[NO_KEY, "seen"] == "403: JSON a integer"
 
 
 def test_versions_and_deprecation_headers_are_noted() -> None:
     """Another version's path, or a header that announces an end."""
     rows = found(
-        answer({}, path="/v2/users/me", status=404),
-        answer({}, path="/v1/lists", headers=(("sunset", "x"),)),
-        answer({}, path="/v1x/y"),
+        sample({}, path="/v2/users/me", status=404),
+        sample({}, path="/v1/lists", headers=(("sunset", "x"),)),
+        sample({}, path="/v1x/y"),
     )
 
     assert rows.loc[VERSIONS, "seen"] == "GET /v2/users/me 404, GET /v1/lists has the header Sunset"
@@ -147,7 +142,7 @@ def test_versions_and_deprecation_headers_are_noted() -> None:
 
 def test_a_schema_and_words_hold_no_value_of_the_account() -> None:
     """Shapes are shown, not the data; a state is a word and shown."""
-    rows = found(answer({"email": "ada@example.com", "state": "active", "status": "ada@x.org"}))
+    rows = found(sample({"email": "ada@example.com", "state": "active", "status": "ada@x.org"}))
     text = rows.to_string() + json.dumps(rows.loc[ME, "schema"])
 
     assert "ada@" not in text
@@ -214,13 +209,13 @@ def test_a_live_session_tells_what_it_saw() -> None:
     assert rows.loc[EXHAUSTED, "seen"].endswith("no Retry-After")
     assert rows.loc[EXHAUSTED, "interactions"] == "rate_limits() 60-63"
     assert rows.loc[OTHER_LIMITS, "seen"] == "GET /v1/users/me 60"
-    assert "Stand-in User" not in repr(vars(opened.answers)) + rows.to_string()
+    assert "Stand-in User" not in repr(vars(opened.response_shapes)) + rows.to_string()
 
 
 def test_exhaustion_is_told_with_its_body_where_that_was_kept() -> None:
     """And whether it says when to come back."""
     spent = (("X-RateLimit-Remaining", "0"), ("Retry-After", "9"))
-    rows = found(answer({"error": "x"}, status=503, headers=spent), answer({}, status=404))
+    rows = found(sample({"error": "x"}, status=503, headers=spent), sample({}, status=404))
 
     assert rows.loc[EXHAUSTED, "seen"] == "503: JSON error string, with Retry-After"
 
@@ -346,7 +341,7 @@ def test_no_answer_is_announced_and_the_rest_goes_on(
         monkeypatch.setenv("DIRECTMAIL_REGIONS", f"other={other.base_url}")
         rows = by_part(explore(pause_s=0, announce=lines.append))
 
-    assert f"GET {ME_PATH} without a key: no answer (RemoteProtocolError)" in lines
+    assert f"GET {ME_PATH} without a key: no response (RemoteProtocolError)" in lines
     assert rows.loc[UNIT, "how_sure"] == "undecided"
 
 
