@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pandas as pd
 
-from .reset_unit import UnitName, renewal_of
+from .reset_unit import UnitName, renewal_time
 
 if TYPE_CHECKING:
     from .quota import Reading
@@ -76,7 +76,7 @@ def _as_row(reading: Reading, unit: UnitName) -> tuple[Any, ...]:
         pd.NA if reading.cassette is None else reading.cassette,
         pd.NA if reading.problem is None else reading.problem,
         limit or 0, remaining or 0, reset or 0,
-        _microseconds(reading.at), _microseconds(renewal_of(reading, unit)), reading.status,
+        _microseconds(reading.at), _microseconds(renewal_time(reading, unit)), reading.status,
         limit is None, remaining is None, reset is None,
         math.nan if reading.elapsed_s is None else reading.elapsed_s,
     )  # fmt: skip

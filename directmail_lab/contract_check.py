@@ -12,7 +12,7 @@ import pandas as pd
 from .contract import HEADERS, TYPICAL_LIMIT, TYPICAL_WINDOW_S
 from .display import plural, readable
 from .quota import REMAINING_OVER_LIMIT, Reading
-from .reset_unit import SCALES, ResetUnit, UnitName, infer_reset_unit, renewal_of
+from .reset_unit import SCALES, ResetUnit, UnitName, infer_reset_unit, renewal_time
 
 Verdict = Literal["holds", "violated", "not observed"]
 
@@ -138,7 +138,7 @@ def _window_s(readings: Sequence[Reading], unit: UnitName) -> float | None:
     else the least time between two renewals. Either counts only if it is also the greatest time
     left in any reading.
     """
-    told = [(each, at) for each in readings if (at := renewal_of(each, unit)) is not None]
+    told = [(each, at) for each in readings if (at := renewal_time(each, unit)) is not None]
     left = [at - each.at for each, at in told]
     first = [at - each.at for each, at in told if each.limit and each.remaining == each.limit - 1]
     step_s = SCALES[unit].seconds if unit in SCALES else 1.0

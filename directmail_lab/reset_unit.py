@@ -59,17 +59,13 @@ _YEAR_2000_S: Final = 946_684_800.0
 _UNKNOWN_LATENCY_S: Final = 30.0
 # The rounding error of a difference of two values, each rounded up, down or to the nearest.
 _ROUNDING: Final = 2.0
-# Remaining 9, 8, 7, 6, 5: each step is one request of our own, and five answers are enough.
+# Remaining 9, 8, 7, 6, 5: each step is one request of our own, and five readings are enough.
 # Remaining 9, 7, 6, 3: others use the allowance too. Then 9, (renewal), 8 may look like no renewal,
-# so more answers are needed.
-_ANSWERS_ENOUGH: Final = 5
-_ANSWERS_ENOUGH_BESIDE_OTHERS: Final = 10
+# so more readings are needed.
+_ENOUGH_READINGS: Final = 5
+_ENOUGH_READINGS_BESIDE_OTHERS: Final = 10
 # No window is shorter than a second, so a constant in milliseconds is at least this large.
 _LEAST_CONSTANT_MS: Final = 1000
-_TRACKS_AT_MOST: Final = 1000
-
-_Key = tuple[str, str, int | None, str]
-"""What tells allowances apart: method, operation, limit, and the source of the readings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +92,7 @@ class Evidence:
 
 
 class ResetUnitInference:
-    """Infers the unit from readings as they come; each is looked at once. Not thread-safe.
+    """Infers the unit from readings as they come. Not thread-safe.
 
     Live readings take precedence: with the first one, what replayed readings showed is discarded.
 
@@ -117,9 +113,10 @@ class ResetUnitInference:
     def _start(self) -> None:
         self.candidates: tuple[UnitName, ...] = UNITS
         self._inferred: UnitName = "undetermined"
-        self._excluded: dict[UnitName, str] = {}
+        self._reasons: dict[UnitName, str] = {}  # why each other unit is excluded
         self._counts_down = False
-        self._tracks: dict[_Key, _Track] = {}
+        # One for each allowance: by method, operation, limit, and source of the readings.
+        self._series: dict[tuple[str, str, int | None, str], _Series] = {}
 
     @property
     def unit(self) -> UnitName:
@@ -135,75 +132,82 @@ class ResetUnitInference:
         if self._is_live and reading.source == "replayed":
             return
         if reading.reset:
-            self._look_at_number(reading, reading.reset, row)
-        elif (
-            reading.reset_text is not None and (dated := parse_date(reading.reset_text)) is not None
-        ):
-            others = [unit for unit in UNITS if unit != dated[0]]
-            self._exclude(others, f"row {row} holds a date of another form")
+            self._exclude_by_size(reading, reading.reset, row)
+            if self._inferred == "undetermined":
+                self._exclude_by_movement(reading, reading.reset, row)
+        elif reading.reset_text and (date := parse_date(reading.reset_text)) is not None:
+            others = [unit for unit in UNITS if unit != date[0]]
+            self._exclude(others, f"row {row} has a date of another form")
 
     def evidence(self) -> Evidence:
-        """Return what the readings say so far."""
-        contradiction = self._excluded.get(self._stated) if self._stated else None
-        return Evidence(self.unit, self._why(), self.candidates, contradiction)
+        """Return what the readings show so far."""
+        contradiction = self._reasons.get(self._stated) if self._stated else None
+        return Evidence(self.unit, self._explain(), self.candidates, contradiction)
 
-    def _look_at_number(self, reading: Reading, value: int, row: int) -> None:
+    def _exclude_by_size(self, reading: Reading, value: int, row: int) -> None:
         for unit in self.candidates:
             if unit not in SCALES:
-                self._exclude([unit], f"row {row} holds a number")
-            elif not _could_be(unit, value, reading):
-                self._exclude([unit], f"row {row} would be far from when it was sent")
-        if self._inferred != "undetermined":
-            return
+                self._exclude([unit], f"row {row} has a number")
+            elif not _is_plausible(unit, value, reading):
+                self._exclude([unit], f"the value in row {row} would be far from its time")
+
+    def _exclude_by_movement(self, reading: Reading, value: int, row: int) -> None:
+        new = _Observation(value, reading, row, *_written_between(reading))
         key = (reading.method, reading.operation, reading.limit, reading.source)
-        sight = _sight(reading, value, row)
-        track = self._tracks.get(key)
-        if track is None:
-            if len(self._tracks) >= _TRACKS_AT_MOST:
-                self._tracks.clear()
-            self._tracks[key] = _Track(sight)
+        series = self._series.get(key)
+        if series is None:
+            self._series[key] = _Series(new)
             return
-        before = track.last
-        if too_fast := track.take(sight):
-            self._exclude(too_fast, f"rows {before.row} and {row} fall faster than time")
-        counted = track.counts_down_in()
-        if counted is not None and counted not in self._excluded:
+        last, is_in_order = series.last, _are_in_order(series.last, new)
+        if new.value < last.value and is_in_order:
+            too_fast = [unit for unit in _TIMES_LEFT if new.fits(last, unit) > 0]
+            self._exclude(too_fast, f"rows {last.row} and {row} fall faster than time passes")
+        series.add(new, is_in_order=is_in_order)
+        unit = series.unit()
+        if unit is not None and unit not in self._reasons:
             self._counts_down = True
+            first, others = series.first, [other for other in UNITS if other != unit]
             self._exclude(
-                [unit for unit in UNITS if unit != counted],
-                f"rows {track.first.row} to {row} count down by {track.fall} in "
-                f"{sight.latest - track.first.latest:.3g} s, and what remains says that nothing "
-                "renewed meanwhile",
+                others,
+                f"from row {first.row} to {row} it falls by {first.value - value} in "
+                f"{new.latest - first.latest:.3g} s, and nothing is renewed in between, since "
+                "remaining falls each time",
             )
 
-    def _exclude(self, units: Iterable[UnitName], why: str) -> None:
+    def _exclude(self, units: Iterable[UnitName], reason: str) -> None:
         for unit in units:
-            self._excluded.setdefault(unit, why)
-        left = self.candidates = tuple(unit for unit in UNITS if unit not in self._excluded)
+            self._reasons.setdefault(unit, reason)
+        self.candidates = tuple(unit for unit in UNITS if unit not in self._reasons)
         # A time left is named only if it was seen counting down. That no other unit fits is not
         # enough: readings of two accounts may have been mixed.
-        is_told = len(left) == 1 and (self._counts_down or left[0] not in _TIMES_LEFT)
-        self._inferred = left[0] if is_told else "undetermined"
+        is_known = len(self.candidates) == 1 and (
+            self._counts_down or self.candidates[0] not in _TIMES_LEFT
+        )
+        self._inferred = self.candidates[0] if is_known else "undetermined"
 
-    def _why(self) -> str:
+    def _explain(self) -> str:
         by_reason: dict[str, list[UnitName]] = {}
-        for unit, why in self._excluded.items():
-            by_reason.setdefault(why, []).append(unit)
-        reasons = "; ".join(f"not {' or '.join(units)}: {why}" for why, units in by_reason.items())
+        for unit, reason in self._reasons.items():
+            by_reason.setdefault(reason, []).append(unit)
+        reasons = "; ".join(
+            f"not {' or '.join(units)}: {reason}" for reason, units in by_reason.items()
+        )
         if not self.candidates:
             return (
                 "No unit fits all readings: were two accounts mixed, or a clock set meanwhile? "
                 f"{reasons}."
             )
         if not reasons:
-            return "No reading yet has an X-RateLimit-Reset other than 0."
+            return "No reading has an X-RateLimit-Reset other than 0 yet."
         if self._inferred == "undetermined":
-            missing = "more readings of one operation within one window would tell"
-            return f"Left: {', '.join(self.candidates)} ({missing}); {reasons}."
+            return (
+                f"Possible: {', '.join(self.candidates)} (more readings of one operation within "
+                f"one window would show which); {reasons}."
+            )
         return f"{reasons[0].upper()}{reasons[1:]}."
 
 
-class _Sight(NamedTuple):
+class _Observation(NamedTuple):
     """A value of Reset, written by the service between ``earliest`` and ``latest``, in seconds."""
 
     value: int
@@ -212,100 +216,85 @@ class _Sight(NamedTuple):
     earliest: float
     latest: float
 
-    def fell_too_far(self, before: _Sight, unit: UnitName) -> bool:
-        """Return whether a time left in this unit cannot have fallen so much since ``before``."""
-        most_s = self.latest - before.earliest
-        return before.value - self.value > most_s / SCALES[unit].seconds + _ROUNDING
+    def fits(self, before: _Observation, unit: UnitName) -> int:
+        """Return 0 if the value fell as a time left in this unit does since ``before``.
 
-    def fell_too_little(self, before: _Sight, unit: UnitName) -> bool:
-        """Return whether a time left in this unit must have fallen more since ``before``."""
-        least_s = self.earliest - before.latest
-        return before.value - self.value < least_s / SCALES[unit].seconds - _ROUNDING
+        Else return 1 if it fell too far, and -1 if it did not fall far enough.
+        """
+        fall_s = (before.value - self.value) * SCALES[unit].seconds
+        tolerance_s = _ROUNDING * SCALES[unit].seconds
+        if fall_s > self.latest - before.earliest + tolerance_s:
+            return 1
+        return -1 if fall_s < self.earliest - before.latest - tolerance_s else 0
 
 
-def _sight(reading: Reading, value: int, row: int) -> _Sight:
-    """Return a value with the times between which it was written; infinite if not known."""
+def _written_between(reading: Reading) -> tuple[float, float]:
+    """Return the earliest and the latest time at which the service wrote a response."""
     if not math.isnan(reading.at):
-        waited_s = _UNKNOWN_LATENCY_S if reading.elapsed_s is None else reading.elapsed_s
-        return _Sight(value, reading, row, reading.at - waited_s, reading.at)
+        latency_s = _UNKNOWN_LATENCY_S if reading.elapsed_s is None else reading.elapsed_s
+        return reading.at - latency_s, reading.at
     if reading.served_at is not None:
-        # A recording without times: use the service's Date header, which is precise to a second.
-        return _Sight(value, reading, row, reading.served_at, reading.served_at + 1.0)
-    return _Sight(value, reading, row, -math.inf, math.inf)
+        # A recording without times: use the Date header, which is precise to a second.
+        return reading.served_at, reading.served_at + 1.0
+    return -math.inf, math.inf
 
 
-class _Track:
+class _Series:
     """The values of one allowance within one window, from ``first`` to ``last``.
 
-    ``remaining`` fell with each of them, so the allowance did not renew in between. At a value for
-    which that is not true, the track starts again.
+    ``remaining`` falls with each of them, so the allowance is not renewed in between. At a value
+    for which that is not true, the series starts again.
     """
 
-    def __init__(self, sight: _Sight) -> None:
-        self._seconds_fell = 0
-        self._begin(sight)
+    def __init__(self, first: _Observation) -> None:
+        self._earlier_fall = 0  # in seconds, over all windows before this one
+        self._start(first)
 
-    def _begin(self, sight: _Sight) -> None:
-        self.first = self.last = sight
-        self._answers = 1
+    def _start(self, first: _Observation) -> None:
+        self.first = self.last = first
+        self._count = 1
         self._is_ours_alone = True
-        self._fits = _TIMES_LEFT
+        self._fitting = _TIMES_LEFT
 
-    @property
-    def fall(self) -> int:
-        return self.first.value - self.last.value
+    def add(self, new: _Observation, *, is_in_order: bool) -> None:
+        """Add the next value, or start again with it."""
+        before, after = self.last.reading.remaining, new.reading.remaining
+        spent = 0 if before is None or after is None else before - after
+        if not is_in_order or spent <= 0 or new.value > self.last.value:
+            if self._fitting_unit() == "seconds_left":
+                self._earlier_fall += self.first.value - self.last.value
+            self._start(new)
+            return
+        self.last = new
+        self._count += 1
+        self._is_ours_alone &= spent == 1
+        self._fitting = tuple(unit for unit in self._fitting if new.fits(self.first, unit) == 0)
 
-    def take(self, sight: _Sight) -> list[UnitName]:
-        """Add the next value; return the units in which it fell faster than time passed.
-
-        If a clock was set in between, there are none.
-        """
-        before, in_order = self.last, _are_in_order(self.last, sight)
-        left = before.reading.remaining, sight.reading.remaining
-        spent = 0 if left[0] is None or left[1] is None else left[0] - left[1]
-        if in_order and spent > 0 and sight.value <= before.value:
-            self.last = sight
-            self._answers += 1
-            self._is_ours_alone &= spent == 1
-            self._fits = tuple(
-                unit
-                for unit in self._fits
-                if not sight.fell_too_little(self.first, unit)
-                and not sight.fell_too_far(self.first, unit)
-            )
-        else:
-            if self._unit() == "seconds_left":
-                self._seconds_fell += self.fall
-            self._begin(sight)
-        if sight.value >= before.value or not in_order:
-            return []
-        return [unit for unit in _TIMES_LEFT if sight.fell_too_far(before, unit)]
-
-    def _unit(self) -> UnitName | None:
-        """Return the only unit in which the values count down; None if it may be by chance."""
-        enough = _ANSWERS_ENOUGH if self._is_ours_alone else _ANSWERS_ENOUGH_BESIDE_OTHERS
-        if self._answers < enough or len(self._fits) != 1:
-            return None
-        # If the times are only known to half a minute, a small fall fits by chance.
-        unsure_s = sum(sight.latest - sight.earliest for sight in (self.first, self.last))
-        unit = self._fits[0]
-        return unit if self.fall * SCALES[unit].seconds >= 2 * unsure_s else None
-
-    def counts_down_in(self) -> UnitName | None:
-        """Return the unit in which the values count down, if they fell far enough; else None."""
-        unit = self._unit()
+    def unit(self) -> UnitName | None:
+        """Return the unit in which the values count down, if they fall far enough; else None."""
+        unit, fall = self._fitting_unit(), self.first.value - self.last.value
         if unit == "milliseconds_left":
             enough = 50
         elif self.first.value >= _LEAST_CONSTANT_MS:
-            # It may be a constant in milliseconds, 60000 or 60001 by rounding: ask for more.
+            # It may be a constant in milliseconds, 60000 or 60001 by rounding.
             enough = 3
         else:
             # A window of 2 s gives 2, 1 and then 2, 1: two falls by one count as a fall by two.
-            enough = max(1, 2 - self._seconds_fell)
-        return unit if self.fall >= enough else None
+            enough = max(1, 2 - self._earlier_fall)
+        return unit if fall >= enough else None
+
+    def _fitting_unit(self) -> UnitName | None:
+        """Return the only unit in which the values count down; None if it may be by chance."""
+        enough = _ENOUGH_READINGS if self._is_ours_alone else _ENOUGH_READINGS_BESIDE_OTHERS
+        if self._count < enough or len(self._fitting) != 1:
+            return None
+        # If the times are only known to half a minute, a small fall fits by chance.
+        uncertainty_s = sum(end.latest - end.earliest for end in (self.first, self.last))
+        unit, fall = self._fitting[0], self.first.value - self.last.value
+        return unit if fall * SCALES[unit].seconds >= 2 * uncertainty_s else None
 
 
-def _are_in_order(before: _Sight, after: _Sight) -> bool:
+def _are_in_order(before: _Observation, after: _Observation) -> bool:
     """Return whether no clock was set between two readings, ours or the service's."""
     first, last = before.reading, after.reading
     if after.latest < before.earliest:
@@ -318,7 +307,7 @@ def _are_in_order(before: _Sight, after: _Sight) -> bool:
     return not abs((last.at - first.at) - (last.served_at - first.served_at)) > tolerance_s
 
 
-def _could_be(unit: UnitName, value: int, reading: Reading) -> bool:
+def _is_plausible(unit: UnitName, value: int, reading: Reading) -> bool:
     """Return whether a value of this size may be a renewal in this unit, at this reading's time."""
     scale = SCALES[unit]
     seconds = value * scale.seconds
@@ -333,17 +322,17 @@ def _could_be(unit: UnitName, value: int, reading: Reading) -> bool:
     return (is_late or now - _SKEW_S <= seconds) and seconds <= now + _LONGEST_AHEAD_S + _SKEW_S
 
 
-def renewal_of(reading: Reading, unit: UnitName) -> float | None:
+def renewal_time(reading: Reading, unit: UnitName) -> float | None:
     """Return when a reading says that its allowance renews, in seconds since the Unix epoch.
 
     A date needs no unit. The result is None if the reading has no Reset, if the unit is not known,
     or if the value cannot be in that unit.
     """
     if reading.reset_text is not None:
-        dated = parse_date(reading.reset_text)
-        return None if dated is None else dated[1]
+        date = parse_date(reading.reset_text)
+        return None if date is None else date[1]
     scale, value = SCALES.get(unit), reading.reset
-    if scale is None or value is None or (value and not _could_be(unit, value, reading)):
+    if scale is None or value is None or (value and not _is_plausible(unit, value, reading)):
         return None
     return value * scale.seconds + (reading.at if scale.counts_down else 0.0)
 

@@ -33,7 +33,7 @@ from ..interaction import (
 from ..quota import Reading, is_exhausted, reading_of
 from ..redaction import Redactor, secrets_in
 from ..redaction.unpack import unpack
-from ..reset_unit import infer_reset_unit, renewal_of
+from ..reset_unit import infer_reset_unit, renewal_time
 
 MOST_ROWS: Final = 5_000
 _MOST_COMPARED: Final = 10_000
@@ -218,7 +218,7 @@ def detail(recording: Recording, index: int) -> tuple[dict[str, object], list[by
 
 def _in_words(reading: Reading, unit: Any) -> list[tuple[str, str]]:
     """Return what the rate-limit headers say, as pairs of name and text."""
-    at = renewal_of(reading, unit)
+    at = renewal_time(reading, unit)
     said: dict[str, object] = {
         "Limit": reading.limit,
         "Remaining": reading.remaining,

@@ -20,7 +20,7 @@ import anywidget
 
 from ..browsing import static_text
 from ..current import on_current_change
-from ..reset_unit import renewal_of
+from ..reset_unit import renewal_time
 
 if TYPE_CHECKING:
     from ..quota import Reading
@@ -54,7 +54,7 @@ def seconds_to_renewal(reading: Reading, session: Session) -> float | None:
     In a replay it is None, since a recorded window renewed long ago. The page gets seconds and not
     a point in time, since it may run on another machine with another clock.
     """
-    at = renewal_of(reading, session.readings.inference.unit)
+    at = renewal_time(reading, session.readings.inference.unit)
     return None if at is None or session.mode == "replay" else at - time.time()
 
 
