@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import logging
 import os
 import socket
 import struct
 import threading
-from contextlib import suppress
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
 from typing import Final, Self
 
 import h11
@@ -24,6 +26,7 @@ HOP_BY_HOP: Final = frozenset(
 )
 _BODILESS: Final = frozenset({204, 304})
 _CHUNK_BYTES: Final = 65_536
+_UNSENDABLE: Final = b"The recorded response is not valid HTTP."
 _RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)  # SO_LINGER on, for 0 s: close sends RST
 
 _log = logging.getLogger(__name__)
@@ -106,6 +109,9 @@ class LoopbackServer:
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # asyncio would make this task itself, but in Python 3.11 prints a traceback if it is
         # cancelled, as it is when the server closes.
+        if self._stopping.is_set():
+            writer.transport.abort()  # accepted too late: no task would answer it
+            return
         task = self._loop.create_task(self._converse(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -165,19 +171,26 @@ class Exchange:
 
     async def received(self) -> RecordedRequest:
         """Return the whole request."""
-        parts = []
+        body = io.BytesIO()  # unlike a join of parts, it holds a large body once
         while isinstance(event := await self._event(), h11.Data):
-            parts.append(bytes(event.data))
-        return RecordedRequest(self.method, self.target, self.headers, b"".join(parts) or None)
+            body.write(event.data)
+        return RecordedRequest(self.method, self.target, self.headers, body.getvalue() or None)
 
-    async def answer(self, response: RecordedResponse, *, cut_after: int | None = None) -> None:
+    async def answer(
+        self,
+        response: RecordedResponse,
+        *,
+        parts: AsyncGenerator[bytes] | None = None,
+        cut_after: int | None = None,
+    ) -> None:
         """Send a response with its headers as they are spelled, but no hop-by-hop ones.
 
-        After ``cut_after`` bytes of the body the connection is closed.
+        With ``parts``, the body comes from them, and its length is not known. After ``cut_after``
+        bytes of the body the connection is closed.
         """
         without = response.status in _BODILESS
         # The answer to HEAD says how long the body of the answer to GET would be.
-        own_length = not without and (self.method != "HEAD" or bool(response.body))
+        own_length = not (without or parts) and (self.method != "HEAD" or bool(response.body))
         dropped = HOP_BY_HOP | {"content-length"} if own_length else HOP_BY_HOP
         headers = [pair for pair in response.headers if pair[0].lower() not in dropped]
         if own_length:
@@ -189,14 +202,17 @@ class Exchange:
                 headers=[(name.encode(), value.encode("latin-1")) for name, value in headers],
             )
         except (h11.LocalProtocolError, UnicodeError):
-            response = RecordedResponse(502, body=b"The answer is none that HTTP can carry.")
+            response, parts = RecordedResponse(502, body=_UNSENDABLE), None
             head = h11.Response(status_code=502, headers=[])
         shown = b"" if without or self.method == "HEAD" else response.body[:cut_after]
-        if len(shown) < len(response.body) and cut_after is not None:
-            await self._send(head, h11.Data(data=shown))
+        await self._send(head)
+        async with aclosing(parts or _in_parts(shown)) as source:
+            async for part in source:
+                await self._send(h11.Data(data=part))
+        if cut_after is not None and len(shown) < len(response.body):
             self.drop()
         else:
-            await self._send(head, h11.Data(data=shown), h11.EndOfMessage())
+            await self._send(h11.EndOfMessage())
 
     def drop(self, *, reset: bool = False) -> None:
         """Close the connection, with a TCP reset where asked for."""
@@ -223,7 +239,11 @@ class Exchange:
             self._protocol.receive_data(await self._reader.read(_CHUNK_BYTES))
         return event
 
-    async def _send(self, *events: h11.Event) -> None:
-        # In one write: a second could wait until the client has acknowledged the first.
-        self._writer.write(b"".join(self._protocol.send(event) or b"" for event in events))
+    async def _send(self, event: h11.Event) -> None:
+        self._writer.write(self._protocol.send(event) or b"")
         await self._writer.drain()
+
+
+async def _in_parts(body: bytes) -> AsyncGenerator[bytes]:
+    for start in range(0, len(body), _CHUNK_BYTES):
+        yield body[start : start + _CHUNK_BYTES]

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import hmac
 import json
-from collections.abc import Callable, Collection, Iterable, Sequence
+import logging
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Collection, Iterable, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from http import HTTPStatus
 from typing import Final
@@ -26,9 +28,11 @@ from .http import httpx
 from .interaction import Headers, Interaction, RecordedRequest, RecordedResponse, header
 from .loopback import HOP_BY_HOP, Exchange, LoopbackServer
 from .redaction import Redactor
+from .redaction.key_search import FRAGMENT, SHARED, WINDOW
+from .redaction.unpack import MAGIC
 from .sessions import Session
 from .settings import is_loopback
-from .transports import recorded_request
+from .transports import STREAMED, recorded_request
 
 # Headers about the client or this server: the session sends its own instead, or none. A browser
 # sends the cookies of every server on this machine, and Referer may hold our token.
@@ -36,6 +40,7 @@ _NOT_PASSED_ON: Final = HOP_BY_HOP | {
     *("accept-encoding", "authorization", "content-length", "cookie", "expect", "host"),
     *("origin", "referer"),
 }
+_LONGEST_PIECE: Final = 2 * FRAGMENT  # a part of the key in hexadecimal
 _STATUS_OF: Final[dict[type[Exception], int]] = {
     NotRecordedError: 404,
     WriteRefusedError: 403,
@@ -44,6 +49,8 @@ _STATUS_OF: Final[dict[type[Exception], int]] = {
     httpx.TimeoutException: 504,
     httpx.InvalidURL: 400,
 }
+
+_log = logging.getLogger("directmail_lab")
 
 
 class SessionServer(LoopbackServer):
@@ -92,19 +99,30 @@ class SessionServer(LoopbackServer):
     async def handle(self, exchange: Exchange) -> None:
         """Answer a request; with an error if it is not allowed or cannot be answered."""
         origin = header(exchange.headers, "origin") or ""
+        streamed = None
         if why := self._why_refused(exchange, origin):
             response = _error(403, "refused", why)
         elif origin and header(exchange.headers, "access-control-request-method"):
             response = RecordedResponse(204, "No Content")  # CORS: a browser asks first
         else:
-            response = await self._answer(await exchange.received())
+            response, streamed = await self._answer(await exchange.received())
         if origin in self._allow_origins:
             response = _readable_by(origin, exchange, response)
         if header(exchange.headers, "sec-fetch-mode") == "navigate":
             # A recorded web page is shown, but its scripts must not run with JupyterLab's cookies.
             sandboxed = ("Content-Security-Policy", "sandbox")
             response = replace(response, headers=(*response.headers, sandboxed))
-        await exchange.answer(response)
+        if streamed is None:
+            await exchange.answer(response)
+            return
+        async with aclosing(streamed):
+            try:
+                await exchange.answer(
+                    response, parts=redacted_parts(streamed.aiter_raw(), self._redactor)
+                )
+            except (DirectMailLabError, httpx.HTTPError) as error:
+                _log.warning("%s", self._say(error))
+                exchange.drop()  # the client sees that the rest is missing
 
     def _why_refused(self, exchange: Exchange, origin: str) -> str:
         """Return why a request is refused, or an empty text.
@@ -129,7 +147,10 @@ class SessionServer(LoopbackServer):
             return "The address lacks the token. Use the address that was printed at the start."
         return ""
 
-    async def _answer(self, request: RecordedRequest) -> RecordedResponse:
+    async def _answer(
+        self, request: RecordedRequest
+    ) -> tuple[RecordedResponse, httpx.Response | None]:
+        """Return the response to a request, and where its body is still to come, its source."""
         target = request.uri[len(self._prefix) :]
         refusals: list[NotRecordedError] = []
         try:
@@ -138,19 +159,22 @@ class SessionServer(LoopbackServer):
                 asked.sort(key=_holds_no_answer)
             for session, sent in asked:
                 try:
-                    received = await _received(await session.async_client.send(sent, stream=True))
+                    received = await session.async_client.send(sent, stream=True)
                 except NotRecordedError as error:
                     refusals.append(error)
                 else:
                     if session.api_key is None:
-                        return received
+                        return await _whole(received), None
+                    is_streamed = STREAMED in received.extensions
+                    response = _head(received) if is_streamed else await _whole(received)
                     # If the service repeats the key, the client must not get it.
-                    return self._redactor.interaction(Interaction(request, received)).response
+                    response = self._redactor.interaction(Interaction(request, response)).response
+                    return response, received if is_streamed else None
         except (DirectMailLabError, httpx.HTTPError, httpx.InvalidURL) as error:
             status = next((s for kind, s in _STATUS_OF.items() if isinstance(error, kind)), 502)
-            return _error(status, type(error).__name__, self._say(error))
+            return _error(status, type(error).__name__, self._say(error)), None
         said = " ".join(dict.fromkeys(map(self._say, refusals)))
-        return _error(404, refusals[0].reason, said)
+        return _error(404, refusals[0].reason, said), None
 
 
 def _passed_on(request: RecordedRequest, session: Session, target: str) -> httpx.Request:
@@ -164,6 +188,7 @@ def _passed_on(request: RecordedRequest, session: Session, target: str) -> httpx
         session.base_url + target,
         headers=[*own, ("Accept-Encoding", codings)],
         content=request.body,
+        extensions={STREAMED: True},
     )
 
 
@@ -175,17 +200,57 @@ def _holds_no_answer(asked: tuple[Session, httpx.Request]) -> bool:
     )
 
 
-async def _received(response: httpx.Response) -> RecordedResponse:
-    """Return an answer as it came: the body not decoded, the headers as they are spelled."""
-    try:
-        return RecordedResponse(
-            response.status_code,
-            response.reason_phrase,
-            _as_text(response.headers.raw),
-            b"".join([part async for part in response.aiter_raw()]),
-        )
-    finally:
-        await response.aclose()
+def _head(response: httpx.Response) -> RecordedResponse:
+    """Return a response as it came, without its body: the headers as they are spelled."""
+    headers = _as_text(response.headers.raw)
+    return RecordedResponse(response.status_code, response.reason_phrase, headers)
+
+
+async def _whole(response: httpx.Response) -> RecordedResponse:
+    """Return a response as it came: the body not decoded."""
+    async with aclosing(response):
+        body = b"".join([part async for part in response.aiter_raw()])
+        return replace(_head(response), body=body)
+
+
+async def redacted_parts(parts: AsyncIterable[bytes], redactor: Redactor) -> AsyncGenerator[bytes]:
+    """Yield a body as it arrives, without the key, even if that is divided between two parts."""
+    held, is_start = bytearray(), True
+    async for part in parts:
+        held += part
+        if is_start and held.startswith(tuple(MAGIC.values())):
+            continue  # a compressed file is searched when it is whole
+        if end := _divisible_at(held, redactor):
+            yield _without_key(held[:end], redactor)
+            del held[:end]
+            is_start = False
+    if is_start:
+        whole = Interaction(RecordedRequest("GET", ""), RecordedResponse(200, body=bytes(held)))
+        yield redactor.interaction(whole).response.body
+    else:
+        yield _without_key(held, redactor)
+
+
+def _divisible_at(body: bytearray, redactor: Redactor) -> int:
+    """Return where the start of a body that may hold the key ends, or 0 to wait for more of it.
+
+    No form of the key has a line break. At another place, what is around it must be clean; and what
+    is after it must be as long as the shortest text that is recognized as a part of the key.
+    """
+    line_end = body.rfind(b"\n") + 1
+    has_escapes = any(sign in body[-SHARED:] for sign in b"\\%&")
+    end = len(body) - (SHARED if has_escapes else _LONGEST_PIECE)
+    if end <= line_end:
+        return line_end
+    around = body[max(end - SHARED, 0) :]
+    if _without_key(around, redactor) == around:
+        return end
+    return line_end if len(body) < WINDOW else len(body)
+
+
+def _without_key(body: bytearray, redactor: Redactor) -> bytes:
+    text = body.decode("utf-8", "surrogateescape")
+    return redactor.text(text).encode("utf-8", "surrogateescape")
 
 
 def _as_text(headers: Iterable[tuple[bytes, bytes]]) -> Headers:

@@ -14,10 +14,11 @@ In a replay there is nothing below the first. Each class has both ``handle_reque
 from __future__ import annotations
 
 import asyncio
+import io
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -41,6 +42,15 @@ ModeName = Literal["live", "record", "replay"]
 
 _RECORDED_REQUEST: Final = "directmail_lab.recorded_request"
 """The key in a request's extensions for its `RecordedRequest`, in a session with a cassette."""
+
+STREAMED: Final = "directmail_lab.streamed"
+"""In a request's extensions: pass a large body on while it is recorded (async requests alone). In
+the response's: its body comes in parts, and is recorded when it ends."""
+
+_SMALL_BODY_BYTES: Final = 65_536
+"""A body of a known length up to this is recorded before any of it is passed on."""
+
+_ABOUT_WHOLE_BODIES: Final = frozenset((b"content-length", b"content-encoding"))
 
 _LONGEST_PAUSE_S: Final = 30.0
 """A replay in recorded time waits no longer for one response, whatever its cassette says."""
@@ -260,6 +270,8 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         started = self._timer()
         response = await self._inner.handle_async_request(request)
         if self._cassette is not None:
+            if STREAMED in request.extensions and _is_streamed(request, response):
+                return self._streamed(request, response, started)
             async with aclosing(cast("httpx.AsyncByteStream", response.stream)) as stream:
                 response.stream = httpx.ByteStream(b"".join([part async for part in stream]))
         return self._received(request, response, started)
@@ -271,27 +283,95 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         if self._cassette is None:
             return self._observe(request, response, at, elapsed_s)
         recorded, response = _as_recorded(request, response)
-        elapsed_s = round(elapsed_s, 6)
+        interaction = self._record(request, recorded, at, elapsed_s)
+        return self._observe(
+            request,
+            response,
+            at,
+            interaction.elapsed_s,
+            "recorded",
+            interaction,
+            self._cassette.name,
+        )
+
+    def _record(
+        self, request: httpx.Request, response: RecordedResponse, at: float, elapsed_s: float
+    ) -> Interaction:
+        """Record a response before the caller has the whole of it: nothing seen is ever lost."""
+        assert self._cassette is not None
         interaction = Interaction(
             request.extensions[_RECORDED_REQUEST],
-            recorded,
+            response,
             datetime.fromtimestamp(at, UTC),
-            elapsed_s,
+            round(elapsed_s, 6),
         )
         try:
-            # Recorded before the caller gets the response, so that nothing seen is ever lost.
             self._cassette.record(interaction)
         except CassetteError as error:
             failure = without_traceback(error)
         else:
-            return self._observe(
-                request, response, at, elapsed_s, "recorded", interaction, self._cassette.name
-            )
+            return interaction
         failure.add_note(
-            f"The service had answered {response.status_code} to the {request.method}: "
+            f"The service had answered {response.status} to the {request.method}: "
             "the request was carried out, and only its recording failed."
         )
         raise failure
+
+    def _streamed(
+        self, request: httpx.Request, response: httpx.Response, started: float
+    ) -> httpx.Response:
+        """Return a response whose body is recorded when the caller has read it to its end."""
+
+        def record(body: io.BytesIO) -> None:
+            written = recorded_response(response, body.getvalue())
+            self._record(request, written, self._clock(), self._timer() - started)
+
+        raw = response.headers.raw
+        streamed = httpx.Response(
+            response.status_code,
+            headers=[pair for pair in raw if pair[0].lower() not in _ABOUT_WHOLE_BODIES],
+            stream=_RecordedStream(response, record),
+            extensions={**response.extensions, STREAMED: True},
+        )
+        assert self._cassette is not None
+        at, elapsed_s = self._clock(), round(self._timer() - started, 6)
+        return self._observe(
+            request, streamed, at, elapsed_s, "recorded", cassette=self._cassette.name
+        )
+
+
+class _RecordedStream(httpx.AsyncByteStream):
+    """The decoded body of a response: recorded before its end is passed on, if it has one.
+
+    A body that is cut off, or that the caller does not read to its end, is not recorded.
+    """
+
+    def __init__(self, response: httpx.Response, record: Callable[[io.BytesIO], None]) -> None:
+        self._response = response
+        self._record = record
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        whole = io.BytesIO()
+        async for part in self._response.aiter_bytes():
+            whole.write(part)
+            yield part
+        self._record(whole)
+
+    async def aclose(self) -> None:
+        await self._response.aclose()
+
+
+def _is_streamed(request: httpx.Request, response: httpx.Response) -> bool:
+    """Return whether a response has a body that is large, or whose length is not known."""
+    coding = response.headers.get("Content-Encoding", "identity").lower()
+    length = response.headers.get("Content-Length", "")
+    return (
+        request.method != "HEAD"
+        and response.is_success
+        and response.status_code != 204
+        and coding in ("identity", "gzip", "deflate")
+        and not (length.isdecimal() and int(length) <= _SMALL_BODY_BYTES)
+    )
 
 
 def _as_recorded(

@@ -53,9 +53,9 @@ def run(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
 
 
 @contextlib.contextmanager
-def started(folder: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
+def started(folder: Path, *words: str, **variables: str) -> Iterator[subprocess.Popen[str]]:
     """The command, running in a folder, and ended in any case."""
-    variables = {"PYTHONUNBUFFERED": "1", "JUPYTER_RUNTIME_DIR": str(folder / "run")}
+    variables |= {"PYTHONUNBUFFERED": "1", "JUPYTER_RUNTIME_DIR": str(folder / "run")}
     process = subprocess.Popen(
         [*COMMAND, *words],
         stdout=subprocess.PIPE,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import shutil
@@ -9,8 +10,9 @@ import signal
 import socket
 import subprocess
 import threading
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -18,8 +20,8 @@ from urllib.parse import urlsplit
 import pytest
 import requests
 from cassette_samples import BASE_URL, answered, get
-from hypothesis import given, settings, strategies as st
-from key_search import traces
+from hypothesis import example, given, settings, strategies as st
+from key_search import planted, traces
 from test_cli import invoke, said_until, started
 
 from directmail_lab import Session
@@ -28,16 +30,19 @@ from directmail_lab.cli.output import said
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import DirectMailLabError
 from directmail_lab.interaction import Interaction, RecordedResponse
+from directmail_lab.loopback import Exchange, LoopbackServer
 from directmail_lab.redaction import Redactor
-from directmail_lab.serving import SessionServer
+from directmail_lab.serving import SessionServer, redacted_parts
 from directmail_lab.sessions import replaying_session
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncGenerator, Callable, Iterator
 
     from directmail_lab.standin import StandIn
 
 ME = "/v1/users/me"
+KEY = "dm_live_8fK2xQ9zLr7TtVb3nWm5YcHs1pAe"
+SERVED = r"http://127\.0\.0\.1:\d+"
 Answer = tuple[int, list[tuple[str, str]], bytes]
 
 
@@ -155,7 +160,7 @@ recorded_answers = st.builds(
     status=st.sampled_from([200, 204, 304, 404, 503, 799]),
     reason=st.sampled_from(["OK", "", "Très bien", "a\r\nX-Split: 1"]),
     headers=st.lists(st.tuples(header_names, header_values), max_size=4).map(tuple),
-    body=st.binary(max_size=40),
+    body=st.binary(max_size=40) | st.just(bytes(range(256)) * 700),
 )
 
 
@@ -453,6 +458,199 @@ def test_a_client_that_goes_away_costs_nothing(gateway: SessionServer, live: Ses
     assert answered_it.wait(10)
     assert requests.get(gateway.base_url + ME, timeout=10).status_code == 200
     assert list(live.interactions()["path"]) == ["/v1/lists", ME]
+
+
+# -- large bodies --------------------------------------------------------------------------------
+
+
+class Feed(LoopbackServer):
+    """A service that answers each request with these parts, as they come."""
+
+    def __init__(self, parts: Callable[[], AsyncGenerator[bytes]]) -> None:
+        self._parts = parts
+        super().__init__(0)
+
+    async def handle(self, exchange: Exchange) -> None:
+        await exchange.received()
+        head = RecordedResponse(200, "OK", (("Content-Type", "text/event-stream"),))
+        await exchange.answer(head, parts=self._parts())
+
+
+@contextmanager
+def fed(parts: Callable[[], AsyncGenerator[bytes]], path: Path) -> Iterator[SessionServer]:
+    """A gateway that records such a service."""
+    with Feed(parts) as feed:
+        session = Session(feed.base_url, ApiKey(KEY), pace="off")
+        session.record(path)
+        with SessionServer([session]) as server:
+            yield server
+
+
+def recorded(path: Path) -> list[bytes]:
+    """The bodies of a recording that was closed."""
+    cassette = read_cassette(path)
+    assert cassette.problem is None
+    return [interaction.response.body for interaction in cassette.interactions]
+
+
+def test_a_stream_arrives_as_it_is_sent_and_is_recorded_whole(tmp_path: Path) -> None:
+    """The service sends its second part only when the client has the first."""
+    has_first = threading.Event()
+
+    async def events() -> AsyncGenerator[bytes]:
+        yield b"data: 1\n\n"
+        assert await asyncio.to_thread(has_first.wait, 20)
+        yield b"data: 2\n\n"
+
+    with (
+        fed(events, tmp_path / "a.yaml") as server,
+        requests.get(server.base_url, stream=True, timeout=20) as response,
+    ):
+        parts = response.iter_content(None)
+        received = next(parts)
+        has_first.set()
+        received += b"".join(parts)
+
+    assert (received, response.headers["Content-Type"]) == (
+        b"data: 1\n\ndata: 2\n\n",
+        "text/event-stream",
+    )
+    assert recorded(tmp_path / "a.yaml") == [received]
+
+
+def test_a_body_that_the_service_cuts_is_cut_and_not_recorded(tmp_path: Path) -> None:
+    """The client sees that its end is missing; the next request is answered."""
+    has_failed = threading.Event()
+
+    async def broken_once() -> AsyncGenerator[bytes]:
+        yield b"one\n"
+        if not has_failed.is_set():
+            has_failed.set()
+            raise ConnectionError
+
+    with fed(broken_once, tmp_path / "a.yaml") as server:
+        with pytest.raises(requests.exceptions.ChunkedEncodingError):
+            requests.get(server.base_url, timeout=20)
+        whole = requests.get(server.base_url, timeout=20)
+
+    assert recorded(tmp_path / "a.yaml") == [whole.content] == [b"one\n"]
+
+
+def test_of_a_stream_that_the_client_leaves_nothing_is_recorded(tmp_path: Path) -> None:
+    """Nor is it read to its end, which may never come."""
+    has_ended = threading.Event()
+
+    async def endless() -> AsyncGenerator[bytes]:
+        try:
+            while True:
+                yield b"x" * 65_536
+        finally:
+            has_ended.set()
+
+    with fed(endless, tmp_path / "a.yaml") as server:
+        with requests.get(server.base_url, stream=True, timeout=20) as response:
+            response.raw.read(1)
+        assert has_ended.wait(20)
+
+    assert not (tmp_path / "a.yaml").exists()
+
+
+FORMS = [form for name, form in planted(KEY).items() if name != "packed"]
+pieces = st.lists(
+    st.binary(max_size=30)
+    | st.sampled_from([b" " * 900, b"a" * 20, b'{"a": "\\u00e9 ', b"\n", b'"}', b"%20"])
+    | st.sampled_from([*FORMS, b'{"api_key": "' + KEY[:9].encode()]),
+    max_size=6,
+)
+
+
+@settings(max_examples=300)
+@example(pieces=[planted(KEY)["packed"]], cuts=[], bytewise=True)
+@example(pieces=[planted(KEY)["packed"] * 2, b"x"], cuts=[0.5], bytewise=False)
+@given(pieces=pieces, cuts=st.lists(st.floats(0, 1), max_size=5), bytewise=st.booleans())
+def test_the_key_is_removed_wherever_a_body_is_divided(
+    pieces: list[bytes], cuts: list[float], bytewise: bool
+) -> None:
+    """In every form; a body without it stays as it is."""
+    body, key = b"".join(pieces), ApiKey(KEY)
+    places = sorted({0, len(body), *(int(cut * len(body)) for cut in cuts)})
+    size = 1 if bytewise else 65_536
+
+    async def parts() -> AsyncGenerator[bytes]:
+        for start, end in pairwise(places):
+            for at in range(start, end, size):
+                yield body[at : min(at + size, end)]
+
+    async def shown() -> bytes:
+        return b"".join([part async for part in redacted_parts(parts(), Redactor())])
+
+    got = asyncio.run(shown())
+
+    assert traces(got, key.reveal()) == []
+    assert got == body or traces(body, KEY)
+
+
+@pytest.mark.slow
+def test_a_large_body_takes_memory_for_its_recording_alone(tmp_path: Path) -> None:
+    """Of 200 MB, the gateway holds the body and, while it is written, its text."""
+    size, part = 200_000_000, b"0123456789abcdef0123456789abcde\n" * 31_250
+
+    async def parts() -> AsyncGenerator[bytes]:
+        for _ in range(size // len(part)):
+            yield part
+
+    def peak_bytes(service: Feed) -> tuple[int, int]:
+        with recording_command(tmp_path, service) as (process, address):
+            with requests.get(address, stream=True, timeout=120) as response:
+                received = sum(map(len, response.iter_content(65_536)))
+            status = Path(f"/proc/{process.pid}/status").read_text()
+        return received, int(status.partition("VmHWM:")[2].split()[0]) * 1024
+
+    async def nothing() -> AsyncGenerator[bytes]:
+        yield b""
+
+    with Feed(nothing) as empty, Feed(parts) as feed:
+        (_, before), (received, peak) = peak_bytes(empty), peak_bytes(feed)
+
+    assert received == size
+    assert peak - before < 2.2 * size
+
+
+def test_ctrl_c_in_a_stream_closes_the_recording(tmp_path: Path) -> None:
+    """The client sees that the end is missing; what was recorded before is kept."""
+    has_one = threading.Event()
+
+    async def one_and_then_a_stream() -> AsyncGenerator[bytes]:
+        yield b"first\n"
+        if has_one.is_set():
+            await asyncio.Event().wait()
+
+    with (
+        Feed(one_and_then_a_stream) as feed,
+        recording_command(tmp_path, feed) as (process, address),
+    ):
+        requests.get(address, timeout=20)
+        has_one.set()
+        with requests.get(f"{address}/stream", stream=True, timeout=20) as response:
+            assert response.raw.read(1)
+            process.send_signal(signal.SIGINT)
+            with pytest.raises(requests.exceptions.ChunkedEncodingError):
+                list(response.iter_content())
+        printed, _ = process.communicate(timeout=20)
+
+    assert (process.returncode, printed) == (0, "Stopped.\n")
+    assert recorded(next(tmp_path.glob("*.yaml"))) == [b"first\n"]
+
+
+@contextmanager
+def recording_command(folder: Path, service: Feed) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The gateway as a command, and its address; the recording has the name of the port."""
+    port = service.base_url.rpartition(":")[2]
+    words = ("--record", f"{port}.yaml", "--to", service.base_url, "--port", "0")
+    with started(folder, "serve", *words, DIRECTMAIL_API_KEY=KEY) as process:
+        address = re.search(SERVED, said_until(process, "Ctrl-C ends it"))
+        assert address is not None
+        yield process, address[0]
 
 
 # -- the command -------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ _ALWAYS_BYTES: Final = 1024**2
 _MAX_NESTING: Final = 2
 _MAX_MEMBERS: Final = 100
 
-_MAGIC: Final = {"gzip": b"\x1f\x8b\x08", "zstd": b"\x28\xb5\x2f\xfd"}
+MAGIC: Final = {"gzip": b"\x1f\x8b\x08", "zstd": b"\x28\xb5\x2f\xfd"}
 
 
 def unpack(body: bytes, coding: str = "") -> bytes:
@@ -40,9 +40,9 @@ def unpack(body: bytes, coding: str = "") -> bytes:
     names = [name for name in names if name not in ("", "identity")]
     room = min(MAX_UNPACKED_BYTES, max(_ALWAYS_BYTES, _MAX_TIMES * len(body)))
     for _ in range(_MAX_NESTING + 1):
-        found = (name for name, magic in _MAGIC.items() if body.startswith(magic))
+        found = (name for name, magic in MAGIC.items() if body.startswith(magic))
         name = names.pop() if names else next(found, "")
-        if not name or not body.startswith(_MAGIC.get(name, b"")) or _is_text(body):
+        if not name or not body.startswith(MAGIC.get(name, b"")) or _is_text(body):
             return body
         body = _opened(body, name, room)
         if len(body) > room:
@@ -86,7 +86,7 @@ def _inflated(body: bytes, wbits: int, room: int) -> bytes:
             raise ValueError("compressed, and damaged") from None
         room -= len(parts[-1])
         body = reader.unused_data
-        if room < 0 or not body.startswith(_MAGIC["gzip"]):
+        if room < 0 or not body.startswith(MAGIC["gzip"]):
             return b"".join((*parts, body))
     raise ValueError("compressed in more than a hundred parts")
 
