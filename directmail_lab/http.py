@@ -9,6 +9,7 @@ locals hold the key, or a body that may repeat it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any, Final
@@ -55,12 +56,12 @@ _NOT_SENT: Final = (
 )
 
 _ADVICE: Final = {
-    400: "The error's .excerpt shows what the service said of it.",
+    400: "The error's .excerpt shows the service's message.",
     401: "Check the API key and the base address: the key may be another region's.",
     403: "Check the API key and the base address: the key may be another region's.",
     404: "Check the path and the base address.",
     429: "The allowance is used up: rate_limits() shows when it renews.",
-    500: "The trouble is at the service or a gateway before it: try again later.",
+    500: "The service, or a gateway before it, failed: try again later.",
 }
 
 _EXCERPT: Final = 200
@@ -98,18 +99,18 @@ class KeyedAuth(httpx.Auth):
 class _SessionClient:
     """What both clients of a session have in common.
 
-    ``redacted`` removes the key from a text; ``on_answer`` is called with each response.
+    ``redacted`` removes the key from a text; ``on_response`` is called with each response.
     """
 
     def __init__(
         self,
         redacted: Callable[[str], str],
-        on_answer: Callable[[httpx.Response], httpx.Response],
+        on_response: Callable[[httpx.Response], httpx.Response],
         **options: Any,
     ) -> None:
         super().__init__(auth=KeyedAuth(), headers=_HEADERS, **options)  # type: ignore[call-arg]
         self._redacted = redacted
-        self._on_answer = on_answer
+        self._on_response = on_response
 
 
 class Client(_SessionClient, httpx.Client):
@@ -117,9 +118,9 @@ class Client(_SessionClient, httpx.Client):
 
     def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
         try:
-            return self._on_answer(super().send(request, **options))
+            return self._on_response(super().send(request, **options))
         except BaseException as error:
-            failure = _in_words(error, request, self._redacted)
+            failure = _explain(error, request, self._redacted)
         raise failure
 
 
@@ -128,82 +129,75 @@ class AsyncClient(_SessionClient, httpx.AsyncClient):
 
     async def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
         try:
-            return self._on_answer(await super().send(request, **options))
+            return self._on_response(await super().send(request, **options))
         except BaseException as error:
-            failure = _in_words(error, request, self._redacted)
+            failure = _explain(error, request, self._redacted)
         raise failure
 
 
-def _in_words(
+# The message of an error is the first one for its type whose pattern is in httpx's message; {} is
+# the address. The sign-in form shows them too.
+_MESSAGES: Final = (
+    (httpx.ConnectError, "CERTIFICATE_VERIFY",
+     "The certificate of {} is not trusted, so the key was not sent. Check the address. Behind a "
+     "company's proxy, SSL_CERT_FILE may have to name its certificate."),
+    ((httpx.ConnectError, httpx.ConnectTimeout), "SSL|handshake",
+     "{} answers, but not with https: its port may be one of plain http. Check the port. (Plain "
+     "http:// is accepted for this machine alone.)"),
+    (httpx.TimeoutException, "",
+     "{} did not answer in time. Check the address and the network, or give it more time: "
+     "connect(…, timeout_s=…)."),
+    ((httpx.ConnectError, httpx.UnsupportedProtocol, httpx.ProxyError), "",
+     "Nothing answers at {}. Check its spelling and the network. With no network, replay(…) a "
+     "cassette."),
+    (httpx.DecodingError, "",
+     "The response of {} is not compressed as its headers say. Try again."),
+    (httpx.TooManyRedirects, "", "{} redirects in a circle. Check the address and the path."),
+    (httpx.RequestError, "",
+     "The connection to {} broke before the response was complete. Try again."),
+)  # fmt: skip
+
+
+def _explain(
     error: BaseException, request: httpx.Request, redacted: Callable[[str], str]
 ) -> BaseException:
     """Return an error with a plain message, as the caller of a client gets it."""
     if isinstance(error, DirectMailLabError):
         return without_traceback(error)
     if isinstance(error, KeyboardInterrupt):
-        asked = redacted(f"{request.method} {operation_of(request.url.path)}")
-        text = f"{asked} was interrupted. The session stays open, and so do its readings."
+        operation = f"{request.method} {operation_of(request.url.path)}"
+        message = f"{operation} was interrupted. The session stays open, and so do its readings."
     elif isinstance(error, httpx.RequestError):
-        if SENT in request.extensions and (lost := lost_answer(request, error)):
+        if SENT in request.extensions and (lost := lost_response(request, error)):
             return lost
-        reason = f" ({error})" if str(error) else ""
-        text = redacted(f"{_what_happened(error, request)}{reason}")
+        reason = str(error)
+        template = next(
+            template
+            for types, pattern, template in _MESSAGES
+            if isinstance(error, types) and re.search(pattern, reason)
+        )
+        address = f"{request.url.scheme}://{request.url.netloc.decode('ascii')}"
+        message = template.format(address) + (f" ({reason})" if reason else "")
     else:
         return error
-    error.args = (text,)
+    error.args = (redacted(message),)
     error.__dict__["_render_traceback_"] = partial(brief_traceback, error)
     return without_traceback(error)
-
-
-def _what_happened(error: httpx.RequestError, request: httpx.Request) -> str:
-    """Return what happened and what to do; the sign-in form shows the same text."""
-    address = f"{request.url.scheme}://{request.url.netloc.decode('ascii')}"
-    if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout) and _is_about_tls(error):
-        return (
-            f"{address} answers, but not with https: its port may be one of plain http. Check the "
-            "port. (Plain http:// is accepted for this machine alone.)"
-        )
-    if isinstance(error, httpx.TimeoutException):
-        return (
-            f"{address} did not answer in time. Check the address and the network, or give it more "
-            "time: connect(…, timeout_s=…)."
-        )
-    if isinstance(error, httpx.ConnectError) and "CERTIFICATE_VERIFY" in str(error):
-        return (
-            f"The certificate of {address} is not trusted, so the key was not sent. Check the "
-            "address. Behind a company's proxy, SSL_CERT_FILE may have to name its certificate."
-        )
-    if isinstance(error, httpx.ConnectError | httpx.UnsupportedProtocol | httpx.ProxyError):
-        return (
-            f"Nothing answers at {address}. Check its spelling and the network. With no network, "
-            "replay(…) a cassette."
-        )
-    if isinstance(error, httpx.DecodingError):
-        return f"The answer of {address} is not compressed as its headers say. Try again."
-    if isinstance(error, httpx.TooManyRedirects):
-        return f"{address} redirects in a circle. Check the address and the path."
-    return f"The connection to {address} broke before the answer was complete. Try again."
-
-
-def _is_about_tls(error: httpx.TransportError) -> bool:
-    # The transport removes an error's cause (its frames hold the key), so only its text is known.
-    text = str(error)
-    return "CERTIFICATE_VERIFY" not in text and ("SSL" in text or "handshake" in text)
 
 
 class OutcomeUnknownTimeoutError(OutcomeUnknownError, httpx.TimeoutException):
     """A write that timed out; ``except httpx.TimeoutException`` catches it too."""
 
 
-def lost_answer(request: httpx.Request, error: BaseException) -> OutcomeUnknownError | None:
-    """Return the error for a write that was sent and not answered; None for any other failure."""
+def lost_response(request: httpx.Request, error: BaseException) -> OutcomeUnknownError | None:
+    """Return the error for a write that was sent without a response; None for other failures."""
     if isinstance(error, _NOT_SENT) or not isinstance(error, httpx.RequestError):
         return None
     if not is_write(request):
         return None
-    timed_out = isinstance(error, httpx.TimeoutException)
-    return (OutcomeUnknownTimeoutError if timed_out else OutcomeUnknownError)(
-        f"{request.method} {operation_of(request.url.path)} was sent, and no complete answer "
+    is_timeout = isinstance(error, httpx.TimeoutException)
+    return (OutcomeUnknownTimeoutError if is_timeout else OutcomeUnknownError)(
+        f"{request.method} {operation_of(request.url.path)} was sent, and no complete response "
         f"came back ({type(error).__name__}). It may have been carried out. It was not sent again. "
         "Find out whether it was carried out before you repeat it."
     )
@@ -212,7 +206,7 @@ def lost_answer(request: httpx.Request, error: BaseException) -> OutcomeUnknownE
 def service_error(
     response: httpx.Response, *, base_url: str, redacted: Callable[[str], str]
 ) -> ServiceError:
-    """Return the error to raise for an answer with an error status."""
+    """Return the error to raise for a response with an error status."""
     status, request = response.status_code, response.request
     path = operation_of(path_below(str(request.url), base_path(base_url)))
     operation = redacted(f"{request.method} {path}")

@@ -16,7 +16,7 @@ from .errors import (
     WriteRefusedError,
     without_traceback,
 )
-from .http import SENT, WANTS_KEY, httpx, is_write, lost_answer
+from .http import SENT, WANTS_KEY, httpx, is_write, lost_response, origin
 from .settings import is_loopback
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     def __init__(self, base_url: str, api_key: ApiKey, allow_writes: bool) -> None:
         base = httpx.URL(base_url)
-        self._origin = _origin(base)
+        self._origin = origin(base)
         self._api_key = api_key
         self._allow_writes = allow_writes
         self._proxy = _proxy_for(base)
@@ -89,7 +89,7 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         return self._loop_pools[here][0]
 
     def _checked_and_signed(self, request: httpx.Request) -> httpx.Request:
-        """Return the copy of a request that is sent."""
+        """Return a request with the key, as a copy; or as it is, if it is to be sent without."""
         url = request.url
         if url.scheme != "https" and not is_loopback(url.host):
             raise InsecureAddressError(
@@ -99,13 +99,15 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         is_first = request.extensions.setdefault(SENT, id(request)) == id(request)
         if is_write(request):
             self._refuse_write(request, is_first)
+        wants_key = request.extensions.get(WANTS_KEY) and origin(url) == self._origin
+        if not wants_key or "Authorization" in request.headers:
+            return request
+        # service.md part 5: HTTP Basic, the key as user name and an empty password.
+        pair = f"{self._api_key.reveal()}:{PASSWORD}".encode("ascii")
+        credentials = (b"Authorization", b"Basic " + b64encode(pair))
         signed = httpx.Request.__new__(httpx.Request)
-        vars(signed).update(vars(request), headers=httpx.Headers(request.headers))
-        wants_key = request.extensions.get(WANTS_KEY) and _origin(url) == self._origin
-        if wants_key and "Authorization" not in signed.headers:
-            # service.md part 5: HTTP Basic, the key as user name and an empty password.
-            pair = f"{self._api_key.reveal()}:{PASSWORD}".encode("ascii")
-            signed.headers["Authorization"] = "Basic " + b64encode(pair).decode("ascii")
+        vars(signed).update(vars(request))
+        signed.headers = httpx.Headers([*request.headers.raw, credentials])
         return signed
 
     def _refuse_write(self, request: httpx.Request, is_first: bool) -> None:
@@ -156,14 +158,14 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
     def __init__(self, request: httpx.Request, response: httpx.Response) -> None:
         self._request = request
         self._stream: Any = response.stream
-        self._codings = response.headers.get_list("content-encoding", split_commas=True)
+        self._coding = response.headers.get("content-encoding", "")
 
     def __iter__(self) -> Iterator[bytes]:
         try:
             self._refuse_doubled_coding()
             yield from self._stream
         except BaseException as error:
-            failure = lost_answer(self._request, error) or without_traceback(error)
+            failure = lost_response(self._request, error) or without_traceback(error)
         else:
             return
         raise failure
@@ -174,13 +176,13 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
             async for part in self._stream:
                 yield part
         except BaseException as error:
-            failure = lost_answer(self._request, error) or without_traceback(error)
+            failure = lost_response(self._request, error) or without_traceback(error)
         else:
             return
         raise failure
 
     def _refuse_doubled_coding(self) -> None:
-        if len(self._codings) > 1:
+        if "," in self._coding:
             raise httpx.DecodingError("compressed more than once", request=self._request)
 
     def close(self) -> None:
@@ -188,11 +190,6 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._stream.aclose()
-
-
-def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
-    """Return the origin, to which the key may be sent; httpx leaves out a default port."""
-    return url.scheme, url.host, url.port
 
 
 def _proxy_for(url: httpx.URL) -> str | None:

@@ -146,7 +146,7 @@ class Session:
         self._transport = SessionTransport(start, self._observe, self.base_url)
         options: dict[str, Any] = {
             "redacted": self._redacted,
-            "on_answer": self._note_shape,
+            "on_response": self._note_shape,
             "transport": self._transport,
             "base_url": self.base_url,
             "timeout": timeout_s,
