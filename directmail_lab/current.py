@@ -381,7 +381,7 @@ def burst(n: int, path: str = ME_PATH) -> pd.DataFrame:
         with ProgressBar(n, desc=f"GET {path}", unit="request") as bar:
             for _ in range(n):
                 if cassette is not None and not cassette.records:
-                    repeated += not cassette.holds_answer(asked, base_url=opened.base_url)
+                    repeated += not cassette.has_unplayed(asked, base_url=opened.base_url)
                 opened.request("GET", path)
                 bar.update()
     finally:

@@ -195,7 +195,7 @@ def _passed_on(request: RecordedRequest, session: Session, target: str) -> httpx
 def _holds_no_answer(asked: tuple[Session, httpx.Request]) -> bool:
     session, sent = asked
     cassette = session.open_cassette
-    return cassette is None or not cassette.holds_answer(
+    return cassette is None or not cassette.has_unplayed(
         recorded_request(sent), base_url=session.base_url
     )
 

@@ -91,7 +91,7 @@ def test_no_cassette_is_looked_for_above_home_or_in_another_users_folder(
 @pytest.mark.parametrize("name", ["x" * 300, Path("x" * 300), Path("a/" * 3000 + "b"), Path()])
 def test_a_name_that_no_file_can_have_is_a_clear_error(name: str | Path) -> None:
     """Too long for a file's name or for a path, or none at all."""
-    with pytest.raises(CassetteError, match=r"too long|looked for|Give the file"):
+    with pytest.raises(CassetteError, match=r"too long|Give the file"):
         find_cassette(name)
     with pytest.raises(CassetteError):
         open_cassette(name, record_mode="all")

@@ -100,12 +100,13 @@ def test_a_cassette_of_one_region_replays_under_any_base_address(path: Path) -> 
     """Paths are compared below the base address of the recording, and below the session's."""
     first = answered(get("/v1/users/me", base="https://eu.test/api"))
     recorded(path, first, base_url="https://eu.test/api")
-    cassette = open_cassette(path, base_url="https://us.test")
+    cassette = open_cassette(path)
 
     assert cassette.base_url == "https://eu.test/api"
-    assert cassette.play(get(base="https://us.test")) is not None
-    assert cassette.play(get(base="http://127.0.0.1:8/x/y"), base_url="http://127.0.0.1:8/x/y")
-    assert refusal(cassette, get("/api/v1/users/me", base="https://us.test")).reason == "no_match"
+    for base in ("https://us.test", "http://127.0.0.1:8/x/y"):
+        assert cassette.play(get(base=base), base_url=base) is not None
+        with pytest.raises(NotRecordedError):
+            cassette.play(get("/api/v1/users/me", base=base), base_url=base)
 
 
 def test_without_metadata_the_base_address_is_the_first_requests_origin(path: Path) -> None:
@@ -328,26 +329,3 @@ def test_nothing_shows_an_address_or_a_header(path: Path) -> None:
     recorded(path, answered(get("/a?api_key=sesame")))
 
     assert repr(open_cassette(path)) == "<Cassette 'tour', none, 1 interaction>"
-
-
-def test_a_long_load_shows_how_far_it_is(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Tens of thousands of interactions come with tqdm's bar, a few do not; the index is whole."""
-    shown: list[int] = []
-
-    def bar(each: Sequence[object], *_: object, **__: object) -> Sequence[object]:
-        shown.append(len(each))
-        return each
-
-    monkeypatch.setattr("tqdm.auto.tqdm", bar)
-    head, _, rest = recorded(path, answered()).read_text().partition("- recorded_at")
-    line = "- recorded_at" + rest.partition("# end")[0]
-    many = tmp_path / "many.yaml"
-    many.write_text(head + line * 20_000)
-    with open_cassette(path), open_cassette(many, notice=str) as cassette:
-        played = cassette.play(get())
-
-    assert shown == [20_000]
-    assert played is not None
-    assert len(cassette) == 20_000

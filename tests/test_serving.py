@@ -679,8 +679,8 @@ def test_options_without_effect_are_a_usage_error(words: str, says: str) -> None
         ("--cassette nowhere", "no cassette of that name"),
         ("--cassette empty.yaml", "empty"),
         ("--cassette api.json", "api.json is not a cassette"),
-        ("--cassette a.har", "directmail-lab cassette convert a.har a.yaml"),
-        ("--record a.har --to https://example.com", "is a HAR file"),
+        ("--cassette a.har", "directmail-lab cassette convert"),
+        ("--record a.har --to https://example.com", "Name it without .har"),
         ("--record a --to http://example.com", "Use https://"),
         ("--record a --to https://example.com", "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY"),
         ("--record a", "No base address"),
@@ -693,7 +693,7 @@ def test_what_cannot_be_served_is_one_line(
     if "har" in words:
         monkeypatch.setenv("DIRECTMAIL_API_KEY", "a-key-for-this-test")
     Path("empty.yaml").write_text("interactions: []\nversion: 1\n")
-    Path("a.har").write_text("{}")
+    Path("a.har").write_text('{"log": {"entries": []}}')
     Path("api.json").write_text('{"openapi": "3.1.0", "paths": {}}')
     error = invoke("serve", "--port", "0", *words.split()).exception
 

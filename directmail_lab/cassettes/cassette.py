@@ -20,18 +20,17 @@ from ..interaction import Interaction, RecordedRequest, base_path, normalize_hea
 from ..redaction import Redactor
 from .convert import notice_of_personal_data
 from .library import cassette_name, command_name, find_cassette, new_cassette_path
-from .player import DEFAULT_MATCH_ON, Key, Matcher, Matching, Player
+from .player import DEFAULT_MATCH_ON, Matcher, Matching, Player
 from .reader import read_cassette
 from .recorder import Recording, unfinished_files
 
 RECORD_MODES: Final = ("none", "once", "new_episodes", "any", "all")
 
-_MOST_KNOWN: Final = 4096
 _log = logging.getLogger("directmail_lab")
 
 
 class Cassette:
-    """Recorded answers to requests; in most record modes, also a recording of new ones.
+    """Recorded responses to requests; in most record modes, also a recording of new ones.
 
     Any number of threads and tasks may use one cassette at once. A forked child plays what it
     inherits, and records nothing.
@@ -51,8 +50,8 @@ class Cassette:
     match_on
         vcrpy's matchers by name, and functions of two of its requests.
     repeat
-        What a replay does when all answers to a request were played: ``"last"`` gives the last one
-        again, ``"strict"`` refuses.
+        What a replay does when all responses to a request were played: ``"last"`` gives the last
+        one again, ``"strict"`` refuses.
     on_write_error
         Whether a full disk stops the session or lets it go on unrecorded.
     metadata
@@ -68,7 +67,7 @@ class Cassette:
     path
         Its file.
     records
-        Whether a request without an answer may be sent, and its outcome recorded.
+        Whether a request without a recorded response may be sent, and the response recorded.
     base_url
         The base address of the recording: its metadata's, else the first interaction's origin.
     foreign
@@ -107,21 +106,22 @@ class Cassette:
         self.on_unmatched: Callable[[RecordedRequest], object] = lambda _: None
         self._redactor = redactor or Redactor()
         self._matching = Matching(match_on)
-        self._given_base = base_url
-        self._repeats = repeat == "last"
-        self._goes_on = on_write_error == "continue"
+        self._repeat = repeat
+        self._on_write_error = on_write_error
         self._notice = notice
+        self._last_notice = ""
         self._lock, self._process = RLock(), os.getpid()
-        self._known: dict[tuple[str, str, str | None], tuple[Key, ...]] = {}
-        self._is_full = self._recorded = False
-        self._said = ""
-        started = datetime.fromtimestamp(clock(), UTC).isoformat(timespec="microseconds")
-        about = {"base_url": base_url, "started_at": started.replace("+00:00", "Z")}
-        self._metadata = {**about, **(metadata or {}), **about}
+        started_at = datetime.fromtimestamp(clock(), UTC).isoformat(timespec="microseconds")
+        own = {"base_url": base_url, "started_at": started_at.replace("+00:00", "Z")}
+        self._metadata = {**own, **(metadata or {}), **own}
         self.path = find_cassette(name) if record_mode == "none" else new_cassette_path(name)
-        is_replayed_once = record_mode == "once" and _holds_bytes(self.path)
-        self.records = record_mode != "none" and not is_replayed_once
-        self._recording = self._open_recording(anew=record_mode == "all") if self.records else None
+        # As in vcrpy, an empty file is recorded to as a new one is.
+        is_old = self.path.exists() and self.path.stat().st_size > 0
+        self.records = record_mode != "none" and not (record_mode == "once" and is_old)
+        self._is_full = False
+        self._recording: Recording | None = None
+        if self.records:
+            self._recording = self._open_recording(anew=record_mode == "all")
         loaded = self._recording.loaded if self._recording else read_cassette(self.path)
         self._redactor = self._redactor.also(loaded.redact)
         self._interactions = loaded.interactions
@@ -129,16 +129,15 @@ class Cassette:
         self._player = Player(
             () if record_mode == "all" else self._interactions,
             self._matching,
-            # What we wrote is redacted already; what another program wrote is not.
-            redact=self._redactor.request if self.foreign else None,
             prefix=base_path(self.base_url or ""),
-            name=self.name,
+            redactor=self._redactor,
+            foreign=self.foreign,
         )
         if loaded.problem:
             notice(f"Cassette {self.name!r}: {loaded.problem}.")
 
     def play(self, request: RecordedRequest, *, base_url: str | None = None) -> Interaction | None:
-        """Return the recorded answer to a request; None if it is to be sent and recorded.
+        """Return the recorded response to a request; None if it is to be sent and recorded.
 
         ``base_url`` is the base address that the request is sent to, where it is not the one that
         the cassette was opened with.
@@ -148,23 +147,25 @@ class Cassette:
         NotRecordedError
             Where there is none and this cassette does not record.
         """
-        asked, keys = self._keys(request, base_url)
+        prefix = base_path(base_url or self.base_url or "")
         with self._own_lock():
-            index = self._player.take(keys, asked)
-        if index is None:
-            if self.records:
-                return None
-            index = self._player.last(keys, asked)
-            if index is None or not self._repeats:
-                self.on_unmatched(asked)
-                raise self._player.refusal(asked, self._prefix(base_url), left=index is not None)
-        return self._interactions[index]
+            index = self._player.find(request, prefix)
+            is_played = index is not None and bool(self._player.played[index])
+            if index is not None:
+                self._player.played[index] = 1
+        if index is not None and (not is_played or (self._repeat == "last" and not self.records)):
+            return self._interactions[index]
+        if self.records:
+            return None
+        request = self._redactor.request(request)
+        self.on_unmatched(request)
+        raise self._player.refusal(request, prefix, self.name, is_played=is_played)
 
-    def holds_answer(self, request: RecordedRequest, *, base_url: str | None = None) -> bool:
-        """Return whether `play` would answer a request, without playing the answer."""
-        asked, keys = self._keys(request, base_url)
+    def has_unplayed(self, request: RecordedRequest, *, base_url: str | None = None) -> bool:
+        """Return whether a response to a request was not played yet."""
         with self._own_lock():
-            return self._player.next(keys, asked) is not None
+            index = self._player.find(request, base_path(base_url or self.base_url or ""))
+            return index is not None and not self._player.played[index]
 
     def record(self, interaction: Interaction) -> None:
         """Redact an interaction and append it: when this returns, a kill does not lose it.
@@ -184,25 +185,23 @@ class Cassette:
             )
         request = interaction.request
         if request.body is None:  # as vcrpy records httpx, so that its body matcher agrees
-            interaction = replace(interaction, request=replace(request, body=b""))
+            request = replace(request, body=b"")
         response = normalize_headers(interaction.response, method=request.method)
-        if response is not interaction.response:
-            interaction = replace(interaction, response=response)
+        interaction = replace(interaction, request=request, response=response)
         with self._own_lock():
             if self._is_full:
                 return
             try:
                 self._recording.append(interaction)
-                self._recorded = True
             except OSError as error:
-                self._not_written(error)
+                self._handle_write_error(error)
 
     def interactions(self) -> Sequence[Interaction]:
         """Return what the cassette holds so far; in record mode "all", only what is new."""
         return self._interactions if self._recording is None else self._recording.interactions()
 
     def unplayed(self) -> list[RecordedRequest]:
-        """Return the recorded requests whose answers were not played since it was opened."""
+        """Return the recorded requests whose responses were not played since it was opened."""
         with self._own_lock():
             return self._player.unplayed()
 
@@ -219,20 +218,16 @@ class Cassette:
         CassetteError
             Where the disk is full, unless the cassette was opened to go on then.
         """
+        has_recorded = False
         with self._own_lock():
-            recording = self._recording
-            if recording is None or recording.closed or recording.is_inherited:
-                return
             try:
-                recording.close()
+                has_recorded = self._recording is not None and self._recording.close()
             except OSError as error:
-                self._not_written(error)
-                return
-            recorded, self._recorded = self._recorded, False
-        said = notice_of_personal_data(self.path, self.name) if recorded else ""
-        if said and said != self._said:  # a recording that was resumed says so once
-            self._notice(said)
-        self._said = said or self._said
+                self._handle_write_error(error)
+        notice = notice_of_personal_data(self.path, self.name) if has_recorded else ""
+        if notice and notice != self._last_notice:  # once, of a recording that is resumed
+            self._last_notice = notice
+            self._notice(notice)
 
     def resume(self) -> None:
         """Go on recording after `close`, at the end of the file; what was played stays played.
@@ -267,45 +262,24 @@ class Cassette:
             self.path,
             redactor=self._redactor,
             metadata=self._metadata,
-            anew=self._matching if anew else None,
+            replaces=self._matching if anew else None,
         )
         # A kernel that ends, or a cassette that is dropped, closes its recording too.
         weakref.finalize(self, _close_quietly, recording)
-        if left := unfinished_files(self.path):
+        if files := unfinished_files(self.path):
             self._notice(
                 f"Cassette {self.name!r}: an earlier recording of it was interrupted. What it "
-                f"recorded is in {' and '.join(map(str, left))}. To put it into the cassette: "
+                f"recorded is in {' and '.join(map(str, files))}. To put it into the cassette: "
                 f"directmail-lab cassette repair {command_name(self.path, self.name)}."
             )
         return recording
 
-    def _prefix(self, base_url: str | None) -> str:
-        return base_path(base_url or self._given_base or self.base_url or "")
-
-    def _keys(
-        self, request: RecordedRequest, base_url: str | None
-    ) -> tuple[RecordedRequest, tuple[Key, ...]]:
-        """Return a request redacted, and its keys; those of plain reads are remembered."""
-        prefix = self._prefix(base_url)
-        known = (request.method, request.uri, prefix)
-        keys = self._known.get(known)
-        if keys is not None:
-            return request, keys
-        asked = self._redactor.request(request)
-        keys = self._matching.keys(asked, prefix)
-        # Nothing that the redactor changed is kept in memory, nor more than a few of any.
-        if asked.uri == request.uri and self._matching.by_address_alone(request.method):
-            if len(self._known) >= _MOST_KNOWN:
-                self._known.clear()
-            self._known[known] = keys
-        return asked, keys
-
-    def _not_written(self, error: OSError) -> None:
+    def _handle_write_error(self, error: OSError) -> None:
         message = (
             f"Cassette {self.name!r} could not be written ({error.strerror}). What was recorded "
             "before is safe. Make room in its folder, or set DIRECTMAIL_CASSETTES to another."
         )
-        if not self._goes_on:
+        if self._on_write_error == "raise":
             raise CassetteError(message) from None
         self._is_full = True
         self._notice(f"{message} The session goes on without recording.")
@@ -313,14 +287,6 @@ class Cassette:
 
 open_cassette = Cassette
 """The name by which a cassette is opened."""
-
-
-def _holds_bytes(path: Path) -> bool:
-    """Return whether a cassette has content: vcrpy records an empty one as it does a new one."""
-    try:
-        return path.stat().st_size > 0
-    except OSError:
-        return False
 
 
 def _close_quietly(recording: Recording) -> None:

@@ -24,6 +24,7 @@ from ..interaction import (
     RecordedResponse,
     check_interaction,
     header,
+    normalize_headers,
     unreadable,
 )
 from ..redaction.unpack import unpack
@@ -138,12 +139,13 @@ def read_har(text: bytes) -> list[Interaction]:
 
 def _interaction(entry: Any, number: int) -> Interaction | None:
     try:
-        answer = entry.get("response") or {}
+        response = entry.get("response") or {}
         # Chromium gives a request that was blocked or aborted the status 0, Firefox none.
-        if not answer.get("status") or int(answer["status"]) <= 0:
+        if not response.get("status") or int(response["status"]) <= 0:
             return None
-        exchange = Interaction(_request(entry["request"]), _response(answer), *_times(entry))
-        return check_interaction(exchange)
+        request = _request(entry["request"])
+        response = _response(response, request.method)
+        return check_interaction(Interaction(request, response, *_times(entry)))
     except ODD as error:
         raise unreadable(f"Entry {number} of the HAR file", error) from None
 
@@ -167,21 +169,15 @@ def _posted(entry: Mapping[str, Any]) -> bytes | None:
     return _body(posted, posted.get("_encoding") or posted.get("encoding"))
 
 
-def _response(entry: Mapping[str, Any]) -> RecordedResponse:
-    content = entry.get("content") or {}
+def _response(entry: Mapping[str, Any], method: str) -> RecordedResponse:
+    content, headers = entry.get("content") or {}, _headers(entry)
     body = _body(content, content.get("encoding"))
-    headers = _headers(entry)
-    coding = header(headers, "content-encoding") or ""
-    with suppress(ValueError):
-        if coding and unpack(body, coding) == body:
-            # HAR keeps a body decoded but the headers as they were sent: make them fit the body.
-            headers = tuple(
-                (name, str(len(body)) if name.lower() == "content-length" else value)
-                for name, value in headers
-                if name.lower() != "content-encoding"
-            )
-    reason = text_of(entry.get("statusText") or "")
-    return RecordedResponse(int(entry["status"]), reason, headers, body)
+    with suppress(ValueError):  # most programs save the decoded body with the headers as sent
+        body = unpack(body, header(headers, "content-encoding") or "")
+    response = RecordedResponse(
+        int(entry["status"]), text_of(entry.get("statusText") or ""), headers, body
+    )
+    return normalize_headers(response, method=method)
 
 
 def _body(content: Mapping[str, Any], encoding: object) -> bytes:

@@ -105,6 +105,14 @@ def read_header(data: bytes) -> tuple[dict[str, Any], int] | None:
         return None
 
 
+def is_by_hand(tail: bytes) -> bool:
+    """Return whether what follows our lines is YAML that a person wrote, not a torn interaction.
+
+    A torn one ends before the end of its ``response:`` line, which never stands within JSON.
+    """
+    return tail.endswith(b"\n") and b"\n  response:" in tail
+
+
 def read_json(line: bytes) -> Any:
     """Return the value on a line: JSON, where one body in it may be ``!!binary "…"``.
 

@@ -1,4 +1,4 @@
-"""Where cassettes are kept: finding a file by name, locking a file, replacing a file."""
+"""The folders of cassettes: finds a file by its name, locks a file, replaces a file."""
 
 from __future__ import annotations
 
@@ -13,14 +13,12 @@ from filelock import FileLock, Timeout
 from ..errors import CassetteError, CassetteInUseError, NotRecordedError
 from ..settings import CASSETTES_VARIABLE, variable
 
-OPEN_TO_WRITE: Final = os.O_WRONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
-"""Flags to open a file for writing, but not through a symbolic link."""
-
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 _FOLDER: Final = "cassettes"
 _ROOT_MARKS: Final = ("pyproject.toml", ".git", "notebooks")
-# File systems allow 255; a lock file and an unfinished recording have longer names.
-_LONGEST_NAME_BYTES: Final = 230
+# File systems allow 255 and 4,096; a lock file and an unfinished recording have longer names.
+_MAX_NAME_BYTES: Final = 230
+_MAX_PATH_BYTES: Final = 4000
 
 
 def find_cassette(name: str | Path) -> Path:
@@ -38,17 +36,16 @@ def find_cassette(name: str | Path) -> Path:
     CassetteError
         Where the name leads out of the folder, or no file can have it.
     """
-    folders = [name.parent] if isinstance(name, Path) else list(_folders())
-    for folder in folders:
-        path = _with_suffix(name) if isinstance(name, Path) else _inside(folder, name)
-        if _exists(path):
-            return path
-    called = cassette_name(name)
     # In a checkout, the nearest folder may be the packaged one.
-    looked = " or ".join(dict.fromkeys(map(str, folders))) or "any folder"
+    folders = [name.parent] if isinstance(name, Path) else list(dict.fromkeys(_folders()))
+    for folder in folders:
+        path = _with_suffix(name) if isinstance(name, Path) else _path_in(folder, name)
+        if os.path.lexists(path):
+            return path
+    title = cassette_name(name)
     raise NotRecordedError(
-        f"There is no cassette {called!r} in {looked}. Record it with record({called!r}), "
-        "or name one that `directmail-lab cassette list` shows.",
+        f"There is no cassette {title!r} in {' or '.join(map(str, folders)) or 'any folder'}. "
+        f"Record it with record({title!r}), or name one that `directmail-lab cassette list` shows.",
         reason="no_such_cassette",
     )
 
@@ -63,12 +60,12 @@ def new_cassette_path(name: str | Path) -> Path:
     ------
     CassetteError
         Where the name leads out of the folder, no file can have it, the folder is another user's,
-        or the name says that the file is JSON, to which nothing can be appended.
+        or the name ends in .json or .har: nothing can be appended to such files.
     """
-    if str(name).endswith(".json"):
+    if (suffix := Path(name).suffix.lower()) in (".json", ".har"):
         raise CassetteError(
-            "A recording is YAML, written line by line. Name it without .json, and make JSON of it "
-            "afterwards: directmail-lab cassette convert NAME NAME.json."
+            f"A recording is YAML, written line by line. Name it without {suffix}, and convert it "
+            f"afterwards: directmail-lab cassette convert NAME NAME{suffix}."
         )
     if isinstance(name, Path):
         return _with_suffix(name)
@@ -77,7 +74,7 @@ def new_cassette_path(name: str | Path) -> Path:
         raise CassetteError(
             f"{folder} belongs to another user. Set {CASSETTES_VARIABLE} to a folder of your own."
         )
-    return _inside(folder, name)
+    return _path_in(folder, name)
 
 
 def cassettes_by_name(start: Path | None = None) -> dict[str, Path]:
@@ -90,11 +87,11 @@ def cassettes_by_name(start: Path | None = None) -> dict[str, Path]:
     start
         Another folder than the working directory to look them up from, such as a notebook's.
     """
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for folder in _folders(start):
         for name, path in cassettes_in(folder):
-            found.setdefault(name, path)
-    return found
+            paths.setdefault(name, path)
+    return paths
 
 
 def cassettes_in(folder: Path) -> Iterator[tuple[str, Path]]:
@@ -110,12 +107,12 @@ def cassette_name(name: str | Path) -> str:
 
 
 def shown_path(path: Path) -> str:
-    """Return where a cassette's file is, as a notebook may show it; nothing for a packaged one."""
+    """Return the path of a cassette as a notebook may show it; empty for a packaged one."""
     if any(path.is_relative_to(folder) for folder in _packaged_folders()):
         return ""
-    for start, shown_as in ((Path.cwd(), ""), (Path.cwd().parent, "../"), (Path.home(), "~/")):
-        if path.is_relative_to(start):
-            return f"{shown_as}{path.relative_to(start).as_posix()}"
+    for folder, prefix in ((Path.cwd(), ""), (Path.cwd().parent, "../"), (Path.home(), "~/")):
+        if path.is_relative_to(folder):
+            return f"{prefix}{path.relative_to(folder).as_posix()}"
     return str(path)
 
 
@@ -133,8 +130,8 @@ def _folders(start: Path | None = None) -> Iterator[Path]:
 
 
 def _own_folders(start: Path | None = None) -> Iterator[Path]:
-    if named := variable(CASSETTES_VARIABLE):
-        yield (start or Path()) / Path(named).expanduser()
+    if configured := variable(CASSETTES_VARIABLE):
+        yield (start or Path()) / Path(configured).expanduser()
     for parent in _project_folders(start or Path.cwd()):
         folder = parent / _FOLDER
         # A folder with an `__init__.py` is a Python package that happens to have the name.
@@ -143,16 +140,15 @@ def _own_folders(start: Path | None = None) -> Iterator[Path]:
             return
 
 
-def _project_folders(here: Path) -> list[Path]:
-    """Return a folder and what lies above it, up to the project's root."""
-    above: list[Path] = []
-    for folder in (here, *here.parents):
-        above.append(folder)
+def _project_folders(start: Path) -> list[Path]:
+    """Return a folder and its parents, up to the project's root; without a root, it alone."""
+    folders = [start, *start.parents]
+    for depth, folder in enumerate(folders, 1):
         if any((folder / mark).exists() for mark in _ROOT_MARKS):
-            return above
+            return folders[:depth]
         if folder == Path.home() or not _is_own(folder):
             break
-    return [here]
+    return [start]
 
 
 def _is_own(folder: Path) -> bool:
@@ -169,34 +165,21 @@ def _packaged_folders() -> Iterator[Path]:
         yield package.parent / _FOLDER
 
 
-def _exists(path: Path) -> bool:
-    try:
-        path.lstat()
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except (OSError, ValueError):
-        raise CassetteError(f"{path} cannot be looked for.") from None
-    return True
-
-
 def _with_suffix(path: Path) -> Path:
     if not path.name:
         raise CassetteError(f"{path} is a folder. Give the file of a cassette.")
-    if path.suffix.lower() == ".har":
-        raise CassetteError(
-            f"{path} is a HAR file. Make a cassette of it: "
-            f"directmail-lab cassette convert {path} {path.with_suffix('.yaml')}"
-        )
-    path = path if path.suffix in _SUFFIXES else path.with_name(path.name + ".yaml")
-    if any(len(os.fsencode(part)) > _LONGEST_NAME_BYTES for part in path.parts):
+    if path.suffix not in _SUFFIXES and path.suffix.lower() != ".har":
+        path = path.with_name(path.name + ".yaml")
+    longest = max(len(os.fsencode(part)) for part in path.parts)
+    if longest > _MAX_NAME_BYTES or len(os.fsencode(path)) > _MAX_PATH_BYTES:
         raise CassetteError(
             f"{path.name[:40]}… is too long for the name of a cassette. Give a shorter one."
         )
     return path
 
 
-def _inside(folder: Path, name: str) -> Path:
-    """Return the file that a name means in a folder, and never one outside of it."""
+def _path_in(folder: Path, name: str) -> Path:
+    """Return the path that a name has in a folder, never one outside of it."""
     parts = name.replace("\\", "/").split("/")
     if not name.strip() or "\0" in name or ":" in name or any(p in ("", ".", "..") for p in parts):
         raise CassetteError(
@@ -213,12 +196,11 @@ def _inside(folder: Path, name: str) -> Path:
 
 
 def _stays_in(folder: Path, path: Path) -> bool:
-    """Return whether no link on the way to a file leads out of its folder."""
-    return real_path(path).is_relative_to(real_path(folder))
+    """Return whether no link on the path leads out of the folder."""
+    return _real_path(path).is_relative_to(_real_path(folder))
 
 
-def real_path(path: Path) -> Path:
-    """Return the file that a path leads to, so that one file is locked whatever names it."""
+def _real_path(path: Path) -> Path:
     try:
         return path.resolve()
     except (OSError, RuntimeError, ValueError):
@@ -227,18 +209,18 @@ def real_path(path: Path) -> Path:
         ) from None
 
 
-def acquire_lock(path: Path) -> FileLock:
-    """Return the lock that says a cassette is being recorded, held until it is released.
-
-    ``path`` is the file itself, not a link to it.
+@contextmanager
+def locked(path: Path) -> Iterator[Path]:
+    """Hold the lock of the recording of a cassette; gives the file itself where ``path`` is a link.
 
     Raises
     ------
     CassetteInUseError
         Where another recording holds it.
     CassetteError
-        Where the folder cannot be written to, or another name of the same file may be in use.
+        Where the folder cannot be written to, or the file has a second name (a hard link).
     """
+    path, process = _real_path(path), os.getpid()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(f"{path}.lock", timeout=0, thread_local=False)
@@ -253,44 +235,29 @@ def acquire_lock(path: Path) -> FileLock:
             f"Cannot record in {path.parent} ({error.strerror}). Set {CASSETTES_VARIABLE} to a "
             "folder that can be written to."
         ) from None
-    if path.exists() and path.stat().st_nlink > 1:
-        release_lock(lock)
-        raise CassetteError(
-            f"{path} has another name (a hard link), under which it could be recorded at the same "
-            "time. Copy it, and record into the copy."
-        )
-    return lock
-
-
-def release_lock(lock: FileLock) -> None:
-    """Release a lock and remove its file."""
-    # Removed while the lock is held: another who opened the file meanwhile sees that it is gone.
-    with suppress(OSError):  # Windows removes no open file; filelock does it there
-        Path(lock.lock_file).unlink()
-    lock.release()
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[Path]:
-    """Hold the lock on a cassette; gives the file itself, where ``path`` is a link."""
-    path = real_path(path)
-    lock = acquire_lock(path)
     try:
+        if path.exists() and path.stat().st_nlink > 1:
+            raise CassetteError(
+                f"{path} has another name (a hard link), under which it could be recorded at the "
+                "same time. Copy it, and record into the copy."
+            )
         yield path
     finally:
-        release_lock(lock)
+        if os.getpid() == process:  # not in a forked child
+            # Removed while it is held: another process that has opened it sees that it is gone.
+            with suppress(OSError):  # Windows removes no open file; filelock does it there
+                Path(lock.lock_file).unlink()
+            lock.release()
 
 
 @contextmanager
 def create(path: Path) -> Iterator[Path]:
     """Give a new, empty file beside ``path``, which replaces it at the end if no error occurs."""
-    fresh = path.with_name(f".{path.name}.new")
-    fresh.unlink(missing_ok=True)
+    new = path.with_name(f".{path.name}.new")
+    new.unlink(missing_ok=True)
     try:
-        # O_EXCL: never through a link that somebody else has put there meanwhile.
-        os.close(os.open(fresh, OPEN_TO_WRITE | os.O_CREAT | os.O_EXCL, 0o666))
-        yield fresh
-        fresh.replace(path)
-    except BaseException:
-        fresh.unlink(missing_ok=True)
-        raise
+        new.touch(exist_ok=False)  # O_EXCL: never through a link that another process has made
+        yield new
+        new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)

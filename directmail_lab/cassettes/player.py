@@ -1,51 +1,53 @@
-"""Plays recorded answers: which recorded request answers an asked one, and in which order.
+"""Replays recorded responses: which of them belongs to a request, and in which order they come.
 
-vcrpy's matchers become keys of an index, so that an answer takes as long to find in a large
-cassette as in a small one.
+vcrpy's matchers become keys of an index, so a response is found as fast in a large cassette as in
+a small one.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from difflib import SequenceMatcher
+from functools import lru_cache
 from hashlib import blake2b
 from itertools import islice
 from typing import Any, Final
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 from ..contract import SAFE_METHODS
 from ..display import plural
 from ..errors import NotRecordedError
 from ..interaction import Interaction, RecordedRequest, header, path_below
+from ..redaction import Redactor
 from .reader import LoadedLines
 
 Matcher = Callable[[Any, Any], object]
 Key = tuple[Hashable, ...]
 
 _BOUNDARY: Final = re.compile(r'boundary="?([^";]+)', re.IGNORECASE)
-_MOST_COMPARED: Final = 500
-_LONG_LOAD: Final = 20_000
-_LONGEST_PATH: Final = 200
+_MAX_COMPARED: Final = 500
+_MAX_CACHED: Final = 4096
 
 DEFAULT_MATCH_ON: Final = ("method", "path", "query", "body")
 """What must be equal: the path below the base address, and the body of writes."""
 
 
 class Matching:
-    """What must be equal of two requests.
+    """What must be equal in two requests.
 
     Parameters
     ----------
     match_on
         Names of vcrpy's matchers, and functions of two requests (vcrpy's ``Request``: the one that
-        is asked for, the recorded one) that return a verdict or assert one.
+        is sent, the recorded one) that return a verdict or assert one.
     """
 
     def __init__(self, match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON) -> None:
-        self.names = tuple(each for each in match_on if isinstance(each, str))
-        self.custom = tuple(each for each in match_on if not isinstance(each, str))
+        self.names = tuple(name for name in match_on if isinstance(name, str))
+        self.functions = tuple(matcher for matcher in match_on if not isinstance(matcher, str))
         for name in self.names:
             if name not in _PARTS:
                 raise ValueError(
@@ -53,9 +55,9 @@ class Matching:
                     "or a function of two requests."
                 )
         self._parts = [_PARTS[name] for name in self.names if name != "body"]
-        self._is_by_address = not self.custom and {"headers", "raw_body"}.isdisjoint(self.names)
+        self._is_by_address = not self.functions and {"headers", "raw_body"}.isdisjoint(self.names)
 
-    def by_address_alone(self, method: str) -> bool:
+    def is_by_address(self, method: str) -> bool:
         """Return whether the keys of a request by this method depend on its address alone."""
         return self._is_by_address and method in SAFE_METHODS
 
@@ -64,21 +66,10 @@ class Matching:
 
         ``prefix`` is the path of the base address that the request was sent to.
         """
-        base = tuple([part(request, prefix) for part in self._parts])
+        key = tuple([part(request, prefix) for part in self._parts])
         if "body" not in self.names or request.method in SAFE_METHODS:
-            return (base,)
-        return tuple((*base, form) for form in _body_forms(request))
-
-    def differing(
-        self, asked: RecordedRequest, prefix: str, recorded: RecordedRequest, recorded_prefix: str
-    ) -> list[str]:
-        """Return the names of what differs."""
-        return [
-            name
-            for name in self.names
-            for rule in [Matching([name])]
-            if not {*rule.keys(asked, prefix)} & {*rule.keys(recorded, recorded_prefix)}
-        ]
+            return (key,)
+        return tuple((*key, form) for form in _body_forms(request))
 
 
 def _body_forms(request: RecordedRequest) -> list[Hashable]:
@@ -86,32 +77,36 @@ def _body_forms(request: RecordedRequest) -> list[Hashable]:
     body = request.body or b""
     forms: list[Hashable] = [("bytes", _digest(body))]
     content_type = header(request.headers, "content-type") or ""
-    if content_type.lower().startswith("multipart/") and (found := _BOUNDARY.search(content_type)):
-        # Each request has a random boundary of its own, so only the parts between are compared.
-        forms.append(("parts", _digest(body.replace(found[1].encode(), b"boundary"))))
-    # vcrpy chooses by these headers how it compares a body; without them, by its bytes.
-    elif any(name.lower() in ("content-type", "transfer-encoding") for name, _ in request.headers):
-        from .vcr_files import parsed_body
+    kind = content_type.lower()
+    encoding = (header(request.headers, "transfer-encoding") or "").lower()
+    # A body that does not parse, or is nested too deeply, is compared by its bytes alone.
+    with suppress(ValueError, RecursionError):
+        if "chunked" in encoding:
+            from .vcr_files import dechunk
 
-        # A body that does not parse, or is nested too deep, is compared by its bytes alone.
-        with suppress(Exception):
-            parsed = _hashable(parsed_body(request))
-            hash(parsed)
-            forms.append(parsed)
+            body = dechunk(body) or b""
+            forms.append(("chunked", _digest(body)))
+        if kind.startswith("multipart/") and (match := _BOUNDARY.search(content_type)):
+            # Each request has a random boundary of its own: only the parts are compared.
+            forms.append(("parts", _digest(body.replace(match[1].encode(), b"boundary"))))
+        elif "application/x-www-form-urlencoded" in kind:
+            # With blank values: JSON that curl sends as a form is one name without a value.
+            fields = parse_qs(body.decode("ascii"), keep_blank_values=True)
+            forms.append(("form", _hashable(fields)))
+        elif "application/json" in kind:
+            forms.append(("json", _hashable(json.loads(body) if body else None)))
     return forms
 
 
-def _hashable(value: Any) -> Any:
+def _hashable(value: Any) -> Hashable:
     """Return a parsed body such that equal ones are equal: 1, 1.0 and True are, as in vcrpy."""
     if isinstance(value, dict):
-        return frozenset((name, _hashable(each)) for name, each in value.items())
-    if isinstance(value, list | tuple):
-        return tuple(map(_hashable, value))
-    return _digest(value) if isinstance(value, bytes) else value
+        return frozenset((name, _hashable(member)) for name, member in value.items())
+    return tuple(map(_hashable, value)) if isinstance(value, list) else value
 
 
-def _digest(data: bytes) -> bytes:
-    return data if len(data) <= 32 else blake2b(data, digest_size=32).digest()
+def _digest(body: bytes) -> bytes:
+    return blake2b(body, digest_size=32).digest()
 
 
 def _port(request: RecordedRequest, _prefix: str) -> Hashable:
@@ -120,20 +115,21 @@ def _port(request: RecordedRequest, _prefix: str) -> Hashable:
 
 
 def _uri(request: RecordedRequest, _prefix: str) -> Hashable:
+    """Return the address, with an empty path as ``/``."""
     parts = urlsplit(request.uri)
-    start = f"{parts.scheme}://{parts.netloc}"
-    if parts.path or not request.uri.startswith(start):
+    origin = f"{parts.scheme}://{parts.netloc}"
+    if parts.path or not request.uri.startswith(origin):
         return request.uri
-    return f"{start}/{request.uri[len(start) :]}"
+    return f"{origin}/{request.uri[len(origin) :]}"
 
 
 def _query(request: RecordedRequest, _prefix: str) -> Hashable:
-    parts = request.uri.partition("#")[0].partition("?")
-    return tuple(sorted(parse_qsl(parts[2]))) if parts[2] else ()
+    query = request.uri.partition("#")[0].partition("?")[2]
+    return tuple(sorted(parse_qsl(query))) if query else ()
 
 
 def _header_set(request: RecordedRequest, _prefix: str) -> Hashable:
-    # Of a header that came twice the first counts, as in vcrpy.
+    # Of a repeated header the first counts, as in vcrpy.
     return frozenset({name.lower(): value for name, value in reversed(request.headers)}.items())
 
 
@@ -153,20 +149,25 @@ _PARTS: Final[dict[str, Callable[[RecordedRequest, str], Hashable]]] = {
 
 
 class Player:
-    """The recorded answers of one cassette, each played in its order.
+    """Finds the recorded responses to a request, each played in the order of its recording.
 
     Parameters
     ----------
     interactions
         What was recorded.
     matching
-        Which recorded request answers an asked one.
+        What must be equal in a request and the recorded one.
     prefix
         The path of the base address that the recording was made under.
-    name
-        The cassette's, for messages.
-    redact
-        Applied to recorded requests before they are compared; None where they are redacted.
+    redactor
+        Applied to requests before they are compared.
+    foreign
+        Whether the recorded requests are not redacted yet.
+
+    Attributes
+    ----------
+    played
+        Of each interaction, whether it was played.
     """
 
     def __init__(
@@ -175,109 +176,110 @@ class Player:
         matching: Matching,
         *,
         prefix: str,
-        name: str,
-        redact: Callable[[RecordedRequest], RecordedRequest] | None = None,
+        redactor: Redactor,
+        foreign: bool = False,
     ) -> None:
         self._interactions = interactions
         self._matching = matching
         self._prefix = prefix
-        self._name = name
-        self._redact = redact
-        self._played = bytearray(len(interactions))
+        self._redactor = redactor
+        self._foreign = foreign
+        self.played = bytearray(len(interactions))
         # For each key the indexes of its interactions, in reverse: the next to be played is last.
         self._queues: dict[Key, list[int]] = {}
-        numbers: Iterable[int] = range(len(interactions) - 1, -1, -1)
-        if len(interactions) >= _LONG_LOAD:
-            from tqdm.auto import tqdm
-
-            numbers = tqdm(numbers, f"Cassette {name!r}", unit="interaction", delay=1, leave=False)
-        for index in numbers:
+        for index in reversed(range(len(interactions))):
             for key in matching.keys(self._request(index), prefix):
                 self._queues.setdefault(key, []).append(index)
 
-    def take(self, keys: Sequence[Key], asked: RecordedRequest) -> int | None:
-        """Return the index of the first answer that was not played yet, and mark it played."""
-        found = self.next(keys, asked)
-        if found is not None:
-            self._played[found] = 1
-        return found
+        @lru_cache(_MAX_CACHED)
+        def keys_of_address(method: str, uri: str, prefix: str) -> tuple[Key, ...]:
+            return matching.keys(redactor.request(RecordedRequest(method, uri)), prefix)
 
-    def next(self, keys: Sequence[Key], asked: RecordedRequest) -> int | None:
-        """Return the index of the first answer that was not played yet, and leave it so.
+        self._keys_of_address = keys_of_address
+
+    def find(self, request: RecordedRequest, prefix: str) -> int | None:
+        """Return the index of the first matching interaction not played yet, else of the last one.
 
         One whose body has the same bytes comes before one whose body only parses the same.
+        ``prefix`` is the path of the base address that the request is sent to.
         """
-        played = self._played
+        if self._matching.is_by_address(request.method):
+            keys = self._keys_of_address(request.method, request.uri, prefix)
+        else:
+            request = self._redactor.request(request)
+            keys = self._matching.keys(request, prefix)
+        last: int | None = None
         for queue in [self._queues[key] for key in keys if key in self._queues]:
-            # What a function decides depends on the request: it needs the played ones for `last`.
-            while not self._matching.custom and len(queue) > 1 and played[queue[-1]]:
+            # A function's verdict depends on the request: a played one may be the last of another.
+            while not self._matching.functions and len(queue) > 1 and self.played[queue[-1]]:
                 queue.pop()
+            repeated = None
             for index in reversed(queue):
-                if not played[index] and self._passes(index, asked):
-                    return index
-        return None
-
-    def last(self, keys: Sequence[Key], asked: RecordedRequest) -> int | None:
-        """Return the index of the last answer that matches, played or not; same bytes first."""
-        found = (index for key in keys for index in self._queues.get(key, ()))
-        return next((index for index in found if self._passes(index, asked)), None)
+                if self._passes(index, request):
+                    if not self.played[index]:
+                        return index
+                    repeated = index
+            last = repeated if last is None else last
+        return last
 
     def unplayed(self) -> list[RecordedRequest]:
-        """Return the requests whose answers were not played."""
-        return [self._request(i) for i, done in enumerate(self._played) if not done]
+        """Return the requests whose responses were not played."""
+        return [self._request(i) for i, is_played in enumerate(self.played) if not is_played]
 
-    def refusal(self, asked: RecordedRequest, prefix: str, *, left: bool) -> NotRecordedError:
-        """Return the error that says why a request has no answer, and what to do.
+    def refusal(
+        self, request: RecordedRequest, prefix: str, name: str, *, is_played: bool
+    ) -> NotRecordedError:
+        """Return the error that says why a request has no response, and what to do.
 
-        ``left`` says that it has answers but all were played.
+        ``name`` is the cassette's; ``is_played`` says that all the responses to it were played.
         """
-        what = f"{asked.method} {_short(path_below(asked.uri, prefix))}"
-        how = f'ecord it with record({self._name!r}, record_mode="new_episodes").'
-        if left:
+        title = f"{request.method} {path_below(request.uri, prefix):.200}"
+        advice = f'ecord it with record({name!r}, record_mode="new_episodes").'
+        if is_played:
             return NotRecordedError(
-                f"{what} is in cassette {self._name!r}, but all its answers were played. "
-                f'Replay with repeat="last" to have the last one again, or r{how}',
+                f"{title} is in cassette {name!r}, but all its answers were played. "
+                f'Replay with repeat="last" to have the last one again, or r{advice}',
                 reason="nothing_left",
             )
         count = len(self._interactions)
         others = ", all for other requests" if count else ""
         return NotRecordedError(
-            f"{what} is not in cassette {self._name!r} ({plural(count, 'interaction')}{others}). "
-            f"{self._nearest(asked, prefix)}R{how}",
+            f"{title} is not in cassette {name!r} ({plural(count, 'interaction')}{others}). "
+            f"{self._nearest(request, prefix)}R{advice}",
             reason="no_match",
         )
 
-    def _passes(self, index: int, asked: RecordedRequest) -> bool:
+    def _passes(self, index: int, request: RecordedRequest) -> bool:
         """Return whether the functions that were given as matchers, if any, let it match."""
-        if not self._matching.custom:
+        if not self._matching.functions:
             return True
         from .vcr_files import matches
 
         recorded = self._request(index)
-        return all(matches(each, asked, recorded) for each in self._matching.custom)
+        return all(matches(function, request, recorded) for function in self._matching.functions)
 
-    def _nearest(self, asked: RecordedRequest, prefix: str) -> str:
-        """Say which recorded request is closest, and in what it differs, without its values."""
-        firsts = islice((queue[-1] for queue in reversed(self._queues.values())), _MOST_COMPARED)
-        path = path_below(asked.uri, prefix)
+    def _nearest(self, request: RecordedRequest, prefix: str) -> str:
+        """Name the most similar recorded request, and in what it differs, without its values."""
+        path = path_below(request.uri, prefix)
 
-        def likeness(each: RecordedRequest) -> tuple[float, bool]:
-            other = path_below(each.uri, self._prefix)
-            return SequenceMatcher(None, path, other).ratio(), asked.method == each.method
+        def similarity(other: RecordedRequest) -> tuple[float, bool]:
+            other_path = path_below(other.uri, self._prefix)
+            return SequenceMatcher(None, path, other_path).ratio(), request.method == other.method
 
-        near = max(map(self._request, firsts), key=likeness, default=None)
-        if near is None:
+        queues = islice(reversed(self._queues.values()), _MAX_COMPARED)
+        nearest = max((self._request(q[-1]) for q in queues), key=similarity, default=None)
+        if nearest is None:
             return ""
-        names = self._matching.differing(asked, prefix, near, self._prefix)
-        differs = f", which differs in {' and '.join(names)}" if names else ""
-        return f"Nearest: {near.method} {_short(path_below(near.uri, self._prefix))}{differs}. "
+        differing = []
+        for name in self._matching.names:
+            rule = Matching([name])
+            if not {*rule.keys(request, prefix)} & {*rule.keys(nearest, self._prefix)}:
+                differing.append(name)
+        differs = f", which differs in {' and '.join(differing)}" if differing else ""
+        return f"Nearest: {nearest.method} {path_below(nearest.uri, self._prefix):.200}{differs}. "
 
     def _request(self, index: int) -> RecordedRequest:
         if isinstance(self._interactions, LoadedLines):
-            return self._interactions.request(index, self._matching.by_address_alone)
+            return self._interactions.request(index, self._matching.is_by_address)
         request = self._interactions[index].request
-        return request if self._redact is None else self._redact(request)
-
-
-def _short(path: str) -> str:
-    return path if len(path) <= _LONGEST_PATH else f"{path[:_LONGEST_PATH]}…"
+        return self._redactor.request(request) if self._foreign else request

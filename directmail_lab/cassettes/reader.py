@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import stat
 import warnings
 from array import array
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, Literal, TypeGuard, TypeVar
@@ -31,10 +32,11 @@ from .library import cassettes_in
 
 T = TypeVar("T")
 
-_MOST_REMEMBERED: Final = 256
-_LONGEST_REMEMBERED: Final = 4096
-_LARGEST_BYTES: Final = 2 * 1024**3
-LARGEST_FOREIGN_BYTES: Final = 128 * 1024**2
+_MAX_CACHED: Final = 256
+_MAX_CACHED_BYTES: Final = 4096
+_MAX_BYTES: Final = 2 * 1024**3
+MAX_FOREIGN_BYTES: Final = 128 * 1024**2
+_MAX_NAMES: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +54,9 @@ class LoadedCassette:
     """
 
     path: Path
-    layout: Literal["lines", "vcrpy", "json", "empty"]
-    metadata: dict[str, Any] = field(repr=False)
-    interactions: Sequence[Interaction] = field(repr=False)
+    layout: Literal["lines", "vcrpy", "json", "empty"] = "empty"
+    metadata: dict[str, Any] = field(default_factory=dict, repr=False)
+    interactions: Sequence[Interaction] = field(default=(), repr=False)
     problem: str | None = None
     clean_bytes: int = 0
 
@@ -71,12 +73,10 @@ class LoadedCassette:
 
     @property
     def base_url(self) -> str | None:
-        """The base address of the recording: what it states, else its first request's origin."""
-        stated = self.metadata.get("base_url")
-        if isinstance(stated, str):
-            return stated
-        if not self.interactions:
-            return None
+        """The base address of the recording: its metadata's, else its first request's origin."""
+        base_url = self.metadata.get("base_url")
+        if isinstance(base_url, str) or not self.interactions:
+            return base_url if isinstance(base_url, str) else None
         parts = urlsplit(self.interactions[0].request.uri)
         # No user info: it may be a key, and is no part of where the service is.
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
@@ -99,22 +99,14 @@ def read_cassette(path: Path) -> LoadedCassette:
 def parse_cassette(data: bytes, path: Path) -> LoadedCassette:
     """Return what the bytes of a cassette file hold; ``path`` is for messages alone."""
     if not data.strip():
-        return LoadedCassette(path, "empty", {}, ())
-    if b"\r\n" in data[:64]:  # a checkout on Windows: not to be appended to as it is
-        plain = parse_cassette(data.replace(b"\r\n", b"\n"), path)
-        return replace(plain, layout="vcrpy" if plain.layout == "lines" else plain.layout)
-    return _by_line(data, path) or _through_vcrpy(data, path)
+        return LoadedCassette(path)
+    return _parse_lines(data, path) or _parse_foreign(data, path)
 
 
 def is_one_file(path: str | Path | Iterable[str | Path]) -> TypeGuard[str | Path]:
     """Return whether this is the path of one file, and neither a folder nor any number of paths."""
-    return isinstance(path, str | Path) and not _is_folder(Path(path))
-
-
-def _is_folder(path: Path) -> bool:
-    with suppress(OSError):  # such as a name that is too long: reading it says what is wrong
-        return path.is_dir()
-    return False
+    # Unlike Path.is_dir, it raises nothing for a name that is too long.
+    return isinstance(path, str | Path) and not os.path.isdir(path)  # noqa: PTH112
 
 
 def read_many(
@@ -127,21 +119,14 @@ def read_many(
     """
     from tqdm.auto import tqdm
 
-    given = [Path(paths)] if isinstance(paths, str | Path) else [Path(each) for each in paths]
-    files: list[tuple[str, Path]] = []
-    for each in given:
-        above = "" if len(given) == 1 else f"{each.as_posix()}/"
-        if _is_folder(each):
-            files += [(above + name, path) for name, path in cassettes_in(each)]
-        else:
-            files.append((each.as_posix().removesuffix(".yaml"), each))
-    found: list[T] = []
+    results: list[T] = []
     problems: dict[str, str] = {}
     left_out: list[str] = []
+    files = list(_named_files([paths] if isinstance(paths, str | Path) else list(paths)))
     for name, path in tqdm(files, "Cassettes", unit="cassette", delay=1, leave=False):
         try:
             loaded = read_cassette(path)
-            found.append(read(loaded, name))
+            results.append(read(loaded, name))
         except CassetteError as error:
             problems[name] = str(error)
             left_out.append(name)
@@ -149,13 +134,23 @@ def read_many(
             if loaded.problem:
                 problems[name] = loaded.problem
     if left_out:
-        more = f" and {len(left_out) - 5:,} more" if len(left_out) > 5 else ""
+        more = ", …" if len(left_out) > _MAX_NAMES else ""
         warnings.warn(
             f"{len(left_out):,} of {plural(len(files), 'cassette')} cannot be read, and are left "
-            f"out: {', '.join(left_out[:5])}{more}. The frame's attrs['problems'] says why.",
+            f"out: {', '.join(left_out[:_MAX_NAMES])}{more}. The frame's attrs['problems'] says "
+            "why.",
             stacklevel=3,
         )
-    return found, problems
+    return results, problems
+
+
+def _named_files(paths: Sequence[str | Path]) -> Iterator[tuple[str, Path]]:
+    for path in map(Path, paths):
+        if is_one_file(path):
+            yield path.as_posix().removesuffix(".yaml"), path
+        else:
+            prefix = "" if len(paths) == 1 else f"{path.as_posix()}/"
+            yield from ((prefix + name, file) for name, file in cassettes_in(path))
 
 
 class LoadedLines(Sequence[Interaction]):
@@ -166,50 +161,46 @@ class LoadedLines(Sequence[Interaction]):
         self._starts = starts
         self._name = name
         # A poll records the same lines over and over: they are parsed once.
-        self._remembered = lru_cache(_MOST_REMEMBERED)(_message)
+        self._cached_message = lru_cache(_MAX_CACHED)(_parse_message)
 
     def __len__(self) -> int:
         return len(self._starts)
 
     def __getitem__(self, index: Any) -> Any:
-        at, elapsed, request, response = self._lines(index)
-        try:
+        with self._format_errors(index) as (at, elapsed, request, response):
             interaction = Interaction(
-                self._value("request", request),
-                self._value("response", response),
+                self._message("request", request),
+                self._message("response", response),
                 layout.recorded_at_of(at.decode("ascii", "replace")),
                 layout.elapsed_s_of(elapsed),
             )
             check_times(interaction.recorded_at, interaction.elapsed_s)
-        except ODD as error:
-            raise self._unreadable(index, error) from None
         return interaction
 
     def request(self, index: int, is_enough: Callable[[str], bool]) -> RecordedRequest:
         """Return one request, without headers and body if ``is_enough`` says so for its method."""
-        plain = layout.address_of(self._data, self._starts[index])
-        if plain is not None and is_enough(plain.method):
-            return plain
-        try:
-            request: RecordedRequest = self._value("request", self._lines(index)[2])
-        except ODD as error:
-            raise self._unreadable(index, error) from None
+        request = layout.address_of(self._data, self._starts[index])
+        if request is None or not is_enough(request.method):
+            with self._format_errors(index) as lines:
+                request = self._message("request", lines[2])
         return request
 
-    def _lines(self, index: int) -> tuple[bytes, ...]:
+    @contextmanager
+    def _format_errors(self, index: int) -> Iterator[tuple[bytes, ...]]:
         match = layout.INTERACTION.match(self._data, self._starts[index])
         assert match is not None, "the index was made by this pattern"
-        return match.groups()
+        try:
+            yield match.groups()
+        except ODD as error:
+            number = index % len(self) + 1
+            raise unreadable(f"Interaction {number} of cassette {self._name!r}", error) from None
 
-    def _value(self, kind: Literal["request", "response"], line: bytes) -> Any:
-        return (self._remembered if len(line) <= _LONGEST_REMEMBERED else _message)(kind, line)
-
-    def _unreadable(self, index: int, error: Exception) -> CassetteFormatError:
-        which = f"Interaction {index % len(self) + 1} of cassette {self._name!r}"
-        return unreadable(which, error)
+    def _message(self, kind: Literal["request", "response"], line: bytes) -> Any:
+        is_short = len(line) <= _MAX_CACHED_BYTES
+        return (self._cached_message if is_short else _parse_message)(kind, line)
 
 
-def _message(kind: Literal["request", "response"], line: bytes) -> Any:
+def _parse_message(kind: Literal["request", "response"], line: bytes) -> Any:
     try:
         value = layout.read_json(line)
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -221,22 +212,21 @@ def _message(kind: Literal["request", "response"], line: bytes) -> Any:
     return check_response(layout.response_of(value))
 
 
-def read_bytes(path: Path, most: int = _LARGEST_BYTES) -> bytes:
-    """Return the bytes of a file that has no more than ``most``; raises as `read_cassette` does."""
+def read_bytes(path: Path, max_bytes: int = _MAX_BYTES) -> bytes:
+    """Return the bytes of a file of at most that size; raises as `read_cassette` does."""
     try:
-        about = path.stat()
-        if not stat.S_ISREG(about.st_mode):
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
             raise CassetteFormatError(f"{path} is not a file, so it is not a cassette.")
-        if about.st_size > most:
-            raise _too_large(path, about.st_size, most)
+        _check_size(path, status.st_size, max_bytes)
         with path.open("rb") as file:
-            return file.read(about.st_size)
+            return file.read(status.st_size)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a path"
         raise CassetteError(f"Cannot read cassette {path} ({reason}).") from None
 
 
-def _by_line(data: bytes, path: Path) -> LoadedCassette | None:
+def _parse_lines(data: bytes, path: Path) -> LoadedCassette | None:
     """Return the cassette with an index of its lines; None where it needs vcrpy's loader."""
     header = layout.read_header(data)
     if header is None:
@@ -248,36 +238,26 @@ def _by_line(data: bytes, path: Path) -> LoadedCassette | None:
         position = match.end()
     problem, end = None, layout.END.fullmatch(data, position)
     if end is None:
-        if layout.INTERACTION.search(data, position) or _is_yaml(data[position:]):
+        if layout.INTERACTION.search(data, position) or layout.is_by_hand(data[position:]):
             return None
         problem = (
             f"its recording was not closed: {plural(len(starts), 'interaction')} recovered, "
             f"{plural(len(data) - position, 'byte')} of a torn one set aside"
         )
-    elif (int(end[1]), end[2].decode()) != (
-        len(starts),
-        hashlib.sha256(memoryview(data)[:position]).hexdigest(),
-    ):
-        problem = "it was changed after its recording was closed"
+    else:
+        digest = hashlib.sha256(memoryview(data)[:position]).hexdigest()
+        if end[0] != layout.end_line(len(starts), digest).encode():
+            problem = "it was changed after its recording was closed"
     interactions = LoadedLines(data, starts, path.stem)
-    return LoadedCassette(path, "lines", _checked(metadata, path), interactions, problem, position)
+    metadata = _checked_metadata(metadata, path)
+    return LoadedCassette(path, "lines", metadata, interactions, problem, position)
 
 
-def _is_yaml(tail: bytes) -> bool:
-    """Return whether what follows our lines is whole: an interaction that a person wrote."""
+def _parse_foreign(data: bytes, path: Path) -> LoadedCassette:
+    """Return a cassette of another layout, read by vcrpy's loader."""
     from .vcr_files import load_cassette_text
 
-    with suppress(CassetteFormatError, UnicodeDecodeError):
-        if tail.endswith(b"\n"):
-            return bool(load_cassette_text("interactions:\n" + tail.decode())[1])
-    return False
-
-
-def _through_vcrpy(data: bytes, path: Path) -> LoadedCassette:
-    from .vcr_files import load_cassette_text
-
-    if len(data) > LARGEST_FOREIGN_BYTES:
-        raise _too_large(path, len(data), LARGEST_FOREIGN_BYTES)
+    _check_size(path, len(data), MAX_FOREIGN_BYTES)
     try:
         text = data.decode("utf-8-sig")
         metadata, interactions = load_cassette_text(text)
@@ -286,24 +266,27 @@ def _through_vcrpy(data: bytes, path: Path) -> LoadedCassette:
     except CassetteFormatError as error:
         raise CassetteFormatError(f"{path} is not a cassette. {error}") from None
     kind: Literal["json", "vcrpy"] = "json" if text.lstrip().startswith("{") else "vcrpy"
-    return LoadedCassette(path, kind, _checked(metadata, path), interactions, None, len(data))
+    metadata = _checked_metadata(metadata, path)
+    return LoadedCassette(path, kind, metadata, interactions, clean_bytes=len(data))
 
 
-def _too_large(path: Path, size: int, most: int) -> CassetteFormatError:
-    return CassetteFormatError(
-        f"{path} has {size:,} bytes; a cassette of its layout may have {most:,}. Record in parts."
-    )
+def _check_size(path: Path, size: int, max_bytes: int) -> None:
+    if size > max_bytes:
+        raise CassetteFormatError(
+            f"{path} has {size:,} bytes; a cassette of its layout may have {max_bytes:,}. "
+            "Record in parts."
+        )
 
 
-def _checked(metadata: object, path: Path) -> dict[str, Any]:
+def _checked_metadata(metadata: object, path: Path) -> dict[str, Any]:
     """Return a cassette's metadata, converted to the types of JSON."""
     try:
         text = json.dumps(metadata, ensure_ascii=False, default=str)
-        checked = json.loads(text.encode(errors="replace"))
-        about = checked if isinstance(checked, dict) else {}
-        urlsplit(str(about.get("base_url") or ""))
-        return about
+        value = json.loads(text.encode(errors="replace"))
+        value = value if isinstance(value, dict) else {}
+        urlsplit(str(value.get("base_url")))
     except ODD:
         raise CassetteFormatError(
             f"{path} is not a cassette: what it says of its recording cannot be read."
         ) from None
+    return value

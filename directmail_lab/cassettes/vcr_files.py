@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, Final
-from urllib.parse import parse_qs
 
 import yaml
 from vcr import matchers
@@ -35,20 +34,16 @@ from ..interaction import (
 from ..redaction.unpack import unpack
 from .layout import elapsed_s_of, headers_of, recorded_at_of, response_of, text_of
 
-_DEEPEST: Final = 64
-_MOST_NODES: Final = 100_000
-_LONGEST_NUMBER: Final = 100
+_MAX_DEPTH: Final = 64
+_MAX_NODES: Final = 100_000
+_MAX_DIGITS: Final = 100
+_NUMBERS: Final = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+_NULL: Final = yaml.ScalarNode("tag:yaml.org,2002:null", "")
 # By a name at the top of the file.
 _OTHER_FILES: Final = {
     "log": "It is a HAR file: directmail-lab cassette convert makes a cassette of it.",
     "openapi": "It is an OpenAPI document, which holds no interactions.",
 }
-_FORM: Final = next(
-    matchers._get_transformers(
-        Request("POST", "", b"", {"Content-Type": "application/x-www-form-urlencoded"})
-    )
-)
-_NUMBERS: Final = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
 
 def load_cassette_text(text: str) -> tuple[object, list[Interaction]]:
@@ -59,20 +54,25 @@ def load_cassette_text(text: str) -> tuple[object, list[Interaction]]:
     CassetteFormatError
         Where vcrpy could not read it either, or where reading it would not be safe.
     """
-    found: dict[object, Any] = {}
     with _format_errors():
-        for name, value in _members(text):
-            if name == "interactions":
-                value = [_interaction(each, number) for number, each in enumerate(value or (), 1)]
-            found[name] = value
-    if "interactions" not in found:
-        told = [said for name, said in _OTHER_FILES.items() if name in found]
-        raise CassetteFormatError((told or ["It has no list of interactions."])[0])
-    return found.get("recording") or found.get("metadata") or {}, found["interactions"]
+        document, interactions = _load(text)
+    if isinstance(document, list):
+        raise CassetteFormatError(
+            "It is a list, as a cassette of vcrpy before version 1 was. Convert such a one "
+            "with `python -m vcr.migration FILE`."
+        )
+    members = document if isinstance(document, dict) else {}
+    entries = members.get("interactions", "") or []
+    if "interactions" not in members or not (
+        isinstance(entries, list) and len(entries) == len(interactions)
+    ):
+        reasons = [reason for name, reason in _OTHER_FILES.items() if name in members]
+        raise CassetteFormatError((reasons or ["It has no list of interactions."])[0])
+    return members.get("recording") or members.get("metadata") or {}, interactions
 
 
-def load_yaml(text: str) -> dict[object, Any]:
-    """Return what vcrpy's YAML loader makes of a text that is one mapping, if it is safe.
+def load_yaml(text: str) -> Any:
+    """Return what vcrpy's YAML loader makes of a text, if it is safe.
 
     Raises
     ------
@@ -80,7 +80,7 @@ def load_yaml(text: str) -> dict[object, Any]:
         Where it is not YAML, holds a tag that would build an object, or is a bomb.
     """
     with _format_errors():
-        return dict(_Loader(text).members())
+        return _Loader(text).load()
 
 
 @contextmanager
@@ -97,55 +97,35 @@ def _format_errors() -> Iterator[None]:
         raise CassetteFormatError(f"It is not YAML ({type(error).__name__}).") from None
 
 
-def _members(text: str) -> Iterable[tuple[object, Any]]:
-    """Return the members of a cassette, JSON or YAML; the value of interactions is iterable."""
+def _load(text: str) -> tuple[Any, list[Interaction]]:
+    """Return the document and its interactions, each of which may be None in the document."""
     if text.lstrip()[:1] == "{":
         with suppress(ValueError, RecursionError):
-            members: dict[object, Any] = jsonserializer.deserialize(text)
-            return members.items()
-    return _Loader(text).members()
+            document = jsonserializer.deserialize(text)
+            entries = enumerate(document.get("interactions") or (), 1)
+            return document, [_interaction(entry, number) for number, entry in entries]
+    loader = _Loader(text)
+    return loader.load(), loader.interactions
 
 
 class _Loader(yamlserializer._CassetteLoader, Composer):  # type: ignore[misc]
-    """vcrpy's loader: it gives a cassette part by part, and refuses a part that is too large.
+    """vcrpy's loader, with a bound on the size of each part of a document.
 
-    Python's composer takes the place of libyaml's, which gives nothing but whole documents.
+    An interaction is converted when its nodes are complete, and None takes its place: the nodes
+    of a whole file would take gigabytes. Python's composer takes the place of libyaml's, which
+    cannot be extended.
     """
 
     def __init__(self, text: str) -> None:
         super().__init__(text)  # type: ignore[call-arg]
+        self.interactions: list[Interaction] = []
         self.anchors: dict[str, yaml.Node] = {}
         self._sizes: dict[str, int] = {}
-        self._size = self._kept = self._depth = 0
+        self._size = self._anchored_size = self._depth = 0
+        self._in_interactions = False
 
-    def members(self) -> Iterator[tuple[object, Any]]:
-        """Yield the members of a text that is one mapping; a list of interactions by its parts."""
-        self._next(yaml.StreamStartEvent, yaml.DocumentStartEvent)
-        if self.check_event(yaml.SequenceStartEvent):
-            raise CassetteFormatError(
-                "It is a list, as a cassette of vcrpy before version 1 was. Convert such a one "
-                "with `python -m vcr.migration FILE`."
-            )
-        self._next(yaml.MappingStartEvent)
-        while not self.check_event(yaml.MappingEndEvent):
-            name = self._value()
-            is_list = name == "interactions" and self.check_event(yaml.SequenceStartEvent)
-            yield name, self._entries() if is_list else self._value()
-        self._next(yaml.MappingEndEvent, yaml.DocumentEndEvent, yaml.StreamEndEvent)
-
-    def _entries(self) -> Iterator[Any]:
-        self._next(yaml.SequenceStartEvent)
-        while not self.check_event(yaml.SequenceEndEvent):
-            self._size = 0
-            yield self._value()
-        self._next(yaml.SequenceEndEvent)
-
-    def _next(self, *kinds: type[yaml.Event]) -> None:
-        if not all(isinstance(self.get_event(), kind) for kind in kinds):
-            raise CassetteFormatError("It is not one document with a list of interactions.")
-
-    def _value(self) -> Any:
-        return self.construct_document(self.compose_node(None, None))
+    def load(self) -> Any:
+        return self.construct_document(Composer.get_single_node(self))
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         """Return the next node and count its size; an alias counts as what it stands for."""
@@ -154,17 +134,23 @@ class _Loader(yamlserializer._CassetteLoader, Composer):  # type: ignore[misc]
         is_alias = isinstance(event, yaml.AliasEvent)
         self._size += self._sizes.get(anchor, 1) if is_alias else 1
         self._depth += 1
-        if self._depth > _DEEPEST or max(self._size, self._kept) > _MOST_NODES:
+        if self._depth > _MAX_DEPTH or max(self._size, self._anchored_size) > _MAX_NODES:
             raise CassetteFormatError(
                 "A part of it is nested too deep, or it or its aliases would grow without bound."
             )
+        if self._depth == 2:  # a member of the document, by its name
+            self._in_interactions = getattr(index, "value", None) == "interactions"
         node: yaml.Node | None = Composer.compose_node(self, parent, index)
         if anchor and not is_alias:
             self._sizes[anchor] = self._size - before
-            self._kept += self._sizes[anchor]
+            self._anchored_size += self._sizes[anchor]
         # PyYAML takes 1:30:00 for a number to the base of 60: a long one would take hours.
         if isinstance(node, yaml.ScalarNode) and node.tag in _NUMBERS:
-            self._size += len(node.value) // _LONGEST_NUMBER * _MOST_NODES
+            self._size += len(node.value) // _MAX_DIGITS * _MAX_NODES
+        if self._depth == 3 and self._in_interactions and isinstance(parent, yaml.SequenceNode):
+            entry, number = self.construct_document(node), len(self.interactions) + 1
+            self.interactions.append(_interaction(entry, number))
+            node, self._size = _NULL, before
         self._depth -= 1
         return node
 
@@ -254,18 +240,7 @@ def matches(
     return bool(matchers.requests_match(vcr_request(asked), vcr_request(recorded), [matcher]))
 
 
-def parsed_body(request: RecordedRequest) -> tuple[Any, ...]:
-    """Return how vcrpy's body matcher parses a body (JSON, form, …), and what comes out.
-
-    Of a form, also names without a value, which vcrpy drops: JSON that curl sends as a form is one
-    such name, and all such bodies would be equal.
-
-    If the body does not parse, the parser's error is raised: each parser has errors of its own.
-    """
-    transformers = list(matchers._get_transformers(vcr_request(request)))
-    value: Any = request.body or b""
-    for transform in transformers:
-        before, value = value, transform(value)
-        if transform is _FORM:
-            value = parse_qs(before, keep_blank_values=True)
-    return (*map(id, transformers), value)
+def dechunk(body: bytes) -> bytes | None:
+    """Return a body of ``Transfer-Encoding: chunked`` that was recorded in chunks, in one piece."""
+    result: bytes | None = matchers._dechunk(body)
+    return result
