@@ -1,7 +1,7 @@
 """Compares two answers to one request, field by field. Pure: values in, differences out.
 
 Values that differ from call to call although nothing changed, such as request ids, are not
-reported: see `VOLATILE_HEADERS`, `PASSING_HEADERS`, `VOLATILE_FIELDS`, `_are_times_of_answers`.
+reported: see `VOLATILE_HEADERS`, `PASSING_HEADERS`, `VOLATILE_FIELDS`, `_is_time_of`.
 """
 
 from __future__ import annotations
@@ -136,17 +136,15 @@ def _matches(difference: Difference, pattern: str) -> bool:
 def _headers(old: Headers, new: Headers) -> Iterator[Difference]:
     recorded, now = _joined(old), _joined(new)
     for name in recorded | now:
-        was, is_now = recorded.get(name), now.get(name)
-        if name in PASSING_HEADERS:
-            continue
-        if was is None:
-            yield Difference("header", name, "added", ABSENT, is_now)
-        elif is_now is None:
-            yield Difference("header", name, "removed", was)
-        elif _is_integer(was) != _is_integer(is_now):
-            yield Difference("header", name, "retyped", was, is_now)
-        elif was != is_now and name not in VOLATILE_HEADERS:
-            yield Difference("header", name, "changed", was, is_now)
+        before, after = recorded.get(name), now.get(name)
+        if before is None:
+            yield Difference("header", name, "added", ABSENT, after)
+        elif after is None:
+            yield Difference("header", name, "removed", before)
+        elif _is_integer(before) != _is_integer(after):
+            yield Difference("header", name, "retyped", before, after)
+        elif before != after and name not in VOLATILE_HEADERS:
+            yield Difference("header", name, "changed", before, after)
 
 
 def _joined(headers: Headers) -> dict[str, str]:
@@ -154,7 +152,8 @@ def _joined(headers: Headers) -> dict[str, str]:
     joined: dict[str, str] = {}
     for name, value in headers:
         key = name.lower()
-        joined[key] = f"{joined[key]}, {value}" if key in joined else value
+        if key not in PASSING_HEADERS:
+            joined[key] = f"{joined[key]}, {value}" if key in joined else value
     return joined
 
 
@@ -167,142 +166,129 @@ def _is_integer(value: str) -> bool:
 
 def _bodies(recorded: Interaction, now: Interaction) -> Iterator[Difference]:
     old, new = recorded.response, now.response
-    was, was_problem = json_in(old.headers, old.body)
-    is_now, is_problem = json_in(new.headers, new.body)
-    if was_problem or is_problem:
-        if bool(was_problem) != bool(is_problem) or old.body != new.body:
-            change: Change = "changed" if was_problem and is_problem else "retyped"
-            kinds = _kind_of_body(was_problem), _kind_of_body(is_problem)
-            yield Difference("body", ROOT, change, *kinds)
-    else:
-        yield from _values(was, is_now, recorded.recorded_at, now.recorded_at)
-
-
-def _values(
-    was: object, is_now: object, recorded_at: datetime | None, now_at: datetime | None
-) -> Iterator[Difference]:
-    # A loop and no recursion, since a body may be nested very deep.
-    waiting = [("", "", was, is_now)]
-    while waiting:
-        path, name, was, is_now = waiting.pop()
-        before, after = _type(was), _type(is_now)
-        if before != after:
-            change: Change = "null-filled" if before == "null" else "retyped"
-            change = "null-turned" if after == "null" else change
-            yield Difference("body", path or ROOT, change, was, is_now)
-        elif before in ("object", "array"):
-            old, new = _members(path, was, is_now)
-            yield from _added_and_removed(old, new)
-            common = [key for key in old if key in new]
-            waiting += [(key, *old[key], new[key][1]) for key in reversed(common)]
-        elif was != is_now and not (
-            re.sub(r"[^a-z0-9]", "", name.lower()) in VOLATILE_FIELDS
-            or _are_times_of_answers(was, is_now, recorded_at, now_at)
-        ):
-            yield Difference("body", path or ROOT, "changed", was, is_now)
+    (before, problem), (after, new_problem) = (json_in(r.headers, r.body) for r in (old, new))
+    if problem is None and new_problem is None:
+        yield from _values(before, after, recorded.recorded_at, now.recorded_at)
+    elif problem is None or new_problem is None or old.body != new.body:
+        change: Change = "changed" if problem and new_problem else "retyped"
+        kinds = _kind_of_body(problem), _kind_of_body(new_problem)
+        yield Difference("body", ROOT, change, *kinds)
 
 
 def _kind_of_body(problem: str | None) -> str:
     return "JSON" if problem is None else "no body" if problem == "is empty" else "not JSON"
 
 
+def _values(
+    before: object, after: object, recorded_at: datetime | None, now_at: datetime | None
+) -> Iterator[Difference]:
+    # A loop and no recursion, since a body may be nested very deep.
+    waiting = [("", "", before, after)]
+    while waiting:
+        path, label, before, after = waiting.pop()
+        kind, new_kind = _type(before), _type(after)
+        if kind != new_kind:
+            change: Change = "null-filled" if kind == "null" else "retyped"
+            change = "null-turned" if new_kind == "null" else change
+            yield Difference("body", path or ROOT, change, before, after)
+        elif kind in ("object", "array"):
+            old, new = _members(before, after)
+            yield from _added_and_removed(path, old, new)
+            waiting += [
+                (_path(path, label), label, old[label], new[label])
+                for label in reversed(old)
+                if label in new
+            ]
+        elif before != after and not (
+            re.sub(r"[^a-z0-9]", "", label.lower()) in VOLATILE_FIELDS
+            or (_is_time_of(before, recorded_at) and _is_time_of(after, now_at))
+        ):
+            yield Difference("body", path or ROOT, "changed", before, after)
+
+
 def _type(value: object) -> str:
     """Return a value's JSON type; 1 and 1.0 are both numbers."""
-    return "number" if (kind := type_of(value)) == "integer" else kind
+    return type_of(value).replace("integer", "number")
 
 
-_Members = dict[str, tuple[str, Any]]
-"""The members of an object or array by path: name (``""`` in an array) and value of each."""
-
-
-def _members(path: str, *values: Any) -> Iterator[_Members]:
-    """Yield the members of two objects by name, or of two arrays by ``id`` or position."""
+def _members(*values: Any) -> Iterator[dict[str, Any]]:
+    """Yield the members of two objects or arrays, as ``.name``, ``[id=7]`` or ``[0]``."""
     ids = [_ids(value) for value in values]
-    for value, told in zip(values, ids, strict=True):
+    for value, labels in zip(values, ids, strict=True):
         if isinstance(value, dict):
-            yield {f"{path}.{name}" if path else name: (name, value[name]) for name in value}
+            yield {f".{name}": member for name, member in value.items()}
         else:
-            labels = map(str, range(len(value))) if None in ids else told or []
-            yield {f"{path}[{at}]": ("", each) for at, each in zip(labels, value, strict=True)}
+            numbers = labels if None not in ids else range(len(value))
+            yield {f"[{label}]": each for label, each in zip(numbers or (), value, strict=True)}
 
 
 def _ids(elements: Iterable[object]) -> list[str] | None:
     """Return the ``id`` of each element, or None unless all have one and all are different."""
-    found = [each.get("id") if isinstance(each, dict) else None for each in elements]
-    labels = [f"id={each}" for each in found if type(each) in (str, int)]
-    return labels if len(set(labels)) == len(found) else None
+    ids = [each.get("id") if isinstance(each, dict) else None for each in elements]
+    labels = [f"id={each}" for each in ids if type(each) in (str, int)]
+    return labels if len(set(labels)) == len(ids) else None
 
 
-def _added_and_removed(old: _Members, new: _Members) -> Iterator[Difference]:
-    removed = {path: member for path, member in old.items() if path not in new}
-    added = {path: member for path, member in new.items() if path not in old}
-    for old_path, new_path in _renamed(removed, added).items():
-        (_, was), (_, is_now) = removed.pop(old_path), added.pop(new_path)
-        yield Difference("body", old_path, "possibly renamed", was, is_now, new_path)
-    for path, (_, value) in removed.items():
-        yield Difference("body", path, "removed", value)
-    for path, (_, value) in added.items():
-        yield Difference("body", path, "added", ABSENT, value)
+def _path(path: str, label: str) -> str:
+    return path + label if path else label.removeprefix(".")
 
 
-def _renamed(removed: _Members, added: _Members) -> dict[str, str]:
-    """Return the paths of members that were possibly renamed, old to new.
+def _added_and_removed(path: str, old: dict[str, Any], new: dict[str, Any]) -> Iterator[Difference]:
+    removed = {label: value for label, value in old.items() if label not in new}
+    added = {label: value for label, value in new.items() if label not in old}
+    for label, new_label in _renamed(removed, added).items():
+        values, new_path = (removed.pop(label), added.pop(new_label)), _path(path, new_label)
+        yield Difference("body", _path(path, label), "possibly renamed", *values, new_path)
+    for label, value in removed.items():
+        yield Difference("body", _path(path, label), "removed", value)
+    for label, value in added.items():
+        yield Difference("body", _path(path, label), "added", ABSENT, value)
+
+
+def _renamed(removed: dict[str, Any], added: dict[str, Any]) -> dict[str, str]:
+    """Return the fields that were possibly renamed, old to new.
 
     A pair has values of one type, and either equal values or similar names. Equal values such as 0
     or "" count only if a single field was removed and a single one added.
     """
-    lone = len(removed) == len(added) == 1
-    if len(removed) * len(added) > _MOST_PAIRS:
-        return {}
     pairs: dict[str, str] = {}
-    for by_value, (path, (name, was)) in product((True, False), removed.items()):
-        for other, (new_name, is_now) in added.items():
-            is_free = name and path not in pairs and other not in pairs.values()
-            if not is_free or _type(was) != _type(is_now):
-                continue
-            if _same_value(was, is_now, lone=lone) if by_value else _are_alike(name, new_name):
-                pairs[path] = other
+    if len(removed) * len(added) > _MOST_PAIRS:
+        return pairs
+    is_single = len(removed) == len(added) == 1
+    for by_value, (old, before), (new, after) in product(
+        (True, False), removed.items(), added.items()
+    ):
+        is_free = old[0] == "." and old not in pairs and new not in pairs.values()
+        if is_free and _type(before) == _type(after):
+            is_telling = is_single or before not in ("", 0, 1, None, [], {})
+            if is_telling and _are_equal(before, after) if by_value else _are_similar(old, new):
+                pairs[old] = new
     return pairs
 
 
-def _same_value(was: object, is_now: object, *, lone: bool) -> bool:
-    """Return whether two values are equal, and not by chance as 0 and 0 may be."""
+def _are_equal(before: object, after: object) -> bool:
     try:
-        return (lone or was not in ("", 0, 1, None, [], {})) and was == is_now
+        return before == after
     except RecursionError:  # nested too deep for ==
         return False
 
 
-def _are_alike(*names: str) -> bool:
+def _are_similar(*names: str) -> bool:
     before, after = (re.sub(r"[\W_]", "", name).lower() for name in names)
     return difflib.SequenceMatcher(None, before, after).ratio() >= _ALIKE
 
 
-def _are_times_of_answers(
-    was: object, is_now: object, recorded_at: datetime | None, now_at: datetime | None
-) -> bool:
-    """Return whether each value is the time of its own answer, whatever the field's name.
+def _is_time_of(value: object, at: datetime | None) -> bool:
+    """Return whether a value is the time of its own response, at most five minutes off.
 
-    Times are ISO 8601 texts, or numbers of seconds or milliseconds since 1970; they may be five
-    minutes off.
+    It may be an ISO 8601 text, or a number of seconds or milliseconds since 1970.
     """
-    return _is_about(was, recorded_at) and _is_about(is_now, now_at)
-
-
-def _is_about(value: object, time: datetime | None) -> bool:
-    at = _seconds(value)
-    if at is None or time is None:
-        return False
-    return any(abs(at / unit - time.timestamp()) <= _NEAR_S for unit in (1, 1000))
-
-
-def _seconds(value: object) -> float | None:
-    if type(value) in (int, float) and abs(value) < 1e15:  # type: ignore[arg-type]
-        return float(value)  # type: ignore[arg-type]
-    if not isinstance(value, str) or not re.match(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d", value):
-        return None
     try:
-        time = datetime.fromisoformat(value)
-    except ValueError:
-        return None
-    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+        if isinstance(value, str):
+            time = datetime.fromisoformat(value)
+            value = (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+        if at is None or type(value) not in (int, float):
+            return False
+        return any(abs(value / unit - at.timestamp()) <= _NEAR_S for unit in (1, 1000))  # type: ignore[operator]
+    except (OverflowError, ValueError):
+        return False
