@@ -15,7 +15,7 @@ import json
 import operator
 import re
 from base64 import b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, count, islice
 from typing import AnyStr, Final, final
 
@@ -150,10 +150,11 @@ class KeySearch:
 
     __slots__ = ("__any_sign", "__fragments", "__keys")
 
-    def __init__(self) -> None:
+    def __init__(self, keys: Iterable[str] = ()) -> None:
         self.__keys: frozenset[str] = frozenset()
         self.__fragments: tuple[tuple[str, tuple[str, ...]], ...] = ()
         self.__any_sign = False
+        self.learn(frozenset(keys))
 
     def __repr__(self) -> str:
         return "<hidden>"

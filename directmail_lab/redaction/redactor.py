@@ -80,8 +80,7 @@ class Redactor:
     __slots__ = ("__personal", "__redact", "__search", "__version")
 
     def __init__(self, secrets: Iterable[str] = (), *, redact: Iterable[str] = ()) -> None:
-        self.__search = KeySearch()
-        self.__search.learn(frozenset(secrets))
+        self.__search = KeySearch(secrets)
         self.__version: object = None
         self.__redact = tuple(redact)
         self.__personal = Pseudonyms(self.__redact)

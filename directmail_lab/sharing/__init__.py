@@ -6,8 +6,6 @@ repeated members and unknown fields. Then each of its files is searched once mor
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import io
 import json
 import os
@@ -25,33 +23,31 @@ from urllib.parse import unquote
 from ..cassettes import LoadedCassette, cassettes_by_name, find_cassette, read_cassette
 from ..cassettes.convert import convert, layout_of
 from ..errors import CassetteFormatError, DirectMailLabError
+from ..redaction.key_search import KeySearch
 from .audit import (
     Finding,
-    Hidden,
-    HoldsKey,
-    find_in_bytes,
-    find_in_interactions,
-    find_in_notebook,
-    key_search,
+    Part,
+    find,
+    learn_known_keys,
+    parts_of_notebook,
+    parts_of_recording,
     read_notebook,
 )
 
-_PICTURE = re.compile(r"!\[[^\]]*\]\(\s*<?([^)\s>]+)|<img[^>]+src=[\"']([^\"']+)", re.IGNORECASE)
-_PICTURE_SUFFIXES: Final = (".png", ".jpg", ".jpeg", ".gif", ".svg", ".webp")
+_PICTURE = re.compile(r"[^\s()<>\"'`]+\.(?:png|jpe?g|gif|svg|webp)\b", re.IGNORECASE)
 _QUOTED = re.compile(r"([\"'])([^\"'\n]{1,255})\1")
-# Calls that read a cassette, and those that make one; comments are left out.
+# A call that reads a cassette, with the cassette's name or the start of what computes it; comments
+# are left out. And a call that makes one.
 _READS = re.compile(
-    r"(?m)^[^#\n]*?\b(?:replay|rate_limits|interactions|check_contract|findings|drift)"
-    r"\(\s*(?:cassette\s*=\s*)?(?:Path\(\s*)?([\"'])([^\"'\n]+)\1"
+    r"(?m)^[^#\n]*?\b(replay|rate_limits|interactions|check_contract|findings|drift)"
+    r"\(\s*(?:cassette\s*=\s*)?(?:Path\(\s*)?(?:([\"'])([^\"'\n]+)\2|[^\s)])"
 )
 _MAKES = re.compile(r"(?:\brecord\(\s*|\bcassette\s*=\s*)([\"'])([^\"'\n]+)\1")
-_COMPUTED = re.compile(r"(?m)^[^#\n]*?\b(replay|record)\(\s*(?:f[\"']|(\w+)\s*[,)])")
-_IMPORT = re.compile(r"(?m)^\s*(?:from\s+(\w+)|import\s+([\w., ]+))")
+_IMPORT = re.compile(r"(?m)^\s*(?:from|import)\s+(\w+)")
 
 # The earliest time that a zip can hold. With a fixed time, equal content gives equal files.
 _TIME: Final = (1980, 1, 1, 0, 0, 0)
-_CODE_SUFFIXES: Final = (".py", ".js", ".css", ".typed")
-
+_CODE_SUFFIXES: Final = (".py", ".pyi", ".js", ".css", ".typed")
 
 _README: Final = """\
 # {title}
@@ -70,8 +66,8 @@ With Python 3.11 or newer, in this folder:
 Then choose Run, Run All Cells.
 """
 
-_Read = dict[str, Any] | LoadedCassette | bytes
-"""What was read: a notebook, a cassette, or any other file."""
+_Content = dict[str, Any] | LoadedCassette | bytes
+"""What was read from a file: a notebook, a cassette, or anything else."""
 
 
 class PersonalDataWarning(UserWarning):
@@ -83,98 +79,104 @@ class UnresolvedCassetteWarning(UserWarning):
 
 
 class _Bundle:
-    """The content of the zip: for each place in it, a file and what was read from that file."""
+    """The content of the zip: for each path in it, a file and what was read from that file."""
 
     def __init__(self) -> None:
-        self.parts: dict[PurePosixPath, tuple[Path, _Read]] = {}
+        self.files: dict[PurePosixPath, tuple[Path, _Content]] = {}
 
     def add_notebook(self, path: Path) -> None:
         """Add a notebook, its pictures, and the cassettes that its code names."""
-        notebook = read_notebook(path)
+        notebook, folder = read_notebook(path), path.parent
         self._add(PurePosixPath("notebooks", path.name), path, notebook)
-        for picture in _pictures(notebook, path.parent):
-            file = path.parent / picture
-            self._add(PurePosixPath("notebooks", picture), file, file.read_bytes())
-        known = cassettes_by_name(path.parent.resolve())  # as the notebook's kernel finds them
+        for picture in _pictures(notebook, folder):
+            content = (folder / picture).read_bytes()
+            self._add(PurePosixPath("notebooks", picture), folder / picture, content)
         cells = _code_cells(notebook)
         code = "\n".join(cells.values())
-        there = {name for _, name in _MAKES.findall(code)}
+        by_name = cassettes_by_name(folder.resolve())  # as the notebook's kernel finds them
+        available = {name for _, name in _MAKES.findall(code)}
         for name in sorted({name for _, name in _QUOTED.findall(code)}):
-            if bare := known.get(name.removesuffix(".yaml")):
-                self.add_cassette(bare, PurePosixPath("cassettes", name.removesuffix(".yaml")))
-            if bare or self._add_file(path.parent, name):
-                there.add(name)
-        lacking = [
-            f"{name!r} ({path.name}, cell {number})"
-            for number, cell in cells.items()
-            for _, name in _READS.findall(cell)
-            if name not in there
-        ]
-        if lacking:
-            raise DirectMailLabError(
-                f"Nothing was written: there is no cassette {', '.join(lacking)}. Record it, or "
-                "correct the name: it is looked up from the notebook's folder, as replay() does."
-            )
+            cassette = by_name.get(name.removesuffix(".yaml"))
+            if cassette:
+                self.add_cassette(cassette, f"cassettes/{name}")
+            if cassette or self._add_file(folder, name):
+                available.add(name)
         for number, cell in cells.items():
-            _warn_of_computed(f"{path.name}, cell {number}", cell, code)
+            for call, quote, name in _READS.findall(cell):
+                if not quote and call == "replay":
+                    _warn_of_computed(f"{path.name}, cell {number}")
+                elif quote and name not in available:
+                    raise DirectMailLabError(
+                        f"Nothing was written: there is no cassette {name!r} ({path.name}, cell "
+                        f"{number}). Record it, or correct the name: it is looked up from the "
+                        "notebook's folder, as replay() does."
+                    )
 
     def _add_file(self, folder: Path, name: str) -> bool:
-        """Add the cassette if the name is that of a file; return whether one was added."""
-        file = folder / name
+        """Add a cassette by its path from the notebook's folder; return whether it is one."""
+        file, place = folder / name, os.path.normpath(f"notebooks/{name}")
         if file.suffix not in (".yaml", ".yml", ".json") or not file.is_file():
             return False
-        place = PurePosixPath(os.path.normpath(PurePosixPath("notebooks", name)))
-        if place.is_absolute() or place.parts[0] == "..":
+        if file == Path(name) or place.startswith(".."):
             raise DirectMailLabError(
                 f"{name!r} leads out of what can be shared. Put the cassette into a folder "
                 "named cassettes beside or above the notebook, and name it there."
             )
         with suppress(CassetteFormatError):  # some other file
-            self.add_cassette(file, place)
-        return place in self.parts
+            self.add_cassette(file, Path(place).as_posix())
+            return True
+        return False
 
-    def add_cassette(self, file: Path, place: PurePosixPath) -> None:
+    def add_cassette(self, file: Path, name: str) -> None:
         """Add a cassette, parsed."""
-        place = place.with_name(place.name.removesuffix(file.suffix) + file.suffix)
+        place = PurePosixPath(name.removesuffix(file.suffix) + file.suffix)
         self._add(place, file, read_cassette(file))
 
-    def _add(self, place: PurePosixPath, file: Path, read: _Read) -> None:
-        other, _ = self.parts.setdefault(place, (file, read))
+    def _add(self, place: PurePosixPath, file: Path, content: _Content) -> None:
+        other, _ = self.files.setdefault(place, (file, content))
         if other.resolve() != file.resolve():
             raise DirectMailLabError(
                 f"Two files would be {place} in the zip: {other} and {file}. "
                 "Rename one, or share them separately."
             )
 
-    def addresses(self) -> list[str]:
+    def addresses(self) -> list[str | None]:
         """Return where the cassettes were recorded."""
-        read = (read for _, read in self.parts.values())
-        return [each.base_url or "" for each in read if isinstance(each, LoadedCassette)]
+        contents = (content for _, content in self.files.values())
+        return [each.base_url for each in contents if isinstance(each, LoadedCassette)]
 
-    def findings(self, holds_key: HoldsKey) -> Iterator[Finding]:
-        """Yield what must not be shared."""
-        for file, read in self.parts.values():
-            if isinstance(read, LoadedCassette):
-                held = read.metadata, read.interactions
-                yield from find_in_interactions(*held, str(file), holds_key)
-            elif isinstance(read, bytes):
-                yield from find_in_bytes(read, "", str(file), holds_key)
+    def notebooks(self) -> dict[str, dict[str, Any]]:
+        """Return the notebooks by their paths."""
+        files = self.files.items()
+        return {str(at): content for at, (_, content) in files if isinstance(content, dict)}
+
+    def parts(self) -> Iterator[Part]:
+        """Yield each part that must not hold a secret."""
+        for file, content in self.files.values():
+            if isinstance(content, LoadedCassette):
+                yield from parts_of_recording(content.metadata, content.interactions, str(file))
+            elif isinstance(content, bytes):
+                yield Part(str(file), content)
             else:
-                yield from find_in_notebook(read, str(file), holds_key)
+                yield from parts_of_notebook(content, str(file))
 
-    def contents(self) -> dict[str, bytes]:
-        """Return the files of the zip, written anew from what was read."""
+    def contents(self, title: str) -> dict[str, bytes]:
+        """Return the files of the zip, written anew from what was read; without the wheel."""
         contents: dict[str, bytes] = {}
-        for place, (file, read) in self.parts.items():
-            if isinstance(read, LoadedCassette):
+        for place, (file, content) in self.files.items():
+            if isinstance(content, LoadedCassette):
                 with tempfile.TemporaryDirectory() as folder:
                     target = Path(folder, place.name)
                     convert(file, target, layout_of(target))
-                    read = target.read_bytes()
-            elif isinstance(read, dict):
-                read = f"{json.dumps(read, indent=1, ensure_ascii=False)}\n".encode()
-            contents[str(place)] = read
-        return contents
+                    content = target.read_bytes()
+            elif isinstance(content, dict):
+                content = f"{json.dumps(content, indent=1, ensure_ascii=False)}\n".encode()
+            contents[str(place)] = content
+        notebooks = self.notebooks()
+        names = "\n".join(f"- `{name}`" for name in notebooks)
+        readme = _README.format(title=title, names=names, first=next(iter(notebooks)))
+        requirements = "\n".join([f"./{_wheel_name()}", *_requirements(notebooks.values()), ""])
+        return {**contents, "README.md": readme.encode(), "requirements.txt": requirements.encode()}
 
 
 def share(
@@ -215,40 +217,48 @@ def share(
         A notebook cannot be read, a cassette that it replays is not there, or a file holds a
         secret: then nothing is written, and the message says where it is.
     """
-    secrets, target, bundle = Hidden(secrets), Path(target), _Bundle()
+    search, bundle = KeySearch(secrets), _Bundle()
+    del secrets  # a traceback may print it
     for notebook in [notebooks] if isinstance(notebooks, str | Path) else notebooks:
         bundle.add_notebook(Path(notebook))
-    if not bundle.parts:
+    if not bundle.files:
         raise DirectMailLabError("No notebook to share. Name at least one .ipynb file.")
     for cassette in cassettes:
         file = find_cassette(cassette)
         name = file.name if isinstance(cassette, Path) else cassette
-        bundle.add_cassette(file, PurePosixPath("cassettes", name))
-    holds_key = key_search(secrets, addresses=bundle.addresses())
-    _refuse_secrets(bundle.findings(holds_key))
+        bundle.add_cassette(file, f"cassettes/{name}")
+    learn_known_keys(search, bundle.addresses())
+    _refuse_secrets(find(bundle.parts(), search))
+    target = Path(target)
     target = target if target.suffix.lower() == ".zip" else target.with_name(target.name + ".zip")
-    contents = bundle.contents() | _surroundings(target.stem, bundle)
+    contents = bundle.contents(target.stem)
     _refuse_secrets(
         Finding("secret", "your API key", place)
         for place, content in contents.items()
-        if holds_key(content.decode("latin-1"))
+        if search.holds(content.decode("latin-1"))
     )
-    _write(target, {**contents, _wheel_name(): _wheel()})
+    contents[_wheel_name()] = _wheel()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # Written beside the target and then moved there, so that a reader never finds half a zip.
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        whole = Path(folder, target.name)
+        whole.write_bytes(_zipped({f"{target.stem}/{n}": data for n, data in contents.items()}))
+        whole.replace(target)
     return target
 
 
 def _refuse_secrets(findings: Iterable[Finding]) -> None:
-    found = list(findings)
-    if grave := [str(each) for each in found if each.kind == "secret"]:
+    findings = list(findings)
+    if secrets := [str(each) for each in findings if each.kind == "secret"]:
         raise DirectMailLabError(
             "Nothing was written, because this must not be shared:\n  "
-            + "\n  ".join(grave)
+            + "\n  ".join(secrets)
             + "\nEdit those cells, clear their outputs, and record those cassettes again or clean "
             "them with: directmail-lab cassette redact."
         )
-    if found:
-        told = "The zip holds personal data:\n  " + "\n  ".join(map(str, found))
-        warnings.warn(told, PersonalDataWarning, stacklevel=3)
+    if findings:
+        message = "The zip holds personal data:\n  " + "\n  ".join(map(str, findings))
+        warnings.warn(message, PersonalDataWarning, stacklevel=3)
 
 
 # -- what a notebook names ---------------------------------------------------------------------
@@ -263,56 +273,41 @@ def _code_cells(notebook: Mapping[str, Any]) -> dict[int, str]:
 
 
 def _pictures(notebook: Mapping[str, Any], folder: Path) -> list[PurePosixPath]:
-    """Return the picture files below the notebook's folder that its text shows."""
-    found = {
-        PurePosixPath(unquote(first or second))
+    """Return the picture files below the notebook's folder that its cells name."""
+    names = {
+        PurePosixPath(unquote(name))
         for cell in notebook["cells"]
-        for first, second in _PICTURE.findall("".join(cell.get("source", "")))
+        for name in _PICTURE.findall("".join(cell.get("source", "")))
     }
     return sorted(
-        picture
-        for picture in found
-        if picture.suffix.lower() in _PICTURE_SUFFIXES
-        and (folder / picture).resolve().is_relative_to(folder.resolve())
-        and (folder / picture).is_file()
+        name
+        for name in names
+        if (folder / name).is_file() and (folder / name).resolve().is_relative_to(folder.resolve())
     )
 
 
-def _warn_of_computed(where: str, cell: str, code: str) -> None:
-    for call, variable in _COMPUTED.findall(cell):
-        if not variable or not re.search(rf"\b{variable}\s*=\s*[\"']", code):
-            warnings.warn(
-                f"{where}: {call}(…) names its cassette by a value that only running it would "
-                "tell. If it is not in the zip, add it with share(…, cassettes=[…]).",
-                UnresolvedCassetteWarning,
-                stacklevel=4,
-            )
+def _warn_of_computed(where: str) -> None:
+    warnings.warn(
+        f"{where}: replay(…) names its cassette by a value that only running it would tell. If it "
+        "is not in the zip, add it with share(…, cassettes=[…]).",
+        UnresolvedCassetteWarning,
+        stacklevel=4,
+    )
 
 
-# -- what comes with it ------------------------------------------------------------------------
-
-
-def _surroundings(title: str, bundle: _Bundle) -> dict[str, bytes]:
-    notebooks = {str(at): read for at, (_, read) in bundle.parts.items() if isinstance(read, dict)}
-    names = "\n".join(f"- `{name}`" for name in notebooks)
-    readme = _README.format(title=title, names=names, first=next(iter(notebooks)))
-    codes = [code for each in notebooks.values() for code in _code_cells(each).values()]
-    return {"README.md": readme.encode(), "requirements.txt": _requirements(codes).encode()}
-
-
-def _requirements(codes: Iterable[str]) -> str:
+def _requirements(notebooks: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the distributions that code imports, pinned to the versions installed here."""
-    modules = {
-        part.split()[0].partition(".")[0]
-        for code in codes
-        for module, several in _IMPORT.findall(code)
-        for part in (module or several).split(",")
-        if part.strip()
-    }
+    cells = (cell for notebook in notebooks for cell in _code_cells(notebook).values())
     by_module = packages_distributions()
-    names = {name for module in modules for name in by_module.get(module, ())[:1]}
-    pinned = [f"{name}=={version(name)}" for name in names if name != "directmail-lab"]
-    return "\n".join([f"./{_wheel_name()}", *sorted(pinned, key=str.lower)]) + "\n"
+    names = {
+        name
+        for module in set(_IMPORT.findall("\n".join(cells)))
+        for name in by_module.get(module, ())[:1]
+    }
+    return sorted(f"{name}=={version(name)}" for name in names - {"directmail-lab"})
+
+
+# -- the wheel and the zip ---------------------------------------------------------------------
 
 
 def _wheel_name() -> str:
@@ -323,31 +318,22 @@ def _wheel_name() -> str:
 
 def _wheel() -> bytes:
     """Return this package's code as a wheel; no tutorials, which a reader may have changed."""
-    from .. import __version__
-
     package = Path(__file__).parents[1]
     contents = {
         f"{package.name}/{file.relative_to(package).as_posix()}": file.read_bytes()
         for file in package.rglob("*")
         if file.suffix in _CODE_SUFFIXES
     }
-    about = f"directmail_lab-{__version__}.dist-info"
+    about = f"{'-'.join(_wheel_name().split('-')[:2])}.dist-info"
     for name in ("METADATA", "entry_points.txt"):
-        contents[f"{about}/{name}"] = (
-            distribution("directmail-lab").read_text(name) or ""
-        ).encode()
+        text = distribution("directmail-lab").read_text(name) or ""
+        contents[f"{about}/{name}"] = text.encode()
     contents[f"{about}/WHEEL"] = (
         b"Wheel-Version: 1.0\nGenerator: directmail-lab\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
     )
-    record = "".join(
-        f"{name},sha256={_digest(content)},{len(content)}\n" for name, content in contents.items()
-    )
-    contents[f"{about}/RECORD"] = f"{record}{about}/RECORD,,\n".encode()
-    return _zipped(contents)
-
-
-def _digest(content: bytes) -> str:
-    return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode().rstrip("=")
+    # Checksums are left out: pip makes its own of what it installs.
+    record = "".join(f"{name},,\n" for name in (*contents, f"{about}/RECORD"))
+    return _zipped({**contents, f"{about}/RECORD": record.encode()})
 
 
 def _zipped(contents: Mapping[str, bytes]) -> bytes:
@@ -359,12 +345,3 @@ def _zipped(contents: Mapping[str, bytes]) -> bytes:
             entry.create_system = 3  # Unix, wherever this runs
             packed.writestr(entry, content, zipfile.ZIP_DEFLATED, 9)
     return whole.getvalue()
-
-
-def _write(target: Path, contents: Mapping[str, bytes]) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    # Written beside the target and then moved there, so that a reader never finds half a zip.
-    with tempfile.TemporaryDirectory(dir=target.parent) as beside:
-        whole = Path(beside, target.name)
-        whole.write_bytes(_zipped({f"{target.stem}/{n}": data for n, data in contents.items()}))
-        whole.replace(target)

@@ -9,25 +9,23 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ..errors import CassetteFormatError, DirectMailLabError
+from ..interaction import header
 from ..redaction import unpack
 from ..redaction.key_search import KeySearch
 from ..redaction.personal import count_personal
 from ..standin import STAND_IN_KEY
-from .key_shapes import credentials_in, is_credential_value, looks_random
+from .key_shapes import credentials_in, looks_random
 
 if TYPE_CHECKING:
-    from ..cassettes import LoadedCassette
     from ..interaction import Interaction
-
-HoldsKey = Callable[[str], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,39 +40,38 @@ class Finding:
         return f"{self.where}: {self.what}"
 
 
-class Hidden(tuple[str, ...]):
-    """Keys whose repr is hidden, for tracebacks that print values."""
+class Part(NamedTuple):
+    """A text or a body to search, and where it is.
 
-    __slots__ = ()
+    ``coding`` is the Content-Encoding of a body. ``by_field`` finds personal data by the names of
+    fields, too.
+    """
+
+    where: str
+    content: str | bytes
+    coding: str = ""
+    by_field: bool = False
 
     def __repr__(self) -> str:
-        return "<hidden>"
+        return f"<Part {self.where}>"
 
 
-_CREDENTIAL_HEADERS: Final = frozenset(
-    ("authorization", "proxy-authorization", "cookie", "set-cookie", "x-api-key", "api-key")
-)
+# -- searching ---------------------------------------------------------------------------------
 
 
-# -- in texts and bytes ------------------------------------------------------------------------
+def learn_known_keys(search: KeySearch, addresses: Iterable[str | None] = ()) -> None:
+    """Let a search find the keys that this computer knows.
 
-
-def key_search(secrets: Iterable[str] = (), *, addresses: Iterable[str] = ()) -> HoldsKey:
-    """Return a function that tells whether a text holds one of ``secrets`` or a known key.
-
-    Known are the keys of the environment, of the open sessions and forms, and of the keyring for
-    ``addresses`` and the configured ones. The function's repr shows none of them.
+    They are the keys of the environment, of the open sessions and forms, and of the keyring for
+    ``addresses`` and the configured ones.
     """
     from ..credentials import known_keys
     from ..settings import BASE_URL_VARIABLE, configured_regions, variable
 
-    places = {variable(BASE_URL_VARIABLE) or "", *addresses}
+    places = {variable(BASE_URL_VARIABLE), *addresses}
     with suppress(DirectMailLabError):
         places.update(configured_regions().values())
-    known = known_keys(remembered_for=filter(None, places))
-    search = KeySearch()
-    search.learn(frozenset((*known, *secrets)) - {STAND_IN_KEY})
-    return search.holds
+    search.learn(known_keys(remembered_for=filter(None, places)) - {STAND_IN_KEY})
 
 
 def audit_text(text: str, where: str, *, secrets: Iterable[str] = ()) -> list[Finding]:
@@ -87,56 +84,67 @@ def audit_text(text: str, where: str, *, secrets: Iterable[str] = ()) -> list[Fi
     where
         What the findings say about where the text is.
     secrets
-        More keys to look for, besides those that `key_search` knows.
+        More keys to look for, besides those that this computer knows.
     """
-    return list(_find(text, where, key_search(secrets)))
+    search = KeySearch(secrets)
+    learn_known_keys(search)
+    return find([Part(where, text)], search)
 
 
-def _find(
-    text: str, where: str, holds_key: HoldsKey, *, by_field: bool = False
-) -> Iterator[Finding]:
-    yield from _find_secrets(text, where, holds_key)
-    for kind in count_personal([text], by_field=by_field):
-        yield Finding("personal", f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}", where)
+def find(parts: Iterable[Part], search: KeySearch) -> list[Finding]:
+    """Return what must not be shared, each kind once for a place."""
+    findings: dict[Finding, None] = {}
+    for part in parts:
+        findings.update(dict.fromkeys(_find(part, search)))
+    return list(findings)
 
 
-def _find_secrets(text: str, where: str, holds_key: HoldsKey) -> Iterator[Finding]:
-    if holds_key(text):
-        yield Finding("secret", "your API key", where)
-    yield from (Finding("secret", what, where) for what in credentials_in(text))
-
-
-def find_in_bytes(
-    data: bytes, coding: str, where: str, holds_key: HoldsKey, *, by_field: bool = False
-) -> Iterator[Finding]:
-    """Yield what must not be shared in a body or a file, unpacked as its ``coding`` says.
+def _find(part: Part, search: KeySearch) -> Iterator[Finding]:
+    """Yield what must not be shared in one part.
 
     Bytes that are not text may look like an e-mail address by chance, so they are searched for
     secrets only. The texts in a picture's metadata are searched for everything.
     """
+    where, content, coding, by_field = part
+    if isinstance(content, bytes):
+        try:
+            content = unpack(content, coding)
+        except ValueError as error:
+            yield Finding("secret", f"what cannot be searched ({error})", where)
     try:
-        data = unpack(data, coding)
-    except ValueError as error:
-        yield Finding("secret", f"what cannot be searched ({error})", where)
-    try:
-        yield from _find(data.decode("utf-8"), where, holds_key, by_field=by_field)
+        texts = [content if isinstance(content, str) else content.decode("utf-8")]
     except UnicodeDecodeError:
-        yield from _find_secrets(data.decode("latin-1"), where, holds_key)
-        for text in _texts_of_picture(data):
-            yield from _find(text, where, holds_key)
+        yield from _find_secrets(content.decode("latin-1"), where, search)
+        texts = _texts_of_picture(content)
+    for text in texts:
+        yield from _find_secrets(text, where, search)
+        for kind in count_personal([text], by_field=by_field):
+            yield Finding("personal", f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}", where)
 
 
-def _texts_of_picture(data: bytes) -> Iterator[str]:
-    """Yield the comments and other texts in a picture's file, unpacked."""
+def _find_secrets(text: str, where: str, search: KeySearch) -> Iterator[Finding]:
+    if search.holds(text):
+        yield Finding("secret", "your API key", where)
+    yield from (Finding("secret", what, where) for what in credentials_in(text))
+
+
+def _texts_of_picture(data: bytes) -> list[str]:
+    """Return the comments and other texts in a picture's file, unpacked."""
     from PIL import Image
 
     # Data that is not a picture, or a broken one, has no texts; its bytes were searched already.
     with suppress(Exception), Image.open(BytesIO(data)) as picture:
         picture.load()
-        yield from map(str, picture.info.values())
+        return list(map(str, picture.info.values()))
+    return []
 
 
-# -- in cassettes ------------------------------------------------------------------------------
+def _shown(name: str) -> str:
+    """Return a name to say where a finding is; ``…`` if the name itself may be a secret."""
+    return "…" if looks_random(name, 8) or len(name) > 40 else name
+
+
+# -- cassettes ---------------------------------------------------------------------------------
 
 
 def audit_cassette(path: str | Path, *, secrets: Iterable[str] = ()) -> list[Finding]:
@@ -150,67 +158,45 @@ def audit_cassette(path: str | Path, *, secrets: Iterable[str] = ()) -> list[Fin
     from ..cassettes import read_cassette
     from ..cassettes.layout import header_text, interaction_text
 
-    path, secrets = Path(path), Hidden(secrets)
-    loaded: LoadedCassette | None = None
+    path, search = Path(path), KeySearch(secrets)
+    del secrets  # a traceback may print it
+    learn_known_keys(search)
+    findings: list[Finding] = []
+    written: set[str] = set()
     with suppress(CassetteFormatError):
         loaded = read_cassette(path)
-    holds_key = key_search(secrets, addresses=[(loaded and loaded.base_url) or ""])
-    text, whole = _read(path).decode("utf-8", "replace"), ""
-    found: list[Finding] = []
-    if loaded is not None:
-        found = find_in_interactions(loaded.metadata, loaded.interactions, str(path), holds_key)
-        whole = header_text(loaded.metadata) + "".join(map(interaction_text, loaded.interactions))
+        learn_known_keys(search, [loaded.base_url])
+        parts = parts_of_recording(loaded.metadata, loaded.interactions, str(path))
+        findings = find(parts, search)
+        texts = header_text(loaded.metadata), *map(interaction_text, loaded.interactions)
+        written = {line for text in texts for line in text.splitlines()}
     # What is in the file but in no interaction: comments, other fields, a torn end.
-    rest = text.removeprefix(whole)
-    kinds = {each.kind for each in found}
-    first = text.count("\n", 0, len(text) - len(rest)) + 1
-    for number, line in enumerate(rest.splitlines(), first):
-        of_line = _find(line, f"{path}, line {number}", holds_key)
-        found += [each for each in of_line if each.kind not in kinds]
-    return found
+    lines = enumerate(_read(path).decode("utf-8", "replace").splitlines(), 1)
+    others = (Part(f"{path}, line {n}", line) for n, line in lines if line not in written)
+    kinds = {finding.kind for finding in findings}
+    return findings + [each for each in find(others, search) if each.kind not in kinds]
 
 
-def find_in_interactions(
-    metadata: object, interactions: Iterable[Interaction], where: str, holds_key: HoldsKey
-) -> list[Finding]:
-    """Return what must not be shared in what a cassette's file holds."""
-    about = json.dumps(metadata, default=str, ensure_ascii=False)
-    found = list(_find(about, f"{where}, metadata", holds_key)) if metadata else []
+def parts_of_recording(
+    metadata: Mapping[str, object], interactions: Iterable[Interaction], where: str
+) -> Iterator[Part]:
+    """Yield each part of what a cassette's file holds."""
+    if metadata:
+        about = json.dumps(metadata, default=str, ensure_ascii=False)
+        yield Part(f"{where}, metadata", about)
     for number, interaction in enumerate(interactions, 1):
-        found += _find_in_interaction(interaction, f"{where}, interaction {number}", holds_key)
-    return found
+        request, response = interaction.request, interaction.response
+        at = f"{where}, interaction {number}"
+        yield Part(f"{at}, address", request.uri)
+        yield Part(f"{at}, status", f"{request.method} {response.reason}")
+        for side, message in (("request", request), ("response", response)):
+            for name, value in message.headers:
+                yield Part(f"{at}, {side} header {_shown(name)}", f"{name}: {value}")
+            coding = header(message.headers, "content-encoding") or ""
+            yield Part(f"{at}, {side} body", message.body or b"", coding, by_field=True)
 
 
-def _find_in_interaction(
-    interaction: Interaction, where: str, holds_key: HoldsKey
-) -> Iterator[Finding]:
-    request, response = interaction.request, interaction.response
-    yield from _find(request.uri, f"{where}, address", holds_key)
-    yield from _find(f"{request.method} {response.reason}", f"{where}, status", holds_key)
-    sides = (
-        ("request", request.headers, request.body),
-        ("response", response.headers, response.body),
-    )
-    for side, headers, body in sides:
-        coding = ""
-        for name, value in headers:
-            at = f"{where}, {side} header {_shown(name)}"
-            coding = value if name.lower() == "content-encoding" else coding
-            if name.lower() in _CREDENTIAL_HEADERS:
-                if is_credential_value(value):
-                    yield Finding("secret", f"the header {name}", at)
-            else:
-                yield from _find(f"{name}: {value}", at, holds_key)
-        at = f"{where}, {side} body"
-        yield from find_in_bytes(body or b"", coding, at, holds_key, by_field=True)
-
-
-def _shown(name: str) -> str:
-    """Return a name to say where a finding is; ``…`` if the name itself may be a secret."""
-    return "…" if looks_random(name, 8) or len(name) > 40 else name
-
-
-# -- in notebooks ------------------------------------------------------------------------------
+# -- notebooks ---------------------------------------------------------------------------------
 
 
 def audit_notebook(path: str | Path, *, secrets: Iterable[str] = ()) -> list[Finding]:
@@ -221,31 +207,33 @@ def audit_notebook(path: str | Path, *, secrets: Iterable[str] = ()) -> list[Fin
     DirectMailLabError
         Where there is no such file, or it is not a notebook.
     """
-    path, secrets = Path(path), Hidden(secrets)
-    return find_in_notebook(read_notebook(path, repeated=True), str(path), key_search(secrets))
+    path, search = Path(path), KeySearch(secrets)
+    del secrets  # a traceback may print it
+    learn_known_keys(search)
+    findings = find(parts_of_notebook(read_notebook(path), str(path)), search)
+    # Of a member that is named twice, only the last is in the parsed notebook.
+    if not findings and search.holds(_read(path).decode("utf-8", "replace")):
+        findings.append(Finding("secret", "your API key", str(path)))
+    return findings
 
 
-def read_notebook(path: Path, *, repeated: bool = False) -> dict[str, Any]:
-    """Return what a notebook's file holds. ``repeated`` keeps members that it names twice, too.
+def read_notebook(path: Path) -> dict[str, Any]:
+    """Return what a notebook's file holds.
 
     Raises
     ------
     DirectMailLabError
         Where there is no such file, or it is not a notebook of format 4.
     """
-
-    def keep(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        last = dict(pairs)
-        return last if len(last) == len(pairs) else {**last, "\0": pairs}
-
     try:
-        notebook = json.loads(_read(path), object_pairs_hook=keep if repeated else None)
+        notebook = json.loads(_read(path))
         # Raises ValueError for a lone surrogate, which could not be written again.
         json.dumps(notebook, ensure_ascii=False).encode()
-    except (ValueError, RecursionError):
-        notebook = None
-    cells = notebook.get("cells") if isinstance(notebook, dict) else None
-    if not isinstance(cells, list) or not all(map(_is_cell, cells)):
+        cells = notebook["cells"]
+        is_notebook = isinstance(cells, list) and all(map(_is_cell, cells))
+    except (ValueError, RecursionError, TypeError, KeyError):
+        is_notebook = False
+    if not is_notebook:
         raise DirectMailLabError(
             f"{path} is not a notebook of format 4. Save it in JupyterLab, and try again."
         )
@@ -254,26 +242,18 @@ def read_notebook(path: Path, *, repeated: bool = False) -> dict[str, Any]:
 
 def _is_cell(cell: object) -> bool:
     source = cell.get("source", "") if isinstance(cell, dict) else None
-    return isinstance(source, str) or (
-        isinstance(source, list) and all(isinstance(line, str) for line in source)
-    )
+    lines = source if isinstance(source, list) else [source]
+    return all(isinstance(line, str) for line in lines)
 
 
-def find_in_notebook(notebook: dict[str, Any], where: str, holds_key: HoldsKey) -> list[Finding]:
-    """Return what must not be shared in a parsed notebook, each kind once for a part of a cell."""
+def parts_of_notebook(notebook: Mapping[str, Any], where: str) -> Iterator[Part]:
+    """Yield each text and picture of a parsed notebook: of its cells by member, and of the rest."""
     rest = {name: value for name, value in notebook.items() if name != "cells"}
-    parts = [("metadata", rest)]
+    yield from (Part(f"{where}, metadata", text) for text in _texts(rest))
     for number, cell in enumerate(notebook["cells"], 1):
-        parts += [(f"cell {number}, {_shown(name)}", {name: value}) for name, value in cell.items()]
-    found: dict[Finding, None] = {}
-    for part, value in parts:
-        for text in _texts(value):
-            at = f"{where}, {part}"
-            if isinstance(text, bytes):
-                found.update(dict.fromkeys(find_in_bytes(text, "", at, holds_key)))
-            else:
-                found.update(dict.fromkeys(_find(text, at, holds_key)))
-    return list(found)
+        for name, value in cell.items():
+            at = f"{where}, cell {number}, {_shown(name)}"
+            yield from (Part(at, text) for text in _texts({name: value}))
 
 
 def _texts(value: Any, name: str = "") -> Iterator[str | bytes]:
@@ -281,15 +261,15 @@ def _texts(value: Any, name: str = "") -> Iterator[str | bytes]:
 
     A text of one line comes with its name, which may show what it is: ``"password": "…"``.
     """
-    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+    if isinstance(value, list) and all(isinstance(line, str) for line in value):
         value = "".join(value)
     if isinstance(value, dict):
-        for key, each in value.items():
+        for key, inner in value.items():
             yield key
-            yield from _texts(each, key)
-    elif isinstance(value, list | tuple):
-        for each in value:
-            yield from _texts(each, name)
+            yield from _texts(inner, key)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _texts(inner, name)
     elif name.startswith("image/") and "svg" not in name and isinstance(value, str):
         try:
             yield b64decode("".join(value.split()), validate=True)

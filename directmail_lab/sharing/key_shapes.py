@@ -38,6 +38,11 @@ _SHAPES: Final = tuple(
             r"://(?P<secret>[^\s/?#@:\"'<>\\]{0,256}:[^\s/?#@\"'<>\\]{0,256})@",
         ),
         ("a key in an address", r"://(?P<secret>(?=[^\s/@]{0,99}\d)[^\s/?#@:\"'<>\\]{16,256})@"),
+        (
+            "a credential in a header",
+            r"(?i)\A(?:(?:proxy-)?authorization|(?:set-)?cookie|(?:x-)?api-key): (?!basic )"
+            r"(?P<secret>[^\r\n]+)",
+        ),
         ("an api_key parameter", r"(?i)[?&;]api[-_]?key=(?P<secret>[^&;#\s\"'<>\\]+)"),
     )
 )
@@ -140,10 +145,7 @@ def _is_random_key(text: str, fewest: int) -> bool:
 
 def _has_key_column(text: str) -> bool:
     """Return whether a table has a column with a key's name, and a random text in any cell."""
-    heads = set(_HEAD.findall(text))
-    if text.startswith("  "):  # as a DataFrame is printed: its columns' names, and the rows below
-        heads.update(text[:2000].partition("\n")[0].split())
-    return any(map(_names_a_key, heads)) and any(
+    return any(map(_names_a_key, set(_HEAD.findall(text)))) and any(
         _is_random_key(cell, 12) for cell in _CELL.findall(text)
     )
 
@@ -175,9 +177,3 @@ def credentials_in(text: str) -> Iterator[str]:
         yield "a key as an argument"
     elif _has_key_column(text):
         yield "a key in a table"
-
-
-def is_credential_value(value: str) -> bool:
-    """Return whether the value of a header for a credential is more than a placeholder."""
-    word = value.rpartition(" ")[2]
-    return not _passes(word) and (_BASIC.search(value) is None or _is_credential(word))
