@@ -25,7 +25,7 @@ from .pacing.shared import Share, as_share
 from .pacing.windows import frame_of_windows, windows_in
 from .readings import ReadingLog
 from .redaction import Redactor
-from .redaction.log_guard import guard_logs
+from .redaction.redactor import guard_logs
 from .settings import base_address
 from .shapes import ResponseShapes
 from .transports import (

@@ -11,7 +11,8 @@ import pytest
 from key_search import traces
 
 from directmail_lab.errors import DirectMailLabError
-from directmail_lab.sharing.audit import Finding, audit_cassette, audit_notebook, audit_text
+from directmail_lab.redaction.key_search import KeySearch
+from directmail_lab.sharing.audit import Finding, Part, audit_cassette, audit_notebook, find
 from directmail_lab.standin import STAND_IN_KEY
 
 if TYPE_CHECKING:
@@ -45,6 +46,11 @@ IN_PLACE_OF_A_KEY = [
     "https://¤@api.test/v1",
     "<th>name</th><th>key</th></tr><tr><td>a</td><td>¤</td>",
 ]
+
+
+def audit_text(text: str, *secrets: str) -> list[Finding]:
+    return find([Part("here", text)], KeySearch(secrets))
+
 
 SECRETS = [
     KEY,
@@ -96,7 +102,7 @@ SOUND = [
 @pytest.mark.parametrize("text", SECRETS)
 def test_a_secret_is_found_and_not_repeated(text: str) -> None:
     """Whatever shape it has, the finding tells its place and nothing of it."""
-    found = audit_text(f"before {text} after", "here")
+    found = audit_text(f"before {text} after")
 
     assert [finding.kind for finding in found if finding.kind == "secret"] != []
     assert all(finding.where == "here" for finding in found)
@@ -108,7 +114,7 @@ def test_a_secret_is_found_and_not_repeated(text: str) -> None:
 @pytest.mark.parametrize("text", SOUND)
 def test_what_may_be_shared_passes(text: str) -> None:
     """Placeholders, the stand-in's values, examples, words, dates and digests."""
-    assert audit_text(text, "here") == []
+    assert audit_text(text) == []
 
 
 @pytest.mark.parametrize("digit", "09")
@@ -116,12 +122,12 @@ def test_an_entity_of_thousands_of_digits_is_read(digit: str) -> None:
     """Python refuses to read such a number; a stranger's page may hold one, and a key behind it."""
     hidden = f"&#{digit * 5000}; api_key=&quot;{'&#0' * 9}107;8Fq2Zx71Lm09Tb&quot;"
 
-    assert [finding.kind for finding in audit_text(hidden, "here")] == ["secret"]
+    assert [finding.kind for finding in audit_text(hidden)] == ["secret"]
 
 
 def test_personal_data_is_found() -> None:
     """Each kind once, however often it occurs."""
-    assert audit_text("joe@corp.com ann@corp.com +31 6 1234 5678", "here") == [
+    assert audit_text("joe@corp.com ann@corp.com +31 6 1234 5678") == [
         Finding("personal", "an e-mail address", "here"),
         Finding("personal", "a telephone number", "here"),
     ]
@@ -131,10 +137,8 @@ def test_a_known_key_is_found_in_any_form() -> None:
     """One that looks like no key at all, too."""
     text = base64.b64encode(b"xx quite-an-ordinary-word").decode()
 
-    assert audit_text(text, "here") == []
-    assert audit_text(text, "here", secrets=["quite-an-ordinary-word"]) == [
-        Finding("secret", "your API key", "here")
-    ]
+    assert audit_text(text) == []
+    assert audit_text(text, "quite-an-ordinary-word") == [Finding("secret", "your API key", "here")]
 
 
 def cassette(path: Path, **changes: object) -> Path:

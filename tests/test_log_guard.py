@@ -10,7 +10,7 @@ import pytest
 from key_search import traces
 
 from directmail_lab.redaction import PLACEHOLDER, Redactor
-from directmail_lab.redaction.log_guard import GUARDED_LOGGERS, guard_logs
+from directmail_lab.redaction.redactor import GUARDED_LOGGERS, guard_logs
 
 if TYPE_CHECKING:
     from collections.abc import Callable

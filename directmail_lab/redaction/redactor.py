@@ -3,13 +3,14 @@
 Everything that leaves a session for a file, a log or a message passes a `Redactor`. It removes the
 keys that are known (see `key_search`), and what is known by its place alone, whether a key is known
 or not: the headers that carry credentials and cookies, an ``api_key`` parameter or field, and the
-user info of an address.
+user info of an address. `guard_logs` does so for what is logged while a session has a key.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 import re
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator
@@ -30,7 +31,7 @@ _DROPPED: Final = frozenset(
     ("authorization", "proxy-authorization", "cookie", "cookie2", "set-cookie", "set-cookie2")
 )
 _MASKED: Final = frozenset(("api-key", "api_key", "apikey", "x-api-key", "x-api_key", "x-apikey"))
-_SPECIAL: Final = _DROPPED | _MASKED
+_SPECIAL: Final = _DROPPED | _MASKED | {"content-encoding"}
 
 _PARAMETER = re.compile(r"((?:^|[?&;])([^=?&;#\s\"'<>\\]{1,99})=)[^&;#\s\"'<>\\]+", re.MULTILINE)
 _FIELD = re.compile(
@@ -125,16 +126,8 @@ class Redactor:
             As `refuse_leak`.
         """
         self._learn()
-        request, response = interaction.request, interaction.response
-        if not (
-            self.__redact
-            or "%" in request.uri
-            or _has_special(request.headers)
-            or header(response.headers, "content-encoding")
-        ):
-            if _has_special(response.headers):
-                response = replace(response, headers=_writable(response.headers))
-                interaction = replace(interaction, response=response)
+        request, headers = interaction.request, interaction.response.headers
+        if not (self.__redact or "%" in request.uri or _has_special((*request.headers, *headers))):
             text = text_of(interaction)
             if "!!binary" not in text and not self._is_affected(text):
                 return text
@@ -235,7 +228,7 @@ class Redactor:
 
 
 def _has_special(headers: Headers) -> bool:
-    """Return whether any header carries credentials or a cookie."""
+    """Return whether any header carries credentials or a cookie, or says how a body is packed."""
     return not _SPECIAL.isdisjoint([name.lower() for name, _ in headers])
 
 
@@ -308,3 +301,50 @@ def _credentials(authorization: str) -> Iterator[str]:
             with contextlib.suppress(ValueError):
                 token = b64decode(token, validate=True).decode("utf-8")
         yield from filter(None, token.partition(":")[::2])
+
+
+# -- logs --------------------------------------------------------------------------------------
+
+_CORES: Final = ("httpcore", "httpcore2")  # httpx's, and that of its fork httpx2
+_ROOTS: Final = ("directmail_lab", "httpx", "httpx2", *_CORES)
+_CORE_PARTS: Final = ("connection", "http11", "http2", "proxy", "socks")
+GUARDED_LOGGERS: Final = (*_ROOTS, *(f"{core}.{part}" for core in _CORES for part in _CORE_PARTS))
+"""The loggers that a request's address, headers or errors reach, beside their children."""
+
+# httpcore logs headers as pairs of bytes: (b'Cookie', b'…').
+_CREDENTIALS = re.compile(
+    r"((['\"])(?:proxy-authorization|authorization|set-cookie|cookie)\2, b?)(['\"]).*?\3(?=[,)\]])",
+    re.IGNORECASE,
+)
+
+
+def guard_logs(redactor: Redactor) -> Callable[[], None]:
+    """Redact what the guarded loggers log from now on; return a function that ends this.
+
+    Each call adds a filter of its own, so sessions may overlap and end in any order.
+    """
+
+    def redact(record: logging.LogRecord) -> bool:
+        # httpcore logs bytes and tuples of them as arguments, so the whole message is redacted.
+        try:
+            message = record.getMessage()
+        except (TypeError, ValueError):
+            message = f"{record.msg} {record.args}"
+        message = _CREDENTIALS.sub(rf"\1\3{PLACEHOLDER}\3", message)
+        record.msg, record.args = redactor.text(message), ()
+        if record.exc_info and record.exc_info[0] is not None:
+            text = logging.Formatter().formatException(record.exc_info)
+            record.exc_text, record.exc_info = text, None
+        # Also a text that the filter of another session, with another key, has made already.
+        record.exc_text = record.exc_text and redactor.text(record.exc_text)
+        record.stack_info = record.stack_info and redactor.text(record.stack_info)
+        return True
+
+    # A filter is not inherited by the loggers below.
+    below = (name for name in list(logging.root.manager.loggerDict) if name.split(".")[0] in _ROOTS)
+    with contextlib.ExitStack() as filters:
+        for name in {*GUARDED_LOGGERS, *below}:
+            logger = logging.getLogger(name)
+            logger.addFilter(redact)
+            filters.callback(logger.removeFilter, redact)
+        return filters.pop_all().close

@@ -14,7 +14,6 @@ MAX_UNPACKED_BYTES: Final = 64 * 1024**2
 _MAX_TIMES: Final = 100
 _ALWAYS_BYTES: Final = 1024**2
 _MAX_NESTING: Final = 2
-_MAX_MEMBERS: Final = 100
 
 MAGIC: Final = {"gzip": b"\x1f\x8b\x08", "zstd": b"\x28\xb5\x2f\xfd"}
 
@@ -44,7 +43,7 @@ def unpack(body: bytes, coding: str = "") -> bytes:
         name = names.pop() if names else next(found, "")
         if not name or not body.startswith(MAGIC.get(name, b"")) or _is_text(body):
             return body
-        body = _opened(body, name, room)
+        body = _open(body, name, room)
         if len(body) > room:
             raise ValueError("compressed to less than a hundredth, or from more than 64 MB")
     raise ValueError("compressed more than twice")
@@ -57,12 +56,12 @@ def _is_text(body: bytes) -> bool:
         return False
 
 
-def _opened(body: bytes, name: str, room: int) -> bytes:
+def _open(body: bytes, name: str, room: int) -> bytes:
     if name == "gzip":
-        return _inflated(body, 31, room)
+        return _inflate(body, 31, room)
     if name == "deflate":
         is_zlib = body[:1] == b"\x78" and int.from_bytes(body[:2], "big") % 31 == 0
-        return _inflated(body, 15 if is_zlib else -15, room)
+        return _inflate(body, 15 if is_zlib else -15, room)
     if name not in _READERS:
         raise ValueError("compressed in a way that is not known here")
     library, reader = _READERS[name]
@@ -75,20 +74,15 @@ def _opened(body: bytes, name: str, room: int) -> bytes:
         raise ValueError(f"compressed with {name}, and {library} does not open it") from None
 
 
-def _inflated(body: bytes, wbits: int, room: int) -> bytes:
-    """Return what each member of a gzip file holds, and what stands behind the last."""
-    parts: list[bytes] = []
-    for _ in range(_MAX_MEMBERS):
-        reader = zlib.decompressobj(wbits)
-        try:
-            parts.append(reader.decompress(body, room + 1))
-        except zlib.error:
-            raise ValueError("compressed, and damaged") from None
-        room -= len(parts[-1])
-        body = reader.unused_data
-        if room < 0 or not body.startswith(MAGIC["gzip"]):
-            return b"".join((*parts, body))
-    raise ValueError("compressed in more than a hundred parts")
+def _inflate(body: bytes, wbits: int, room: int) -> bytes:
+    reader = zlib.decompressobj(wbits)
+    try:
+        unpacked = reader.decompress(body, room + 1)
+    except zlib.error:
+        raise ValueError("compressed, and damaged") from None
+    if reader.unused_data:
+        raise ValueError("compressed, with more behind its end")
+    return unpacked
 
 
 def _zstd(zstd: Any, body: bytes, limit: int) -> Any:

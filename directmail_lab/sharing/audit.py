@@ -74,23 +74,6 @@ def learn_known_keys(search: KeySearch, addresses: Iterable[str | None] = ()) ->
     search.learn(known_keys(remembered_for=filter(None, places)) - {STAND_IN_KEY})
 
 
-def audit_text(text: str, where: str, *, secrets: Iterable[str] = ()) -> list[Finding]:
-    """Return what must not be shared in a text, each kind once.
-
-    Parameters
-    ----------
-    text
-        Any text: source, output, a header's value, a body.
-    where
-        What the findings say about where the text is.
-    secrets
-        More keys to look for, besides those that this computer knows.
-    """
-    search = KeySearch(secrets)
-    learn_known_keys(search)
-    return find([Part(where, text)], search)
-
-
 def find(parts: Iterable[Part], search: KeySearch) -> list[Finding]:
     """Return what must not be shared, each kind once for a place."""
     findings: dict[Finding, None] = {}
@@ -106,16 +89,17 @@ def _find(part: Part, search: KeySearch) -> Iterator[Finding]:
     secrets only. The texts in a picture's metadata are searched for everything.
     """
     where, content, coding, by_field = part
+    texts = [content] if isinstance(content, str) else []
     if isinstance(content, bytes):
         try:
             content = unpack(content, coding)
         except ValueError as error:
             yield Finding("secret", f"what cannot be searched ({error})", where)
-    try:
-        texts = [content if isinstance(content, str) else content.decode("utf-8")]
-    except UnicodeDecodeError:
-        yield from _find_secrets(content.decode("latin-1"), where, search)
-        texts = _texts_of_picture(content)
+        try:
+            texts = [content.decode("utf-8")]
+        except UnicodeDecodeError:
+            yield from _find_secrets(content.decode("latin-1"), where, search)
+            texts = _texts_of_picture(content)
     for text in texts:
         yield from _find_secrets(text, where, search)
         for kind in count_personal([text], by_field=by_field):

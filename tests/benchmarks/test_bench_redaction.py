@@ -14,7 +14,8 @@ import pytest
 
 from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse
 from directmail_lab.redaction import Redactor
-from directmail_lab.sharing.audit import audit_text
+from directmail_lab.redaction.key_search import KeySearch
+from directmail_lab.sharing.audit import Part, find
 
 if TYPE_CHECKING:
     from pytest_benchmark.fixture import BenchmarkFixture
@@ -102,4 +103,4 @@ def test_a_megabyte_is_audited(benchmark: BenchmarkFixture, name: str) -> None:
     text = str(INPUTS[name])
     benchmark.group = f"audit, s for a megabyte (at most {AT_MOST_S})"
     benchmark.extra_info["at_most_s"] = AT_MOST_S * len(text) / SIZE
-    benchmark.pedantic(audit_text, [text, "a text"], {"secrets": [KEY]}, rounds=3)
+    benchmark.pedantic(find, [[Part("a text", text)], KeySearch([KEY])], rounds=3)
