@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import threading
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from .cassettes.player import Matcher
     from .cassettes.view import InteractionView
     from .charts import Chart, Kind
-    from .quota import Reading
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -120,14 +118,15 @@ def connect(
     return opened
 
 
-def _show(call: object, like: Callable[..., object], parameters: list[inspect.Parameter]) -> None:
-    """Set the parameters that help and completion show for a call."""
-    vars(call)["__signature__"] = inspect.signature(like).replace(parameters=parameters)
-
-
-*_given, _ = inspect.signature(connect).parameters.values()
-_of_session = inspect.signature(Session).parameters
-_show(connect, connect, [*_given, *(_of_session[name] for name in SessionOptions.__annotations__)])
+# Help and completion show the options of a session.
+_signature = inspect.signature(connect)
+_session_parameters = inspect.signature(Session).parameters
+vars(connect)["__signature__"] = _signature.replace(
+    parameters=[
+        *list(_signature.parameters.values())[:-1],
+        *(_session_parameters[name] for name in SessionOptions.__annotations__),
+    ]
+)
 
 
 def make_current(opened: Session | None) -> None:
@@ -190,8 +189,9 @@ def on_current(
             result.again = lambda: cast("ModeChange", call(*args, **kwargs))
         return result
 
-    _, *parameters = inspect.signature(method).parameters.values()
-    _show(call, method, parameters)
+    signature = inspect.signature(method)
+    _, *parameters = signature.parameters.values()
+    vars(call)["__signature__"] = signature.replace(parameters=parameters)
     call.__module__, call.__qualname__ = __name__, method.__name__
     return call
 
@@ -342,7 +342,7 @@ def burst(n: int, path: str = ME_PATH) -> pd.DataFrame:
 
     The session's pacing applies. A progress bar appears after a second. An interruption leaves the
     session usable, and `rate_limits` then has the readings of what was sent before it. A replay
-    that runs out of answers repeats the last one, and a warning says so.
+    that runs out of responses repeats the last one, with a warning.
 
     Parameters
     ----------
@@ -354,7 +354,7 @@ def burst(n: int, path: str = ME_PATH) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        The readings that these requests made, retries included: columns as in `rate_limits`.
+        The session's readings meanwhile, those of retries included: columns as in `rate_limits`.
 
     Raises
     ------
@@ -366,30 +366,18 @@ def burst(n: int, path: str = ME_PATH) -> pd.DataFrame:
     if n < 1:
         raise ValueError(f"burst({n}) would send nothing. Give 1 or more.")
     opened = session()
-    here = threading.get_ident()
-    made: list[Reading] = []
-    cassette = opened.open_cassette
-    asked, repeated = recorded_request(opened.client.build_request("GET", path)), 0
-
-    def keep(reading: Reading) -> None:
-        # Another thread's requests on the same session are not this burst's.
-        if threading.get_ident() == here:
-            made.append(reading)
-
-    stop = opened.on_reading(keep)
-    try:
-        with ProgressBar(n, desc=f"GET {path}", unit="request") as bar:
-            for _ in range(n):
-                if cassette is not None and not cassette.records:
-                    repeated += not cassette.has_unplayed(asked, base_url=opened.base_url)
-                opened.request("GET", path)
-                bar.update()
-    finally:
-        stop()
+    request = recorded_request(opened.client.build_request("GET", path))
+    cassette, first, repeated = opened.open_cassette, len(opened.readings), 0
+    with ProgressBar(n, desc=f"GET {path}", unit="request") as bar:
+        for _ in range(n):
+            if cassette is not None and not cassette.records:
+                repeated += not cassette.has_unplayed(request, base_url=opened.base_url)
+            opened.request("GET", path)
+            bar.update()
     if repeated:
         warnings.warn(
-            f"Cassette {opened.cassette!r} had {n - repeated} answers left to GET {path}: the last "
-            f"one was given again {repeated} times.",
+            f"Cassette {opened.cassette!r} had {n - repeated} responses left for GET {path}: the "
+            f"last one was repeated {repeated} times.",
             stacklevel=2,
         )
-    return frame_of(made)
+    return frame_of(opened.readings.since(first))

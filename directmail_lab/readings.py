@@ -1,14 +1,20 @@
-"""The log of readings: any thread may append to it, or get it as a DataFrame, at any time."""
+"""What a session remembers: its readings, and its last requests and responses.
+
+Any thread may add to either, or read it, at any time.
+"""
 
 from __future__ import annotations
 
+import math
 import threading
+from collections import OrderedDict
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from .display import readable
-from .interaction import base_path
+from .interaction import Interaction, RecordedRequest, RecordedResponse, base_path
 from .quota import Reading, reading_of
 from .redaction import as_shown
 from .reset_unit import Evidence, ResetUnit, ResetUnitInference, UnitName
@@ -18,10 +24,15 @@ if TYPE_CHECKING:
 
     from .cassettes import LoadedCassette
     from .columns import ReadingTable
+    from .http import httpx
 
 
 # Readings are added to the table this many at a time, so that little is left to do for a frame.
 _CHUNK = 512
+
+_MOST_EXCHANGES: Final = 1_000
+_LARGEST_BODY_BYTES: Final = 1024**2
+_MOST_BODY_BYTES: Final = 32 * 1024**2
 
 
 class ReadingLog:
@@ -165,3 +176,70 @@ def _readings(loaded: LoadedCassette, name: str) -> list[Reading]:
     prefix = base_path(loaded.base_url or "")
     shown = as_shown(loaded.interactions, foreign=loaded.foreign)
     return [reading_of(interaction, prefix=prefix, cassette=name) for interaction in shown]
+
+
+class _Exchange(NamedTuple):
+    """A request and its response in httpx's own types, which become text when they are shown."""
+
+    reading: Reading
+    url: httpx.URL
+    request_headers: httpx.Headers
+    response_headers: httpx.Headers
+    reason: str
+    bodies: tuple[bytes, bytes] | None
+
+    @property
+    def body_bytes(self) -> int:
+        return sum(map(len, self.bodies or ()))
+
+
+class Exchanges:
+    """The last thousand requests and responses of a session, for `browse` to show.
+
+    Headers are always kept, bodies only if they are recorded in a cassette too: none over 1 MiB,
+    and at most 32 MiB in all.
+    """
+
+    def __init__(self) -> None:
+        self._by_reading: OrderedDict[int, _Exchange] = OrderedDict()
+        self._body_bytes = 0
+        self._lock = threading.Lock()
+
+    def add(
+        self, reading: Reading, request: httpx.Request, response: httpx.Response, body: bytes | None
+    ) -> None:
+        """Keep an exchange; ``body`` is the response's if it is in a cassette, else None."""
+        bodies = None
+        if body is not None:
+            sent = request.content if hasattr(request, "_content") else b""
+            bodies = (sent, body) if len(sent) + len(body) <= _LARGEST_BODY_BYTES else None
+        exchange = _Exchange(
+            reading, request.url, request.headers, response.headers, response.reason_phrase, bodies
+        )
+        with self._lock:
+            # By identity: the exchange refers to the reading, so its id is not reused.
+            self._by_reading[id(reading)] = exchange
+            self._body_bytes += exchange.body_bytes
+            while len(self._by_reading) > _MOST_EXCHANGES or self._body_bytes > _MOST_BODY_BYTES:
+                self._body_bytes -= self._by_reading.popitem(last=False)[1].body_bytes
+
+    def has_bodies(self, reading: Reading) -> bool:
+        """Return whether both bodies of an exchange are kept."""
+        exchange = self._by_reading.get(id(reading))
+        return exchange is not None and exchange.bodies is not None
+
+    def interaction(self, reading: Reading) -> Interaction | None:
+        """Return an exchange without redaction, or None if it is no longer kept."""
+        exchange = self._by_reading.get(id(reading))
+        if exchange is None:
+            return None
+        _, url, request_headers, response_headers, reason, bodies = exchange
+        sent, received = bodies or (None, b"")
+        return Interaction(
+            RecordedRequest(reading.method, str(url), tuple(request_headers.multi_items()), sent),
+            RecordedResponse(
+                reading.status, reason, tuple(response_headers.multi_items()), received
+            ),
+            None if math.isnan(reading.at) else datetime.fromtimestamp(reading.at, UTC),
+            reading.elapsed_s,
+        )

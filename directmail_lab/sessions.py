@@ -15,7 +15,6 @@ from .cassettes import Cassette, open_cassette
 from .contract import ME_PATH
 from .credentials import ApiKey, as_api_key
 from .errors import CassetteError, DirectMailLabError, NotConnectedError
-from .exchanges import Exchanges
 from .http import AsyncClient, Client, httpx, service_error
 from .interaction import READING, base_path
 from .modes import live, record, replay
@@ -23,7 +22,7 @@ from .network import NetworkTransport
 from .pacing import Pace, Pacer, PacingTransport
 from .pacing.shared import Share, as_share
 from .pacing.windows import frame_of_windows, windows_in
-from .readings import ReadingLog
+from .readings import Exchanges, ReadingLog
 from .redaction import Redactor
 from .redaction.redactor import guard_logs
 from .settings import base_address

@@ -155,7 +155,7 @@ def test_a_burst_over_too_few_answers_says_that_the_last_is_repeated(service: St
         dm.burst(3)
     with (
         dm.replay("tour"),
-        pytest.warns(UserWarning, match=r"had 3 answers left .* given again 2 times"),
+        pytest.warns(UserWarning, match=r"had 3 responses left .* repeated 2 times"),
     ):
         made = dm.burst(5)
 

@@ -406,6 +406,7 @@ def test_no_frame_below_the_key_is_left_in_a_traceback(
 
 def test_a_session_that_is_dropped_leaves_no_filter_on_the_loggers(service: StandIn) -> None:
     """A filter holds the key: it goes with its session, closed or not."""
+    gc.collect()  # earlier tests' dropped sessions go first
     before = list(logging.getLogger("httpx").filters)
     dropped = Session(service.base_url, ApiKey(service.api_key))
     during = list(logging.getLogger("httpx").filters)
