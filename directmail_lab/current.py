@@ -25,11 +25,11 @@ from .credentials import ApiKey, as_api_key, find_api_key, forget_api_key
 from .display import ProgressBar
 from .drifting import drift as drift_of
 from .errors import NotConnectedError
+from .http import recorded_request
 from .modes import ModeChange
 from .pacing.shared import as_share
 from .sessions import Session, SessionOptions, replaying_session
 from .settings import API_KEY_VARIABLE, BASE_URL_VARIABLE, choose_address, variable
-from .transports import recorded_request
 
 if TYPE_CHECKING:
     import pandas as pd

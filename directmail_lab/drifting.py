@@ -15,9 +15,9 @@ from .cassettes import find_cassette, read_cassette
 from .comparison import ABSENT, Difference, compare
 from .display import plural, readable
 from .errors import CassetteError
+from .http import recorded_response
 from .interaction import Interaction, RecordedRequest, base_path, operation_of, path_below
 from .redaction import PLACEHOLDER, Redactor
-from .transports import recorded_response
 
 if TYPE_CHECKING:
     import pandas as pd

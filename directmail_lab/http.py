@@ -26,7 +26,15 @@ from .errors import (
     brief_traceback,
     without_traceback,
 )
-from .interaction import READING, base_path, operation_of, path_below
+from .interaction import (
+    READING,
+    Headers,
+    RecordedRequest,
+    RecordedResponse,
+    base_path,
+    operation_of,
+    path_below,
+)
 
 WANTS_KEY: Final = "directmail_lab.wants_key"
 """Set in a request's extensions where the network transport is to add the key."""
@@ -220,4 +228,44 @@ def service_error(
         operation=operation,
         excerpt=redacted(text_in(searched, response.charset_encoding))[:_EXCERPT],
         reading=response.extensions.get(READING),
+    )
+
+
+# -- recorded values ----------------------------------------------------------------------------
+
+
+def recorded_request(request: httpx.Request) -> RecordedRequest:
+    """Return a request as a value; no body, or one not read, is an empty one (vcrpy's way)."""
+    body = request.content if hasattr(request, "_content") else b""
+    return RecordedRequest(request.method, str(request.url), _as_text(request.headers), body)
+
+
+def recorded_response(response: httpx.Response, body: bytes | None = None) -> RecordedResponse:
+    """Return a response as a value, by default with the body that was read."""
+    return RecordedResponse(
+        status=response.status_code,
+        reason=response.reason_phrase,
+        headers=_as_text(response.headers),
+        body=response.content if body is None else body,
+    )
+
+
+def _as_text(headers: httpx.Headers) -> Headers:
+    # What multi_items() returns, in half its time.
+    encoding = headers.encoding
+    return tuple(
+        [(name.lower().decode(encoding), value.decode(encoding)) for name, value in headers.raw]
+    )
+
+
+def as_response(stored: RecordedResponse) -> httpx.Response:
+    # For an empty reason phrase (HTTP/2 has none), httpx uses the usual one of the status.
+    reason = {"reason_phrase": stored.reason.encode("ascii", "replace")} if stored.reason else {}
+    return httpx.Response(
+        stored.status,
+        # As bytes: httpx encodes text as ASCII, and a recorded header may have other characters.
+        headers=[(name.encode(), value.encode()) for name, value in stored.headers],
+        # A stream, as from the network: the client reads it, and so measures and closes it.
+        stream=httpx.ByteStream(stored.body),
+        extensions={"http_version": b"HTTP/1.1", **reason},
     )

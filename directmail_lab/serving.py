@@ -24,7 +24,7 @@ from .errors import (
     QuotaExhaustedError,
     WriteRefusedError,
 )
-from .http import httpx
+from .http import httpx, recorded_request
 from .interaction import Headers, Interaction, RecordedRequest, RecordedResponse, header
 from .loopback import HOP_BY_HOP, Exchange, LoopbackServer
 from .redaction import Redactor
@@ -32,7 +32,7 @@ from .redaction.key_search import FRAGMENT, SHARED, WINDOW
 from .redaction.unpack import MAGIC
 from .sessions import Session
 from .settings import is_loopback
-from .transports import STREAMED, recorded_request
+from .transports import STREAMED
 
 # Headers about the client or this server: the session sends its own instead, or none. A browser
 # sends the cookies of every server on this machine, and Referer may hold our token.

@@ -49,26 +49,25 @@ def base_address(text: str, *, only_replays: bool = False) -> str:
         or a path of the service, or is plain http to anything but loopback. The message never
         repeats user info, which may be the key.
     """
-    if not isinstance(text, str):
-        raise InsecureAddressError(f"The base address is not text but {type(text).__name__}.")
-    address = text.strip()
+    address = text.strip() if isinstance(text, str) else ""
     if _BARE_ADDRESS.fullmatch(address):
         address = f"https://{address}"
     try:
         parts = urlsplit(address)
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname)
         _ = parts.port  # raises ValueError if the port is not a number
     except ValueError:
-        raise InsecureAddressError(
-            "The base address cannot be read. Write it as https://api.example.com."
-        ) from None
-    if parts.username is not None or parts.password is not None:
+        is_address = False
+    if "@" in address.partition("://")[2].partition("/")[0]:
         raise InsecureAddressError(
             "The base address holds a user name or password before its host, where it would be "
             "printed. Write the address alone and give the key as api_key."
         )
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    if not is_address:
+        # Text without :// may be a key, so it is not repeated.
+        shown = f"{address[:60]!r}" if "://" in address else "The value given"
         raise InsecureAddressError(
-            f"{_shown(address)} is not a base address, nor the name of a configured region. "
+            f"{shown} is not a base address, nor the name of a configured region. "
             "Write an address such as https://api.example.com."
         )
     base = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
@@ -79,19 +78,12 @@ def base_address(text: str, *, only_replays: bool = False) -> str:
             f"{base} is more than the base address: paths such as /v1/users/me are added to it. "
             f"Write {longer[1]}."
         )
-    if parts.scheme == "http" and not is_loopback(parts.hostname):
+    if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         raise InsecureAddressError(
             f"http://{parts.hostname} would send the key unencrypted. Use https:// "
             "(plain http is accepted for this machine alone)."
         )
     return base
-
-
-def _shown(address: str) -> str:
-    """Return a typed address, cut, for a message; text without ``://`` may be a key: left out."""
-    if not address:
-        return "An empty text"
-    return "The text given" if "://" not in address else f"{address[:60]!r}"
 
 
 def is_loopback(host: str) -> bool:
@@ -126,18 +118,17 @@ def configured_regions() -> dict[str, str]:
     path = regions_file()
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
+        regions = dict(table.get("regions", table))
     except FileNotFoundError:
-        table = {}
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        why = error if isinstance(error, tomllib.TOMLDecodeError) else type(error).__name__
-        raise NotConnectedError(f"{path} cannot be read ({why}). Fix or remove it.") from None
-    named = table.get("regions")
-    named = named if isinstance(named, dict) else table
-    pairs = [(name, address) for name, address in named.items() if isinstance(address, str)]
+        regions = {}
+    except (OSError, TypeError, ValueError) as error:
+        raise NotConnectedError(f"{path} cannot be read ({error}). Fix or remove it.") from None
     for entry in filter(None, (variable(REGIONS_VARIABLE) or "").split(",")):
         name, _, address = entry.partition("=")
-        pairs.append((name.strip(), address))
-    return {name: base_address(address) for name, address in pairs}
+        regions[name.strip()] = address
+    return {
+        name: base_address(address) for name, address in regions.items() if isinstance(address, str)
+    }
 
 
 def choose_address(given: str | None = None) -> str:
@@ -153,12 +144,12 @@ def choose_address(given: str | None = None) -> str:
         It is not a safe base address.
     """
     regions = configured_regions()
-    named = given if given is not None else variable(BASE_URL_VARIABLE)
-    if named is not None:
-        return regions.get(named) or base_address(named)
+    address = given if given is not None else variable(BASE_URL_VARIABLE)
+    if address is not None:
+        return regions.get(address) or base_address(address)
     if len(regions) == 1:
         return next(iter(regions.values()))
-    known = f" or one of the regions {', '.join(sorted(regions))}" if regions else ""
+    names = f" or one of the regions {', '.join(sorted(regions))}" if regions else ""
     raise NotConnectedError(
-        f"No base address. Give connect(base_url=…){known}, or set {BASE_URL_VARIABLE}."
+        f"No base address. Give connect(base_url=…){names}, or set {BASE_URL_VARIABLE}."
     )

@@ -22,21 +22,19 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final, Literal, Protocol, cast
+from typing import Any, Final, Literal, Protocol, cast
 
 from .cassettes import Cassette
 from .errors import CassetteError, InsecureAddressError, NotConnectedError, without_traceback
-from .http import httpx
+from .http import as_response, httpx, recorded_request, recorded_response
 from .interaction import (
     READING,
-    Headers,
     Interaction,
-    RecordedRequest,
     RecordedResponse,
     normalize_headers,
     path_below,
 )
-from .quota import Reading, Source, read_headers
+from .quota import Reading, read_headers
 
 ModeName = Literal["live", "record", "replay"]
 
@@ -130,23 +128,23 @@ class Observer:
     keep: Callable[[Reading, httpx.Request, httpx.Response, bytes | None], None] | None = None
 
     def __call__(
-        self, request: httpx.Request, response: httpx.Response, at: float,
-        elapsed_s: float | None, source: Source = "live",
-        interaction: Interaction | None = None, cassette: str | None = None,
-    ) -> httpx.Response:  # fmt: skip
-        reading = read_headers(
+        self,
+        request: httpx.Request,
+        response: httpx.Response,
+        *,
+        body: bytes | None = None,
+        **details: Any,
+    ) -> httpx.Response:
+        """Return the response; ``details`` are the other arguments of `read_headers`."""
+        path = self.redacted(path_below(str(request.url), self.prefix))
+        reading = response.extensions[READING] = read_headers(
             response.headers.raw,
-            at=at,
             method=request.method,
-            path=self.redacted(path_below(str(request.url), self.prefix)),
+            path=path,
             status=response.status_code,
-            elapsed_s=elapsed_s,
-            source=source,
-            cassette=cassette,
+            **details,
         )
-        response.extensions[READING] = reading
         if self.keep is not None:
-            body = None if interaction is None else interaction.response.body
             self.keep(reading, request, response, body)
         self.on_reading(reading)
         return response
@@ -215,11 +213,16 @@ class SessionTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     def _played(
         self, request: httpx.Request, played: Interaction, cassette: Cassette
     ) -> httpx.Response:
-        # The reading has the time of the recording, so a replay's chart equals the recording's.
-        at = math.nan if played.recorded_at is None else played.recorded_at.timestamp()
-        response = _as_response(played.response)
+        recorded_at = played.recorded_at
         return self._observe(
-            request, response, at, played.elapsed_s, "replayed", played, cassette.name
+            request,
+            as_response(played.response),
+            body=played.response.body,
+            # The reading has the time of the recording, so a replay's chart equals the recording's.
+            at=math.nan if recorded_at is None else recorded_at.timestamp(),
+            elapsed_s=played.elapsed_s,
+            source="replayed",
+            cassette=cassette.name,
         )
 
 
@@ -279,38 +282,36 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     def _received(
         self, request: httpx.Request, response: httpx.Response, started: float
     ) -> httpx.Response:
-        elapsed_s, at = self._timer() - started, self._clock()
+        at, elapsed_s = self._clock(), round(self._timer() - started, 6)
         if self._cassette is None:
-            return self._observe(request, response, at, elapsed_s)
+            return self._observe(request, response, at=at, elapsed_s=elapsed_s)
         recorded, response = _as_recorded(request, response)
-        interaction = self._record(request, recorded, at, elapsed_s)
+        self._record(request, recorded, at, elapsed_s)
+        return self._observe_recorded(request, response, at, elapsed_s, recorded.body)
+
+    def _observe_recorded(
+        self, request: httpx.Request, response: httpx.Response, at: float, elapsed_s: float,
+        body: bytes | None,
+    ) -> httpx.Response:  # fmt: skip
+        assert self._cassette is not None
         return self._observe(
-            request,
-            response,
-            at,
-            interaction.elapsed_s,
-            "recorded",
-            interaction,
-            self._cassette.name,
-        )
+            request, response, body=body, at=at, elapsed_s=elapsed_s, source="recorded",
+            cassette=self._cassette.name,
+        )  # fmt: skip
 
     def _record(
         self, request: httpx.Request, response: RecordedResponse, at: float, elapsed_s: float
-    ) -> Interaction:
+    ) -> None:
         """Record a response before the caller has the whole of it: nothing seen is ever lost."""
         assert self._cassette is not None
-        interaction = Interaction(
-            request.extensions[_RECORDED_REQUEST],
-            response,
-            datetime.fromtimestamp(at, UTC),
-            round(elapsed_s, 6),
-        )
+        sent = request.extensions[_RECORDED_REQUEST]
+        interaction = Interaction(sent, response, datetime.fromtimestamp(at, UTC), elapsed_s)
         try:
             self._cassette.record(interaction)
         except CassetteError as error:
             failure = without_traceback(error)
         else:
-            return interaction
+            return
         failure.add_note(
             f"The service had answered {response.status} to the {request.method}: "
             "the request was carried out, and only its recording failed."
@@ -324,7 +325,7 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
         def record(body: io.BytesIO) -> None:
             written = recorded_response(response, body.getvalue())
-            self._record(request, written, self._clock(), self._timer() - started)
+            self._record(request, written, self._clock(), round(self._timer() - started, 6))
 
         raw = response.headers.raw
         streamed = httpx.Response(
@@ -333,11 +334,8 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             stream=_RecordedStream(response, record),
             extensions={**response.extensions, STREAMED: True},
         )
-        assert self._cassette is not None
         at, elapsed_s = self._clock(), round(self._timer() - started, 6)
-        return self._observe(
-            request, streamed, at, elapsed_s, "recorded", cassette=self._cassette.name
-        )
+        return self._observe_recorded(request, streamed, at, elapsed_s, None)
 
 
 class _RecordedStream(httpx.AsyncByteStream):
@@ -388,41 +386,4 @@ def _as_recorded(
     # A copy is read, so that a response that cannot be decoded stays as it is.
     copy = httpx.Response(response.status_code, headers=response.headers, stream=stream)
     recorded = normalize_headers(recorded_response(response, copy.read()), method=request.method)
-    return recorded, _as_response(recorded)
-
-
-def recorded_request(request: httpx.Request) -> RecordedRequest:
-    """Return a request as a value; no body, or one not read, is an empty one (vcrpy's way)."""
-    body = request.content if hasattr(request, "_content") else b""
-    return RecordedRequest(request.method, str(request.url), _as_text(request.headers), body)
-
-
-def recorded_response(response: httpx.Response, body: bytes | None = None) -> RecordedResponse:
-    """Return a response as a value, by default with the body that was read."""
-    return RecordedResponse(
-        status=response.status_code,
-        reason=response.reason_phrase,
-        headers=_as_text(response.headers),
-        body=response.content if body is None else body,
-    )
-
-
-def _as_text(headers: httpx.Headers) -> Headers:
-    # What multi_items() returns, in half its time.
-    encoding = headers.encoding
-    return tuple(
-        [(name.lower().decode(encoding), value.decode(encoding)) for name, value in headers.raw]
-    )
-
-
-def _as_response(stored: RecordedResponse) -> httpx.Response:
-    # For an empty reason phrase (HTTP/2 has none), httpx uses the usual one of the status.
-    reason = {"reason_phrase": stored.reason.encode("ascii", "replace")} if stored.reason else {}
-    return httpx.Response(
-        stored.status,
-        # As bytes: httpx encodes text as ASCII, and a recorded header may have other characters.
-        headers=[(name.encode(), value.encode()) for name, value in stored.headers],
-        # A stream, as from the network: the client reads it, and so measures and closes it.
-        stream=httpx.ByteStream(stored.body),
-        extensions={"http_version": b"HTTP/1.1", **reason},
-    )
+    return recorded, as_response(recorded)

@@ -92,8 +92,8 @@ def test_the_one_region_is_taken(monkeypatch: pytest.MonkeyPatch, service: Stand
         ("https://:k3y@api.example.com", "user name"),
         ("ftp://api.example.com", "https://"),
         ("https://", "https://"),
-        ("https://api.example.com:port", "cannot be read"),
-        ("https://[::1", "cannot be read"),
+        ("https://api.example.com:port", "is not a base address"),
+        ("https://[::1", "is not a base address"),
     ],
 )
 def test_an_address_that_will_not_do_is_refused(address: str, said: str) -> None:

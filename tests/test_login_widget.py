@@ -137,11 +137,11 @@ def test_what_is_missing_is_asked_for(shown: Callable[..., Page], service: Stand
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
-        ({"status": 502, "html": True}, "at the service or a gateway before it"),
+        ({"status": 502, "html": True}, "or a gateway before it, failed"),
         ({"body": b"<p>", "headers": {"Content-Type": "text/html"}}, "is not JSON"),
         ({"status": 404}, "answered 404"),
         ({"status": 429}, "allowance is used up"),
-        ({"drop": "close"}, "broke before the answer was complete"),
+        ({"drop": "close"}, "broke before the response was complete"),
         ({"latency_s": 1.0}, "did not answer in time"),
     ],
 )
