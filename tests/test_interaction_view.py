@@ -59,9 +59,7 @@ def test_however_long_an_interaction_is_its_view_is_not() -> None:
 
     assert len(repr(view)) < 50_000
     assert len(view._repr_html_()) < 50_000
-    assert "a…\n" in repr(view)
-    assert "… (940 more)" in repr(view)
-    assert "… (1,000,013 characters in all)" in repr(view)
+    assert repr(view).count(" characters in all)") == 3
 
 
 def test_nothing_that_was_sent_is_taken_for_markup_or_moves_the_cursor() -> None:

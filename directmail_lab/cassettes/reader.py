@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from textwrap import shorten
 from typing import Any, Final, Literal, TypeGuard, TypeVar
 from urllib.parse import urlsplit
 
@@ -36,7 +37,6 @@ _MAX_CACHED: Final = 256
 _MAX_CACHED_BYTES: Final = 4096
 _MAX_BYTES: Final = 2 * 1024**3
 MAX_FOREIGN_BYTES: Final = 128 * 1024**2
-_MAX_NAMES: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,18 +127,17 @@ def read_many(
         try:
             loaded = read_cassette(path)
             results.append(read(loaded, name))
+            problem = loaded.problem
         except CassetteError as error:
-            problems[name] = str(error)
+            problem = str(error)
             left_out.append(name)
-        else:
-            if loaded.problem:
-                problems[name] = loaded.problem
+        if problem:
+            problems[name] = problem
     if left_out:
-        more = ", …" if len(left_out) > _MAX_NAMES else ""
         warnings.warn(
             f"{len(left_out):,} of {plural(len(files), 'cassette')} cannot be read, and are left "
-            f"out: {', '.join(left_out[:_MAX_NAMES])}{more}. The frame's attrs['problems'] says "
-            "why.",
+            f"out: {shorten(', '.join(left_out), 200, placeholder=' …')}. "
+            "The frame's attrs['problems'] says why.",
             stacklevel=3,
         )
     return results, problems

@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from itertools import chain, count, islice
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -161,7 +161,7 @@ class Recording:
             exists = self._path.exists()
             self.loaded = read_cassette(self._path) if exists else LoadedCassette(self._path)
             if replaces is not None and len(self.loaded.interactions):
-                unused = next(file for file in _unfinished_names(path) if not file.exists())
+                unused = next(file for file in _unfinished_paths(self._path) if not file.exists())
                 self._file = locks.enter_context(locked(unused))
             self._locks = locks.pop_all()
         # A field that was once redacted in a cassette is redacted in all later recordings to it.
@@ -235,13 +235,14 @@ def merge(path: Path, unfinished: Path, matching: Matching, redactor: Redactor) 
 
 
 def unfinished_files(path: Path) -> list[Path]:
-    """Return the files left by interrupted recordings in mode "all": ``tour.unfinished.yaml``, …"""
-    return [file for file in islice(_unfinished_names(path), 100) if file.exists()]
+    """Return the files left by interrupted recordings in mode "all"."""
+    return [file for file in _unfinished_paths(path) if file.exists()]
 
 
-def _unfinished_names(path: Path) -> Iterator[Path]:
-    for number in count(1):
-        yield path.with_name(f"{path.stem}.unfinished{f'-{number}' * (number > 1)}.yaml")
+def _unfinished_paths(path: Path) -> list[Path]:
+    """Return ``tour.unfinished.yaml``, ``tour.unfinished-2.yaml``, …"""
+    endings = ("", *(f"-{number}" for number in range(2, 100)))
+    return [path.with_name(f"{path.stem}.unfinished{ending}.yaml") for ending in endings]
 
 
 def _redacted_texts(interaction: Interaction, redactor: Redactor) -> Iterable[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -16,7 +16,7 @@ import pandas as pd
 
 from ..display import readable
 from ..errors import CassetteError
-from ..interaction import Headers, Interaction, base_path, header, operation_of, path_below
+from ..interaction import Interaction, base_path, header, operation_of, path_below
 from ..redaction import as_shown
 from ..snippets import copy_as
 from .cassette import Cassette
@@ -36,12 +36,10 @@ _DTYPES: Final = {
     "elapsed_s": "Float64",
     "excerpt": "string",
 }
-_EXCERPT: Final = 80
-_SHOWN: Final = 4000
-_LONGEST_LINE: Final = 500
-_MOST_LINES: Final = 60
+_EXCERPT_CHARACTERS: Final = 80
+_MAX_CHARACTERS: Final = 4000
 # Control characters: sent by a service, they would move a terminal's cursor or hide text.
-_UNSEEN: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if code != 10}
+_ESCAPES: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if code != 10}
 
 
 def read_interactions(path: str | Path | Iterable[str | Path]) -> pd.DataFrame:
@@ -75,8 +73,8 @@ def read_interactions(path: str | Path | Iterable[str | Path]) -> pd.DataFrame:
         frame = _frame(_rows(loaded))
         frame.attrs.update(cassette=Path(path).stem, problem=loaded.problem)
         return frame
-    found, problems = read_many(path, lambda held, name: [(name, *row) for row in _rows(held)])
-    frame = _frame(chain.from_iterable(found), {"cassette": "string", **_DTYPES})
+    rows, problems = read_many(path, lambda loaded, name: [(name, *row) for row in _rows(loaded)])
+    frame = _frame(chain.from_iterable(rows), {"cassette": "string", **_DTYPES})
     frame.attrs["problems"] = problems
     return frame
 
@@ -100,22 +98,18 @@ def show_interaction(path: Path, number: int) -> InteractionView:
         raise CassetteError(
             f"Cassette {path.stem!r} has no interaction {number}: it has {count}, counted from 1."
         )
-    return InteractionView(next(islice(_shown(loaded), number - 1, None)))
-
-
-def _shown(held: Cassette | LoadedCassette) -> Iterable[Interaction]:
-    """Return the interactions, without credentials if another program wrote them."""
-    found = held.interactions() if isinstance(held, Cassette) else held.interactions
-    return as_shown(found, foreign=held.foreign)
+    shown = as_shown(loaded.interactions, foreign=loaded.foreign)
+    return InteractionView(next(islice(shown, number - 1, None)))
 
 
 def _frame(rows: Iterable[Row], dtypes: Mapping[str, str] = _DTYPES) -> pd.DataFrame:
     return readable(pd.DataFrame(list(rows), columns=[*dtypes]).astype(dict(dtypes)))
 
 
-def _rows(held: Cassette | LoadedCassette) -> list[Row]:
-    prefix = base_path(held.base_url or "")
-    return [_row(each, prefix) for each in _shown(held)]
+def _rows(cassette: Cassette | LoadedCassette) -> list[Row]:
+    prefix = base_path(cassette.base_url or "")
+    held = cassette.interactions() if isinstance(cassette, Cassette) else cassette.interactions
+    return [_row(each, prefix) for each in as_shown(held, foreign=cassette.foreign)]
 
 
 def _row(interaction: Interaction, prefix: str) -> Row:
@@ -137,14 +131,14 @@ def _row(interaction: Interaction, prefix: str) -> Row:
 
 def _excerpt(body: bytes) -> str:
     try:
-        # A character may be cut in two at the end of the part that is looked at.
-        text = body[: 4 * _EXCERPT].decode("utf-8", "strict" if len(body) <= _EXCERPT else "ignore")
+        text = body.decode()
     except UnicodeDecodeError:
         return "(binary)"
-    if "\0" in text or (body and not text):
+    if "\0" in text:
         return "(binary)"
-    line = " ".join(text.split())
-    return line if len(line) <= _EXCERPT else line[: _EXCERPT - 1] + "…"
+    line = " ".join(text[: 4 * _EXCERPT_CHARACTERS].split())
+    is_long = len(line) > _EXCERPT_CHARACTERS
+    return line[: _EXCERPT_CHARACTERS - 1] + "…" if is_long else line
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,52 +157,46 @@ class InteractionView:
 
     def __repr__(self) -> str:
         return "\n".join(
-            f"{title}\n{lines}\n\n{body}".rstrip() + "\n" for title, lines, body in self._parts()
+            f"{title}\n{headers}\n\n{body}".rstrip() + "\n"
+            for title, headers, body in self._texts()
         )
 
     def _repr_html_(self) -> str:
         return "".join(
             f"<details open><summary><b>{html.escape(title)}</b></summary>"
-            f"<pre>{html.escape(lines)}</pre><pre>{html.escape(body)}</pre></details>"
-            for title, lines, body in self._parts()
+            f"<pre>{html.escape(headers)}</pre><pre>{html.escape(body)}</pre></details>"
+            for title, headers, body in self._texts()
         )
 
-    def _parts(self) -> list[tuple[str, str, str]]:
+    def _texts(self) -> Iterator[tuple[str, str, str]]:
+        """Yield title, headers and body of the request, and of the response."""
         request, response = self.interaction.request, self.interaction.response
-        told = f"{response.status} {_line(response.reason)}".rstrip()
-        if self.interaction.elapsed_s is not None:
-            told += f" after {self.interaction.elapsed_s:.3f} s"
-        if self.interaction.recorded_at is not None:
-            told += f", {self.interaction.recorded_at:%Y-%m-%d %H:%M:%S} UTC"
-        asked = f"{request.method} {_line(request.uri)}"
-        return [
-            (asked, _lines(request.headers), _laid_out(request.body)),
-            (told, _lines(response.headers), _laid_out(response.body)),
-        ]
+        elapsed_s, at = self.interaction.elapsed_s, self.interaction.recorded_at
+        status = f"{response.status} {response.reason}".rstrip()
+        status += "" if elapsed_s is None else f" after {elapsed_s:.3f} s"
+        status += "" if at is None else f", {at:%Y-%m-%d %H:%M:%S} UTC"
+        for title, message in ((f"{request.method} {request.uri}", request), (status, response)):
+            headers = "\n".join(_on_one_line(f"{name}: {value}") for name, value in message.headers)
+            yield _cut(_on_one_line(title)), _cut(headers), _cut(_body_text(message.body))
 
 
-def _line(text: str) -> str:
-    """Return a text on one line, a long one cut."""
-    cut = text if len(text) <= _LONGEST_LINE else f"{text[:_LONGEST_LINE]}…"
-    return cut.replace("\n", " ").translate(_UNSEEN)
+def _on_one_line(text: str) -> str:
+    return text.replace("\n", " ")
 
 
-def _lines(headers: Headers) -> str:
-    lines = [_line(f"{name}: {value}") for name, value in headers[:_MOST_LINES]]
-    more = len(headers) - len(lines)
-    return "\n".join([*lines, f"… ({more:,} more)"] if more else lines)
+def _cut(text: str) -> str:
+    """Return a text as it is shown: a long one cut, control characters escaped."""
+    if len(text) > _MAX_CHARACTERS:
+        text = f"{text[:_MAX_CHARACTERS]}\n… ({len(text):,} characters in all)"
+    return text.replace("\r\n", "\n").expandtabs(4).translate(_ESCAPES)
 
 
-def _laid_out(body: bytes | None) -> str:
-    """Return a body for reading: JSON indented, a binary one by its size, a long one cut."""
-    if not body:
-        return ""
+def _body_text(body: bytes | None) -> str:
+    """Return a body as text: JSON indented, a binary one as its size."""
     try:
-        text = body.decode()
+        text = (body or b"").decode()
     except UnicodeDecodeError:
-        return f"({len(body):,} bytes, not text)"
+        return f"({len(body or b''):,} bytes, not text)"
     with suppress(ValueError, RecursionError):
-        text = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
-    if len(text) > _SHOWN:
-        text = f"{text[:_SHOWN]}\n… ({len(text):,} characters in all)"
-    return text.replace("\r\n", "\n").expandtabs(4).translate(_UNSEEN)
+        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+    return text
