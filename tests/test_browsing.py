@@ -17,7 +17,7 @@ from key_search import traces
 import directmail_lab as dm
 from directmail_lab.browsing import Recording, answer, first_rows, open_recording
 from directmail_lab.cassettes import open_cassette
-from directmail_lab.cassettes.har import har_text
+from directmail_lab.cassettes.convert import har_text
 from directmail_lab.cassettes.vcr_files import block_text
 from directmail_lab.display import as_html
 from directmail_lab.errors import CassetteError, NotConnectedError, NotRecordedError

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from .. import comparison
 from ..bodies import charset_in, read_json, text_in
 from ..cassettes import read_cassette
-from ..cassettes.har import read_har
+from ..cassettes.convert import read_har
 from ..errors import CassetteError, CassetteFormatError
 from ..interaction import (
     Headers,

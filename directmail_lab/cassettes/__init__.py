@@ -4,8 +4,8 @@
 - `cassette` has the open cassette, which replays or records as its record mode says.
 - `recorder` appends interactions to a file; `layout` defines its lines.
 - `reader` reads our layout by line, and other files through `vcr_files`, the use of vcrpy.
-- `player` decides which recorded answer comes next for a request.
-- `convert` writes whole files again, also as HAR (`har`); `view` shows them, and needs pandas.
+- `player` decides which recorded response comes next for a request.
+- `convert` writes whole files again, also as HAR; `view` shows them, and needs pandas.
 """
 
 from .cassette import Cassette as Cassette, open_cassette as open_cassette
