@@ -150,7 +150,8 @@ def on_current_change(callback: Callable[[], object]) -> Callable[[], object]:
     """Call ``callback`` whenever the current session changes; return a function to stop that."""
     token = object()
     _current.callbacks[token] = callback
-    return lambda: _current.callbacks.pop(token, None)
+    callbacks = _current.callbacks
+    return lambda: callbacks.pop(token, None)
 
 
 def session() -> Session:

@@ -11,6 +11,7 @@ import base64
 import json
 import re
 import shlex
+from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote, urlsplit
 
@@ -19,10 +20,10 @@ from .interaction import Headers, Interaction, RecordedRequest, base_path, heade
 from .redaction import PLACEHOLDER
 from .settings import API_KEY_VARIABLE, is_loopback
 
-_MOST_BODY_BYTES: Final = 64 * 1024
+_MAX_BODY_BYTES: Final = 64 * 1024
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, section 5.6.2
 # Headers that the program sets which sends the request again.
-_OWN: Final = frozenset(
+_SET_BY_CLIENT: Final = frozenset(
     {
         *("host", "content-length", "transfer-encoding", "connection", "keep-alive", "te"),
         *("accept-encoding", "user-agent", "authorization", "cookie", "expect", "upgrade"),
@@ -30,8 +31,19 @@ _OWN: Final = frozenset(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """The part of a recorded request that can be sent again, and whether the key may go with it."""
+
+    method: str
+    url: str
+    headers: Headers
+    body: bytes
+    has_key: bool
+
+
 def copy_as(interaction: Interaction, kind: str, *, base_url: str | None = None) -> str:
-    """Return a recorded request as code.
+    """Return a recorded request as code, below comments on what is left out.
 
     Parameters
     ----------
@@ -47,171 +59,143 @@ def copy_as(interaction: Interaction, kind: str, *, base_url: str | None = None)
     CassetteError
         The request's address is neither http nor https, so it cannot be sent again.
     """
-    request = interaction.request
-    if urlsplit(request.uri).scheme not in ("http", "https"):
+    recorded = interaction.request
+    if urlsplit(recorded.uri).scheme not in ("http", "https"):
         raise CassetteError("This request has no http address, so it cannot be sent again.")
-    if kind == "request":
-        return _as_request(request, base_path(base_url or ""))
-    return {"curl": as_curl, "httpx": as_httpx}[kind](request, base_url=base_url)
-
-
-def as_curl(request: RecordedRequest, *, base_url: str | None = None) -> str:
-    """Return a request as a command line of curl, for a POSIX shell."""
-    address, headers, notes = _parts(request)
-    has_key = _may_have_key(address, base_url, notes)
-    words = ["curl", "--globoff", "--path-as-is", "--request", shlex.quote(request.method)]
-    if request.method == "HEAD":
-        words[3:] = ["--head"]
-    lines = [" ".join(words)]
-    if has_key:
-        lines.append(f'--user "${API_KEY_VARIABLE}:"')
-    # curl drops "Name:"; to send a header without a value it wants "Name;".
-    lines += [
-        f"--header {_quoted(f'{n}: {v}' if v else f'{n};', has_key=has_key)}" for n, v in headers
-    ]
-    before = ""
-    body = _sendable(request, notes, "--data-binary @FILE")
-    if body:
-        if header(headers, "content-type") is None:
-            lines.append("--header 'Content-Type:'")
-        text = _printable(body)
-        if text is None:
-            before = f"printf %s '{base64.b64encode(body).decode()}' | base64 -d | "
-            lines.append("--data-binary @-")
-        else:
-            lines.append(f"--data-raw {_quoted(text, has_key=has_key)}")
-    lines.append(f"--url {_quoted(address, has_key=has_key)}")
-    return "".join(f"# {note}\n" for note in notes) + before + " \\\n  ".join(lines)
-
-
-def as_httpx(request: RecordedRequest, *, base_url: str | None = None) -> str:
-    """Return a request as Python that sends it with httpx."""
-    address, headers, notes = _parts(request)
-    key = f'os.environ["{API_KEY_VARIABLE}"]' if _may_have_key(address, base_url, notes) else ""
-    arguments = [repr(request.method), _with_key(address, key)]
-    if key:
-        arguments.append(f'auth=({key}, "")')
-    if headers:
-        pairs = ", ".join(f"({n!r}, {_with_key(v, key)})" for n, v in headers)
-        arguments.append(f"headers=[{pairs}]")
-    body = _sendable(request, notes, "content=…")
-    if body:
-        arguments.append(f"content={body!r}")
-    imports = "import os\n\nimport httpx\n\n" if key else "import httpx\n\n"
-    return imports + _call("response = httpx.request", arguments, notes)
-
-
-def _as_request(request: RecordedRequest, prefix: str) -> str:
-    """Return a request as a call of `directmail_lab.request`."""
-    address, headers, notes = _parts(request)
-    query = urlsplit(address).query
-    arguments = [
-        repr(request.method),
-        repr(path_below(address, prefix) + (f"?{query}" if query else "")),
-    ]
-    body = _sendable(request, notes, "content=…")
-    value = _json_as_httpx_sends_it(body, header(headers, "content-type"))
-    if value is not None:
-        headers = tuple(each for each in headers if each[0].lower() != "content-type")
-    if headers:
-        pairs = ", ".join(f"({n!r}, {v!r})" for n, v in headers)
-        arguments.append(f"headers=[{pairs}]")
-    if value is not None:
-        arguments.append(f"json={value!r}")
-    elif body:
-        arguments.append(f"content={body!r}")
-    return "import directmail_lab as dm\n\n" + _call("response = dm.request", arguments, notes)
-
-
-def _call(function: str, arguments: list[str], notes: list[str]) -> str:
-    told = "".join(f"# {note}\n" for note in notes)
-    line = f"{function}({', '.join(arguments)})"
-    if len(line) <= 88:
-        return told + line
-    return told + "\n".join([f"{function}(", *(f"    {each}," for each in arguments), ")"])
-
-
-def _parts(request: RecordedRequest) -> tuple[str, Headers, list[str]]:
-    """Return the address, the headers that can be sent, and notes on what was left out."""
     # Spaces and non-ASCII characters are percent-encoded here, as a client would on sending.
-    address = quote(
-        request.uri.replace("%3CAPI_KEY%3E", PLACEHOLDER), safe="!#$%&'()*+,/:;=?@[]~<>"
-    )
-    wanted = [
+    url = quote(recorded.uri.replace("%3CAPI_KEY%3E", PLACEHOLDER), safe="!#$%&'()*+,/:;=?@[]~<>")
+    headers, notes = _sendable_headers(recorded)
+    body = recorded.body or b""
+    if len(body) > _MAX_BODY_BYTES:
+        notes.append(f"The body of {len(body):,} bytes is left out: add it yourself.")
+        body = b""
+    problem = "" if kind == "request" else _reason_without_key(url, base_url)
+    notes += [f"The key is left out: {problem}."] if problem else []
+    request = _Request(recorded.method, url, headers, body, has_key=not problem)
+    if kind == "request":
+        code = _as_request(request, base_path(base_url or ""))
+    else:
+        code = {"curl": _as_curl, "httpx": _as_httpx}[kind](request)
+    return "".join(f"# {note}\n" for note in notes) + code
+
+
+def _sendable_headers(request: RecordedRequest) -> tuple[Headers, list[str]]:
+    """Return the headers that can be sent and pasted as they are, and a note if some cannot."""
+    headers = [
         (name, value)
         for name, value in request.headers
-        if name.lower() not in _OWN and (name.lower(), value) != ("accept", "*/*")
+        if name.lower() not in _SET_BY_CLIENT and (name.lower(), value) != ("accept", "*/*")
     ]
-    kept = tuple(each for each in wanted if _is_plain(*each))
-    notes = ["A header that is not plain text is left out."] if len(kept) < len(wanted) else []
-    return address, kept, notes
+    sendable = tuple(
+        (name, value)
+        for name, value in headers
+        if _TOKEN.fullmatch(name) and value.isprintable() and value == value.strip()
+    )
+    is_cut = len(sendable) < len(headers)
+    return sendable, ["A header that is not plain text is left out."] if is_cut else []
 
 
-def _is_plain(name: str, value: str) -> bool:
-    """Return whether a header can be sent and pasted as it is."""
-    return bool(_TOKEN.fullmatch(name)) and value.isprintable() and value == value.strip()
-
-
-def _may_have_key(address: str, base_url: str | None, notes: list[str]) -> bool:
-    """Return whether the key may be sent to an address; if not, add the reason to ``notes``.
+def _reason_without_key(url: str, base_url: str | None) -> str:
+    """Return why the key may not be sent to an address, or an empty text.
 
     It may be sent to the recording's own origin only, by https or on this machine.
     """
-    parts = urlsplit(address)
+    parts = urlsplit(url)
     if parts.scheme != "https" and not is_loopback(parts.hostname or ""):
-        notes.append("The key is left out: the address is not https.")
-    elif base_url and _origin(address) != _origin(base_url):
-        notes.append("The key is left out: the address is not the recording's own.")
-    else:
-        return True
-    return False
+        return "the address is not https"
+    is_foreign = base_url and _origin(url) != _origin(base_url)
+    return "the address is not the recording's own" if is_foreign else ""
 
 
-def _origin(address: str) -> tuple[str, str | None, int]:
-    parts = urlsplit(address)
+def _origin(url: str) -> tuple[str, str | None, int]:
+    parts = urlsplit(url)
     return parts.scheme, parts.hostname, parts.port or (80 if parts.scheme == "http" else 443)
 
 
-def _sendable(request: RecordedRequest, notes: list[str], how: str) -> bytes:
-    """Return the body; if it is too large, return nothing and add a note."""
-    body = request.body or b""
-    if len(body) <= _MOST_BODY_BYTES:
-        return body
-    notes.append(f"The body of {len(body):,} bytes is left out: add {how}")
-    return b""
+# -- a shell -----------------------------------------------------------------------------------
 
 
-def _printable(body: bytes) -> str | None:
-    """Return a body as text that can be pasted; None if it has to be encoded."""
-    try:
-        text = body.decode()
-    except UnicodeDecodeError:
-        return None
-    return text if text.replace("\n", "").isprintable() else None
+def _as_curl(request: _Request) -> str:
+    is_head = request.method == "HEAD"
+    method = "--head" if is_head else f"--request {shlex.quote(request.method)}"
+    words = [f"curl --globoff --path-as-is {method}"]
+    if request.has_key:
+        words.append(f'--user "${API_KEY_VARIABLE}:"')
+    for name, value in request.headers:
+        # curl drops "Name:"; to send a header without a value it wants "Name;".
+        text = f"{name}: {value}" if value else f"{name};"
+        words.append(f"--header {_shell_word(text, has_key=request.has_key)}")
+    pipe = ""
+    if request.body:
+        if header(request.headers, "content-type") is None:
+            words.append("--header 'Content-Type:'")
+        text = request.body.decode("utf-8", "replace")
+        if text.encode() == request.body and text.replace("\n", "").isprintable():
+            words.append(f"--data-raw {_shell_word(text, has_key=request.has_key)}")
+        else:
+            pipe = f"printf %s '{base64.b64encode(request.body).decode()}' | base64 -d | "
+            words.append("--data-binary @-")
+    words.append(f"--url {_shell_word(request.url, has_key=request.has_key)}")
+    return pipe + " \\\n  ".join(words)
 
 
-def _json_as_httpx_sends_it(body: bytes, content_type: str | None) -> object:
+def _shell_word(text: str, *, has_key: bool) -> str:
+    """Return a text as one shell word, with ``"$VARIABLE"`` in place of the key's placeholder."""
+    parts = text.split(PLACEHOLDER) if has_key else [text]
+    return (
+        f'"${API_KEY_VARIABLE}"'.join(shlex.quote(part) if part else "" for part in parts) or "''"
+    )
+
+
+# -- Python ------------------------------------------------------------------------------------
+
+
+def _as_httpx(request: _Request) -> str:
+    key = f'os.environ["{API_KEY_VARIABLE}"]'
+
+    def literal(text: str) -> str:
+        has_key = request.has_key and PLACEHOLDER in text
+        return f"{text!r}.replace({PLACEHOLDER!r}, {key})" if has_key else repr(text)
+
+    arguments = [repr(request.method), literal(request.url)]
+    if request.has_key:
+        arguments.append(f'auth=({key}, "")')
+    if request.headers:
+        pairs = ", ".join(f"({name!r}, {literal(value)})" for name, value in request.headers)
+        arguments.append(f"headers=[{pairs}]")
+    if request.body:
+        arguments.append(f"content={request.body!r}")
+    imports = "import os\n\nimport httpx" if request.has_key else "import httpx"
+    return f"{imports}\n\n{_call('response = httpx.request', arguments)}"
+
+
+def _as_request(request: _Request, prefix: str) -> str:
+    query = urlsplit(request.url).query
+    path = path_below(request.url, prefix) + (f"?{query}" if query else "")
+    arguments, headers = [repr(request.method), repr(path)], request.headers
+    content = [f"content={request.body!r}"] if request.body else []
+    value = _json_value(request)
+    if value is not None:
+        headers = tuple(pair for pair in headers if pair[0].lower() != "content-type")
+        content = [f"json={value!r}"]
+    arguments += [f"headers={list(headers)!r}"] if headers else []
+    return "import directmail_lab as dm\n\n" + _call("response = dm.request", arguments + content)
+
+
+def _json_value(request: _Request) -> object:
     """Return a JSON body's value if httpx's ``json=`` would send the same bytes, else None."""
-    if content_type != "application/json":
+    if header(request.headers, "content-type") != "application/json":
         return None
     try:
-        value = json.loads(body)
+        value = json.loads(request.body)
         written = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-        return value if written.encode() == body else None
+        return value if written.encode() == request.body else None
     except (ValueError, RecursionError):
         return None
 
 
-def _quoted(text: str, *, has_key: bool) -> str:
-    """Return a text as one shell word, with ``"$VARIABLE"`` in place of the key's placeholder."""
-    if not has_key:
-        return shlex.quote(text)
-    parts = (shlex.quote(part) if part else "" for part in text.split(PLACEHOLDER))
-    return f'"${API_KEY_VARIABLE}"'.join(parts) or "''"
-
-
-def _with_key(text: str, key: str) -> str:
-    """Return a text as a Python expression that replaces the placeholder by the key, if any."""
-    if not key or PLACEHOLDER not in text:
-        return repr(text)
-    return f"{text!r}.replace({PLACEHOLDER!r}, {key})"
+def _call(function: str, arguments: list[str]) -> str:
+    line = f"{function}({', '.join(arguments)})"
+    if len(line) <= 88:
+        return line
+    return "\n".join([f"{function}(", *(f"    {argument}," for argument in arguments), ")"])

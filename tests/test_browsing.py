@@ -15,11 +15,10 @@ from hypothesis import given, strategies as st
 from key_search import traces
 
 import directmail_lab as dm
-from directmail_lab.browsing import Recording, answer, first_rows, open_recording
+from directmail_lab.browsing import Recording, handle_request, open_recording, static_table
 from directmail_lab.cassettes import open_cassette
 from directmail_lab.cassettes.convert import har_text
 from directmail_lab.cassettes.vcr_files import block_text
-from directmail_lab.display import as_html
 from directmail_lab.errors import CassetteError, NotConnectedError, NotRecordedError
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ KEY = "Wy5Nf0PtA3oVi7KzQm2ExRj8Dh6SbG4L"
 def told(recording: Recording, ask: str, **question: object) -> Any:
     """Return what the page is told, as JSON brings it there."""
     others = {"other": lambda: Recording("other", [answered(get("/b"))])}
-    about, _ = answer(recording, {"ask": ask, **question}, others)
+    about, _ = handle_request(recording, {"action": ask, **question}, others)
     return json.loads(json.dumps(about, allow_nan=False))
 
 
@@ -81,7 +80,9 @@ def test_a_row_tells_what_a_list_shows() -> None:
 )
 def test_a_body_is_shown_as_what_it_is(kind: str, body: bytes, shown: str) -> None:
     """By its content type where that can only be a picture or a PDF, else by what it holds."""
-    about, bodies = answer(Recording("one", [typed(kind, body)]), {"ask": "detail", "index": 0}, {})
+    about, bodies = handle_request(
+        Recording("one", [typed(kind, body)]), {"action": "detail", "index": 0}, {}
+    )
 
     assert about["response"]["body"]["kind"] == shown
     assert about["response"]["body"]["size"] == len(body)
@@ -94,9 +95,9 @@ def test_a_body_is_shown_as_what_it_is(kind: str, body: bytes, shown: str) -> No
 def test_of_a_large_body_a_part_is_sent(kind: str, size: int) -> None:
     """At most a megabyte of text, eight of a picture, and a few lines of hex."""
     body = (b"\xe9" if kind == "text/plain" else b"\0") * size
-    about, bodies = answer(
+    about, bodies = handle_request(
         Recording("one", [typed(f"{kind}; charset=latin-1", body)]),
-        {"ask": "detail", "index": 0},
+        {"action": "detail", "index": 0},
         {},
     )
 
@@ -124,7 +125,7 @@ def test_two_are_compared_by_the_rules_of_drift() -> None:
     """What remains, and what is the time of its answer, is no difference."""
     before = answered(get(), '{"id": 1, "at": "2026-11-21T12:00:01Z", "long": "%s"}' % ("x" * 999))
     after = replace(answered(get(), '{"id": "1"}', status=200), elapsed_s=9.0)
-    found = told(Recording("two", [before, after]), "compare", a=0, b=1)["differences"]
+    found = told(Recording("two", [before, after]), "compare", first=0, second=1)["differences"]
 
     assert ["body", "id", "retyped", "1", '"1"'] in found
     assert ["body", "at", "removed", '"2026-11-21T12:00:01Z"', None] in found
@@ -134,12 +135,12 @@ def test_two_are_compared_by_the_rules_of_drift() -> None:
 def test_two_recordings_are_compared_request_by_request() -> None:
     """The first of each target with the first, the second with the second; and what has none."""
     here = [answered(get("/b"), '{"id": 2}'), answered(get("/b")), answered(get("/a"))]
-    found = told(Recording("here", here), "compare_with", name="other")
+    found = told(Recording("here", here), "compare_recordings", name="other")
 
     assert found["pairs"] == 1
     assert found["differences"] == [[0, 0, "GET /b", "body", "id", "changed", "2", "1"]]
     assert (found["only_first"], found["only_second"]) == ([1, 2], [])
-    assert told(Recording("here", here), "others") == {"names": ["other"]}
+    assert told(Recording("here", here), "recordings") == {"names": ["other"]}
 
 
 @given(
@@ -148,17 +149,20 @@ def test_two_recordings_are_compared_request_by_request() -> None:
         lambda inner: (
             st.lists(inner, max_size=3)
             | st.dictionaries(
-                st.sampled_from(["ask", "index", "offset", "limit", "a", "b", "as"]), inner
+                st.sampled_from(
+                    ["action", "index", "offset", "limit", "first", "second", "format", "name"]
+                ),
+                inner,
             )
         ),
     ),
-    st.sampled_from(["list", "detail", "copy", "compare", "compare_with", "others", "x"]),
+    st.sampled_from(["list", "detail", "copy", "compare", "compare_recordings", "recordings", "x"]),
 )
 def test_whatever_is_asked_is_answered(question: Any, ask: str) -> None:
     """With a sentence where it makes no sense; nothing is raised."""
     if isinstance(question, dict):
-        question = {"ask": ask, **question}
-    about, _ = answer(Recording("one", [answered()]), question, {})
+        question = {"action": ask, **question}
+    about, _ = handle_request(Recording("one", [answered()]), question, {})
 
     json.dumps(about)
     assert about
@@ -193,12 +197,12 @@ def test_another_programs_recording_is_shown_without_its_credentials(
     path.write_text(block_text(theirs, metadata={}) if suffix == "yaml" else har_text(theirs))
     recording = open_recording(path)
     asks: list[dict[str, Any]] = [
-        {"ask": "list", "offset": 0, "limit": 9},
-        *({"ask": "detail", "index": index} for index in (0, 1)),
-        *({"ask": "copy", "index": 0, "as": kind} for kind in ("curl", "httpx", "request")),
-        {"ask": "compare", "a": 0, "b": 1},
+        {"action": "list", "offset": 0, "limit": 9},
+        *({"action": "detail", "index": index} for index in (0, 1)),
+        *({"action": "copy", "index": 0, "format": kind} for kind in ("curl", "httpx", "request")),
+        {"action": "compare", "first": 0, "second": 1},
     ]
-    said = repr([answer(recording, ask, {}) for ask in asks])
+    said = repr([handle_request(recording, ask, {}) for ask in asks])
 
     assert "/v1/x?again=<API_KEY>" in said
     assert traces(said.encode(), KEY) == []
@@ -207,7 +211,7 @@ def test_another_programs_recording_is_shown_without_its_credentials(
 def test_the_table_in_a_notebook_is_small_and_no_markup() -> None:
     """Ten rows whatever there are, which GitHub shows; every value is escaped."""
     hostile = answered(get("/<script>x</script>"))
-    shown = as_html(first_rows(Recording("<b>many</b>", [hostile] * 50_000)))
+    shown, _ = static_table(Recording("<b>many</b>", [hostile] * 50_000))
 
     assert shown.count("<tr>") == 11
     assert len(shown) < 10_000
@@ -215,7 +219,7 @@ def test_the_table_in_a_notebook_is_small_and_no_markup() -> None:
     assert "<b>" not in shown
     assert html.escape("/<script>x</script>") in shown
     assert "50,000 interactions: the first 10." in shown
-    assert "0 interactions." in as_html(first_rows(Recording("none", [])))
+    assert "0 interactions." in static_table(Recording("none", []))[0]
 
 
 # -- the widget --------------------------------------------------------------------------------
@@ -235,19 +239,19 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, Any]]:
 def asked(widget: Any, sent: list[tuple[Any, Any]], **question: object) -> tuple[Any, Any]:
     """Ask as the page does, and return the answer and its buffers."""
     widget._handle_custom_msg(
-        {"type": "ask"}, [memoryview(json.dumps({**question, "turn": "7"}).encode())]
+        {"type": "request"}, [memoryview(json.dumps({**question, "id": "7"}).encode())]
     )
     message, buffers = sent[-1]
-    assert message["turn"] == "7"
-    return message["answer"], buffers
+    assert message["id"] == "7"
+    return message["response"], buffers
 
 
 def test_a_cassette_is_browsed_by_name_or_path(sent: list[tuple[Any, Any]]) -> None:
     """One that is not there, or is none, is an error at once."""
     widget = dm.browse("first-look")
-    rows, _ = asked(widget, sent, ask="list", offset=100, limit=50)
-    _, buffers = asked(widget, sent, ask="detail", index=0)
-    names, _ = asked(widget, sent, ask="others")
+    rows, _ = asked(widget, sent, action="list", offset=100, limit=50)
+    _, buffers = asked(widget, sent, action="detail", index=0)
+    names, _ = asked(widget, sent, action="recordings")
 
     assert len(rows["rows"]) == 2
     assert b"usr_stand_in_1" in buffers[1]
@@ -269,10 +273,10 @@ def test_a_session_is_browsed_as_it_goes_on(sent: list[tuple[Any, Any]], service
     widget = dm.browse()
     with dm.record("my-tour"):
         dm.me()
-    widget.tell()
-    listed, _ = asked(widget, sent, ask="list", offset=0, limit=9)
-    live, live_bodies = asked(widget, sent, ask="detail", index=0)
-    recorded, bodies = asked(widget, sent, ask="detail", index=1)
+    widget.update_page()
+    listed, _ = asked(widget, sent, action="list", offset=0, limit=9)
+    live, live_bodies = asked(widget, sent, action="detail", index=0)
+    recorded, bodies = asked(widget, sent, action="detail", index=1)
     widget.close()
 
     assert [row[2] for row in listed["rows"]] == ["/v1/lists?k=<API_KEY>", "/v1/users/me"]
@@ -293,8 +297,8 @@ def test_the_browser_of_a_session_follows_the_current_one(
     dm.me()
     dm.logout()
     dm.replay("rate-limits")
-    now, _ = asked(widget, sent, ask="list", offset=0, limit=9)
-    still, _ = asked(of_cassette, sent, ask="list", offset=0, limit=9)
+    now, _ = asked(widget, sent, action="list", offset=0, limit=9)
+    still, _ = asked(of_cassette, sent, action="list", offset=0, limit=9)
     widget.close()
 
     assert ({"type": "changed", "restart": True}, None) in sent

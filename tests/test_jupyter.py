@@ -19,7 +19,7 @@ import directmail_lab
 from directmail_lab import jupyter
 from directmail_lab.cassettes import open_cassette
 from directmail_lab.cassettes.convert import convert
-from directmail_lab.jupyter.files import LARGEST_FOREIGN_BYTES
+from directmail_lab.jupyter import MAX_FOREIGN_BYTES
 from directmail_lab.redaction import Redactor
 from directmail_lab.tutorials import first_tutorial
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 TOKEN = "token-of-the-jupyter-server"
 KEY = "key-that-another-program-recorded"
-LIST = {"ask": "list", "offset": 0, "limit": 100}
+LIST = {"action": "list", "offset": 0, "limit": 100}
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def asked(server: Server, path: str, question: object) -> httpx.Response:
     """Ask what a recording holds."""
     return httpx.get(
         f"{server.url}/directmail-lab/recording",
-        params={"path": path, "question": json.dumps(question)},
+        params={"path": path, "request": json.dumps(question)},
         headers={"Authorization": f"token {TOKEN}"},
         timeout=30,
     )
@@ -83,7 +83,7 @@ def test_without_the_servers_token_nothing_is_told(
 ) -> None:
     """Neither that there is such a file nor what it holds; and nothing is made."""
     verb, name = method.split()
-    address = f"{server.url}/directmail-lab/{name}?path=cassettes/tour.yaml&question=1"
+    address = f"{server.url}/directmail-lab/{name}?path=cassettes/tour.yaml&request=1"
     with httpx.Client(headers=headers) as client:
         client.get(f"{server.url}/login")  # else a POST is refused for want of this cookie
         known = {"X-XSRFToken": client.cookies["_xsrf"]}
@@ -110,27 +110,31 @@ def test_the_front_end_is_given_to_who_is_signed_in(server: Server, name: str) -
 @pytest.mark.parametrize("name", ["tour.yaml", "blocks.yaml", "tour.json", "tour.har"])
 def test_every_layout_reads_alike(ask: Any, name: str) -> None:
     """Rows, and what is known of one interaction with its body."""
-    listed = ask(f"cassettes/{name}", LIST).json()["answer"]
-    detail = ask(f"cassettes/{name}", {"ask": "detail", "index": 7}).json()
-    one = ask("cassettes/tour.yaml", {"ask": "detail", "index": 7}).json()
+    listed = ask(f"cassettes/{name}", LIST).json()["response"]
+    detail = ask(f"cassettes/{name}", {"action": "detail", "index": 7}).json()
+    one = ask("cassettes/tour.yaml", {"action": "detail", "index": 7}).json()
 
     assert listed["total"] == 30
     assert [row[1:4] for row in listed["rows"]] == [["GET", "/v1/users/me", 200]] * 30
     assert base64.b64decode(detail["buffers"][1]) == b'{"n": 7}'
-    assert detail["answer"]["response"] == one["answer"]["response"]
+    assert detail["response"]["response"] == one["response"]["response"]
 
 
 def test_rows_come_in_pages(ask: Any) -> None:
     """As many as are asked for, from where it is asked."""
-    told = ask("cassettes/tour.yaml", {"ask": "list", "offset": 28, "limit": 5}).json()["answer"]
+    told = ask("cassettes/tour.yaml", {"action": "list", "offset": 28, "limit": 5}).json()[
+        "response"
+    ]
 
     assert (told["total"], len(told["rows"])) == (30, 2)
 
 
-@pytest.mark.parametrize("question", [None, [], {"ask": "nothing"}, {"ask": "detail", "index": -1}])
+@pytest.mark.parametrize(
+    "question", [None, [], {"action": "nothing"}, {"action": "detail", "index": -1}]
+)
 def test_an_odd_question_is_told_so(ask: Any, question: object) -> None:
     """In a sentence."""
-    assert ask("cassettes/tour.yaml", question).json()["answer"]["problem"].endswith(".")
+    assert ask("cassettes/tour.yaml", question).json()["response"]["problem"].endswith(".")
 
 
 def test_no_path_leads_out_of_the_servers_folder(server: Server, ask: Any) -> None:
@@ -162,9 +166,9 @@ def test_recordings_to_compare_with_are_those_beside_it(server: Server, ask: Any
     """Not itself, and no link that leads out of the server's folder."""
     record(server.home / "elsewhere.yaml", answered())
     (server.notebooks / "cassettes" / "elsewhere.yaml").symlink_to(server.home / "elsewhere.yaml")
-    names = ask("cassettes/tour.yaml", {"ask": "others"}).json()["answer"]["names"]
-    question = {"ask": "compare_with", "name": "tour.har"}
-    compared = ask("cassettes/tour.yaml", question).json()["answer"]
+    names = ask("cassettes/tour.yaml", {"action": "recordings"}).json()["response"]["names"]
+    question = {"action": "compare_recordings", "name": "tour.har"}
+    compared = ask("cassettes/tour.yaml", question).json()["response"]
 
     assert {"blocks.yaml", "tour.har", "tour.json"} <= set(names)
     assert not {"tour.yaml", "elsewhere.yaml"} & set(names)
@@ -196,7 +200,7 @@ def test_what_is_too_large_is_not_read(server: Server, ask: Any) -> None:
     """The server is for everybody: a large file belongs in a kernel."""
     path = server.notebooks / "large.har"
     path.touch()
-    os.truncate(path, LARGEST_FOREIGN_BYTES + 1)
+    os.truncate(path, MAX_FOREIGN_BYTES + 1)
     told = ask("large.har", LIST)
 
     assert told.status_code == 422
@@ -211,7 +215,7 @@ def test_a_change_of_the_file_is_seen(server: Server, ask: Any) -> None:
     record(path, answered(), answered(get("/v1/lists")))
     after = ask("grows.yaml", LIST).json()
 
-    assert (before["answer"]["total"], after["answer"]["total"]) == (1, 3)
+    assert (before["response"]["total"], after["response"]["total"]) == (1, 3)
     assert before["version"] != after["version"]
 
 
@@ -226,11 +230,11 @@ def test_credentials_of_another_program_are_in_no_answer_and_no_log(
     interactions = [{"request": request, "response": response}]
     foreign = server.notebooks / "foreign.yaml"
     foreign.write_text(json.dumps({"version": 1, "interactions": interactions}))
-    detail = ask("foreign.yaml", {"ask": "detail", "index": 0})
+    detail = ask("foreign.yaml", {"action": "detail", "index": 0})
     texts = [
         detail.text,
         base64.b64decode(detail.json()["buffers"][1]).decode(),
-        ask("foreign.yaml", {"ask": "copy", "index": 0, "as": "curl"}).text,
+        ask("foreign.yaml", {"action": "copy", "index": 0, "format": "curl"}).text,
     ]
     foreign.write_text(foreign.read_text().replace('"code": 200', f'"code": "{KEY}"'))
     texts.append(ask("foreign.yaml", LIST).text)

@@ -27,7 +27,7 @@ import httpx
 import pytest
 from key_search import planted, traces
 
-from directmail_lab.browsing import Recording, answer, open_recording
+from directmail_lab.browsing import Recording, handle_request, open_recording
 from directmail_lab.cassettes.view import read_interactions
 from directmail_lab.credentials import ApiKey
 from directmail_lab.current import make_current
@@ -269,22 +269,27 @@ def browsed(session: Session, haul: Haul) -> None:
     recorded = open_recording(Path("cassettes/sweep.yaml"))
     for recording in (SessionRecording(session), recorded):
         shown = BrowserWidget(recording)
-        haul.add("browser", [repr(shown), shown.get_state(), shown.still(), vars(recording)])
+        haul.add(
+            "browser", [repr(shown), shown.get_state(), shown.static_output(), vars(recording)]
+        )
         answers(recording, haul)
 
 
 def answers(recording: Recording, haul: Haul) -> None:
     """Ask all that a page can ask, of every interaction."""
     asked: list[dict[str, object]] = [
-        {"ask": "list", "offset": 0, "limit": 999},
-        {"ask": "others"},
-        {"ask": "compare_with", "name": "itself"},
+        {"action": "list", "offset": 0, "limit": 999},
+        {"action": "recordings"},
+        {"action": "compare_recordings", "name": "itself"},
     ]
     for index in range(len(recording)):
-        asked += [{"ask": "detail", "index": index}, {"ask": "compare", "a": 0, "b": index}]
-        asked += [{"ask": "copy", "index": index, "as": a} for a in ("curl", "httpx", "request")]
+        asked += [{"action": "detail", "index": index}]
+        asked += [{"action": "compare", "first": 0, "second": index}]
+        asked += [
+            {"action": "copy", "index": index, "format": a} for a in ("curl", "httpx", "request")
+        ]
     for each in asked:
-        told, bodies = answer(recording, each, {"itself": lambda: recording})
+        told, bodies = handle_request(recording, each, {"itself": lambda: recording})
         haul.add(f"browser, {each}", json.dumps(told, indent=0))
         haul.add(f"browser, {each}", b"\n".join(bodies))
 

@@ -401,7 +401,7 @@ def test_other_kernels_are_told_of(service: StandIn) -> None:
         for name in ("one-1.a", "one-1.b", "two-2.a"):
             store.change(f"GET {ME}", lambda state, _, name=name: state.send(name, time.time()))
         session.me()
-        picture = MonitorWidget(session).picture()
+        picture = MonitorWidget(session).snapshot()
         store.close()
 
     assert alone == ""

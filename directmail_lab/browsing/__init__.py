@@ -1,26 +1,135 @@
 """The data behind the browser of interactions: rows, details and comparisons, as JSON and bytes.
 
 The notebook's widget and JupyterLab's viewer share one page, `static/browser.js`. It sends
-questions, and `answer` answers them. Nothing here depends on the widget or the viewer.
+requests, and `handle_request` responds. Nothing here depends on the widget or the viewer.
 """
 
 from __future__ import annotations
 
-from ..snippets import copy_as as copy_as
-from .answers import (
-    Answer as Answer,
-    answer as answer,
-    first_rows as first_rows,
-    page as page,
-    static_text as static_text,
-)
+import html
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from ..display import plural
+from ..errors import CassetteError
+from ..redaction import Redactor
+from ..snippets import copy_as
 from .recordings import (
-    MOST_ROWS as MOST_ROWS,
+    MAX_ROWS as MAX_ROWS,
     Recording as Recording,
-    compare as compare,
+    compare,
     compare_recordings as compare_recordings,
     detail as detail,
+    format_time,
     mark_of as mark_of,
     open_recording as open_recording,
     rows as rows,
 )
+
+Others = Mapping[str, Callable[[], Recording]]
+"""Recordings to compare with, by name: calling the value opens the recording."""
+
+Response = tuple[dict[str, Any], list[bytes]]
+
+_STATIC: Final = Path(__file__).with_name("static")
+_TABLE_ROWS: Final = 10
+_COLUMNS: Final = ("", "time", "method", "path", "status", "remaining", "ms", "bytes", "mark")
+
+
+def handle_request(recording: Recording, request: object, others: Others) -> Response:
+    """Return JSON and, for details, the two bodies. It raises nothing, whatever the request.
+
+    Parameters
+    ----------
+    request
+        ``{"action": "list", "offset": 0, "limit": 1000}``, ``{"action": "detail", "index": 0}``,
+        ``{"action": "copy", "index": 0, "format": "curl"}``, ``{"action": "compare", "first": 0,
+        "second": 1}``, ``{"action": "recordings"}`` or ``{"action": "compare_recordings", "name":
+        "tour"}``.
+    others
+        The recordings that ``"compare_recordings"`` may name.
+
+    Returns
+    -------
+    dict, list of bytes
+        ``{"problem": …}`` if the request cannot be handled: a sentence that says why.
+    """
+    try:
+        return _handle(recording, request, others)
+    except CassetteError as error:
+        return {"problem": str(error)}, []
+    except (ValueError, RecursionError):
+        return {"problem": "This interaction cannot be shown."}, []
+
+
+def _handle(recording: Recording, request: object, others: Others) -> Response:
+    def redacted(index: int) -> Any:
+        return Redactor().interaction(recording.interaction(index))
+
+    match request:
+        case {"action": "list", "offset": int(offset), "limit": int(limit)}:
+            return _list(recording, offset, limit), []
+        case {"action": "detail", "index": int(index)}:
+            return detail(recording, index)
+        case {
+            "action": "copy",
+            "index": int(index),
+            "format": ("curl" | "httpx" | "request") as kind,
+        }:
+            return {"text": copy_as(redacted(index), kind, base_url=recording.base_url)}, []
+        case {"action": "compare", "first": int(first), "second": int(second)}:
+            return {"differences": compare(redacted(first), redacted(second))}, []
+        case {"action": "recordings"}:
+            return {"names": list(others)}, []
+        case {"action": "compare_recordings", "name": str(name)} if name in others:
+            return compare_recordings(recording, others[name]()), []
+    return {"problem": "The page's request is not known. Reload the page."}, []
+
+
+def _list(recording: Recording, offset: int, limit: int) -> dict[str, Any]:
+    listed = rows(recording, offset, limit)
+    return {
+        "title": recording.title,
+        "base_url": recording.base_url,
+        "note": recording.problem,
+        "total": len(recording),
+        "offset": offset,
+        "rows": listed,
+    }
+
+
+def static_text(*names: str) -> str:
+    """Return files of the page, joined to one text."""
+    return "\n".join((_STATIC / name).read_text("utf-8") for name in names)
+
+
+def read_page() -> tuple[str, str]:
+    """Return the page's script, an ES module that exports ``createBrowser``, and its style."""
+    return static_text("dom.js", "browser.js"), static_text("palette.css", "browser.css")
+
+
+def static_table(recording: Recording) -> tuple[str, str]:
+    """Return the first ten rows as an HTML table and as text, for a notebook without a kernel.
+
+    Every value is escaped. A note below says how many rows there are.
+    """
+    table = [list(_COLUMNS)]
+    for number, (time, *values) in enumerate(rows(recording, 0, _TABLE_ROWS), 1):
+        shown = [number, format_time(time and time / 1000), *values]
+        table.append(["" if value is None else _printable(str(value)) for value in shown])
+    count = len(recording)
+    more = f": the first {_TABLE_ROWS}" if count > _TABLE_ROWS else ""
+    note = _printable(f"{recording.title}, {plural(count, 'interaction')}{more}.")
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in table]
+    cells = (
+        "".join(f'<td style="text-align:left">{html.escape(value)}</td>' for value in row)
+        for row in table
+    )
+    body = "".join(f"<tr>{row}</tr>" for row in cells)
+    return f"<table>{body}</table><p>{html.escape(note)}</p>", "\n".join([*lines, note])
+
+
+def _printable(text: str) -> str:
+    return "".join(character if character.isprintable() else " " for character in text)

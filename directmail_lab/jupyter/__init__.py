@@ -2,14 +2,41 @@
 
 A Jupyter Server extension, and a labextension that needs no build. The files in ``labextension``
 and ``server.json`` are data files of the wheel; ``pip install`` puts them where Jupyter looks.
+
+Each handler needs the server's own token or cookie, and the permission to read (or write) contents.
+An error is JSON with a sentence; neither it nor the log holds any value of a recording.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+import base64
+import json
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any, Final
 
-if TYPE_CHECKING:
-    from jupyter_server.serverapp import ServerApp
+from jupyter_server.auth.decorator import authorized
+from jupyter_server.base.handlers import APIHandler, JupyterHandler
+from jupyter_server.serverapp import ServerApp
+from jupyter_server.services.contents.filemanager import FileContentsManager
+from jupyter_server.services.contents.manager import ContentsManager
+from jupyter_server.utils import ApiPath, ensure_async, to_os_path, url_path_join
+from tornado.web import HTTPError, authenticated
+
+from ..browsing import Recording, handle_request, open_recording, read_page
+from ..errors import CassetteError, CassetteFormatError
+from ..tutorials import EXPLORE, first_tutorial, notebook_of
+
+MAX_BYTES: Final = 256 * 1024**2
+MAX_FOREIGN_BYTES: Final = 32 * 1024**2
+"""The largest file that the server opens: in our own layout, and in any other, which must be parsed
+as a whole."""
+
+_OUR_HEADER: Final = b"\nrecording: "
+_SUFFIXES: Final = frozenset({".yaml", ".yml", ".json", ".har"})
+_MAX_OTHERS: Final = 200
+_PLUGIN: Final = Path(__file__).with_name("plugin.js")
 
 
 def _jupyter_server_extension_points() -> list[dict[str, str]]:
@@ -17,6 +44,170 @@ def _jupyter_server_extension_points() -> list[dict[str, str]]:
 
 
 def _load_jupyter_server_extension(server: ServerApp) -> None:
-    from .handlers import handlers
+    handlers: dict[str, type[JupyterHandler]] = {
+        "recording": RecordingHandler,
+        "(explore|tutorials)": NotebookHandler,
+        r"(plugin\.js|browser\.js|browser\.css)": PageHandler,
+    }
+    server.web_app.add_handlers(
+        ".*$",
+        [
+            (url_path_join(server.base_url, "directmail-lab", path), handler)
+            for path, handler in handlers.items()
+        ],
+    )
 
-    server.web_app.add_handlers(".*$", handlers(server.base_url))
+
+class RecordingHandler(APIHandler):
+    """Handles the requests of a page that shows a recording: some of its rows, one interaction."""
+
+    auth_resource = "contents"
+
+    @authenticated
+    @authorized
+    async def get(self) -> None:
+        """Respond with JSON; the bodies that belong to it are in base64."""
+        path, contents = self.get_query_argument("path"), self.contents_manager
+        file = await _find_file(contents, path)
+        try:
+            request = json.loads(self.get_query_argument("request"))
+        except (ValueError, RecursionError):
+            request = None
+        actions = ("recordings", "compare_recordings")
+        compares = isinstance(request, dict) and request.get("action") in actions
+        others = await _find_others(contents, path) if compares else {}
+        self.finish(json.dumps(await asyncio.to_thread(_respond, file, request, others)))
+
+
+def _respond(file: Path, request: object, others: dict[str, Path]) -> dict[str, Any]:
+    try:
+        version = _version_of(file)
+        openers = {name: partial(_open, other) for name, other in others.items()}
+        response, bodies = handle_request(_open(file), request, openers)
+    except CassetteError as error:
+        status = 415 if "is not a cassette" in str(error) else 422
+        raise HTTPError(status, str(error)) from None
+    except Exception as error:  # its message might hold a value, and would be logged
+        message = f"{file.name} cannot be shown ({type(error).__name__})."
+        raise HTTPError(500, message) from None
+    buffers = [base64.b64encode(body).decode("ascii") for body in bodies]
+    return {"response": response, "buffers": buffers, "version": version}
+
+
+class NotebookHandler(APIHandler):
+    """Makes a notebook to start from, or copies the tutorials, and responds with the path."""
+
+    auth_resource = "contents"
+
+    @authenticated
+    @authorized
+    async def post(self, name: str) -> None:
+        """Respond with the path of the notebook to open."""
+        make = self._explore if name == "explore" else self._tutorials
+        self.finish(json.dumps({"path": await make()}))
+
+    async def _explore(self) -> str:
+        contents, folder = self.contents_manager, self.get_query_argument("folder", "")
+        name = "explore-direct-mail.ipynb"
+        name = await ensure_async(contents.increment_filename(name, folder, insert="-"))
+        model = {"type": "notebook", "format": "json", "content": notebook_of(EXPLORE)}
+        created = await ensure_async(contents.new(model, f"{folder}/{name}"))
+        return str(created["path"])
+
+    async def _tutorials(self) -> str:
+        root = _root_of(self.contents_manager)
+        try:
+            first = await asyncio.to_thread(first_tutorial, root)
+            return first.resolve().relative_to(root).as_posix()
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or "a link leads out of it"
+            message = f"The tutorials cannot be copied to the server's folder ({why})."
+            raise HTTPError(403, message) from None
+
+
+class PageHandler(JupyterHandler):
+    """Serves the front end: the extension's module, and the script and style of `browse`."""
+
+    @authenticated
+    async def get(self, name: str) -> None:
+        """Respond with a file, which a web browser requests anew each time (``no-cache``)."""
+        script, style = read_page()
+        pages = {"browser.js": script, "browser.css": style}
+        media_type = "text/css" if name.endswith(".css") else "text/javascript"
+        self.set_header("Content-Type", f"{media_type}; charset=utf-8")
+        self.set_header("Cache-Control", "no-cache")
+        self.finish(pages.get(name) or _PLUGIN.read_text("utf-8"))
+
+
+# -- files of the server -----------------------------------------------------------------------
+
+
+def _root_of(contents: ContentsManager) -> Path:
+    if not isinstance(contents, FileContentsManager):
+        raise HTTPError(501, "This server keeps its files elsewhere than on its disk.")
+    return Path(contents.root_dir).resolve()
+
+
+async def _find_file(contents: ContentsManager, path: str) -> Path:
+    """Return the file at a path.
+
+    Raises
+    ------
+    HTTPError
+        404 if there is none, if the contents manager hides it, or if it or a link on its way leads
+        out of the server's folder: the message is the same for all three.
+    """
+    root = _root_of(contents)
+    missing = HTTPError(404, "There is no such file in the server's folder.")
+    try:
+        file = Path(to_os_path(ApiPath(path), str(root))).resolve(strict=True)
+        inside = file.relative_to(root).as_posix()
+    except (OSError, RuntimeError, ValueError):
+        raise missing from None
+    hidden = [await ensure_async(contents.is_hidden(name)) for name in (path, inside)]
+    if not file.is_file() or (any(hidden) and not contents.allow_hidden):
+        raise missing
+    return file
+
+
+async def _find_others(contents: ContentsManager, path: str) -> dict[str, Path]:
+    """Return the files beside one that may be recordings too, by their names."""
+    folder = path.rpartition("/")[0]
+    listing = await ensure_async(contents.get(folder, type="directory"))
+    names = [entry["name"] for entry in listing["content"] if entry["path"] != path.strip("/")]
+    others: dict[str, Path] = {}
+    for name in [name for name in names if Path(name).suffix.lower() in _SUFFIXES][:_MAX_OTHERS]:
+        try:
+            others[name] = await _find_file(contents, f"{folder}/{name}")
+        except HTTPError:
+            continue  # a link that leads out of the server's folder
+    return others
+
+
+def _version_of(file: Path) -> str:
+    """Return a text that changes whenever the file does."""
+    stat = file.stat()
+    return f"{stat.st_ino}-{stat.st_mtime_ns}-{stat.st_size}"
+
+
+def _open(file: Path) -> Recording:
+    """Return the recording in a file; messages name the file, and not the server's folders."""
+    try:
+        return _open_version(file, _version_of(file))
+    except CassetteError as error:
+        raise CassetteError(str(error).replace(str(file), file.name)) from None
+
+
+@lru_cache(maxsize=2)
+def _open_version(file: Path, _version: str) -> Recording:
+    size = file.stat().st_size
+    with file.open("rb") as stream:
+        largest = MAX_BYTES if _OUR_HEADER in stream.read(64) else MAX_FOREIGN_BYTES
+    if size > largest:
+        raise CassetteFormatError(
+            f"{file.name} has {size:,} bytes; the server opens at most {largest:,}. "
+            "Open it in a notebook with dm.browse(), or record in parts."
+        )
+    if not size:
+        raise CassetteFormatError(f"{file.name} is not a cassette: it is empty.")
+    return open_recording(file)

@@ -6,12 +6,12 @@ const HAR = { name: "har", displayName: "HAR", extensions: [".har"], fileFormat:
 const NOT_A_CASSETTE = 415;
 
 const isHar = (path) => /\.har$/i.test(path);
-// What it holds decides, and only the server reads that; what is none is opened as text then.
+// The server decides by the content; a file that is not a cassette is then opened as text.
 const mayBeCassette = (path) => /^([^:]+\/)?cassettes\/(.+\/)?[^/]+\.(ya?ml|json)$/i.test(path);
 
 const svg = (inner) =>
   `<svg xmlns="http://www.w3.org/2000/svg" width="16" viewBox="0 0 24 24">${inner}</svg>`;
-// JupyterLab's classes: its theme's grey, and white on what is selected.
+// JupyterLab's classes: its theme's grey, and white on a selected item.
 const reel = (x) =>
   `M${x} 7.3a4.2 4.2 0 1 1 0 8.4 4.2 4.2 0 0 1 0-8.4z` +
   `m0 1.6a2.6 2.6 0 1 0 0 5.2 2.6 2.6 0 0 0 0-5.2z`;
@@ -20,7 +20,7 @@ const TAPE = svg(
     "a2 2 0 0 1 2 2v12a2 2 0 0 1-2 2H3a2 2 0 0 1-2-2V6a2 2 0 0 1 2-2zm0 1.6v12.8h18V5.6z" +
     `${reel(7.5)}${reel(16.5)}"/><path d="M7.5 14.1h9v1.6h-9z"/></g>`,
 );
-// This blue is seen on white as on black.
+// This blue has enough contrast on white and on black.
 const lines = (inner) =>
   svg(`<g fill="none" stroke="#1e88e5" stroke-width="1.6" stroke-linejoin="round">${inner}</g>`);
 const LETTER = lines('<path d="m3 6 9 7 9-7"/><rect x="2" y="5" width="20" height="14" rx="2"/>');
@@ -28,7 +28,7 @@ const BOOK = lines(
   '<path d="M12 7v13c-3-2-6-2-9-1.5v-13C6 5 9 5 12 7c3-2 6-2 9-1.5v13c-3-.5-6-.5-9 1.5"/>',
 );
 
-// `shared` gives a package of JupyterLab's own by its name; {} where the page has none.
+// `shared` resolves to one of JupyterLab's own packages by its name; {} if the page has none.
 export async function createPlugin(shared) {
   const [registry, services, widgets, ui, apputils, application, launcher] = await Promise.all(
     [
@@ -81,15 +81,15 @@ export async function createPlugin(shared) {
 
     async read() {
       await this.context.ready;
-      const ask = (question) => this.server.ask(this.context.path, question); // renamed or not
-      const { version } = await ask({ ask: "list", offset: 0, limit: 0 });
+      const send = (request) => this.server.send(this.context.path, request); // renamed or not
+      const { version } = await send({ action: "list", offset: 0, limit: 0 });
       if (version === this.version || this.isDisposed) return;
-      const { createBrowser, sourceOf } = await this.server.page();
+      const { createBrowser, createSource } = await this.server.page();
       if (!this.version) this.context.fileChanged.connect(() => this.refresh());
       this.version = version;
       this.browser?.destroy();
       this.node.replaceChildren();
-      this.browser = createBrowser(this.node, sourceOf(ask), { fill: true });
+      this.browser = createBrowser(this.node, createSource(send), { fill: true });
     }
 
     explain(error) {
@@ -105,7 +105,7 @@ export async function createPlugin(shared) {
       const content = new Viewer(context, this.server, this.openAsText);
       const widget = new registry.DocumentWidget({ content, context });
       widget.title.icon = tape;
-      widget.toolbar.hide(); // it would say that the file is read-only
+      widget.toolbar.hide(); // its only content would be that the file is read-only
       return widget;
     }
   }
@@ -127,14 +127,14 @@ export async function createPlugin(shared) {
       modelName: ID,
       contentProviderId: ID,
     });
-    // A file type sees a file's name alone: the folder is looked at here.
+    // A file type matches a file's name only: the folder is checked here.
     const preferred = docRegistry.preferredWidgetFactories.bind(docRegistry);
     docRegistry.preferredWidgetFactories = (path) =>
       mayBeCassette(path) ? [factory, ...preferred(path)] : preferred(path);
     Object.assign(factory, { server, openAsText });
     docRegistry.addWidgetFactory(factory);
 
-    async function openAsText(path, instead) {
+    async function openAsText(path, replaced) {
       const [{ name }] = preferred(path);
       if (app.name !== "JupyterLab") {
         // A page of Notebook shows one document, which its address names.
@@ -146,9 +146,9 @@ export async function createPlugin(shared) {
       await commands.execute("docmanager:open", {
         path,
         factory: name,
-        options: { ref: instead.id },
+        options: { ref: replaced.id },
       });
-      instead.close();
+      replaced.close();
     }
 
     const tracker = new apputils.WidgetTracker({ namespace: ID });
@@ -164,7 +164,7 @@ export async function createPlugin(shared) {
   }
 
   function addCards({ commands }, server, cards) {
-    const add = (name, label, caption, drawn, rank) => {
+    const add = (name, label, caption, image, rank) => {
       const command = `directmail-lab:${name}`;
       const open = async ({ cwd }) => {
         const { path } = await server.make(name, cwd);
@@ -172,7 +172,7 @@ export async function createPlugin(shared) {
       };
       const execute = (args) =>
         open(args).catch((error) => apputils.showErrorMessage(label, error.message));
-      commands.addCommand(command, { label, caption, icon: icon(name, drawn), execute });
+      commands.addCommand(command, { label, caption, icon: icon(name, image), execute });
       cards?.add({ command, category: "Direct mail", rank });
     };
     const explore = "A new notebook: sign in, and the first three calls";
@@ -188,8 +188,8 @@ export async function createPlugin(shared) {
     autoStart: true,
     requires: [],
     optional: optional.filter(Boolean),
-    activate: (app, ...given) => {
-      const [drive, restorer, cards] = optional.map((token) => (token ? given.shift() : null));
+    activate: (app, ...provided) => {
+      const [drive, restorer, cards] = optional.map((token) => (token ? provided.shift() : null));
       const server = connect(app.serviceManager.serverSettings, services.ServerConnection);
       if (drive?.contentProviderRegistry) addViewer(app, server, drive, restorer);
       addCards(app, server, cards);
@@ -197,29 +197,29 @@ export async function createPlugin(shared) {
   };
 }
 
-// What our extension of the Jupyter server gives: an error's message is a sentence of it.
+// Our extension of the Jupyter server. An error's message is a sentence that it sent.
 function connect(settings, { makeRequest }) {
   const address = (name) => `${settings.baseUrl}directmail-lab/${name}`;
 
-  async function fetched(name, init = {}) {
+  async function fetchJson(name, init = {}) {
     const response = await makeRequest(address(name), init, settings);
-    const told = await response.json().catch(() => ({ message: "The server gave no answer." }));
-    if (!response.ok) throw Object.assign(new Error(told.message), { status: response.status });
-    return told;
+    const result = await response.json().catch(() => ({ message: "The server sent no JSON." }));
+    if (!response.ok) throw Object.assign(new Error(result.message), { status: response.status });
+    return result;
   }
 
-  async function ask(path, question) {
-    const query = new URLSearchParams({ path, question: JSON.stringify(question) });
-    const { answer, buffers, version } = await fetched(`recording?${query}`);
-    const bytes = (text) => Uint8Array.from(atob(text), (sign) => sign.charCodeAt(0));
-    return { ...answer, buffers: buffers.map(bytes), version };
+  async function send(path, request) {
+    const query = new URLSearchParams({ path, request: JSON.stringify(request) });
+    const { response, buffers, version } = await fetchJson(`recording?${query}`);
+    const decode = (text) => Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+    return { ...response, buffers: buffers.map(decode), version };
   }
 
   let page;
   return {
-    ask,
+    send,
     make: (name, folder = "") =>
-      fetched(`${name}?${new URLSearchParams({ folder })}`, { method: "POST" }),
+      fetchJson(`${name}?${new URLSearchParams({ folder })}`, { method: "POST" }),
     page: () => (page ??= loadPage(address)),
   };
 }

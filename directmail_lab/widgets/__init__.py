@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 _STATIC: Final = Path(__file__).with_name("static")
 
 
-def page(name: str, common: tuple[str, str] | None = None) -> tuple[str, str]:
+def read_page(name: str, common: tuple[str, str] | None = None) -> tuple[str, str]:
     """Return a widget's script and style: ``common``, those of all widgets, and its own, joined."""
     script, style = common or (static_text("dom.js"), static_text("palette.css"))
     for part in ("base", name):
@@ -41,7 +41,7 @@ def page(name: str, common: tuple[str, str] | None = None) -> tuple[str, str]:
     return script, style
 
 
-def shows_widgets() -> bool:
+def can_show_widgets() -> bool:
     """Return whether this runs where a widget can be shown: in Jupyter or in a marimo notebook."""
     ipython, marimo = sys.modules.get("IPython"), sys.modules.get("marimo")
     kernel = getattr(ipython and ipython.get_ipython(), "kernel", None)
@@ -54,22 +54,22 @@ def seconds_to_renewal(reading: Reading, session: Session) -> float | None:
     In a replay it is None, since a recorded window renewed long ago. The page gets seconds and not
     a point in time, since it may run on another machine with another clock.
     """
-    at = renewal_time(reading, session.readings.inference.unit)
-    return None if at is None or session.mode == "replay" else at - time.time()
+    renews_at = renewal_time(reading, session.readings.inference.unit)
+    return None if renews_at is None or session.mode == "replay" else renews_at - time.time()
 
 
-def source_of(followed: Session) -> str:
-    """Return where a session's answers come from, in words: ``Live``, ``Recording to tour``."""
-    kind = {"live": "Live", "record": "Recording to", "replay": "Replaying"}[followed.mode]
-    named = f"{kind} {followed.cassette}" if followed.cassette else kind
-    shared = followed.mode != "replay" and followed.shared_with
-    return f"{named}, {shared}" if shared else named
+def describe_source(session: Session) -> str:
+    """Return where a session's responses come from: ``Live``, ``Recording to tour``."""
+    source = {"live": "Live", "record": "Recording to", "replay": "Replaying"}[session.mode]
+    source = f"{source} {session.cassette}" if session.cassette else source
+    shared = session.mode != "replay" and session.shared_with
+    return f"{source}, {shared}" if shared else source
 
 
 class Widget(anywidget.AnyWidget):
     """The base of all widgets: receives the page's messages, and follows the current session.
 
-    A subclass sets ``_esm`` and ``_css`` to what `page` returns. Its ``__init__`` sets its own
+    A subclass sets ``_esm`` and ``_css`` to what `read_page` returns. Its ``__init__`` sets its own
     attributes before it calls this one.
     """
 
@@ -87,9 +87,13 @@ class Widget(anywidget.AnyWidget):
         """React to a change of the current session. Any thread may call it."""
         raise NotImplementedError
 
-    def still(self) -> tuple[dict[str, Any], dict[str, Any]]:
+    def static_output(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return what is shown where no widget can be: data and metadata by MIME type."""
         return {"text/plain": repr(self)}, {}
+
+    def update_static_output(self) -> None:
+        """Update the static output in the notebook."""
+        self._publish(1, *self.static_output())
 
     def close(self) -> None:
         """Close the widget."""
@@ -97,25 +101,27 @@ class Widget(anywidget.AnyWidget):
         super().close()
 
     def _ipython_display_(self) -> None:
-        """Show the widget, and below it, as a second output, what `still` returns.
+        """Show the widget, and below it, as a second output, the static one.
 
         The page hides the second output while the widget is live. It is visible when the notebook
         is opened later, without this kernel or without widgets.
         """
         self._display_ids = uuid.uuid4().hex, uuid.uuid4().hex
         data, metadata = cast("Any", self._repr_mimebundle_())
-        del data["text/plain"]  # `still` has it
-        self._publish(0, data, metadata, renew=False)
-        self._publish(1, *self.still(), renew=False)
+        del data["text/plain"]  # the static output has it
+        self._publish(0, data, metadata, update=False)
+        self._publish(1, *self.static_output(), update=False)
 
-    def _publish(self, which: int, data: Any, metadata: Any = None, *, renew: bool = True) -> None:
+    def _publish(
+        self, output: int, data: Any, metadata: Any = None, *, update: bool = True
+    ) -> None:
         """Show or update one of the widget's two outputs, if the widget was displayed."""
         if self._display_ids is not None:
             from IPython.display import publish_display_data
 
             publish: Any = publish_display_data
-            place = {"display_id": self._display_ids[which]}
-            publish(data, metadata, transient=place, update=renew)
+            transient = {"display_id": self._display_ids[output]}
+            publish(data, metadata, transient=transient, update=update)
 
 
 def _receive(widget: Widget, content: object, buffers: Sequence[bytes | memoryview]) -> None:
@@ -146,12 +152,10 @@ class Throttle:
         settled: Callable[[], object],
         *,
         interval_s: float,
-        settled_s: float,
+        settled_s: float = 1.5,
     ) -> None:
-        self._update = update
-        self._settled = settled
-        self._interval_s = interval_s
-        self._settled_s = settled_s
+        self._update, self._settled = update, settled
+        self._interval_s, self._settled_s = interval_s, settled_s
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self._due = self._running = False
@@ -173,22 +177,21 @@ class Throttle:
 
     def _run(self) -> None:
         quiet_s = 0.0
-        while self._running:
+        while self._running and not self._stopped.is_set():
             if self._due:
                 self._due, quiet_s = False, 0.0
-                self._try(self._update)
+                _try(self._update)
             elif quiet_s >= self._settled_s:
-                self._try(self._settled)
+                _try(self._settled)
                 with self._lock:
                     self._running = self._due
             quiet_s += self._interval_s
-            if self._stopped.wait(self._interval_s):
-                return
+            self._stopped.wait(self._interval_s)
 
-    def _try(self, call: Callable[[], object]) -> None:
-        try:
-            if not self._stopped.is_set():
-                call()
-        except Exception:
-            # The page may be closed. That must not disturb the requests that it shows.
-            _log.debug("A widget could not be brought up to date", exc_info=True)
+
+def _try(call: Callable[[], object]) -> None:
+    try:
+        call()
+    except Exception:
+        # The page may be closed. That must not disturb the requests that it shows.
+        _log.debug("A widget could not be brought up to date", exc_info=True)

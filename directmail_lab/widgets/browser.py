@@ -13,18 +13,16 @@ from typing import TYPE_CHECKING, Any, Final
 from .. import browsing
 from ..cassettes import cassettes_by_name, find_cassette
 from ..current import current_session, session
-from ..display import as_html, as_text
 from ..errors import CassetteError
 from ..interaction import Interaction, RecordedRequest, RecordedResponse
 from ..redaction import Redactor
-from . import Throttle, Widget, page, source_of
+from . import Throttle, Widget, describe_source, read_page
 
 if TYPE_CHECKING:
     from ..quota import Reading
     from ..sessions import Session
 
 _UPDATE_S: Final = 0.2
-_SETTLED_S: Final = 1.5
 
 
 def browse(cassette: str | Path | None = None) -> BrowserWidget:
@@ -58,18 +56,18 @@ def browse(cassette: str | Path | None = None) -> BrowserWidget:
 class SessionRecording(browsing.Recording):
     """A session's interactions so far, with the key redacted. Their number grows."""
 
-    def __init__(self, followed: Session) -> None:
-        super().__init__(source_of(followed), (), followed.base_url)
-        self.session = followed
-        self._seen: list[Reading] = []
+    def __init__(self, session: Session) -> None:
+        super().__init__(describe_source(session), (), session.base_url)
+        self.session = session
+        self._readings: list[Reading] = []
         self._lock = threading.Lock()
         self._redactor = Redactor()
 
     def __len__(self) -> int:
-        with self._lock:  # the page's questions may be answered in any thread
-            self.title = source_of(self.session)
-            self._seen += self.session.readings.since(len(self._seen))
-            return len(self._seen)
+        with self._lock:  # the page's requests may be handled in any thread
+            self.title = describe_source(self.session)
+            self._readings += self.session.readings.since(len(self._readings))
+            return len(self._readings)
 
     @property
     def reset_unit(self) -> Any:
@@ -81,80 +79,77 @@ class SessionRecording(browsing.Recording):
     def entry(self, index: int) -> tuple[Reading, Interaction]:
         if not 0 <= index < len(self):
             raise CassetteError(f"There is no interaction {index + 1} in this session.")
-        reading = self._seen[index]
-        kept = self.session.exchanges.interaction(reading)
-        if kept is None:
+        reading = self._readings[index]
+        interaction = self.session.exchanges.interaction(reading)
+        if interaction is None:  # only the last ones are kept
             request = RecordedRequest(reading.method, self.session.base_url + reading.path)
-            kept = Interaction(request, RecordedResponse(reading.status))
-        return reading, self._redactor.interaction(kept)
+            interaction = Interaction(request, RecordedResponse(reading.status))
+        return reading, self._redactor.interaction(interaction)
 
-    def keeps_bodies(self, index: int) -> bool:
-        return self.session.exchanges.has_bodies(self._seen[index])
+    def has_bodies(self, index: int) -> bool:
+        return self.session.exchanges.has_bodies(self._readings[index])
 
 
 class BrowserWidget(Widget):
-    """Answers its page's questions about a recording; see `browse`.
+    """Handles its page's requests about a recording; see `browse`.
 
     A saved notebook contains only a table of the first rows, as a second output.
     """
 
-    _esm, _css = page("browser", common=browsing.page())
+    _esm, _css = read_page("browser", common=browsing.read_page())
 
     def __init__(self, recording: browsing.Recording) -> None:
-        self._throttle = Throttle(
-            self.tell,
-            self.keep_table,
-            interval_s=_UPDATE_S,
-            settled_s=_SETTLED_S,
-        )
+        self._throttle = Throttle(self.update_page, self.update_static_output, interval_s=_UPDATE_S)
         self._context = contextvars.copy_context()
         self._show(recording)
         super().__init__()
 
     def _show(self, recording: browsing.Recording) -> None:
-        self._recording, self._told = recording, 0
+        self._recording, self._rows_sent = recording, 0
         self._unsubscribe: Callable[[], None] = lambda: None
         if isinstance(recording, SessionRecording):
             self._unsubscribe = recording.session.on_reading(self._throttle.notify)
 
     def __repr__(self) -> str:
-        return as_text(browsing.first_rows(self._recording))
+        return browsing.static_table(self._recording)[1]
 
-    def tell(self) -> None:
-        """Send the new rows to the page, which cannot ask for them while a cell runs.
+    def update_page(self) -> None:
+        """Send the new rows to the page, which cannot request them while a cell runs.
 
-        They are sent in the context of its last question. ipykernel handles the page's next message
+        They are sent in the context of its last request. ipykernel handles the page's next message
         in the thread whose context this message was sent in, and the main thread is busy.
         """
-        told, _ = self._answer({"ask": "list", "offset": self._told, "limit": browsing.MOST_ROWS})
-        self._context.copy().run(self.send, {"type": "changed", "part": told})
+        request = {"action": "list", "offset": self._rows_sent, "limit": browsing.MAX_ROWS}
+        part, _ = self._handle(request)
+        self._context.copy().run(self.send, {"type": "changed", "part": part})
 
     def receive(self, kind: str, buffers: Sequence[bytes | memoryview] = ()) -> None:
-        """Answer a question of the page: JSON with a ``turn``, a number that the answer repeats."""
+        """Respond to a request of the page: JSON with an ``id``, which the response repeats."""
         self._context = contextvars.copy_context()
         if kind == "hello":
             self.send({"type": "ready"})
-        if kind == "ask" and buffers:
-            question = json.loads(bytes(buffers[0]))
-            told, bodies = self._answer(question)
-            self.send({"type": "answer", "turn": question["turn"], "answer": told}, bodies)
+        if kind == "request" and buffers:
+            request = json.loads(bytes(buffers[0]))
+            response, bodies = self._handle(request)
+            self.send({"type": "response", "id": request["id"], "response": response}, bodies)
 
-    def _answer(self, question: dict[str, Any]) -> browsing.Answer:
+    def _handle(self, request: dict[str, Any]) -> browsing.Response:
         others: dict[str, Callable[[], browsing.Recording]] = {}
-        if question.get("ask") in ("others", "compare_with"):
+        if request.get("action") in ("recordings", "compare_recordings"):
             files = cassettes_by_name().items()
             others = {name: partial(browsing.open_recording, path) for name, path in files}
-        told, bodies = browsing.answer(self._recording, question, others)
-        self._told = max(self._told, told.get("offset", 0) + len(told.get("rows", ())))
-        return told, bodies
+        response, bodies = browsing.handle_request(self._recording, request, others)
+        rows_sent = response.get("offset", 0) + len(response.get("rows", ()))
+        self._rows_sent = max(self._rows_sent, rows_sent)
+        return response, bodies
 
     def follow_current(self) -> None:
         """Switch to the new current session, unless a file is shown or no session is open."""
-        followed, shown = current_session(), self._recording
-        if not isinstance(shown, SessionRecording) or followed in (None, shown.session):
+        current, shown = current_session(), self._recording
+        if not isinstance(shown, SessionRecording) or current in (None, shown.session):
             return
         self._unsubscribe()
-        self._show(SessionRecording(followed))
+        self._show(SessionRecording(current))
         self.send({"type": "changed", "restart": True})
 
     def close(self) -> None:
@@ -163,11 +158,7 @@ class BrowserWidget(Widget):
         self._throttle.stop()
         super().close()
 
-    def keep_table(self) -> None:
-        """Update the table in the notebook."""
-        self._publish(1, *self.still())
-
-    def still(self) -> tuple[dict[str, Any], dict[str, Any]]:
+    def static_output(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the first rows, as a table and as text."""
-        table = browsing.first_rows(self._recording)
-        return {"text/html": as_html(table), "text/plain": as_text(table)}, {}
+        table, text = browsing.static_table(self._recording)
+        return {"text/html": table, "text/plain": text}, {}

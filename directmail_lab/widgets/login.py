@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
-from typing import Any, NoReturn, Unpack, cast
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Unpack, cast
 
 from ..cassettes import cassettes_by_name
 from ..credentials import ApiKey, prompt_api_key
 from ..current import current_session, logout
-from ..errors import DirectMailLabError, NotConnectedError
+from ..errors import CassetteError, CredentialError, DirectMailLabError, NotConnectedError
 from ..sessions import Session, SessionOptions
 from ..settings import (
     API_KEY_VARIABLE,
@@ -21,17 +21,8 @@ from ..settings import (
     configured_regions,
     variable,
 )
-from . import Widget, page, seconds_to_renewal, shows_widgets
-from .sign_in import (
-    MODES,
-    Mode,
-    SignedIn,
-    SignInProblem,
-    SignInRequest,
-    explain,
-    key_source,
-    sign_in,
-)
+from . import Widget, can_show_widgets, read_page, seconds_to_renewal
+from .sign_in import MODES, Mode, SignedIn, SignInRequest, explain, key_source, sign_in
 
 
 def login(
@@ -67,20 +58,20 @@ def login(
     request = SignInRequest(
         mode=mode, address=base_url, cassette=cassette, remember=remember, options=options
     )
-    return LoginWidget(request) if shows_widgets() else login_at_terminal(request)
+    return LoginWidget(request) if can_show_widgets() else _login_at_terminal(request)
 
 
 class LoginWidget(Widget):
     """The sign-in form."""
 
-    _esm, _css = page("login")
+    _esm, _css = read_page("login")
 
     def __init__(self, request: SignInRequest | None = None) -> None:
         self._request = request or SignInRequest()
         self._signed_in: SignedIn | None = None
-        self._problem: SignInProblem | None = None
+        self._problem: dict[str, str] | None = None
         self._notice = ""
-        self._working = threading.Lock()
+        self._busy = threading.Lock()
         super().__init__()
 
     def __repr__(self) -> str:
@@ -89,10 +80,12 @@ class LoginWidget(Widget):
     def receive(self, kind: str, buffers: Sequence[bytes | memoryview]) -> None:
         """Show the form, sign in, or sign out. It never raises: nobody would see the error."""
         if kind == "hello":
-            self.tell()
+            self.update_page()
         typed = [bytes(buffer).decode("utf-8", "replace") for buffer in buffers]
-        _empty(buffers)
-        if kind not in ("sign_in", "sign_out") or not self._working.acquire(blocking=False):
+        with contextlib.suppress(AttributeError, TypeError):
+            # ipykernel keeps the message that it handles; emptied, it does not keep the key.
+            cast("list[bytes]", buffers).clear()
+        if kind not in ("sign_in", "sign_out") or not self._busy.acquire(blocking=False):
             return  # unknown, or the second click of a double click
         try:
             self.send({"type": "busy"})
@@ -105,33 +98,30 @@ class LoginWidget(Widget):
             self._problem = explain(error)
         finally:
             typed.clear()
-            self._working.release()
-        self.tell()
+            self._busy.release()
+        self.update_page()
 
-    def tell(self) -> None:
+    def update_page(self) -> None:
         """Send all that the form shows, which never includes the key."""
-        self._notice_other_session()
+        current, signed_in = current_session(), self._signed_in
+        if signed_in is not None and current is not signed_in.session:
+            self._signed_in = None
+            reason = "another session is the current one" if current else "no session is open"
+            self._notice = self._notice or f"Signed out: {reason}."
         self.send(
             {
                 "type": "state",
-                "offer": self._offer(),
-                "account": None if self._signed_in is None else _shown(self._signed_in),
-                "problem": None if self._problem is None else asdict(self._problem),
+                "choices": self._choices(),
+                "account": self._signed_in and _describe(self._signed_in),
+                "problem": self._problem,
                 "notice": self._notice,
             }
         )
 
     def follow_current(self) -> None:
         """Stop showing an account as signed in when its session is no longer the current one."""
-        if self._signed_in is not None and not self._working.locked():
-            self.tell()
-
-    def _notice_other_session(self) -> None:
-        current = current_session()
-        if self._signed_in is not None and current is not self._signed_in.session:
-            self._signed_in = None
-            now = "another session is the current one" if current else "no session is open"
-            self._notice = self._notice or f"Signed out: {now}."
+        if self._signed_in is not None and not self._busy.locked():
+            self.update_page()
 
     def _sign_in(self, mode: str, address: str, cassette: str, key: str) -> None:
         request = replace(
@@ -141,9 +131,14 @@ class LoginWidget(Widget):
             cassette=cassette,
             key=ApiKey(key) if key else None,
         )
-        self._problem = _missing_in(request)
-        if self._problem is None:
-            self._signed_in = sign_in(request)
+        if request.mode != "replay":
+            if not address:
+                raise NotConnectedError("Type the service's address.")
+            if not key and not key_source(choose_address(address)):
+                raise CredentialError("Type your API key.")
+            if request.mode == "record" and not cassette:
+                raise CassetteError("Name the cassette.")
+        self._signed_in = sign_in(request)
 
     def _sign_out(self) -> None:
         if self._signed_in is not None and current_session() is self._signed_in.session:
@@ -151,12 +146,18 @@ class LoginWidget(Widget):
         self._signed_in = None
         self._notice = "Signed out: no session is open, and the key is forgotten."
 
-    def _offer(self) -> dict[str, object]:
+    def _choices(self) -> dict[str, object]:
         """Return the form's choices and defaults."""
-        request, regions = self._request, self._regions()
+        request, regions = self._request, {}
+        try:
+            regions = configured_regions()
+        except DirectMailLabError as error:
+            self._problem = self._problem or explain(error)
         address = request.address or variable(BASE_URL_VARIABLE) or next(iter(regions.values()), "")
         address = regions.get(address, address)
         source = key_source(address)
+        kept = "this computer's keyring" if request.remember else "the kernel's memory"
+        hint = f"Leave it empty to use the key in {source}." if source else ""
         return {
             "regions": list(regions.items()),
             "address": address,
@@ -164,39 +165,11 @@ class LoginWidget(Widget):
             "cassette": request.cassette,
             "mode": request.mode,
             "key_source": source,
-            "key_hint": _key_hint(source, remember=request.remember),
+            "key_hint": hint or f"Kept in {kept}, and not in the notebook.",
         }
 
-    def _regions(self) -> dict[str, str]:
-        try:
-            return configured_regions()
-        except DirectMailLabError as error:
-            self._problem = self._problem or explain(error)
-            return {}
 
-
-def _missing_in(request: SignInRequest) -> SignInProblem | None:
-    """Return a problem that names the first required field that is empty, or None."""
-    if request.mode == "replay":
-        return None
-    if not request.address:
-        return SignInProblem("Type the service's address.", field="address")
-    if request.key is None and not key_source(choose_address(request.address)):
-        return SignInProblem("Type your API key.", field="key")
-    if request.mode == "record" and not request.cassette:
-        return SignInProblem("Name the cassette.", field="cassette")
-    return None
-
-
-def _key_hint(source: str, *, remember: bool) -> str:
-    if source:
-        return f"Leave it empty to use the key in {source}."
-    if remember:
-        return "Kept in this computer's keyring, and not in the notebook."
-    return "Kept in the kernel's memory, and not in the notebook."
-
-
-def _shown(signed_in: SignedIn) -> dict[str, object]:
+def _describe(signed_in: SignedIn) -> dict[str, object]:
     reading = signed_in.reading
     return {
         "title": signed_in.title,
@@ -208,45 +181,38 @@ def _shown(signed_in: SignedIn) -> dict[str, object]:
     }
 
 
-def _empty(buffers: Sequence[bytes | memoryview]) -> None:
-    # ipykernel keeps the message that it handles; emptied, it does not keep the key.
-    with contextlib.suppress(AttributeError, TypeError):
-        cast("list[bytes]", buffers).clear()
-
-
-def login_at_terminal(
-    request: SignInRequest,
-    *,
-    ask: Callable[[str], str] = input,
-    ask_key: Callable[[], ApiKey] = prompt_api_key,
-    say: Callable[[str], object] = lambda text: sys.stdout.write(f"{text}\n"),
-    is_terminal: Callable[[], bool] = lambda: sys.stdin.isatty(),
-) -> Session:
+def _login_at_terminal(request: SignInRequest) -> Session:
     """Ask for what is missing, sign in, and print the account.
 
     Raises
     ------
     NotConnectedError
-        Something is missing, and the input is not a terminal, so it cannot ask.
+        Something is missing, and the input is not a terminal.
     DirectMailLabError, httpx.TransportError
         As `sign_in` does.
     """
-    if not is_terminal():
-        ask = ask_key = _nobody_to_ask
     if request.mode != "replay":
-        known = request.address or variable(BASE_URL_VARIABLE) or ""
-        if not known and len(configured_regions()) != 1:
-            known = ask("Service address: ")
-        address = choose_address(known or None)
-        key = request.key if request.key or key_source(address) else ask_key()
+        address = request.address or variable(BASE_URL_VARIABLE) or ""
+        if not address and len(configured_regions()) != 1:
+            _require_terminal()
+            address = input("Service address: ")
+        address = choose_address(address or None)
+        key = request.key
+        if key is None and not key_source(address):
+            _require_terminal()
+            key = prompt_api_key()
         request = replace(request, address=address, key=key)
     signed_in = sign_in(request)
-    say(f"{signed_in}\n{signed_in.note}".rstrip())
+    reading, text = signed_in.reading, signed_in.title
+    if reading is not None and reading.remaining is not None and reading.limit is not None:
+        text += f" - {reading.remaining} of {reading.limit} left"
+    sys.stdout.write(f"{text}\n{signed_in.note}".rstrip() + "\n")
     return signed_in.session
 
 
-def _nobody_to_ask(*_: object) -> NoReturn:
-    raise NotConnectedError(
-        "login() needs a notebook or a terminal to ask at. Use connect(base_url=…, api_key=…), "
-        f"set {BASE_URL_VARIABLE} and {API_KEY_VARIABLE}, or replay(…) a cassette."
-    )
+def _require_terminal() -> None:
+    if not sys.stdin.isatty():
+        raise NotConnectedError(
+            "login() needs a notebook or a terminal. Use connect(base_url=…, api_key=…), set "
+            f"{BASE_URL_VARIABLE} and {API_KEY_VARIABLE}, or replay(…) a cassette."
+        )

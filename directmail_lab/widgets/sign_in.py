@@ -36,19 +36,11 @@ if TYPE_CHECKING:
 
 Mode = Literal["live", "record", "replay"]
 MODES: Final[tuple[Mode, ...]] = ("live", "record", "replay")
-Field = Literal["", "address", "key", "cassette"]
 
-_PATIENCE_S: Final = 15.0
-
-_FIELDS: Final[tuple[tuple[Any, Field], ...]] = (
-    (CredentialError | UnauthorizedError, "key"),
-    (CassetteError, "cassette"),
-    (InsecureAddressError | NotConnectedError | NotJSONError | httpx.TransportError, "address"),
-    (BaseException, ""),
-)
+_MAX_TIMEOUT_S: Final = 15.0
 
 # service.md part 2 leaves the record's fields open, so the first of these that is there is used.
-_NAMING: Final = ("name", "full_name", "email", "login", "username", "user_name", "id")
+_NAME_FIELDS: Final = ("name", "full_name", "email", "login", "username", "user_name", "id")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,25 +69,6 @@ class SignedIn:
     note: str = ""
     reading: Reading | None = None
 
-    def __str__(self) -> str:
-        """One line: ``Signed in as ada@example.com - 299 of 300 left``."""
-        reading = self.reading
-        if reading is None or reading.remaining is None or reading.limit is None:
-            return self.title
-        return f"{self.title} - {reading.remaining} of {reading.limit} left"
-
-
-@dataclass(frozen=True, slots=True)
-class SignInProblem:
-    """Why signing in failed: what happened, what to do, and the form's field to show it at."""
-
-    text: str
-    hint: str = ""
-    field: Field = ""
-
-    def __str__(self) -> str:
-        return f"{self.text} {self.hint}".rstrip()
-
 
 def sign_in(request: SignInRequest) -> SignedIn:
     """Try the key with one request, then open the session as the current one.
@@ -107,23 +80,28 @@ def sign_in(request: SignInRequest) -> SignedIn:
     DirectMailLabError, httpx.TransportError
         As `Session` and its `me` raise them; `explain` turns them into texts for the form.
     """
+    options, cassette = request.options, request.cassette
     if request.mode == "replay":
-        return _replay(request)
+        session = connect(cassette=cassette, **options)
+        count = plural(len(session.open_cassette or ()), "recorded answer")
+        detail = f"{count} from {session.base_url}. No key, no network."
+        return SignedIn(session=session, title=f"Replaying {session.cassette}", detail=detail)
     address = choose_address(request.address or None)
     if request.mode == "record":
-        new_cassette_path(request.cassette)  # refuse an invalid name before anything is sent
+        new_cassette_path(cassette)  # refuse an invalid name before anything is sent
     key = find_api_key(request.key, base_url=address)
-    who, reading = _try(address, key, request.options)
-    cassette = request.cassette if request.mode == "record" else None
-    mode = "new_episodes" if cassette else None
-    session = connect(address, key, cassette=cassette, record_mode=mode, **request.options)
+    name, reading = _try(address, key, options)
+    if request.mode == "record":
+        session = connect(address, key, cassette=cassette, record_mode="new_episodes", **options)
+    else:
+        session = connect(address, key, **options)
     session.readings.append(reading)
     recording = f" · recording to {session.cassette}" if session.cassette else ""
     return SignedIn(
         session=session,
-        title=f"Signed in as {who}",
+        title=f"Signed in as {name}",
         detail=address + recording,
-        note=_note(request, address),
+        note=_remember(request, address),
         reading=reading,
     )
 
@@ -135,39 +113,31 @@ def key_source(address: str) -> str:
     return "the keyring" if address and remembered_api_key(address) is not None else ""
 
 
-def _replay(request: SignInRequest) -> SignedIn:
-    session = connect(cassette=request.cassette, **request.options)
-    count = len(session.open_cassette or ())
-    return SignedIn(
-        session=session,
-        title=f"Replaying {session.cassette}",
-        detail=f"{plural(count, 'recorded answer')} from {session.base_url}. No key, no network.",
-    )
-
-
 def _try(address: str, key: ApiKey, options: SessionOptions) -> tuple[str, Reading]:
     """Return the account's name and the reading of one request.
 
     Its session does not wait for an allowance, since a person is waiting for the form. It does not
     record either, so that a refused key leaves no cassette behind.
     """
-    timeout_s = min(options.get("timeout_s", _PATIENCE_S), _PATIENCE_S)
-    impatient: SessionOptions = {**options, "pace": "off", "timeout_s": timeout_s}
-    with Session(address, key, **impatient) as trial:
-        who = _name_in(trial.me())
-        return who, trial.readings.since(len(trial.readings) - 1)[0]
+    timeout_s = min(options.get("timeout_s", _MAX_TIMEOUT_S), _MAX_TIMEOUT_S)
+    trial_options: SessionOptions = {**options, "pace": "off", "timeout_s": timeout_s}
+    with Session(address, key, **trial_options) as trial:
+        name = _find_name(trial.me())
+        return name, trial.readings.since(len(trial.readings) - 1)[0]
 
 
-def _name_in(record: pd.DataFrame) -> str:
+def _find_name(record: pd.DataFrame) -> str:
     """Return the account's name as its record gives it, or ``the account``."""
-    row = {} if record.empty else {str(name).lower(): record[name].iloc[0] for name in record}
-    named = (row.get(name) for name in _NAMING)
-    texts = (each.strip()[:80] for each in named if isinstance(each, str))
-    return next(filter(None, texts), "the account")
+    row: dict[str, Any] = {}
+    if not record.empty:
+        row = {str(column).lower(): record[column].iloc[0] for column in record}
+    values = [row.get(field) for field in _NAME_FIELDS]
+    names = [value.strip()[:80] for value in values if isinstance(value, str)]
+    return next(filter(None, names), "the account")
 
 
-def _note(request: SignInRequest, address: str) -> str:
-    """Return a warning about the key: a variable overrides it, or it could not be remembered."""
+def _remember(request: SignInRequest, address: str) -> str:
+    """Keep a typed key in the keyring if that is wanted; return a warning about it, if any."""
     if request.key is None:
         return ""
     note = overriding_variable(request.key) or ""
@@ -179,17 +149,27 @@ def _note(request: SignInRequest, address: str) -> str:
     return note
 
 
-def explain(error: BaseException) -> SignInProblem:
-    """Return an error's text in two parts: what happened, and what to do."""
-    if isinstance(error, KeyboardInterrupt):
-        return SignInProblem("Interrupted. Nobody is signed in.")
-    if not isinstance(error, DirectMailLabError | httpx.TransportError):
-        return SignInProblem(
-            f"Signing in failed in an unexpected way ({type(error).__name__}).",
-            "connect(…) in a cell shows where.",
-        )
-    happened, full_stop, advice = str(error).partition(". ")
-    if isinstance(error, UnauthorizedError):
-        happened = f"The service did not accept this key (status {error.status})"
-    field = next(field for kinds, field in _FIELDS if isinstance(error, kinds))
-    return SignInProblem(happened + full_stop.rstrip(), advice, field)
+def explain(error: BaseException) -> dict[str, str]:
+    """Return an error as what happened (``text``), what to do (``hint``) and the form's ``field``.
+
+    The field is ``"address"``, ``"key"``, ``"cassette"`` or empty.
+    """
+    text, full_stop, hint = str(error).partition(". ")
+    field = ""
+    match error:
+        case KeyboardInterrupt():
+            text = "Interrupted. Nobody is signed in."
+        case UnauthorizedError():
+            text, field = f"The service did not accept this key (status {error.status})", "key"
+        case CredentialError():
+            field = "key"
+        case CassetteError():
+            field = "cassette"
+        case InsecureAddressError() | NotConnectedError() | NotJSONError() | httpx.TransportError():
+            field = "address"
+        case DirectMailLabError():
+            pass
+        case _:  # its own text may contain anything
+            text = f"Signing in failed with an unexpected error ({type(error).__name__})."
+            full_stop, hint = "", "Call connect(…) in a cell to see where."
+    return {"text": text + full_stop.rstrip(), "hint": hint, "field": field}

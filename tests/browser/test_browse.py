@@ -375,6 +375,6 @@ def test_a_kernel_that_is_gone_is_told(page: Page, server: Server) -> None:
     )
     root.locator(".dml-b-row").first.click()
 
-    expect(page.get_by_text("No kernel answers.")).to_be_visible()
+    expect(page.get_by_text("The kernel does not respond.")).to_be_visible()
     expect(rows(root).first).to_be_visible()
     command(page, "docmanager:save")

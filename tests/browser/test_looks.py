@@ -109,7 +109,7 @@ def test_a_screen_reader_is_told_what_each_part_is(
         """
         - form "Sign in to the direct mail service":
           - heading "Sign in to the direct mail service" [level=2]
-          - group "What answers requests":
+          - group "Where responses come from":
             - radio "Live" [checked]
             - radio "Record"
             - radio "Replay"

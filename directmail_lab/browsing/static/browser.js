@@ -1,128 +1,92 @@
-/* A browser of interactions: a list, and beside it what is known of one.
+/* A browser of interactions: a list, and beside it the details of one.
  *
- *   createBrowser(root, source, { fill = false } = {}) -> { destroy(), select(index) }
+ *   createBrowser(root, source, { fill = false } = {}) -> { destroy() }
  *
- * `root` is an empty element; with `fill` the browser is as high as it. `source` is where
- * interactions come from, an object of functions; all but the last are async, and reject with an
- * Error whose message is shown. An index counts from 0.
+ * `root` is an empty element; with `fill` the browser is as high as it. `source` is made by
+ * `createSource(send, onChange)`. `send` takes a request of Python's `browsing.handle_request`, and
+ * resolves to its response, with the bodies as `buffers`. `onChange` takes a callback to call when
+ * there is more: with { part } (a response to "list") where that is known, with { restart: true } if
+ * all is new; it returns a function that ends the calls.
  *
- *   list({ offset, limit }) -> { title, base_url, note, total, offset, rows }
- *       A row is an array: at (ms since 1970, UTC), method, path, status, remaining, elapsed (ms),
- *       bytes, mark ("", "exhausted", "failed" or "unreadable"); null for what is not known. At
- *       most 5,000 come at once; `note` is what is wrong with the recording, or null.
- *   detail(index) -> { index, row, uri, reason, reading: [[name, text]], request, response }
- *       Request and response: { headers: [[name, value]], body }. A body: { kind, media, size,
- *       truncated, bytes }, its kind "none", "json", "text", "image", "pdf", "binary" or "absent"
- *       (not kept); `bytes` is a Uint8Array, text in it UTF-8.
- *   copy(index, as) -> text; `as` is "curl", "httpx" or "request".
- *   compare(a, b) -> [[part, path, change, a's value, b's value]]
- *   others() -> names of recordings to compare with
- *   compareWith(name) -> { pairs, differences: [[a, b, target, ...as above]], only_first,
- *       only_second }
- *   onChange(callback) -> a function that ends it; the callback is called when there is more, with
- *       { part }, what list would give, where that is known; with { restart: true }, all is another.
- *
- * `sourceOf(ask, onChange)` makes a source of a function that takes the JSON that Python's
- * `directmail_lab.browsing.answer` does, and gives its JSON with `buffers` beside.
- *
- * It comes after `dom.js` in one module: `directmail_lab.browsing.page()` has both, and the style.
+ * A row is an array, see COLUMNS; null stands for what is not known. An index counts from 0. This file
+ * comes after `dom.js` in one module.
  */
 
 const [AT, METHOD, PATH, STATUS, REMAINING, ELAPSED, BYTES, MARK] = Array(8).keys();
 const ROW_PX = 24;
 const SPARE_ROWS = 8;
 const FIRST_ROWS = 200;
-const MOST_ROWS = 5000;
-const MOST_MEMBERS = 200;
-const LONGEST_STRING = 5000;
-const SIGNS = { exhausted: "×", failed: "▲", unreadable: "?" };
+const MAX_ROWS = 5000;
+const MAX_MEMBERS = 200;
+const MAX_STRING = 5000;
+const SYMBOLS = { exhausted: "×", failed: "▲", unreadable: "?" };
 
-// Name, heading, what it is sorted by, and what it says.
+// Name, heading, the value to sort by, and the text of the cell.
 const COLUMNS = [
   ["number", "#", (_, index) => index, (_, index) => String(index + 1)],
-  ["time", "Time (UTC)", (row) => row[AT], (row, _, view) => timeOf(row[AT], view)],
+  ["time", "Time (UTC)", (row) => row[AT], (row, _, view) => formatTime(row[AT], view.spansDays ? 5 : 11)],
   ["method", "Method", (row) => row[METHOD], (row) => row[METHOD]],
   ["path", "Path", (row) => row[PATH], (row) => row[PATH]],
-  ["status", "Status", (row) => row[STATUS], (row) => `${row[STATUS] ?? ""} ${SIGNS[row[MARK]] ?? ""}`.trim()],
-  ["left", "Left", (row) => row[REMAINING], (row) => count(row[REMAINING])],
-  ["elapsed", "ms", (row) => row[ELAPSED], (row) => milliseconds(row[ELAPSED])],
-  ["bytes", "Bytes", (row) => row[BYTES], (row) => count(row[BYTES])],
+  ["status", "Status", (row) => row[STATUS], (row) => `${row[STATUS] ?? ""} ${SYMBOLS[row[MARK]] ?? ""}`.trim()],
+  ["left", "Left", (row) => row[REMAINING], (row) => formatCount(row[REMAINING])],
+  ["elapsed", "ms", (row) => row[ELAPSED], (row) => formatMs(row[ELAPSED])],
+  ["bytes", "Bytes", (row) => row[BYTES], (row) => formatCount(row[BYTES])],
 ];
 
-const count = (number) => (number === null ? "" : number.toLocaleString("en"));
+const formatCount = (number) => number?.toLocaleString("en") ?? "";
+const formatMs = (ms) => ms?.toFixed(ms < 100 ? 1 : 0) ?? "";
+const formatTime = (ms, start) => (ms === null ? "" : new Date(ms).toISOString().slice(start, 19).replace("T", " "));
+const note = (textContent) => make("p", { className: "dml-soft", textContent });
+const pre = (textContent) => make("pre", { textContent });
 
-function milliseconds(value) {
-  return value === null ? "" : value.toFixed(value < 100 ? 1 : 0);
-}
-
-function timeOf(at, view) {
-  if (at === null) return "";
-  return new Date(at).toISOString().slice(view?.spansDays ? 5 : 11, 19).replace("T", " ");
-}
-
-export function sourceOf(ask, onChange = () => () => {}) {
-  const asked = async (question) => {
-    const { problem, ...answer } = await ask(question);
+export function createSource(send, onChange = () => () => {}) {
+  const request = async (action, details = {}) => {
+    const { problem, ...response } = await send({ action, ...details });
     if (problem) throw new Error(problem);
-    return answer;
+    return response;
   };
-  return {
-    list: (part) => asked({ ask: "list", ...part }),
-    detail: async (index) => {
-      const { buffers, ...about } = await asked({ ask: "detail", index });
-      [about.request.body.bytes, about.response.body.bytes] = buffers;
-      return about;
-    },
-    copy: async (index, as) => (await asked({ ask: "copy", index, as })).text,
-    compare: async (a, b) => (await asked({ ask: "compare", a, b })).differences,
-    others: async () => (await asked({ ask: "others" })).names,
-    compareWith: (name) => asked({ ask: "compare_with", name }),
-    onChange,
-  };
+  return { request, onChange };
 }
 
 /* The filter. */
 const TESTS = {
-  status: (row, value) =>
-    [...value].every((sign, i) => sign === "x" || String(row[STATUS] ?? "")[i] === sign),
+  status: (row, value) => [...value].every((digit, i) => digit === "x" || String(row[STATUS] ?? "")[i] === digit),
   method: (row, value) => row[METHOD].toLowerCase() === value,
   path: (row, value) => row[PATH].toLowerCase().includes(value),
   is: (row, value) => row[MARK] === value,
 };
 
-function testOf(text) {
+function parseFilter(text) {
   const tests = text.toLowerCase().split(/\s+/).filter(Boolean).map((word) => {
     const wanted = !(word.startsWith("-") && word.length > 1);
     const term = wanted ? word : word.slice(1);
     const [, name, value] = term.match(/^(\w+):(.+)$/) ?? [];
     if (Object.hasOwn(TESTS, name)) return (row) => TESTS[name](row, value) === wanted;
-    const holds = (row) => `${row[METHOD]} ${row[PATH]} ${row[STATUS]}`.toLowerCase().includes(term);
-    return (row) => holds(row) === wanted;
+    return (row) => `${row[METHOD]} ${row[PATH]} ${row[STATUS]}`.toLowerCase().includes(term) === wanted;
   });
   return (row) => tests.every((test) => test(row));
 }
 
 /* The list. Only the rows in view have nodes. */
-function makeList(view, uid) {
+function makeList(view, id) {
   const heads = COLUMNS.map(([name, heading], column) => {
-    const button = make("button", { type: "button", tabIndex: -1, textContent: heading });
-    button.addEventListener("click", () => sortBy(view, column));
+    const button = makeButton(heading, () => sortBy(view, column), { tabIndex: -1, className: "" });
     return make("div", { className: `dml-c-${name}`, role: "columnheader" }, button);
   });
-  const scale = make("div", { className: "dml-c-course", role: "columnheader", textContent: "When" });
+  const scale = make("div", { className: "dml-c-timeline", role: "columnheader", textContent: "When" });
   const head = make("div", { className: "dml-b-head", role: "row" }, ...heads, scale);
-  const room = make("div", { className: "dml-b-room", role: "rowgroup" });
-  const grid = make("div", { className: "dml-b-grid", role: "grid", tabIndex: 0, id: uid }, head, room);
+  const body = make("div", { className: "dml-b-body", role: "rowgroup" });
+  const grid = make("div", { className: "dml-b-grid", role: "grid", tabIndex: 0, id }, head, body);
   grid.setAttribute("aria-label", "Interactions");
-  grid.addEventListener("scroll", () => drawSoon(view));
-  return { grid, heads, scale, room, pool: [] };
+  grid.addEventListener("scroll", () => schedule(view, draw));
+  return { grid, heads, scale, body, nodes: [] };
 }
 
 function makeRow(view) {
   const cells = COLUMNS.map(([name]) => make("div", { className: `dml-c-${name}`, role: "gridcell" }));
   const bar = make("div");
-  const course = make("div", { className: "dml-c-course", role: "gridcell" }, bar);
-  const root = make("div", { className: "dml-b-row", role: "row" }, ...cells, course);
+  const timeline = make("div", { className: "dml-c-timeline", role: "gridcell" }, bar);
+  const root = make("div", { className: "dml-b-row", role: "row" }, ...cells, timeline);
   root.addEventListener("click", () => {
     select(view, root.index);
     open(view);
@@ -130,116 +94,100 @@ function makeRow(view) {
   return { root, cells, bar };
 }
 
-function showRow(view, { root, cells, bar }, place) {
-  const index = view.shown[place];
+function showRow(view, { root, cells, bar }, position) {
+  const index = view.shown[position];
   const row = view.rows[index];
   root.index = index;
   root.id = `${view.list.grid.id}-${index}`;
-  root.style.top = `${place * ROW_PX}px`;
+  root.style.top = `${position * ROW_PX}px`;
   root.dataset.mark = row[MARK];
-  root.setAttribute("aria-rowindex", place + 2);
+  root.setAttribute("aria-rowindex", position + 2);
   root.setAttribute("aria-selected", String(index === view.selected));
   root.classList.toggle("dml-compared", index === view.compared);
-  COLUMNS.forEach(([, , , told], column) => setText(cells[column], told(row, index, view)));
+  COLUMNS.forEach(([, , , format], column) => setText(cells[column], format(row, index, view)));
   cells[3].title = row[PATH];
   cells[4].setAttribute("aria-label", `${row[STATUS] ?? ""} ${row[MARK]}`.trim());
-  const span = Math.max(view.until - view.since, 1);
+  const scale = 100 / Math.max(view.until - view.since, 1);
   bar.hidden = row[AT] === null;
-  bar.style.left = `${(100 * (row[AT] - (row[ELAPSED] ?? 0) - view.since)) / span}%`;
-  bar.style.width = `${(100 * (row[ELAPSED] ?? 0)) / span}%`;
+  bar.style.left = `${scale * (row[AT] - (row[ELAPSED] ?? 0) - view.since)}%`;
+  bar.style.width = `${scale * (row[ELAPSED] ?? 0)}%`;
 }
 
 function draw(view) {
-  const { grid, room, pool } = view.list;
-  room.style.height = `${view.shown.length * ROW_PX}px`;
-  const rows = Math.ceil(grid.clientHeight / ROW_PX) + 2 * SPARE_ROWS;
+  const { grid, body, nodes } = view.list;
+  body.style.height = `${view.shown.length * ROW_PX}px`;
   const first = Math.max(0, Math.floor(grid.scrollTop / ROW_PX) - SPARE_ROWS);
-  const last = Math.min(view.shown.length, first + rows);
-  while (pool.length < last - first) {
-    pool.push(makeRow(view));
-    room.append(pool.at(-1).root);
+  const last = Math.min(view.shown.length, first + Math.ceil(grid.clientHeight / ROW_PX) + 2 * SPARE_ROWS);
+  while (nodes.length < last - first) {
+    nodes.push(makeRow(view));
+    body.append(nodes.at(-1).root);
   }
-  pool.forEach((row, i) => {
-    row.root.hidden = first + i >= last;
-    if (!row.root.hidden) showRow(view, row, first + i);
-    else row.root.id = "";
+  nodes.forEach((node, i) => {
+    node.root.hidden = first + i >= last;
+    if (!node.root.hidden) showRow(view, node, first + i);
+    else node.root.id = "";
   });
-  const drawn = document.getElementById(`${grid.id}-${view.selected}`);
-  grid.setAttribute("aria-activedescendant", drawn?.id ?? "");
+  const selected = document.getElementById(`${grid.id}-${view.selected}`);
+  grid.setAttribute("aria-activedescendant", selected?.id ?? "");
 }
 
-function drawSoon(view) {
-  view.drawing ||= requestAnimationFrame(() => {
-    view.drawing = 0;
-    draw(view);
-  });
-}
-
+/* Filter and sort the rows, and draw them. */
 function arrange(view) {
-  const passes = testOf(view.filter.value);
-  const shown = [];
-  view.rows.forEach((row, index) => {
-    if (passes(row)) shown.push(index);
-  });
-  const [column, down] = view.order;
-  if (column || down) {
-    const key = COLUMNS[column][2];
-    const sign = down ? -1 : 1;
-    const keys = new Map(shown.map((index) => [index, key(view.rows[index], index)]));
-    const order = (a, b) => (a === b ? 0 : a === null ? 1 : b === null ? -1 : sign * (a < b ? -1 : 1));
-    shown.sort((a, b) => order(keys.get(a), keys.get(b)) || a - b);
+  const passes = parseFilter(view.filter.value);
+  const [column, descending] = view.order;
+  view.shown = [...view.rows.keys()].filter((index) => passes(view.rows[index]));
+  if (column || descending) {
+    const keys = view.rows.map((row, index) => COLUMNS[column][2](row, index));
+    const sign = descending ? -1 : 1;
+    const compare = (a, b) => (a === b ? 0 : a === null ? 1 : b === null ? -1 : sign * (a < b ? -1 : 1));
+    view.shown.sort((a, b) => compare(keys[a], keys[b]) || a - b);
   }
-  view.shown = shown;
   view.list.heads.forEach((head, i) => {
-    if (i === column) head.setAttribute("aria-sort", down ? "descending" : "ascending");
-    else head.removeAttribute("aria-sort");
+    head.ariaSort = i !== column ? null : descending ? "descending" : "ascending";
   });
-  view.list.grid.setAttribute("aria-rowcount", shown.length + 1);
-  tellCount(view);
+  view.list.grid.setAttribute("aria-rowcount", view.shown.length + 1);
+  showCount(view);
   draw(view);
 }
 
-function tellCount(view) {
-  const { rows, shown, total } = view;
-  const marked = (mark) => rows.reduce((sum, row) => sum + (row[MARK] === mark), 0);
+function showCount({ rows, shown, total, count }) {
   const parts = [plural(total, "interaction")];
-  if (rows.length < total) parts[0] = `${count(rows.length)} of ${parts[0]} read`;
-  if (shown.length < rows.length) parts.unshift(`${count(shown.length)} shown`);
-  for (const mark of ["exhausted", "failed", "unreadable"]) {
-    const found = marked(mark);
-    if (found) parts.push(`${SIGNS[mark]} ${count(found)} ${mark}`);
+  if (rows.length < total) parts[0] = `${formatCount(rows.length)} of ${parts[0]} read`;
+  if (shown.length < rows.length) parts.unshift(`${formatCount(shown.length)} shown`);
+  for (const [mark, symbol] of Object.entries(SYMBOLS)) {
+    const marked = rows.filter((row) => row[MARK] === mark).length;
+    if (marked) parts.push(`${symbol} ${formatCount(marked)} ${mark}`);
   }
-  setText(view.count, parts.join(" · "));
+  setText(count, parts.join(" · "));
 }
 
 function sortBy(view, column) {
-  const [before, down] = view.order;
+  const [before, descending] = view.order;
   if (before !== column) view.order = [column, false];
-  else view.order = down ? [0, false] : [column, true];
+  else view.order = descending ? [0, false] : [column, true];
   arrange(view);
 }
 
-/* Rows come in parts, small ones first: the list is there at once, however long it is. */
-async function load(view, { restart = false, part: known = null } = {}) {
+/* Rows are loaded in parts, a small one first: the list is there at once, however long it is. */
+async function load(view, { restart = false, part = null } = {}) {
   view.restarts ||= restart;
   if (view.loading) {
     view.loadAgain = true;
     return;
   }
-  if (known?.offset === view.rows.length && !view.restarts) {
-    take(view, known);
+  if (part?.offset === view.rows.length && !view.restarts) {
+    addRows(view, part);
     if (view.rows.length === view.total) return;
   }
   view.loading = true;
   try {
     do {
       view.loadAgain = false;
-      if (view.restarts) empty(view);
+      if (view.restarts) clear(view);
       const offset = view.rows.length;
-      const limit = offset ? MOST_ROWS : FIRST_ROWS;
-      const part = await view.source.list({ offset, limit });
+      const next = await view.source.request("list", { offset, limit: offset ? MAX_ROWS : FIRST_ROWS });
       if (view.destroyed) return;
-      take(view, part);
+      addRows(view, next);
     } while (view.rows.length < view.total || view.loadAgain);
   } catch (error) {
     setText(view.status, error.message);
@@ -248,46 +196,41 @@ async function load(view, { restart = false, part: known = null } = {}) {
   }
 }
 
-function empty(view) {
+function clear(view) {
   Object.assign(view, { restarts: false, rows: [], since: Infinity, until: -Infinity, selected: null });
   close(view);
 }
 
-function take(view, { title, base_url: baseUrl, note, total, rows }) {
-  const { grid } = view.list;
-  const atEnd = grid.scrollTop + grid.clientHeight >= grid.scrollHeight - ROW_PX;
-  const isFirst = !view.rows.length;
+function addRows(view, { title, base_url: baseUrl, note: problem, total, rows }) {
+  const { grid, scale } = view.list;
+  const follows = view.rows.length && grid.scrollTop + grid.clientHeight >= grid.scrollHeight - ROW_PX;
   setText(view.title, title);
   view.title.title = baseUrl ?? "";
-  setText(view.status, note ?? (total ? "" : "Nothing was sent yet."));
-  // What gave fewer rows than it said has no more.
-  view.total = rows.length ? total : view.rows.length;
+  setText(view.status, problem ?? (total ? "" : "No request was sent yet."));
   for (const row of rows) {
     view.rows.push(row);
     if (row[AT] === null) continue;
     view.since = Math.min(view.since, row[AT] - (row[ELAPSED] ?? 0));
     view.until = Math.max(view.until, row[AT]);
   }
-  // A recording of several days tells the day too.
+  // An empty part is the last, whatever the total.
+  view.total = rows.length ? total : view.rows.length;
   view.spansDays = Math.floor(view.since / 864e5) !== Math.floor(view.until / 864e5);
   grid.classList.toggle("dml-b-days", view.spansDays);
   const seconds = (view.until - view.since) / 1000;
-  setText(view.list.scale, seconds > 0 ? `When, over ${seconds.toPrecision(3)} s` : "When");
+  setText(scale, seconds > 0 ? `When, over ${seconds.toPrecision(3)} s` : "When");
   arrange(view);
-  if (atEnd && !isFirst && view.follows) grid.scrollTop = grid.scrollHeight;
+  if (follows) grid.scrollTop = grid.scrollHeight;
 }
 
-/* What is chosen. */
-function select(view, index, { keepsPlace = false } = {}) {
-  view.selected = index;
-  const place = view.shown.indexOf(index);
+/* The selection. */
+function select(view, index) {
   const { grid } = view.list;
-  if (place >= 0 && !keepsPlace) {
-    const top = place * ROW_PX;
-    const room = grid.clientHeight - 2 * ROW_PX;
-    if (top < grid.scrollTop) grid.scrollTop = top;
-    else if (top > grid.scrollTop + room) grid.scrollTop = top - room;
-  }
+  const top = view.shown.indexOf(index) * ROW_PX;
+  const room = grid.clientHeight - 2 * ROW_PX;
+  view.selected = index;
+  if (top < grid.scrollTop) grid.scrollTop = top;
+  else if (top > grid.scrollTop + room) grid.scrollTop = top - room;
   draw(view);
 }
 
@@ -296,239 +239,220 @@ function move(view, key) {
   const steps = { ArrowUp: -1, ArrowDown: 1, PageUp: -page, PageDown: page, Home: -Infinity, End: Infinity };
   if (!(key in steps)) return false;
   const last = view.shown.length - 1;
-  const at = view.shown.indexOf(view.selected);
-  const next = at < 0 && steps[key] === 1 ? 0 : Math.min(last, Math.max(0, at + steps[key]));
+  const next = view.shown.indexOf(view.selected) + steps[key];
   if (last >= 0) {
-    select(view, view.shown[next]);
-    // An arrow that is held down opens what it stops at.
-    clearTimeout(view.waiting);
-    if (!view.side.root.hidden) view.waiting = setTimeout(() => open(view), 60);
+    select(view, view.shown[Math.min(last, Math.max(0, next))]);
+    // An arrow that is held down opens only the row that it stops at.
+    clearTimeout(view.opening);
+    if (!view.side.root.hidden) view.opening = setTimeout(() => open(view), 60);
   }
   return true;
 }
 
-/* The side: details, or a comparison. The last that was asked for is shown. */
-function makeSide() {
-  const close = make("button", { type: "button", className: "dml-secondary", textContent: "Close" });
-  const actions = make("div", { className: "dml-b-actions" });
-  const content = make("div", { className: "dml-b-content" });
+/* The side: details, or a comparison. The last request wins. */
+function makeSide(onClose) {
+  const actions = div("dml-b-actions");
+  const content = div("dml-b-content");
   const root = make("section", { className: "dml-b-side", tabIndex: -1, hidden: true }, actions, content);
   root.setAttribute("aria-label", "Details");
-  return { root, actions, content, close };
+  return { root, actions, content, close: makeButton("Close", onClose) };
 }
 
-function forget(view) {
+function revokeUrls(view) {
   for (const url of view.urls.splice(0)) URL.revokeObjectURL(url);
 }
 
-async function fill(view, actions, ask, show) {
+async function showSide(view, actions, response, render) {
   const { side } = view;
   const turn = (view.turn += 1);
   side.root.hidden = false;
-  try {
-    const answer = await ask();
-    if (turn !== view.turn || view.destroyed) return;
-    forget(view);
-    side.content.replaceChildren(...show(answer));
-  } catch (error) {
-    if (turn !== view.turn || view.destroyed) return;
-    forget(view);
-    side.content.replaceChildren(make("p", { className: "dml-b-problem", textContent: error.message }));
-  }
+  const problem = (error) => [make("p", { className: "dml-b-problem", textContent: error.message })];
+  const nodes = await response.then(
+    (value) => () => render(value),
+    (error) => () => problem(error),
+  );
+  if (turn !== view.turn || view.destroyed) return;
+  revokeUrls(view);
+  side.content.replaceChildren(...nodes());
   side.actions.replaceChildren(...actions, side.close);
   draw(view);
 }
 
-function button(text, action, label = text) {
-  const made = make("button", { type: "button", className: "dml-secondary", textContent: text });
-  made.setAttribute("aria-label", label);
-  made.addEventListener("click", action);
-  return made;
-}
-
 function open(view) {
-  const index = view.selected;
+  const { selected: index, compared, source } = view;
   if (index === null) return undefined;
-  if (view.compared !== null && view.compared !== index) return compareTwo(view, view.compared, index);
+  if (compared !== null && compared !== index) return compareTwo(view, compared, index);
   const copies = { curl: "curl", httpx: "httpx", request: "dm.request" };
   const actions = [
     make("span", { className: "dml-soft", textContent: "Copy as" }),
-    ...Object.entries(copies).map(([as, text]) => button(text, () => copy(view, index, as), `Copy as ${text}`)),
-    button("Compare…", () => startComparing(view, index)),
+    ...Object.entries(copies).map(([format, name]) =>
+      makeButton(name, () => copy(view, index, format), { ariaLabel: `Copy as ${name}` }),
+    ),
+    makeButton("Compare…", () => startComparing(view, index)),
   ];
-  return fill(view, actions, () => view.source.detail(index), (about) => details(view, about));
+  return showSide(view, actions, source.request("detail", { index }), (details) => renderDetails(view, details));
 }
 
 function close(view) {
   view.turn += 1;
   view.compared = null;
   view.side.root.hidden = true;
-  forget(view);
+  revokeUrls(view);
   view.side.content.replaceChildren();
   draw(view);
 }
 
-async function copy(view, index, as) {
-  const said = make("p", { className: "dml-soft", role: "status" });
-  const code = make("pre", { className: "dml-b-code", tabIndex: 0 });
-  code.setAttribute("aria-label", "The copied text");
+async function copy(view, index, format) {
+  const message = make("p", { className: "dml-soft", role: "status" });
+  const code = make("pre", { tabIndex: 0, ariaLabel: "The copied text" });
   try {
-    code.textContent = await view.source.copy(index, as);
+    code.textContent = (await view.source.request("copy", { index, format })).text;
     await navigator.clipboard.writeText(code.textContent);
-    said.textContent = "Copied to the clipboard.";
+    message.textContent = "Copied to the clipboard.";
   } catch (error) {
-    said.textContent = code.textContent ? "Select this text to copy it." : error.message;
+    message.textContent = code.textContent ? "Select this text to copy it." : error.message;
   }
   view.side.content.querySelector(".dml-b-copy")?.remove();
-  view.side.content.prepend(make("div", { className: "dml-b-copy" }, said, code));
+  view.side.content.prepend(div("dml-b-copy", message, code));
 }
 
 /* Details. */
-function details(view, { index, row, uri, reason, reading, request, response }) {
+function renderDetails(view, { index, row, uri, reason, reading, request, response, buffers }) {
   const facts = [
     `${row[STATUS]} ${reason}`.trim(),
-    row[ELAPSED] !== null && `${milliseconds(row[ELAPSED])} ms`,
-    row[AT] !== null && `${new Date(row[AT]).toISOString().slice(0, 19).replace("T", " ")} UTC`,
+    row[ELAPSED] !== null && `${formatMs(row[ELAPSED])} ms`,
+    row[AT] !== null && `${formatTime(row[AT], 0)} UTC`,
   ];
-  const title = make("h3", { textContent: `${index + 1} ${row[METHOD]} ${row[PATH]}` });
-  const told = make("p", { className: "dml-b-facts", textContent: facts.filter(Boolean).join(" · ") });
-  told.dataset.mark = row[MARK];
+  const status = make("p", { className: "dml-b-facts", textContent: facts.filter(Boolean).join(" · ") });
+  status.dataset.mark = row[MARK];
+  const values = reading.flatMap(([name, value]) => [`${name} `, make("b", { textContent: value }), " "]);
+  const body = (title, message, bytes) =>
+    fold(view, title, describeBody(message.body), renderBody(view, message.body, bytes));
+  const headers = (title, message) => fold(view, title, ` (${message.headers.length})`, renderPairs(message.headers));
   return [
-    title,
-    told,
-    make("p", { className: "dml-b-reading" }, ...reading.flatMap(([name, said]) => [`${name} `, make("b", { textContent: said }), " "])),
-    make("p", { className: "dml-soft", textContent: uri }),
-    fold(view, `Response body${about(response.body)}`, body(view, response.body)),
-    fold(view, `Response headers (${response.headers.length})`, pairs(response.headers)),
-    fold(view, `Request headers (${request.headers.length})`, pairs(request.headers)),
-    fold(view, `Request body${about(request.body)}`, body(view, request.body)),
+    make("h3", { textContent: `${index + 1} ${row[METHOD]} ${row[PATH]}` }),
+    status,
+    make("p", { className: "dml-b-reading" }, ...values),
+    note(uri),
+    body("Response body", response, buffers[1]),
+    headers("Response headers", response),
+    headers("Request headers", request),
+    body("Request body", request, buffers[0]),
   ];
 }
 
-function about({ kind, media, size, truncated }) {
+function describeBody({ kind, media_type: mediaType, size, truncated }) {
   if (kind === "none" || kind === "absent") return "";
-  return ` (${media || kind}, ${truncated ? "the start of " : ""}${plural(size, "byte")})`;
+  return ` (${mediaType || kind}, ${truncated ? "the start of " : ""}${plural(size, "byte")})`;
 }
 
-// A fold stays as it was left when another interaction is opened.
-function fold(view, title, content) {
-  const name = title.replace(/ \(.*/, "");
-  const root = make("details", { open: !view.folded.has(name) }, make("summary", { textContent: title }), content);
-  root.addEventListener("toggle", () => view.folded[root.open ? "delete" : "add"](name));
+// A fold that was closed stays closed when another interaction is opened.
+function fold(view, title, description, content) {
+  const summary = make("summary", { textContent: title + description });
+  const root = make("details", { open: !view.folded.has(title) }, summary, content);
+  root.addEventListener("toggle", () => view.folded[root.open ? "delete" : "add"](title));
   return root;
 }
 
-function pairs(list) {
-  const table = make("dl");
-  for (const [name, value] of list) {
-    table.append(make("dt", { textContent: name }), make("dd", { textContent: value }));
-  }
-  return table;
+function renderPairs(pairs) {
+  const nodes = pairs.map(([name, value]) => [make("dt", { textContent: name }), make("dd", { textContent: value })]);
+  return make("dl", {}, ...nodes.flat());
 }
 
-function body(view, { kind, media, bytes, truncated }) {
-  const shows = {
+function renderBody(view, { kind, media_type: mediaType, truncated }, bytes) {
+  const renderers = {
     none: () => note("Empty."),
     absent: () => note("Not kept: only a recording keeps bodies."),
-    json: () => json(new TextDecoder().decode(bytes)),
-    text: () => text(new TextDecoder().decode(bytes)),
-    image: () => picture(view, bytes, media),
-    pdf: () => pdf(view, bytes),
-    binary: () => text(hex(bytes)),
+    json: () => renderJson(new TextDecoder().decode(bytes)),
+    text: () => pre(new TextDecoder().decode(bytes)),
+    image: () => renderImage(view, bytes, mediaType),
+    pdf: () => renderPdf(view, bytes),
+    binary: () => pre(hexDump(bytes)),
   };
-  const shown = make("div", {}, shows[kind]());
-  if (truncated) shown.append(note("The rest is not shown."));
-  return shown;
+  return make("div", {}, renderers[kind](), ...(truncated ? [note("The rest is not shown.")] : []));
 }
-
-const note = (said) => make("p", { className: "dml-soft", textContent: said });
-const text = (said) => make("pre", { textContent: said });
 
 function blobUrl(view, bytes, type) {
   view.urls.push(URL.createObjectURL(new Blob([bytes], { type })));
   return view.urls.at(-1);
 }
 
-function picture(view, bytes, media) {
-  const image = make("img", { alt: `The body, ${media}` });
-  image.addEventListener("error", () => image.replaceWith(note("This is no picture that can be shown:"), text(hex(bytes.slice(0, 4096)))));
-  image.src = blobUrl(view, bytes, media);
+function renderImage(view, bytes, mediaType) {
+  const image = make("img", { alt: `The body, ${mediaType}` });
+  const showBytes = () => image.replaceWith(note("This image cannot be shown:"), pre(hexDump(bytes.slice(0, 4096))));
+  image.addEventListener("error", showBytes);
+  image.src = blobUrl(view, bytes, mediaType);
   return image;
 }
 
-// A PDF may hold links and forms: it is shown when that is asked for.
-function pdf(view, bytes) {
-  const show = button("Show the PDF", () => {
-    const type = "application/pdf";
-    show.replaceWith(make("object", { type, data: blobUrl(view, bytes, type), ariaLabel: "The PDF" }));
-  });
-  return show;
+// A PDF may have links and forms, so it is shown only on request.
+function renderPdf(view, bytes) {
+  const type = "application/pdf";
+  const show = () => make("object", { type, data: blobUrl(view, bytes, type), ariaLabel: "The PDF" });
+  const button = makeButton("Show the PDF", () => button.replaceWith(show()));
+  return button;
 }
 
-function hex(bytes) {
+function hexDump(bytes) {
   const lines = [];
   for (let at = 0; at < bytes.length; at += 16) {
     const part = [...bytes.subarray(at, at + 16)];
     const codes = part.map((byte) => byte.toString(16).padStart(2, "0")).join(" ");
-    const signs = part.map((byte) => (byte > 31 && byte < 127 ? String.fromCharCode(byte) : "·")).join("");
-    lines.push(`${at.toString(16).padStart(6, "0")}  ${codes.padEnd(47)}  ${signs}`);
+    const text = part.map((byte) => (byte > 31 && byte < 127 ? String.fromCharCode(byte) : "·")).join("");
+    lines.push(`${at.toString(16).padStart(6, "0")}  ${codes.padEnd(47)}  ${text}`);
   }
   return lines.join("\n");
 }
 
 /* JSON as a tree. A number is shown as it was sent: 12345678901234567890 has no exact double. */
-class Sent {
-  constructor(source) {
-    this.source = source;
+class NumberText {
+  constructor(text) {
+    this.text = text;
   }
 }
 
-function json(source) {
+function renderJson(source) {
   let value;
   try {
-    value = JSON.parse(source, (_, each, context) =>
-      typeof each === "number" ? new Sent(context?.source ?? String(each)) : each,
+    value = JSON.parse(source, (_, member, context) =>
+      typeof member === "number" ? new NumberText(context?.source ?? String(member)) : member,
     );
   } catch {
-    return text(source); // nested too deeply
+    return pre(source); // nested too deeply
   }
-  return make("div", { className: "dml-b-tree" }, tree("", value, 0));
+  return div("dml-b-tree", renderTree("", value, 0));
 }
 
-function tree(name, value, depth) {
-  const label = name === "" ? [] : [make("span", { className: "dml-b-name", textContent: name }), ": "];
-  if (value === null || typeof value !== "object" || value instanceof Sent) {
-    return make("div", { className: "dml-b-leaf" }, ...label, leaf(value));
+function renderTree(name, value, depth) {
+  const label = name === "" ? [] : [make("span", { textContent: name }), ": "];
+  if (value === null || typeof value !== "object" || value instanceof NumberText) {
+    return div("dml-b-leaf", ...label, renderLeaf(value));
   }
   const members = Object.entries(value);
-  const isList = Array.isArray(value);
-  const size = make("span", {
-    className: "dml-soft",
-    textContent: isList ? `[${members.length}]` : `{${members.length}}`,
-  });
-  if (!members.length) return make("div", { className: "dml-b-leaf" }, ...label, size);
-  const root = make("details", {}, make("summary", {}, ...label, size));
-  const grow = () => more(root, members, depth);
-  root.addEventListener("toggle", grow, { once: true });
-  root.open = depth < 2 && members.length <= MOST_MEMBERS;
+  const size = Array.isArray(value) ? `[${members.length}]` : `{${members.length}}`;
+  label.push(make("span", { className: "dml-soft", textContent: size }));
+  if (!members.length) return div("dml-b-leaf", ...label);
+  const root = make("details", {}, make("summary", {}, ...label));
+  root.addEventListener("toggle", () => appendMembers(root, members, depth), { once: true });
+  root.open = depth < 2 && members.length <= MAX_MEMBERS;
   return root;
 }
 
-function more(root, members, depth) {
-  for (const [name, each] of members.splice(0, MOST_MEMBERS)) root.append(tree(name, each, depth + 1));
+function appendMembers(root, members, depth) {
+  for (const [name, value] of members.splice(0, MAX_MEMBERS)) root.append(renderTree(name, value, depth + 1));
   if (!members.length) return;
-  const next = button(`${count(members.length)} more`, () => {
-    next.remove();
-    more(root, members, depth);
+  const more = makeButton(`${formatCount(members.length)} more`, () => {
+    more.remove();
+    appendMembers(root, members, depth);
   });
-  root.append(next);
+  root.append(more);
 }
 
-function leaf(value) {
-  const kind = value === null ? "null" : value instanceof Sent ? "number" : typeof value;
-  const whole = value instanceof Sent ? value.source : JSON.stringify(value);
-  const shown = whole.length > LONGEST_STRING ? `${whole.slice(0, LONGEST_STRING)}…` : whole;
-  return make("span", { className: `dml-b-${kind}`, textContent: shown });
+function renderLeaf(value) {
+  const isNumber = value instanceof NumberText;
+  const text = isNumber ? value.text : JSON.stringify(value);
+  const textContent = text.length > MAX_STRING ? `${text.slice(0, MAX_STRING)}…` : text;
+  return make("span", { className: `dml-b-${isNumber ? "number" : typeof value}`, textContent });
 }
 
 /* Comparing. */
@@ -545,54 +469,59 @@ function stopComparing(view) {
   draw(view);
 }
 
-function compareTwo(view, a, b) {
-  const back = button("Back", () => {
+function compareTwo(view, first, second) {
+  const back = makeButton("Back", () => {
     stopComparing(view);
     open(view);
   });
-  return fill(view, [back], () => view.source.compare(a, b), (differences) => [
-    make("h3", { textContent: `Number ${b + 1} against number ${a + 1}` }),
+  const heads = ["Path", "Change", `Number ${first + 1}`, `Number ${second + 1}`];
+  return showSide(view, [back], view.source.request("compare", { first, second }), ({ differences }) => [
+    make("h3", { textContent: `Number ${second + 1} against number ${first + 1}` }),
     differences.length
-      ? table(["Path", "Change", `Number ${a + 1}`, `Number ${b + 1}`], differences.map(differenceCells))
+      ? renderTable(heads, differences.map(differenceCells))
       : note("No difference in status, headers and body. Values that change with every call are not compared."),
   ]);
 }
 
-const differenceCells = ([part, path, change, was, isNow]) => [
+const differenceCells = ([part, path, change, before, after]) => [
   part === "header" ? `header ${path}` : path,
   change,
-  was ?? "",
-  isNow ?? "",
+  before ?? "",
+  after ?? "",
 ];
 
 function compareRecordings(view, name) {
-  const numbers = (list) => list.map((index) => index + 1).join(", ");
-  return fill(view, [], () => view.source.compareWith(name), (found) => [
-    make("h3", { textContent: `${name} against this recording` }),
-    note(`${plural(found.pairs, "pair")} compared, by method, path and query.`),
-    found.differences.length
-      ? table(
-          ["Here", "There", "Request", "Path", "Change", "Here", "There"],
-          found.differences.map(([a, b, target, ...each]) => [a + 1, b + 1, target, ...differenceCells(each)]),
-        )
-      : note("No difference."),
-    ...(found.only_first.length ? [note(`Only here: ${numbers(found.only_first)}`)] : []),
-    ...(found.only_second.length ? [note(`Only there: ${numbers(found.only_second)}`)] : []),
-  ]);
+  const response = view.source.request("compare_recordings", { name });
+  return showSide(view, [], response, ({ pairs, differences, ...lists }) => {
+    const numbers = (title, list) =>
+      lists[list].length ? [note(`${title}: ${lists[list].map((index) => index + 1).join(", ")}`)] : [];
+    const rows = differences.map(([a, b, target, ...rest]) => [a + 1, b + 1, target, ...differenceCells(rest)]);
+    const heads = ["Here", "There", "Request", "Path", "Change", "Here", "There"];
+    return [
+      make("h3", { textContent: `${name} against this recording` }),
+      note(`${plural(pairs, "pair")} compared, by method, path and query.`),
+      rows.length ? renderTable(heads, rows) : note("No difference."),
+      ...numbers("Only here", "only_first"),
+      ...numbers("Only there", "only_second"),
+      ...numbers("Not compared, since unreadable here", "unreadable_first"),
+      ...numbers("Not compared, since unreadable there", "unreadable_second"),
+    ];
+  });
 }
 
-function table(heads, rows) {
+function renderTable(heads, rows) {
   const row = (tag, cells) => make("tr", {}, ...cells.map((cell) => make(tag, { textContent: cell })));
-  return make("table", {}, make("thead", {}, row("th", heads)), make("tbody", {}, ...rows.map((cells) => row("td", cells))));
+  const body = rows.map((cells) => row("td", cells));
+  return make("table", {}, make("thead", {}, row("th", heads)), make("tbody", {}, ...body));
 }
 
-/* The whole. */
+/* The keyboard. */
 function onKey(view, event) {
   const { list, side, filter } = view;
   const isTyping = event.target === filter;
   const inList = event.target === list.grid;
   if (event.ctrlKey || event.metaKey || event.altKey) return;
-  if (event.key === "Escape") escape(view, event.target);
+  if (event.key === "Escape") onEscape(view, event.target);
   else if (event.key === "/" && !isTyping) filter.focus();
   else if (isTyping && (event.key === "ArrowDown" || event.key === "Enter")) {
     list.grid.focus();
@@ -603,8 +532,8 @@ function onKey(view, event) {
   event.preventDefault();
 }
 
-function escape(view, target) {
-  const { list, side, filter } = view;
+function onEscape(view, target) {
+  const { list, filter } = view;
   if (target === filter && filter.value) {
     filter.value = "";
     arrange(view);
@@ -613,8 +542,9 @@ function escape(view, target) {
   list.grid.focus();
 }
 
-async function offerOthers(view) {
-  const names = await view.source.others().catch(() => []);
+/* The whole. */
+async function offerRecordings(view) {
+  const { names } = await view.source.request("recordings").catch(() => ({ names: [] }));
   view.others.hidden = !names.length;
   view.others.append(...["Compare with recording…", ...names].map((name, i) => new Option(name, i ? name : "")));
   view.others.addEventListener("change", () => {
@@ -623,53 +553,44 @@ async function offerOthers(view) {
   });
 }
 
-let browsers = 0;
-
-export function createBrowser(root, source, { fill: fills = false, follows = true } = {}) {
-  browsers += 1;
+export function createBrowser(root, source, { fill = false } = {}) {
   const view = {
-    source, follows, rows: [], shown: [], total: 0, since: Infinity, until: -Infinity, order: [0, false],
-    selected: null, compared: null, turn: 0, urls: [], folded: new Set(["Request body"]), drawing: 0,
+    source, rows: [], shown: [], total: 0, since: Infinity, until: -Infinity, order: [0, false],
+    selected: null, compared: null, turn: 0, urls: [], folded: new Set(["Request body"]),
   };
-  view.title = make("div", { className: "dml-title" });
+  view.title = div("dml-title");
   view.count = make("div", { className: "dml-soft", role: "status" });
-  view.filter = make("input", { type: "search", placeholder: "Filter: text  status:4xx  method:POST  is:exhausted" });
-  view.filter.setAttribute("aria-label", "Filter");
+  view.filter = make("input", { type: "search", ariaLabel: "Filter" });
+  view.filter.placeholder = "Filter: text  status:4xx  method:POST  is:exhausted";
   view.filter.addEventListener("input", () => arrange(view));
-  view.others = make("select", { hidden: true });
-  view.others.setAttribute("aria-label", "Compare with another recording");
+  view.others = make("select", { hidden: true, ariaLabel: "Compare with another recording" });
   view.status = make("div", { className: "dml-soft dml-b-status", role: "status" });
-  view.list = makeList(view, `dml-b-${Date.now().toString(36)}-${browsers}`);
-  view.side = makeSide();
-  view.side.close.addEventListener("click", () => {
+  view.list = makeList(view, newId());
+  view.side = makeSide(() => {
     close(view);
     view.list.grid.focus();
   });
-  const top = make("div", { className: "dml-top" }, view.title, view.count, view.filter, view.others);
-  const middle = make("div", { className: "dml-b-middle" }, view.list.grid, view.side.root);
+  const top = div("dml-top", view.title, view.count, view.filter, view.others);
+  const middle = div("dml-b-middle", view.list.grid, view.side.root);
   const whole = make("section", { className: "dml dml-box dml-browser" }, top, middle, view.status);
-  whole.setAttribute("aria-label", "Recorded interactions");
+  whole.ariaLabel = "Recorded interactions";
+  whole.classList.toggle("dml-b-fills", fill);
   keepKeys(whole);
-  whole.classList.toggle("dml-b-fills", fills);
   whole.addEventListener("keydown", (event) => onKey(view, event));
-  const resized = new ResizeObserver(() => drawSoon(view));
+  const resized = new ResizeObserver(() => schedule(view, draw));
   resized.observe(view.list.grid);
   root.append(whole);
-  const end = source.onChange((change) => load(view, change));
+  const stop = source.onChange((change) => load(view, change));
   load(view);
-  offerOthers(view);
+  offerRecordings(view);
   return {
-    select: (index) => {
-      select(view, index);
-      return open(view);
-    },
     destroy: () => {
       view.destroyed = true;
-      end?.();
-      clearTimeout(view.waiting);
-      cancelAnimationFrame(view.drawing);
+      stop();
+      clearTimeout(view.opening);
+      cancelAnimationFrame(view.frame);
       resized.disconnect();
-      forget(view);
+      revokeUrls(view);
       whole.remove();
     },
   };

@@ -1,46 +1,47 @@
-/* What the widgets have in common, after dom.js and before the script of each.
+/* What all widgets share, after dom.js and before the script of each.
  *
- * Whatever a page shows comes in messages from the kernel.
- * No trait of the model is used but anywidget's own, so nothing of it is in a saved notebook.
+ * Everything that a page shows comes in messages from the kernel. No trait of the model is used but
+ * anywidget's own, so a saved notebook contains nothing of it.
  */
 
 const KERNEL_PATIENCE_MS = 1500;
 
 const now = () => performance.now() / 1000;
 
-/* How many seconds are left until each of some moments, shown twice a second until all are over. */
+/* Call `show` with a function from a moment to the seconds until then, twice a second while it returns true. */
 function countDown(view, show) {
-  clearTimeout(view.ticking);
-  if (show((at) => Math.max(0, Math.ceil((at ?? 0) - now())))) {
-    view.ticking = setTimeout(() => countDown(view, show), 500);
+  clearTimeout(view.countdown);
+  if (show((moment) => Math.max(0, Math.ceil((moment ?? 0) - now())))) {
+    view.countdown = setTimeout(() => countDown(view, show), 500);
   }
 }
 
-/* The kernel: greeted now and after each reconnection. Silence is told: it may have been restarted. */
+/* The connection to the kernel, which is greeted now and after each reconnection. Texts are sent as binary
+ * buffers, which no log writes out. `onSilence` is called if no message comes back in time. */
 function connect(model, { onGreet, onMessage, onSilence }) {
-  let waiting;
-  const send = (message, buffers) => {
-    clearTimeout(waiting);
-    waiting = setTimeout(onSilence, KERNEL_PATIENCE_MS);
+  let timer;
+  const send = (message, texts = []) => {
+    clearTimeout(timer);
+    timer = setTimeout(onSilence, KERNEL_PATIENCE_MS);
     try {
-      model.send(message, undefined, buffers);
+      model.send(message, undefined, texts.map((text) => new TextEncoder().encode(text).buffer));
     } catch {
       onSilence(); // the connection is closed
     }
   };
-  const hear = (message, buffers) => {
-    clearTimeout(waiting);
+  const receive = (message, buffers) => {
+    clearTimeout(timer);
     onMessage(message, buffers);
   };
   const greet = () => {
-    onGreet();
+    onGreet?.();
     send({ type: "hello" });
   };
-  model.on("msg:custom", hear);
+  model.on("msg:custom", receive);
   model.on("comm_live_update", greet);
   const close = () => {
-    clearTimeout(waiting);
-    model.off("msg:custom", hear);
+    clearTimeout(timer);
+    model.off("msg:custom", receive);
     model.off("comm_live_update", greet);
   };
   return { send, greet, close };

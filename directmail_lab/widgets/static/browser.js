@@ -1,39 +1,35 @@
-/* The browser of interactions, in a notebook: what it asks goes to the kernel. */
-
-let views = 0;
+/* The browser of interactions, in a notebook: its requests go to the kernel. */
 
 function render({ model, el }) {
-  views += 1;
-  const uid = `${Date.now().toString(36)}-${views}`;
-  const waiting = new Map(); // another view of this widget hears the same messages
-  let onChange = () => {};
-  let asked = 0;
-  const ask = (question) =>
-    new Promise((resolve) => {
-      asked += 1;
-      const turn = `${uid}-${asked}`;
-      waiting.set(turn, resolve);
-      kernel.send({ type: "ask" }, [new TextEncoder().encode(JSON.stringify({ ...question, turn })).buffer]);
-    });
+  const id = newId(); // another view of this widget gets the same messages
+  const pending = new Map();
+  const listeners = new Set();
+  const silence = make("div", { className: "dml dml-soft", role: "status" });
+  const root = div("dml-hides-next");
+  let requests = 0;
   const kernel = connect(model, {
-    onGreet: () => {},
     onMessage: (message, buffers) => {
       setText(silence, "");
-      if (message.type === "changed") onChange(message);
-      const bodies = (buffers ?? []).map((part) => new Uint8Array(part.buffer, part.byteOffset, part.byteLength));
-      waiting.get(message.turn)?.({ ...message.answer, buffers: bodies });
-      waiting.delete(message.turn);
+      if (message.type === "changed") listeners.forEach((listener) => listener(message));
+      const bodies = buffers?.map((part) => new Uint8Array(part.buffer, part.byteOffset, part.byteLength));
+      pending.get(message.id)?.({ ...message.response, buffers: bodies });
+      pending.delete(message.id);
     },
-    onSilence: () => setText(silence, "No kernel answers. It is busy, or this cell has to be run again."),
+    onSilence: () => setText(silence, "The kernel does not respond. It is busy, or this cell has to be run again."),
   });
-  const source = sourceOf(ask, (callback) => {
-    onChange = callback;
-    return () => {};
-  });
-  const silence = make("div", { className: "dml dml-soft", role: "status" });
-  const root = make("div", { className: "dml-hides-next" });
+  const send = (request) =>
+    new Promise((resolve) => {
+      requests += 1;
+      const text = JSON.stringify({ ...request, id: `${id}-${requests}` });
+      pending.set(`${id}-${requests}`, resolve);
+      kernel.send({ type: "request" }, [text]);
+    });
+  const onChange = (listener) => {
+    listeners.add(listener);
+    return () => listeners.delete(listener);
+  };
   el.append(root, silence);
-  const browser = createBrowser(root, source);
+  const browser = createBrowser(root, createSource(send, onChange));
   kernel.greet();
   return () => {
     kernel.close();

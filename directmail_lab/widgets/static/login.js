@@ -6,82 +6,71 @@ const MODES = {
     label: "Record",
     about: "Requests go to the service and are kept in a cassette, without the key.",
   },
-  replay: { label: "Replay", about: "Answers come from a cassette: no key, no network." },
+  replay: { label: "Replay", about: "Responses come from a cassette: no key, no network." },
 };
 const OTHER = "";
-const SILENT_KERNEL =
-  "No kernel answers: it is busy, or was restarted. Run this cell again to sign in.";
+const SILENT_KERNEL = "The kernel does not respond: it is busy, or was restarted. Run this cell again to sign in.";
 
-let views = 0;
-
-function makeField(uid, name, label, control) {
-  const hint = make("div", { className: "dml-hint dml-soft", id: `${uid}-${name}-hint` });
-  control.id = `${uid}-${name}`;
+function makeField(id, name, label, control) {
+  const hint = make("div", { className: "dml-hint dml-soft", id: `${id}-${name}-hint` });
+  control.id = `${id}-${name}`;
   control.setAttribute("aria-describedby", hint.id);
-  const caption = make("label", { htmlFor: control.id, textContent: label });
-  return { row: make("div", { className: "dml-field" }, caption, control, hint), control, hint };
+  const row = div("dml-field", make("label", { htmlFor: control.id, textContent: label }), control, hint);
+  return { row, control, hint };
 }
 
-function makeModes(uid) {
-  const radios = {};
-  const about = make("div", { className: "dml-hint dml-soft", id: `${uid}-about` });
-  const strip = make("div", { className: "dml-modes" });
-  for (const [mode, { label }] of Object.entries(MODES)) {
-    const radio = make("input", { type: "radio", name: `${uid}-mode`, id: `${uid}-${mode}` });
+function makeModes(id) {
+  const about = make("div", { className: "dml-hint dml-soft", id: `${id}-about` });
+  const modes = Object.entries(MODES).map(([mode, { label }]) => {
+    const radio = make("input", { type: "radio", name: `${id}-mode`, value: mode, id: `${id}-${mode}` });
     radio.setAttribute("aria-describedby", about.id);
-    strip.append(radio, make("label", { htmlFor: radio.id, textContent: label }));
-    radios[mode] = radio;
-  }
-  const legend = make("legend", { textContent: "What answers requests" });
-  return { row: make("fieldset", {}, legend, strip, about), radios, about };
-}
-
-function makeForm(uid) {
-  const text = (props) => make("input", { autocomplete: "off", spellcheck: false, ...props });
-  const title = makeTitle(`${uid}-title`, "Sign in to the direct mail service");
-  const modes = makeModes(uid);
-  const typed = text({ type: "text", inputMode: "url", placeholder: "https://…" });
-  typed.setAttribute("aria-label", "Another service address");
-  const region = makeField(uid, "region", "Service address", make("select"));
-  const address = makeField(uid, "address", "Service address", typed);
-  const key = makeField(uid, "key", "API key", text({ type: "password" }));
-  const recording = makeField(uid, "recording", "Cassette", text({ type: "text" }));
-  recording.hint.textContent = "A name of your choice. One that exists is added to.";
-  const played = makeField(uid, "played", "Cassette", make("select"));
-  const submit = make("button", { type: "submit", className: "dml-primary" });
-  const status = make("div", { className: "dml-status dml-soft", role: "status" });
-  const problem = make("div", { className: "dml-problem", role: "alert", id: `${uid}-problem` });
-  const fields = [region, address, key, recording, played].map(({ row }) => row);
-  const actions = make("div", { className: "dml-actions" }, submit, status);
-  const root = make("form", { className: "dml-box dml-form", noValidate: true });
-  root.setAttribute("aria-labelledby", title.id);
-  root.append(title, modes.row, ...fields, problem, actions);
-  return { root, modes, region, address, key, recording, played, submit, status, problem };
+    return [radio, make("label", { htmlFor: radio.id, textContent: label })];
+  });
+  const legend = make("legend", { textContent: "Where responses come from" });
+  const row = make("fieldset", {}, legend, div("dml-modes", ...modes.flat()), about);
+  return { row, about, radios: modes.map(([radio]) => radio) };
 }
 
 function makeTitle(id, textContent) {
   return make("div", { className: "dml-title", role: "heading", "aria-level": "2", id, textContent });
 }
 
-function makeAccount(uid) {
-  const title = makeTitle(`${uid}-account`, "");
-  const detail = make("div", { className: "dml-detail dml-soft" });
-  const fill = make("div");
+function makeForm(id) {
+  const text = (props) => make("input", { autocomplete: "off", spellcheck: false, ...props });
+  const title = makeTitle(`${id}-title`, "Sign in to the direct mail service");
+  const modes = makeModes(id);
+  const typed = text({ type: "text", inputMode: "url", placeholder: "https://…" });
+  typed.setAttribute("aria-label", "Another service address");
+  const fields = {
+    region: makeField(id, "region", "Service address", make("select")),
+    address: makeField(id, "address", "Service address", typed),
+    key: makeField(id, "key", "API key", text({ type: "password" })),
+    recording: makeField(id, "recording", "Cassette", text({ type: "text" })),
+    played: makeField(id, "played", "Cassette", make("select")),
+  };
+  fields.recording.hint.textContent = "A name of your choice. One that exists is added to.";
+  const submit = make("button", { type: "submit", className: "dml-primary" });
+  const status = make("div", { className: "dml-status dml-soft", role: "status" });
+  const problem = make("div", { className: "dml-problem", role: "alert", id: `${id}-problem` });
+  const root = make("form", { className: "dml-box dml-form", noValidate: true, "aria-labelledby": title.id });
+  const rows = Object.values(fields).map(({ row }) => row);
+  root.append(title, modes.row, ...rows, problem, div("dml-actions", submit, status));
+  return { root, modes, ...fields, submit, status, problem };
+}
+
+function makeAccount(id, onSignOut) {
+  const title = makeTitle(`${id}-account`, "");
+  const detail = div("dml-detail dml-soft");
+  const fill = div("");
   const left = make("span");
   const renews = make("span", { className: "dml-soft" });
-  const allowance = make("div", { className: "dml-allowance" });
-  allowance.append(
-    make("div", { className: "dml-spread" }, left, renews),
-    make("div", { className: "dml-bar" }, fill),
-  );
+  const allowance = div("dml-allowance", div("dml-spread", left, renews), div("dml-bar", fill));
   const note = make("div", { className: "dml-note", role: "note" });
-  const out = make("button", { type: "button", className: "dml-secondary", textContent: "Sign out" });
-  const head = make("div", { className: "dml-top" });
-  head.append(make("span", { className: "dml-tick", "aria-hidden": "true" }, "✓"), title);
-  const root = make("section", { className: "dml-box dml-account", tabIndex: -1 });
-  root.setAttribute("aria-labelledby", title.id);
-  root.append(head, detail, allowance, note, make("div", { className: "dml-actions" }, out));
-  return { root, title, detail, allowance, fill, left, renews, note, out };
+  const signOut = makeButton("Sign out", onSignOut);
+  const head = div("dml-top", make("span", { className: "dml-tick", "aria-hidden": "true" }, "✓"), title);
+  const root = make("section", { className: "dml-box dml-account", tabIndex: -1, "aria-labelledby": title.id });
+  root.append(head, detail, allowance, note, div("dml-actions", signOut));
+  return { root, title, detail, allowance, fill, left, renews, note, signOut };
 }
 
 /* Signed in: who, and what is left. */
@@ -103,65 +92,56 @@ function showAccount(view, account) {
   });
 }
 
-/* The form, as the mode asks for it. */
-function chosenMode(form) {
-  return Object.keys(MODES).find((mode) => form.modes.radios[mode].checked) ?? "live";
-}
+/* The form, with the fields that the mode needs. */
+const selectedMode = (form) => form.modes.radios.find((radio) => radio.checked).value;
 
 function arrange(view) {
-  const { form, offer } = view;
-  const mode = chosenMode(form);
-  const regions = offer.regions.length > 0;
-  const sends = mode !== "replay";
+  const { form, choices } = view;
+  const mode = selectedMode(form);
+  const hasRegions = choices.regions.length > 0;
+  const needsKey = mode !== "replay";
   form.modes.about.textContent = MODES[mode].about;
-  form.region.row.hidden = !sends || !regions;
-  form.address.row.hidden = !sends || (regions && form.region.control.value !== OTHER);
-  form.address.row.classList.toggle("dml-below", regions);
-  form.key.row.hidden = !sends;
+  form.region.row.hidden = !needsKey || !hasRegions;
+  form.address.row.hidden = !needsKey || (hasRegions && form.region.control.value !== OTHER);
+  form.address.row.classList.toggle("dml-below", hasRegions);
+  form.key.row.hidden = !needsKey;
   form.recording.row.hidden = mode !== "record";
-  form.played.row.hidden = sends;
-  const labels = sends ? ["Sign in", "Signing in…"] : ["Replay", "Opening…"];
+  form.played.row.hidden = needsKey;
+  const labels = needsKey ? ["Sign in", "Signing in…"] : ["Replay", "Opening…"];
   form.submit.textContent = labels[Number(view.busy)];
-  form.submit.disabled = view.busy || !view.answered || (!sends && !offer.cassettes.length);
+  form.submit.disabled = view.busy || !view.connected || (!needsKey && !choices.cassettes.length);
 }
 
-function fillSelect(select, options, chosen) {
-  select.replaceChildren(
-    ...options.map(([value, label]) => make("option", { value, textContent: label })),
-  );
-  if (options.some(([value]) => value === chosen)) select.value = chosen;
+function fillSelect(select, options, selected) {
+  select.replaceChildren(...options.map(([value, label]) => new Option(label, value)));
+  if (options.some(([value]) => value === selected)) select.value = selected;
 }
 
-function takeOffer(view, offer) {
-  const { form } = view;
-  const { region, address, key, recording, played, modes } = form;
-  const first = !view.offer.mode;
-  view.offer = offer;
-  const regions = offer.regions.map(([name, url]) => [url, `${name} — ${url}`]);
-  const chosen = first ? offer.address : region.control.value;
-  fillSelect(region.control, [...regions, [OTHER, "Another address…"]], chosen);
-  const cassettes = offer.cassettes.map((name) => [name, name]);
-  fillSelect(played.control, cassettes, played.control.value || offer.cassette);
-  played.hint.textContent = cassettes.length
-    ? "Recorded sessions found here."
-    : "No cassette was found. Record one first.";
-  key.hint.textContent = offer.key_hint;
-  key.control.placeholder = offer.key_source && `the key in ${offer.key_source}`;
-  if (!first) return;
-  if (!regions.some(([url]) => url === offer.address)) {
-    address.control.value = offer.address;
-    if (offer.address) region.control.value = OTHER;
+function showChoices(view, choices) {
+  const { region, address, key, recording, played, modes } = view.form;
+  const isFirst = !view.choices.mode;
+  view.choices = choices;
+  const regions = choices.regions.map(([name, url]) => [url, `${name} — ${url}`]);
+  const selected = isFirst ? choices.address : region.control.value;
+  fillSelect(region.control, [...regions, [OTHER, "Another address…"]], selected);
+  const cassettes = choices.cassettes.map((name) => [name, name]);
+  fillSelect(played.control, cassettes, played.control.value || choices.cassette);
+  played.hint.textContent = cassettes.length ? "Recorded sessions found here." : "No cassette was found. Record one first.";
+  key.hint.textContent = choices.key_hint;
+  key.control.placeholder = choices.key_source && `the key in ${choices.key_source}`;
+  if (!isFirst) return;
+  if (!regions.some(([url]) => url === choices.address)) {
+    address.control.value = choices.address;
+    if (choices.address) region.control.value = OTHER;
   }
-  recording.control.value = offer.cassette;
-  modes.radios[offer.mode].checked = true;
+  recording.control.value = choices.cassette;
+  modes.radios.find((radio) => radio.value === choices.mode).checked = true;
 }
 
-/* A problem: said in words, and shown at the field that has it. */
-function fieldOf(form, name) {
-  const shown = (...fields) => fields.find(({ row }) => !row.hidden)?.control;
-  if (name === "cassette") return shown(form.played, form.recording);
-  if (name === "address") return shown(form.address, form.region);
-  return name === "key" ? form.key.control : undefined;
+/* A problem is shown below the fields, and marked at the field that it names. */
+function fieldOf({ played, recording, address, region, key }, name) {
+  const candidates = { cassette: [played, recording], address: [address, region], key: [key] }[name];
+  return candidates?.find(({ row }) => !row.hidden)?.control;
 }
 
 function showProblem(form, problem) {
@@ -179,16 +159,15 @@ function showProblem(form, problem) {
   return field;
 }
 
-/* One picture of all that is known. */
-function show(view, signedIn = false) {
+function show(view, isSignedIn = false) {
   const { form, account } = view;
-  form.root.hidden = signedIn;
-  account.root.hidden = !signedIn;
+  form.root.hidden = isSignedIn;
+  account.root.hidden = !isSignedIn;
   form.root.setAttribute("aria-busy", String(view.busy));
   for (const control of form.root.querySelectorAll("input, select")) {
-    control.disabled = view.busy || !view.answered;
+    control.disabled = view.busy || !view.connected;
   }
-  account.out.disabled = view.busy;
+  account.signOut.disabled = view.busy;
   arrange(view);
 }
 
@@ -198,76 +177,68 @@ function receive(view, state) {
     form.status.textContent = "Asking the service…";
     return;
   }
-  const { asked: mine, key } = view;
-  Object.assign(view, { answered: true, busy: false, asked: false, key: "" });
-  takeOffer(view, state.offer);
+  const { isSender, key } = view;
+  Object.assign(view, { connected: true, busy: false, isSender: false, key: "" });
+  showChoices(view, state.choices);
   form.status.textContent = state.notice;
-  clearTimeout(view.ticking);
+  clearTimeout(view.countdown);
   if (state.account) showAccount(view, state.account);
   show(view, Boolean(state.account));
   const field = showProblem(form, state.problem);
+  if (!isSender) return; // another view may stand next to what is being typed
   // Only a key that is wrong has to be typed again.
-  if (mine && state.problem && state.problem.field !== "key") form.key.control.value = key;
-  // Only the view that asked takes the focus: another may stand next to what is being typed.
-  if (mine) (state.account ? account.root : (field ?? form.submit)).focus();
+  if (state.problem && state.problem.field !== "key") form.key.control.value = key;
+  (state.account ? account.root : (field ?? form.submit)).focus();
 }
 
 /* Sending. */
 function signIn(view) {
-  if (view.busy || !view.answered) return;
+  if (view.busy || !view.connected) return;
   const { form } = view;
-  const mode = chosenMode(form);
+  const mode = selectedMode(form);
   const valueOf = (name) => fieldOf(form, name)?.value.trim() ?? "";
-  const parts = [mode, valueOf("address"), valueOf("cassette"), valueOf("key")];
+  const texts = [mode, valueOf("address"), valueOf("cassette"), valueOf("key")];
   // Cleared before anything is sent, so that nothing that saves the page finds it there.
   view.key = form.key.control.value;
   form.key.control.value = "";
-  if (mode === "replay") parts[3] = "";
   form.status.textContent = "";
   showProblem(form, null);
-  send(view, { type: "sign_in" }, parts.map((part) => new TextEncoder().encode(part).buffer));
+  send(view, { type: "sign_in" }, texts);
 }
 
-function send(view, message, buffers) {
-  Object.assign(view, { busy: true, asked: true });
+function send(view, message, texts) {
+  Object.assign(view, { busy: true, isSender: true });
   show(view, view.form.root.hidden);
-  view.kernel.send(message, buffers);
-}
-
-function listen(view, root) {
-  const { form, account } = view;
-  form.root.addEventListener("submit", (event) => {
-    event.preventDefault();
-    signIn(view);
-  });
-  form.root.addEventListener("change", () => arrange(view));
-  account.out.addEventListener("click", () => send(view, { type: "sign_out" }));
-  keepKeys(root);
+  view.kernel.send(message, texts);
 }
 
 function render({ model, el }) {
-  views += 1;
-  const uid = `dml-${Date.now().toString(36)}-${views}`;
-  const view = { form: makeForm(uid), account: makeAccount(uid) };
-  const { form, account } = view;
-  view.offer = { regions: [], cassettes: [], mode: "" };
+  const id = newId();
+  const view = { choices: { regions: [], cassettes: [], mode: "" } };
+  const form = (view.form = makeForm(id));
+  const account = (view.account = makeAccount(id, () => send(view, { type: "sign_out" })));
   view.kernel = connect(model, {
     onGreet: () => {
-      Object.assign(view, { answered: false, busy: false, asked: false, key: "" });
+      Object.assign(view, { connected: false, busy: false, isSender: false, key: "" });
       form.key.control.value = "";
       show(view);
     },
     onMessage: (state) => receive(view, state),
     onSilence: () => setText(form.status, SILENT_KERNEL),
   });
-  form.modes.radios.live.checked = true;
-  const root = make("div", { className: "dml dml-login dml-hides-next" }, form.root, account.root);
-  listen(view, root);
+  form.modes.radios[0].checked = true;
+  form.root.addEventListener("submit", (event) => {
+    event.preventDefault();
+    signIn(view);
+  });
+  form.root.addEventListener("change", () => arrange(view));
+  const root = div("dml dml-login dml-hides-next", form.root, account.root);
+  keepKeys(root);
   el.append(root);
   view.kernel.greet();
   return () => {
     view.kernel.close();
-    clearTimeout(view.ticking);
+    clearTimeout(view.countdown);
   };
 }
 

@@ -1,250 +1,207 @@
-/* The live monitor: a row for each operation, its course drawn on a canvas.
+/* The live monitor: a row for each operation, with its last responses drawn on a canvas.
  *
- * The kernel sends a whole picture, at most ten times a second and of bounded size; a row is made
- * once and then only changed, and a canvas is drawn at most once a frame.
+ * The kernel sends a whole snapshot, at most ten times a second and of bounded size. A row is made once
+ * and then only changed, and a canvas is drawn at most once a frame.
  */
 
-const SILENT_KERNEL = "No kernel answers. The picture below is the last one.";
+const SILENT_KERNEL = "The kernel does not respond. What is shown is the last state.";
 const LOW = 0.2;
 
 function makeRow() {
-  const part = (tag, className, ...children) => make(tag, { className }, ...children);
-  const name = part("div", "dml-name");
-  const left = part("div", "dml-left");
-  const fill = part("div");
-  const renews = part("span", "dml-renews");
-  const marks = part("span", "dml-marks");
-  const canvas = make("canvas", { className: "dml-course", role: "img" });
-  const words = part("div", "dml-words");
-  words.append(
-    part("div", "dml-spread", name, left),
-    part("div", "dml-bar", fill),
-    part("div", "dml-spread dml-soft", marks, renews),
+  const name = div("dml-name");
+  const left = div("dml-left");
+  const fill = div("");
+  const renews = div("dml-renews");
+  const marks = div("dml-marks");
+  const canvas = make("canvas", { className: "dml-history", role: "img" });
+  const texts = div(
+    "dml-texts",
+    div("dml-spread", name, left),
+    div("dml-bar", fill),
+    div("dml-spread dml-soft", marks, renews),
   );
-  const root = make("div", { className: "dml-row", role: "listitem" }, words, canvas);
-  return { root, name, left, fill, renews, marks, canvas, operation: null, renewsAt: null };
+  const root = make("div", { className: "dml-row", role: "listitem" }, texts, canvas);
+  return { root, name, left, fill, renews, marks, canvas };
 }
 
-function makeFrame() {
-  const source = make("span", { className: "dml-source dml-soft" });
-  const count = make("span", { className: "dml-count dml-soft" });
-  const stop = make("button", { className: "dml-secondary", type: "button", textContent: "Stop" });
-  stop.title = "Stop following; a picture stays in the notebook";
-  const top = make("div", { className: "dml-top" });
-  top.append(
-    make("span", { className: "dml-live", "aria-hidden": "true" }),
-    make("div", { className: "dml-title", textContent: "Rate limits" }),
-    source,
-    count,
-    stop,
-  );
+function makePage(onStop) {
+  const source = div("dml-soft");
+  const count = div("dml-count dml-soft");
+  const stop = makeButton("Stop", onStop, { title: "Stop following; a picture stays in the notebook" });
+  const light = make("span", { className: "dml-live", "aria-hidden": "true" });
+  const top = div("dml-top", light, make("div", { className: "dml-title", textContent: "Rate limits" }), source, count, stop);
   const rows = make("div", { role: "list", "aria-label": "Rate limits by operation" });
   const foot = make("div", { className: "dml-foot dml-soft", role: "status" });
   const root = make("section", { className: "dml dml-box dml-monitor" }, top, rows, foot);
   return { root, source, count, stop, rows, foot };
 }
 
-/* A row's words. */
+/* The texts of a row. */
 function levelOf({ limit, remaining }) {
   if (remaining === null || limit === null) return "unknown";
   if (remaining <= 0) return "none";
   return remaining < LOW * limit ? "low" : "fine";
 }
 
-function marksOf(operation) {
-  const marks = [plural(operation.responses, "response")];
-  if (operation.exhausted) marks.push(`× ${operation.exhausted} exhausted`);
-  if (operation.failed) marks.push(`▲ ${operation.failed} failed`);
-  if (operation.others) marks.push(`${operation.others} used by others`);
-  if (operation.faulty) marks.push(`${operation.faulty} with faulty headers`);
+function describeMarks({ responses, exhausted, failed, others, faulty }) {
+  const marks = [plural(responses, "response")];
+  if (exhausted) marks.push(`× ${exhausted} exhausted`);
+  if (failed) marks.push(`▲ ${failed} failed`);
+  if (others) marks.push(`${others} used by others`);
+  if (faulty) marks.push(`${faulty} with faulty headers`);
   return marks.join(" · ");
 }
 
 function showRow(row, operation) {
   const { name, limit, remaining, renews_in_s: renewsIn } = operation;
   const known = remaining !== null && limit !== null;
-  const share = known && limit > 0 ? Math.min(1, remaining / limit) : 0;
+  const marks = describeMarks(operation);
   row.operation = operation;
   row.renewsAt = renewsIn === null ? null : now() + renewsIn;
   row.root.dataset.level = levelOf(operation);
-  row.fill.style.width = `${100 * share}%`;
+  row.fill.style.width = `${known && limit > 0 ? Math.min(100, (100 * remaining) / limit) : 0}%`;
   setText(row.name, name);
-  setText(row.left, known ? `${remaining} of ${limit} left` : "allowance not told");
-  setText(row.marks, marksOf(operation));
-  row.canvas.setAttribute("aria-label", `${name}: ${row.left.textContent}, ${marksOf(operation)}`);
+  setText(row.left, known ? `${remaining} of ${limit} left` : "allowance unknown");
+  setText(row.marks, marks);
+  row.canvas.setAttribute("aria-label", `${name}: ${row.left.textContent}, ${marks}`);
 }
 
 function showCountdowns(view) {
   countDown(view, (secondsUntil) => {
-    let waits = false;
-    for (const row of view.rowsByName.values()) {
-      const seconds = secondsUntil(row.renewsAt);
-      setText(row.renews, seconds > 0 ? `renews in ${seconds} s` : "");
-      waits ||= seconds > 0;
-    }
-    return waits;
+    const seconds = [...view.rows.values()].map((row) => {
+      const left = secondsUntil(row.renewsAt);
+      setText(row.renews, left > 0 ? `renews in ${left} s` : "");
+      return left;
+    });
+    return seconds.some((left) => left > 0);
   });
 }
 
-/* A row's course: what remained, response by response, below the limit. */
-function fit(canvas) {
-  const scale = window.devicePixelRatio || 1;
-  const { clientWidth: width, clientHeight: height } = canvas;
-  // Setting a canvas's size also clears it.
-  canvas.width = Math.round(width * scale);
-  canvas.height = Math.round(height * scale);
-  const pen = canvas.getContext("2d");
-  pen.scale(scale, scale);
-  return { pen, width, height };
-}
-
-/* A canvas knows no variables: the style of the node that it is resolves them. */
-function colorsOf(node) {
-  return (name) => {
-    node.style.color = `var(--dml-${name})`;
-    return getComputedStyle(node).color;
-  };
-}
-
-function place(operation, width, height) {
-  const { bins, limit } = operation;
-  const most = Math.max(limit ?? 0, ...bins.map(([, high]) => high ?? 0), 1);
-  const step = (width - 12) / Math.max(bins.length - 1, 1);
-  return {
-    x: (i) => (bins.length === 1 ? width / 2 : 6 + i * step),
-    y: (value) => 5 + (1 - value / most) * (height - 22),
-    markY: height - 7,
-  };
-}
-
-function drawLimit(pen, limit, { y }, width, color) {
-  if (limit === null) return;
-  pen.strokeStyle = color;
-  pen.setLineDash([4, 4]);
-  pen.beginPath();
-  for (const value of [0, limit]) {
-    pen.moveTo(0, y(value));
-    pen.lineTo(width, y(value));
-  }
-  pen.stroke();
-  pen.setLineDash([]);
-}
-
-function drawCourse(pen, bins, { x, y }, color) {
-  pen.strokeStyle = color;
-  pen.fillStyle = color;
-  pen.lineWidth = 1.6;
-  pen.lineJoin = "round";
-  pen.beginPath();
-  let down = false;
-  bins.forEach(([low, high, last], i) => {
-    if (low !== null) {
-      // A bin that ends high saw the allowance renew: its low came first.
-      const rises = high - last < last - low;
-      pen[down ? "lineTo" : "moveTo"](x(i), y(rises ? low : high));
-      if (low !== high) pen.lineTo(x(i), y(rises ? high : low));
-    }
-    down = low !== null;
-  });
-  pen.stroke();
-  const last = bins.findLastIndex(([low]) => low !== null);
-  if (last < 0) return;
-  pen.beginPath();
-  pen.arc(x(last), y(bins[last][2]), 2.6, 0, 2 * Math.PI);
-  pen.fill();
-}
-
-function drawMarks(pen, bins, { x, markY }, bad, warn) {
-  pen.textAlign = "center";
-  pen.textBaseline = "middle";
-  pen.font = "bold 13px system-ui, sans-serif";
-  bins.forEach(([, , , exhausted, failed], i) => {
-    pen.fillStyle = exhausted ? bad : warn;
-    if (exhausted) pen.fillText("×", x(i), markY);
-    else if (failed) pen.fillText("▲", x(i), markY);
-  });
-}
-
+/* The canvas of a row: what remained, response by response, below the limit. */
 function drawRow({ canvas, operation }) {
-  if (!operation || !canvas.clientWidth) return;
-  const { pen, width, height } = fit(canvas);
-  const colorOf = colorsOf(canvas);
-  const where = place(operation, width, height);
-  drawLimit(pen, operation.limit, where, width, colorOf("line"));
-  drawCourse(pen, operation.bins, where, colorOf("accent"));
-  drawMarks(pen, operation.bins, where, colorOf("bad"), colorOf("warn"));
+  const { clientWidth: width, clientHeight: height } = canvas;
+  if (!operation || !width) return;
+  const pixels = window.devicePixelRatio || 1;
+  // Setting a canvas's size also clears it.
+  canvas.width = Math.round(width * pixels);
+  canvas.height = Math.round(height * pixels);
+  const context = canvas.getContext("2d");
+  context.scale(pixels, pixels);
+  const { points, limit } = operation;
+  const highest = Math.max(limit ?? 0, ...points.map(([remaining]) => remaining ?? 0), 1);
+  const step = (width - 12) / Math.max(points.length - 1, 1);
+  const x = (i) => (points.length === 1 ? width / 2 : 6 + i * step);
+  const y = (value) => 5 + (1 - value / highest) * (height - 22);
+  // A canvas knows no CSS variables: its own style resolves them.
+  const color = (name) => {
+    canvas.style.color = `var(--dml-${name})`;
+    return getComputedStyle(canvas).color;
+  };
+  if (limit !== null) drawLimit(context, [y(0), y(limit)], width, color("line"));
+  drawLine(context, points, x, y, color("accent"));
+  drawMarks(context, points, x, height - 7, { exhausted: ["×", color("bad")], failed: ["▲", color("warn")] });
 }
 
-function drawSoon(view) {
-  view.drawing ||= requestAnimationFrame(() => {
-    view.drawing = 0;
-    for (const row of view.rowsByName.values()) drawRow(row);
+function drawLimit(context, heights, width, color) {
+  context.strokeStyle = color;
+  context.setLineDash([4, 4]);
+  context.beginPath();
+  for (const height of heights) {
+    context.moveTo(0, height);
+    context.lineTo(width, height);
+  }
+  context.stroke();
+  context.setLineDash([]);
+}
+
+function drawLine(context, points, x, y, color) {
+  Object.assign(context, { strokeStyle: color, fillStyle: color, lineWidth: 1.6, lineJoin: "round" });
+  context.beginPath();
+  points.forEach(([remaining], i) => {
+    const isFirst = (points[i - 1]?.[0] ?? null) === null;
+    if (remaining !== null) context[isFirst ? "moveTo" : "lineTo"](x(i), y(remaining));
+  });
+  context.stroke();
+  const last = points.findLastIndex(([remaining]) => remaining !== null);
+  if (last < 0) return;
+  context.beginPath();
+  context.arc(x(last), y(points[last][0]), 2.6, 0, 2 * Math.PI);
+  context.fill();
+}
+
+function drawMarks(context, points, x, y, symbols) {
+  Object.assign(context, { textAlign: "center", textBaseline: "middle", font: "bold 13px system-ui, sans-serif" });
+  points.forEach(([, mark], i) => {
+    if (!mark) return;
+    const [symbol, color] = symbols[mark];
+    context.fillStyle = color;
+    context.fillText(symbol, x(i), y);
   });
 }
 
 /* The whole. */
-function showPicture(view, picture) {
-  const { frame, rowsByName } = view;
-  frame.root.classList.add("dml-hides-next");
-  frame.root.classList.toggle("dml-is-live", picture.live);
-  frame.stop.hidden = !picture.live;
-  setText(frame.source, picture.source);
-  setText(frame.count, plural(picture.responses, "response"));
-  const names = new Set(picture.operations.map(({ name }) => name));
-  for (const [name, row] of rowsByName) {
+function show(view, snapshot) {
+  const { page, rows } = view;
+  const { live, source, advice, responses, operations, more } = snapshot;
+  page.root.classList.add("dml-hides-next");
+  page.root.classList.toggle("dml-is-live", live);
+  page.stop.hidden = !live;
+  setText(page.source, source);
+  setText(page.count, plural(responses, "response"));
+  const empty = operations.length ? "" : "No responses yet. Make a request, such as me().";
+  setText(page.foot, advice || empty || (more ? `and ${plural(more, "operation")} not shown` : ""));
+  const names = new Set(operations.map(({ name }) => name));
+  for (const [name, row] of rows) {
     if (!names.has(name)) removeRow(view, name, row);
   }
-  for (const operation of picture.operations) {
-    if (!rowsByName.has(operation.name)) addRow(view, operation.name);
-    showRow(rowsByName.get(operation.name), operation);
+  for (const operation of operations) {
+    showRow(rows.get(operation.name) ?? addRow(view, operation.name), operation);
   }
-  setText(frame.foot, footOf(picture));
   showCountdowns(view);
-  drawSoon(view);
+  schedule(view, draw);
 }
 
-function footOf({ advice, more, operations }) {
-  if (advice) return advice;
-  if (!operations.length) return "No responses yet. Make a request, such as me().";
-  return more ? `and ${plural(more, "operation")} not shown` : "";
+function draw(view) {
+  for (const row of view.rows.values()) drawRow(row);
 }
 
 function addRow(view, name) {
   const row = makeRow();
-  view.rowsByName.set(name, row);
-  view.frame.rows.append(row.root);
+  view.rows.set(name, row);
+  view.page.rows.append(row.root);
   view.resized.observe(row.canvas);
+  return row;
 }
 
 function removeRow(view, name, row) {
   row.root.remove();
   view.resized.unobserve(row.canvas);
-  view.rowsByName.delete(name);
+  view.rows.delete(name);
 }
 
 function render({ model, el }) {
-  const view = { frame: makeFrame(), rowsByName: new Map(), drawing: 0 };
-  const { root, stop, foot } = view.frame;
-  view.resized = new ResizeObserver(() => drawSoon(view));
+  const view = { rows: new Map() };
+  view.page = makePage(() => {
+    stop.hidden = true;
+    setText(foot, "Stopping…");
+    kernel.send({ type: "stop" });
+  });
+  const { root, stop, foot } = view.page;
+  view.resized = new ResizeObserver(() => schedule(view, draw));
   const kernel = connect(model, {
     onGreet: () => {
       root.classList.remove("dml-hides-next", "dml-is-live");
       stop.hidden = true;
     },
-    onMessage: (message) => showPicture(view, message),
+    onMessage: (message) => show(view, message),
     onSilence: () => setText(foot, SILENT_KERNEL),
-  });
-  stop.addEventListener("click", () => {
-    stop.hidden = true;
-    setText(foot, "Stopping…");
-    model.send({ type: "stop" });
   });
   el.append(root);
   kernel.greet();
   return () => {
     kernel.close();
-    clearTimeout(view.ticking);
-    cancelAnimationFrame(view.drawing);
+    clearTimeout(view.countdown);
+    cancelAnimationFrame(view.frame);
     view.resized.disconnect();
   };
 }
