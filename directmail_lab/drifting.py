@@ -5,19 +5,26 @@ from __future__ import annotations
 import re
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from .cassettes import find_cassette, read_cassette
-from .comparison import ABSENT, Difference, compare
+from .comparison import ABSENT, compare
 from .display import plural, readable
-from .errors import CassetteError
+from .errors import CassetteError, DirectMailLabError
 from .http import recorded_response
-from .interaction import Interaction, RecordedRequest, base_path, operation_of, path_below
-from .redaction import PLACEHOLDER, Redactor
+from .interaction import (
+    Interaction,
+    RecordedRequest,
+    RecordedResponse,
+    base_path,
+    operation_of,
+    path_below,
+)
+from .redaction import PLACEHOLDER, Redactor, secrets_in
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,6 +48,9 @@ _DTYPES: Final[dict[str, Any]] = {
 }  # fmt: skip
 
 
+_AGE: Final = re.compile(r"(\d{1,5}) days?")
+
+
 class OldCassetteWarning(UserWarning):
     """A cassette was recorded longer ago than ``max_age``."""
 
@@ -54,9 +64,9 @@ def drift(
     on_old: Literal["warn", "raise"] = "warn",
     clock: Callable[[], float] = time.time,
 ) -> pd.DataFrame:
-    """Send a cassette's reads again, live, and return what has changed in the answers.
+    """Send a cassette's reads again, live, and return what has changed in the responses.
 
-    Only GET and HEAD requests are sent, each distinct one once, and paced. The answer is compared
+    Only GET and HEAD requests are sent, each distinct one once, and paced. The response is compared
     with the last recorded one that was not an error (or the last one, if all were). Of the recorded
     request headers only those that select a representation, such as ``Accept``, are sent. Nothing
     is recorded. The session is live meanwhile, and then returns to its mode.
@@ -98,89 +108,85 @@ def drift(
     CassetteError
         The cassette cannot be found or read, or is older than ``max_age`` and ``on_old="raise"``.
     """
+    import pandas as pd
+
     loaded, now = read_cassette(find_cassette(cassette)), datetime.fromtimestamp(clock(), UTC)
-    _check_age(str(cassette), loaded.interactions, max_age, now=now, on_old=on_old)
-    prefix = base_path(loaded.base_url or "")
-    reads, left_out = _reads(loaded.interactions, prefix)
+    problem = None if max_age is None else age_problem(loaded.interactions, max_age, now=now)
+    if problem is not None:
+        message = (
+            f'Cassette {str(cassette)!r} {problem}. Look at drift("{cassette}"), then record it '
+            f'again with record("{cassette}", record_mode="all").'
+        )
+        if on_old == "raise":
+            raise CassetteError(message)
+        warnings.warn(message, OldCassetteWarning, stacklevel=2)
+    interactions, prefix = loaded.interactions, base_path(loaded.base_url or "")
     redactor = Redactor(redact=loaded.redact)
-    rows: list[tuple[int, str, Difference]] = []
+    if loaded.foreign:  # what another program wrote may hold its credentials
+        redactor = Redactor(secrets_in(interactions))
+        interactions = list(map(redactor.interaction, interactions))
+    reads, not_sent = _reads(interactions, prefix)
+    rows: list[tuple[object, ...]] = []
     with session.live():
         for number, recorded in reads:
-            answer = redactor.interaction(_asked_again(session, recorded, prefix, clock))
-            operation = _operation(recorded.request, prefix)
-            found = compare(recorded, answer, ignore=ignore)
-            rows.extend((number, operation, difference) for difference in found)
-    table = _frame(rows)
+            response = _send_again(session, recorded.request, prefix)
+            at = datetime.fromtimestamp(clock(), UTC)
+            again = redactor.interaction(Interaction(recorded.request, response, at))
+            for difference in compare(recorded, again, ignore=ignore):
+                cells = [getattr(difference, name) for name in [*_DTYPES][2:]]
+                values = (pd.NA if cell in (None, ABSENT) else cell for cell in cells)
+                rows.append((number, _operation(recorded.request, prefix), *values))
+    table = readable(pd.DataFrame(rows, columns=list(_DTYPES), dtype=object).astype(_DTYPES))
     notes = [f"{plural(len(reads), 'request')} sent{'' if rows else ', all answered as recorded'}."]
-    notes += [f"Not sent: {', '.join(left_out)}."] if left_out else []
-    table.attrs.update(sent=len(reads), not_sent=left_out, notes=notes)
+    notes += [f"Not sent: {', '.join(not_sent)}."] if not_sent else []
+    table.attrs.update(sent=len(reads), not_sent=not_sent, notes=notes)
     return table
 
 
-def _frame(rows: Sequence[tuple[int, str, Difference]]) -> pd.DataFrame:
-    cells = [
-        (number, operation, each.part, each.path, each.change, each.recorded, each.now,
-         each.new_path)
-        for number, operation, each in rows
-    ]  # fmt: skip
-    import pandas as pd
+def age_problem(
+    interactions: Iterable[Interaction], max_age: timedelta | str, *, now: datetime
+) -> str | None:
+    """Return ``"is 40 days old, and max_age is 30 days"`` for an old recording, else None.
 
-    missing = [tuple(pd.NA if cell in (None, ABSENT) else cell for cell in row) for row in cells]
-    return readable(pd.DataFrame(missing, columns=list(_DTYPES), dtype=object).astype(_DTYPES))
+    Its age is that of its first interaction.
 
-
-# -- age ---------------------------------------------------------------------------------------
-
-
-def _check_age(
-    name: str,
-    interactions: Iterable[Interaction],
-    max_age: timedelta | str | None,
-    *,
-    now: datetime,
-    on_old: Literal["warn", "raise"],
-) -> None:
-    """Warn, or raise `CassetteError`, if a recording is older than ``max_age``."""
-    if max_age is None:
-        return
-    import pandas as pd
-
-    allowed = pd.Timedelta(max_age)
-    times = [each.recorded_at for each in interactions if each.recorded_at is not None]
-    if times and now - min(times) <= allowed:
-        return
-    age = f"is {(now - min(times)).days} days old" if times else "does not say when it was recorded"
-    message = (
-        f"Cassette {name!r} {age}, and max_age is {allowed}. "
-        f'Look at drift("{name}"), then record it again with record("{name}", record_mode="all").'
-    )
-    if on_old == "raise":
-        raise CassetteError(message)
-    warnings.warn(message, OldCassetteWarning, stacklevel=3)
-
-
-# -- what is sent again ------------------------------------------------------------------------
+    Raises
+    ------
+    DirectMailLabError
+        The greatest age is a text other than ``"30 days"``.
+    """
+    allowed = max_age
+    if isinstance(allowed, str):
+        days = _AGE.fullmatch(allowed)
+        if days is None:
+            raise DirectMailLabError('max_age is a number of days, such as "90 days".')
+        allowed = timedelta(days=int(days[1]))
+    at = next((interaction.recorded_at for interaction in interactions), None)
+    if at is not None and now - at <= allowed:
+        return None
+    age = "does not say when it was recorded" if at is None else f"is {(now - at).days} days old"
+    return f"{age}, and max_age is {max_age}"
 
 
 def _reads(
-    interactions: Sequence[Interaction], prefix: str
+    interactions: Iterable[Interaction], prefix: str
 ) -> tuple[list[tuple[int, Interaction]], list[str]]:
-    """Return the reads to send with their numbers, each once, and the operations left out."""
+    """Return the reads to send with their numbers, each once, and the operations not to send."""
     reads: dict[tuple[str, str], tuple[int, Interaction]] = {}
-    left_out: dict[str, None] = {}
+    not_sent: dict[str, None] = {}
     for number, recorded in enumerate(interactions):
         request = recorded.request
-        if request.method not in ("GET", "HEAD") or not _can_be_asked(request.uri):
-            left_out[_operation(request, prefix)] = None
+        if request.method not in ("GET", "HEAD") or not _can_be_sent(request.uri):
+            not_sent[_operation(request, prefix)] = None
             continue
         key = request.method, _target(request, prefix)
         before = reads.get(key)
         if before is None or recorded.response.status < 400 or before[1].response.status >= 400:
             reads[key] = number, recorded
-    return list(reads.values()), list(left_out)
+    return list(reads.values()), list(not_sent)
 
 
-def _can_be_asked(uri: str) -> bool:
+def _can_be_sent(uri: str) -> bool:
     """Return whether an address was not redacted, and does not override its method."""
     if not uri.isprintable() or len(uri) > _LONGEST_URI:
         return False
@@ -198,10 +204,7 @@ def _target(request: RecordedRequest, prefix: str) -> str:
     return path_below(request.uri, prefix) + (f"?{query}" if query else "")
 
 
-def _asked_again(
-    session: Session, recorded: Interaction, prefix: str, clock: Callable[[], float]
-) -> Interaction:
-    request = recorded.request
+def _send_again(session: Session, request: RecordedRequest, prefix: str) -> RecordedResponse:
     headers = [
         (name, value)
         for name, value in request.headers
@@ -209,7 +212,4 @@ def _asked_again(
         if PLACEHOLDER not in value
     ]
     address = session.base_url + "/" + _target(request, prefix).lstrip("/")
-    response = session.request(request.method, address, headers=headers)
-    return Interaction(
-        request, recorded_response(response), recorded_at=datetime.fromtimestamp(clock(), UTC)
-    )
+    return recorded_response(session.request(request.method, address, headers=headers))

@@ -24,7 +24,7 @@ from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -40,7 +40,6 @@ _MODES: Final = ("none", "once", "new_episodes", "any", "all")
 _OPTION: Final = "--directmail-record-mode"
 _UNUSED_OPTION: Final = "--directmail-unused"
 _FOLDER_INI: Final = "directmail_cassettes"
-_AGE: Final = re.compile(r"(\d{1,5}) days?")
 _LONGEST_NAME: Final = 120  # of a test, in its cassette's file name
 _MARKER: Final = (
     "directmail(cassette=None, record_mode=None, repeat='strict', redact=(), match_on=None, "
@@ -164,8 +163,6 @@ def _settings(node: pytest.Item) -> _Settings:
     for name, allowed in choices.items():
         if merged.get(name) not in (None, *allowed):
             raise pytest.UsageError(f"{node.nodeid}: {name} is one of {', '.join(allowed)}.")
-    if merged["max_age"] and not _AGE.fullmatch(merged["max_age"]):
-        raise pytest.UsageError(f'{node.nodeid}: max_age is a number of days, as "90 days".')
     return _Settings(**merged)
 
 
@@ -286,18 +283,16 @@ class _Use:
         """Warn of a recording that is older than ``max_age``, or fail the test."""
         if self.cassette.records or not self.settings.max_age:
             return
-        allowed = timedelta(days=int(self.settings.max_age.split()[0]))
-        at = next((each.recorded_at for each in self.cassette.interactions()), None)
-        if at is not None and (age := datetime.now(UTC) - at) <= allowed:
+        from .drifting import age_problem
+
+        interactions, max_age = self.cassette.interactions(), self.settings.max_age
+        problem = age_problem(interactions, max_age, now=datetime.now(UTC))
+        if problem is None:
             return
-        how_old = "does not say when it was recorded" if at is None else f"is {age.days} days old"
-        said = (
-            f"{self.shown_path} {how_old}, and directmail_max_age is {self.settings.max_age}; "
-            f"{self._again()}"
-        )
+        message = f"{self.shown_path} {problem}; {self._again()}"
         if self.settings.on_old == "fail":
-            pytest.fail(said, pytrace=False)
-        warnings.warn(pytest.PytestWarning(said), stacklevel=2)
+            pytest.fail(message, pytrace=False)
+        warnings.warn(pytest.PytestWarning(message), stacklevel=2)
 
     def told(self) -> str:
         """Return what was left unplayed and what was not recorded, by methods and paths."""

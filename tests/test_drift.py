@@ -582,3 +582,24 @@ version: 1
     changes = dict(zip(table["path"], table["change"], strict=True))
     assert changes["id"] == "retyped"
     assert changes["company"] == "added"
+
+
+def test_a_key_that_another_program_recorded_is_neither_sent_nor_shown(service: StandIn) -> None:
+    """vcrpy redacts nothing: it may stand in an address, and wherever the service repeats it."""
+    key, path = "sk_live_9f8e7d6c5b4a", Path("foreign.yaml").resolve()
+    interactions = [
+        {
+            "request": {"method": "GET", "body": None,
+                        "uri": f"https://api.test/v1/users/me{query}",
+                        "headers": {"Authorization": [f"Bearer {key}"]}},
+            "response": {"status": {"code": 200, "message": "OK"}, "headers": {},
+                         "body": {"string": json.dumps({"id": key})}},
+        }
+        for query in ("", f"?key={key}")
+    ]  # fmt: skip
+    path.write_text(json.dumps({"version": 1, "interactions": interactions}), encoding="utf-8")
+    with stand_in(record={"id": "another"}) as later, live_session(later) as session:
+        table = drift(session, path, ignore=["header.*"])
+
+    assert table["recorded"].tolist() == ["<API_KEY>"]
+    assert table.attrs["not_sent"] == ["GET /v1/users/me"]
