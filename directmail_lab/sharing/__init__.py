@@ -81,8 +81,9 @@ class UnresolvedCassetteWarning(UserWarning):
 class _Bundle:
     """The content of the zip: for each path in it, a file and what was read from that file."""
 
-    def __init__(self) -> None:
+    def __init__(self, search: KeySearch) -> None:
         self.files: dict[PurePosixPath, tuple[Path, _Content]] = {}
+        self._search = search
 
     def add_notebook(self, path: Path) -> None:
         """Add a notebook, its pictures, and the cassettes that its code names."""
@@ -128,9 +129,10 @@ class _Bundle:
         return False
 
     def add_cassette(self, file: Path, name: str) -> None:
-        """Add a cassette, parsed."""
-        place = PurePosixPath(name.removesuffix(file.suffix) + file.suffix)
-        self._add(place, file, read_cassette(file))
+        """Add a cassette, parsed, and learn the keys that the keyring has for its address."""
+        cassette = read_cassette(file)
+        learn_known_keys(self._search, [cassette.base_url])
+        self._add(PurePosixPath(name.removesuffix(file.suffix) + file.suffix), file, cassette)
 
     def _add(self, place: PurePosixPath, file: Path, content: _Content) -> None:
         other, _ = self.files.setdefault(place, (file, content))
@@ -139,16 +141,6 @@ class _Bundle:
                 f"Two files would be {place} in the zip: {other} and {file}. "
                 "Rename one, or share them separately."
             )
-
-    def addresses(self) -> list[str | None]:
-        """Return where the cassettes were recorded."""
-        contents = (content for _, content in self.files.values())
-        return [each.base_url for each in contents if isinstance(each, LoadedCassette)]
-
-    def notebooks(self) -> dict[str, dict[str, Any]]:
-        """Return the notebooks by their paths."""
-        files = self.files.items()
-        return {str(at): content for at, (_, content) in files if isinstance(content, dict)}
 
     def parts(self) -> Iterator[Part]:
         """Yield each part that must not hold a secret."""
@@ -163,6 +155,7 @@ class _Bundle:
     def contents(self, title: str) -> dict[str, bytes]:
         """Return the files of the zip, written anew from what was read; without the wheel."""
         contents: dict[str, bytes] = {}
+        notebooks: dict[str, dict[str, Any]] = {}
         for place, (file, content) in self.files.items():
             if isinstance(content, LoadedCassette):
                 with tempfile.TemporaryDirectory() as folder:
@@ -170,9 +163,9 @@ class _Bundle:
                     convert(file, target, layout_of(target))
                     content = target.read_bytes()
             elif isinstance(content, dict):
+                notebooks[str(place)] = content
                 content = f"{json.dumps(content, indent=1, ensure_ascii=False)}\n".encode()
             contents[str(place)] = content
-        notebooks = self.notebooks()
         names = "\n".join(f"- `{name}`" for name in notebooks)
         readme = _README.format(title=title, names=names, first=next(iter(notebooks)))
         requirements = "\n".join([f"./{_wheel_name()}", *_requirements(notebooks.values()), ""])
@@ -217,8 +210,10 @@ def share(
         A notebook cannot be read, a cassette that it replays is not there, or a file holds a
         secret: then nothing is written, and the message says where it is.
     """
-    search, bundle = KeySearch(secrets), _Bundle()
+    search = KeySearch(secrets)
     del secrets  # a traceback may print it
+    learn_known_keys(search)
+    bundle = _Bundle(search)
     for notebook in [notebooks] if isinstance(notebooks, str | Path) else notebooks:
         bundle.add_notebook(Path(notebook))
     if not bundle.files:
@@ -227,7 +222,6 @@ def share(
         file = find_cassette(cassette)
         name = file.name if isinstance(cassette, Path) else cassette
         bundle.add_cassette(file, f"cassettes/{name}")
-    learn_known_keys(search, bundle.addresses())
     _refuse_secrets(find(bundle.parts(), search))
     target = Path(target)
     target = target if target.suffix.lower() == ".zip" else target.with_name(target.name + ".zip")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Final, Literal
 
 from ..redaction.key_search import unescape_html
@@ -34,10 +34,10 @@ _SHAPES: Final = tuple(
         ("a signed token (JWT)", r"(?P<secret>eyJ(?<![\w-]eyJ)[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{8,})"),
         ("a bearer token", r"[Bb](?:earer|EARER)\s{1,9}(?P<secret>[\w.~+/-]{16,})"),
         (
-            "a user name and password in an address",
-            r"://(?P<secret>[^\s/?#@:\"'<>\\]{0,256}:[^\s/?#@\"'<>\\]{0,256})@",
+            "credentials in an address",
+            r"://(?P<secret>[^\s/?#@:\"'<>\\]{0,256}:[^\s/?#@\"'<>\\]{0,256}"
+            r"|(?=[^\s/@]{0,99}\d)[^\s/?#@:\"'<>\\]{16,256})@",
         ),
-        ("a key in an address", r"://(?P<secret>(?=[^\s/@]{0,99}\d)[^\s/?#@:\"'<>\\]{16,256})@"),
         (
             "a credential in a header",
             r"(?i)\A(?:(?:proxy-)?authorization|(?:set-)?cookie|(?:x-)?api-key): (?!basic )"
@@ -49,26 +49,28 @@ _SHAPES: Final = tuple(
 _BASIC = re.compile(r"[Bb](?:asic|ASIC)\s{1,9}([A-Za-z0-9+/_-]{8,}={0,2})")
 # A name with a word for a key in it, and what it is given: `key: str = f"x"`, `auth=("x", "")`,
 # `"key": "x"`, `environ["KEY"] = "x"`, `setenv("KEY", "x")`, `KEY=x`; with escaped quotes too.
-_NAMED = re.compile(
+_ASSIGNMENT = re.compile(
     r"(?:[kK](?:ey|EY)|[tT](?:oken|OKEN)|[sS](?:ecret|ECRET)|[pP](?:ass|ASS|wd|WD)|[aA](?:uth|UTH)"
     r"|[cC](?:redential|REDENTIAL)|[bB](?:earer|EARER))(?P<rest>[\w-]{0,40}+)"
     r"(?:(?P<closed>\\*+[\"'])\]?+)?+(?:\s{0,9}:\s{0,9}[\w.|]{1,40})?\s{0,9}[:=,]=?\s{0,9}"
     r"[(\[]?[bfruBFRU]{0,2}\\*+(?P<quote>[\"']{0,3})"
-    r"(?=[^\s\"'\\<>(),;&]{0,200}?\d|[^\s\"'\\<>(),;&]{20})(?P<secret>[^\s\"'\\<>(),;&]{8,512})"
+    r"(?=[^\s\"'\\<>(),;&]{0,19}?\d|[^\s\"'\\<>(),;&]{20})(?P<secret>[^\s\"'\\<>(),;&]{8,512})"
 )
 _NAME_BEFORE = re.compile(r"[\w-]+\Z")
 _ENV = re.compile(r"%(?:set_)?env\s{1,9}(\w{1,64})\s{1,9}")
 # The arguments of a call that takes a key, and each text among them.
 _CALL = re.compile(r"(?:connect|login|Session|ApiKey|BasicAuth)\(((?:[^()]|\([^()]*+\)){0,400}+)")
 _ARGUMENT = re.compile(r"[\"']([^\s\"'\\]{8,512})\\*[\"']")
-_HEAD = re.compile(r"<th[^<>]{0,99}>([^<>]{1,64})</th>")
-_CELL = re.compile(r"[^\s<>\"',]{12,512}")
+_TABLE_HEAD = re.compile(r"<th[^<>]{0,99}>([^<>]{1,64})</th>")
+_TABLE_CELL = re.compile(r"[^\s<>\"',]{12,512}")
 
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+_LONG_PART = re.compile(r"[A-Za-z0-9]{8,}")
+_CHANGE = re.compile(r"[A-Za-z](?=\d)|\d(?=[A-Za-z])|[a-z](?=[A-Z])")
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _KEY_WORDS: Final = _words(
     "key apikey token secret password passwd pwd passphrase auth authorization credential "
@@ -89,19 +91,19 @@ _PLACEHOLDER = re.compile(
     r"<[^<>]*>|\$?\{.*\}|\$\w+|%\w+%|\[\w+\]|\.\.\.|…|[A-Z]{1,12}(?:[_-][A-Z]{1,12})*|(.)\1*",
     re.DOTALL,
 )
-_SAYS_PLACEHOLDER = re.compile(
+_PLACEHOLDER_WORD = re.compile(
     r"[<…]|\.\.\.|\*\*\*|xxxx|your|example|placeholder|dummy|changeme|redact|filtered|removed|masked"
     r"|sanitized|fake|replace",
     re.IGNORECASE,
 )
 
 
-def _passes(secret: str) -> bool:
+def _is_placeholder(secret: str) -> bool:
     """Return whether a text in a secret's place is not a secret: a placeholder, or public."""
     return (
         secret in ("", STAND_IN_KEY)
         or _PLACEHOLDER.fullmatch(secret) is not None
-        or _SAYS_PLACEHOLDER.search(secret) is not None
+        or _PLACEHOLDER_WORD.search(secret) is not None
         or all(word in _PLAIN_WORDS for word in re.split(r"[\W_]+", secret.lower()) if word)
     )
 
@@ -113,11 +115,9 @@ def looks_random(text: str, fewest: int) -> bool:
     """
     if len(text) < fewest or "://" in text or text[0] in "/.":
         return False
-    for part in re.split(r"[^A-Za-z0-9]+", text):
-        changes = len(re.findall(r"[A-Za-z](?=\d)|\d(?=[A-Za-z])|[a-z](?=[A-Z])", part))
-        if len(part) >= 8 and changes > max(3, len(part) * 0.2):
-            return True
-    return False
+    return any(
+        len(_CHANGE.findall(part)) > max(3, len(part) * 0.2) for part in _LONG_PART.findall(text)
+    )
 
 
 def _names_a_key(name: str) -> Literal["", "maybe", "surely"]:
@@ -135,18 +135,18 @@ def _is_key_beside_name(match: re.Match[str]) -> bool:
     name = _NAME_BEFORE.search(match.string, max(0, match.start() - 40), match.end("rest"))
     kind = _names_a_key(name[0] if name else "")
     if kind == "surely" and quoted and "://" not in secret:
-        return not _passes(secret) and (len(secret) >= 20 or any(map(str.isdigit, secret)))
+        return not _is_placeholder(secret) and (len(secret) >= 20 or any(map(str.isdigit, secret)))
     return bool(kind) and _is_random_key(secret, 8 if kind == "surely" else 12)
 
 
 def _is_random_key(text: str, fewest: int) -> bool:
-    return looks_random(text, fewest) and not _passes(text)
+    return looks_random(text, fewest) and not _is_placeholder(text)
 
 
 def _has_key_column(text: str) -> bool:
     """Return whether a table has a column with a key's name, and a random text in any cell."""
-    return any(map(_names_a_key, set(_HEAD.findall(text)))) and any(
-        _is_random_key(cell, 12) for cell in _CELL.findall(text)
+    return any(map(_names_a_key, set(_TABLE_HEAD.findall(text)))) and any(
+        _is_random_key(cell, 12) for cell in _TABLE_CELL.findall(text)
     )
 
 
@@ -158,7 +158,11 @@ def _is_credential(digits: str) -> bool:
     except ValueError:
         return False
     user, colon, password = pair.partition(":")
-    return bool(colon) and pair.isprintable() and not (_passes(user) and _passes(password))
+    return (
+        bool(colon)
+        and pair.isprintable()
+        and not (_is_placeholder(user) and _is_placeholder(password))
+    )
 
 
 def credentials_in(text: str) -> Iterator[str]:
@@ -166,14 +170,14 @@ def credentials_in(text: str) -> Iterator[str]:
     if "&#" in text or "&quot;" in text:
         text = unescape_html(text)
     for what, pattern in _SHAPES:
-        if any(not _passes(match["secret"][:512]) for match in pattern.finditer(text)):
+        if any(not _is_placeholder(match["secret"][:512]) for match in pattern.finditer(text)):
             yield what
     if any(_is_credential(match[1]) for match in _BASIC.finditer(text)):
         yield "credentials of HTTP Basic"
-    arguments = (each for call in _CALL.findall(text) for each in _ARGUMENT.findall(call))
-    if any(map(_is_key_beside_name, _NAMED.finditer(_ENV.sub(r"\1=", text)))):
+    arguments = chain.from_iterable(map(_ARGUMENT.findall, _CALL.findall(text)))
+    if any(map(_is_key_beside_name, _ASSIGNMENT.finditer(_ENV.sub(r"\1=", text)))):
         yield "a key or password beside its name"
-    elif any(_is_random_key(each, 8) for each in arguments):
+    elif any(_is_random_key(argument, 8) for argument in arguments):
         yield "a key as an argument"
     elif _has_key_column(text):
         yield "a key in a table"
