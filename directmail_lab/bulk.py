@@ -34,14 +34,14 @@ def get_many(session: Session, /, paths: Iterable[str], *, concurrency: int = 8)
 
     A progress bar appears after one second. After an interrupt, the responses so far are returned.
     With a cassette, requests for the same path are sent one after the other, so that a replay gives
-    each of them the answer that was recorded for it.
+    each of them the response that was recorded for it.
 
     Parameters
     ----------
     paths
         Below the base address, each with its query if it has one: ``"/v1/lists?page=2"``.
     concurrency
-        The most requests that wait for their answers at the same time.
+        The most requests that wait for their responses at the same time.
 
     Returns
     -------

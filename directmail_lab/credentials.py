@@ -36,7 +36,7 @@ class ApiKey:
 
     def __init__(self, text: str) -> None:
         key = text.strip() if isinstance(text, str) else ""
-        problem = _problem_with(key) if isinstance(text, str) else "is not text (str): decode it"
+        problem = _find_problem(key) if isinstance(text, str) else "is not text (str): decode it"
         if problem:
             text = key = ""  # a traceback may be printed with the locals of this frame
             raise CredentialError(f"The API key {problem}.")
@@ -68,9 +68,9 @@ _newest: Final[list[object]] = [object()]
 
 
 def keys_version() -> tuple[object, str | None]:
-    """Return what is another where `known_keys` may hold a key more than before.
+    """Return a value that changes whenever `known_keys` may have a new key.
 
-    It holds the environment's key.
+    It contains the environment's key.
     """
     return _newest[0], variable(API_KEY_VARIABLE)
 
@@ -83,16 +83,17 @@ def known_keys(*, remembered_for: Iterable[str] = ()) -> frozenset[str]:
     remembered_for
         Addresses whose keys in the keyring count too, such as before files are shared.
     """
-    holders = [holder for reference in _holders.valuerefs() if (holder := reference()) is not None]
-    holders += filter(None, map(remembered_api_key, remembered_for))
-    held = variable(API_KEY_VARIABLE)
-    return frozenset([*(each.reveal() for each in holders), *([held] if held else [])])
+    # `valuerefs` returns a list: other threads may add holders meanwhile.
+    holders = [reference() for reference in _holders.valuerefs()]
+    holders += map(remembered_api_key, remembered_for)
+    keys = {holder.reveal() for holder in holders if holder is not None}
+    return frozenset(keys | {variable(API_KEY_VARIABLE) or ""} - {""})
 
 
 _COPY_AGAIN: Final = "Copy it again, all of it and nothing else"
 
 
-def _problem_with(key: str) -> str:
+def _find_problem(key: str) -> str:
     """Return why HTTP Basic cannot carry a key, and what to do; empty where it can."""
     if "://" in key:
         return "looks like an address. Give the address first, then the key"
@@ -105,8 +106,8 @@ def _problem_with(key: str) -> str:
     return ""
 
 
-def as_api_key(given: str | ApiKey | None) -> ApiKey | None:
-    """Hide a key that was passed in; None stays None.
+def as_api_key(value: str | ApiKey | None) -> ApiKey | None:
+    """Return a key as an `ApiKey`; None stays None.
 
     Warns if the key is in the text of the notebook's cell.
 
@@ -115,12 +116,12 @@ def as_api_key(given: str | ApiKey | None) -> ApiKey | None:
     CredentialError
         HTTP Basic cannot carry it.
     """
-    if given is None or isinstance(given, ApiKey):
-        return given
+    if value is None or isinstance(value, ApiKey):
+        return value
     try:
-        key = ApiKey(given)
+        key = ApiKey(value)
     finally:
-        given = None  # as in ApiKey
+        value = None  # as in ApiKey
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     cells: list[str] = getattr(shell, "user_ns", {}).get("In", [])
     if cells and key.reveal() in cells[-1]:
@@ -135,8 +136,8 @@ def as_api_key(given: str | ApiKey | None) -> ApiKey | None:
     return key
 
 
-def find_api_key(given: ApiKey | None = None, *, base_url: str) -> ApiKey:
-    """Return the key: the one given, else ``DIRECTMAIL_API_KEY``, else the one in the keyring.
+def find_api_key(api_key: ApiKey | None = None, *, base_url: str) -> ApiKey:
+    """Return the key: ``api_key``, else ``DIRECTMAIL_API_KEY``, else the one in the keyring.
 
     Parameters
     ----------
@@ -148,9 +149,9 @@ def find_api_key(given: ApiKey | None = None, *, base_url: str) -> ApiKey:
     CredentialError
         There is none, or HTTP Basic cannot carry it. The message never repeats it.
     """
-    if given is None and variable(API_KEY_VARIABLE):
-        given = ApiKey(variable(API_KEY_VARIABLE) or "")
-    key = given or remembered_api_key(base_url)
+    if api_key is None and variable(API_KEY_VARIABLE):
+        api_key = ApiKey(variable(API_KEY_VARIABLE) or "")
+    key = api_key or remembered_api_key(base_url)
     if key is None:
         raise CredentialError(
             f"No API key. Sign in with login(), set {API_KEY_VARIABLE}, or give connect(api_key=…)."
@@ -158,7 +159,7 @@ def find_api_key(given: ApiKey | None = None, *, base_url: str) -> ApiKey:
     return key
 
 
-def prompt_api_key(ask: Callable[[str], str] = getpass.getpass) -> ApiKey:
+def prompt_api_key(prompt: Callable[[str], str] = getpass.getpass) -> ApiKey:
     """Ask for the key at a terminal, without showing what is typed.
 
     Raises
@@ -170,7 +171,7 @@ def prompt_api_key(ask: Callable[[str], str] = getpass.getpass) -> ApiKey:
         with warnings.catch_warnings():
             # getpass warns, and then echoes, where it cannot turn the echo off.
             warnings.simplefilter("error", getpass.GetPassWarning)
-            return ApiKey(ask("API key (not shown): "))
+            return ApiKey(prompt("API key (not shown): "))
     except (getpass.GetPassWarning, EOFError):
         raise CredentialError(
             f"This terminal cannot hide what is typed. Set {API_KEY_VARIABLE} instead."
@@ -179,8 +180,7 @@ def prompt_api_key(ask: Callable[[str], str] = getpass.getpass) -> ApiKey:
 
 def overriding_variable(typed: ApiKey) -> str | None:
     """Return a warning where the environment holds another key than the one just typed, or None."""
-    held = variable(API_KEY_VARIABLE)
-    if held is None or held == typed.reveal():
+    if variable(API_KEY_VARIABLE) in (None, typed.reveal()):
         return None
     return (
         f"{API_KEY_VARIABLE} holds another key. This session uses the one you typed; connect() "
@@ -204,7 +204,7 @@ def remember_api_key(key: ApiKey, *, base_url: str) -> None:
     Raises
     ------
     CredentialError
-        No keyring works here. The key is then kept nowhere: never in a plain file instead.
+        No keyring works on this machine. The key is then not stored, not even in a plain file.
     """
     ring, failure = _keyring(), ""
     try:

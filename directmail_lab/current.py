@@ -235,7 +235,7 @@ def rate_limits(
         session.
     by
         ``"response"`` gives a row for each response, ``"window"`` a row for each window: how much
-        of it was used here, by others that share the allowance, and by anybody else.
+        of it was used by this session, by others that share the allowance, and by anybody else.
 
     Returns
     -------
@@ -290,7 +290,7 @@ def interactions(cassette: str | Path, *, number: int) -> InteractionView: ...
 def interactions(
     cassette: str | Path | None = None, *, number: int | None = None
 ) -> pd.DataFrame | InteractionView:
-    """Return what a cassette holds, a row for each interaction; see `read_interactions`.
+    """Return the interactions of a cassette, a row each; see `read_interactions`.
 
     Parameters
     ----------

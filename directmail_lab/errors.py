@@ -5,15 +5,15 @@
     ├── CredentialError         no key, or one that HTTP Basic cannot carry
     ├── InsecureAddressError    an address that would expose the key
     ├── WriteRefusedError       a write to a live service that was not allowed
-    ├── OutcomeUnknownError     a write was sent and its answer never came
-    ├── QuotaExhaustedError     nothing left in the window, and the wait is too long
+    ├── OutcomeUnknownError     a write was sent and no response came
+    ├── QuotaExhaustedError     the allowance is used up, and the wait is too long
     ├── NotJSONError            a body that is not JSON
     ├── ServiceError            the service answered with an error status
     │   └── UnauthorizedError   … with 401 or 403
     └── CassetteError           a cassette cannot be found, opened or written
-        ├── NotRecordedError    a request that the cassette has no answer for
+        ├── NotRecordedError    a request that the cassette has no response to
         ├── CassetteFormatError a file that is not a cassette
-        └── CassetteInUseError  another recording holds the cassette
+        └── CassetteInUseError  another recording writes the cassette
 
 Timeouts and connection errors stay httpx's own (see `directmail_lab.http`). Each message says what
 happened, then what to do, and holds no key, query, header value or unredacted body.
@@ -100,7 +100,7 @@ class WriteRefusedError(DirectMailLabError):
 
 
 class OutcomeUnknownError(DirectMailLabError):
-    """A write was sent and its answer never came: it may have been carried out."""
+    """A write was sent and no response came: it may have been carried out."""
 
 
 class QuotaExhaustedError(DirectMailLabError):
@@ -160,12 +160,12 @@ class CassetteError(DirectMailLabError):
 
 
 class NotRecordedError(CassetteError):
-    """A request was replayed that the cassette has no answer for.
+    """A request was replayed that the cassette has no response to.
 
     Attributes
     ----------
     reason
-        ``"no_such_cassette"``, ``"nothing_left"`` (all its answers were played) or ``"no_match"``.
+        ``"no_such_cassette"``, ``"nothing_left"`` (all were played) or ``"no_match"``.
     """
 
     reason: Literal["no_such_cassette", "nothing_left", "no_match"]

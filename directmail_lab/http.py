@@ -2,8 +2,8 @@
 
 No other module imports httpx, so a change of one line can replace it by a maintained fork (httpx2).
 
-A session's clients differ from httpx's in one thing: what `send` raises says what happened, at
-which address, and what to do. It is still httpx's exception, but without the frames of httpx: their
+A session's clients differ from httpx's in one thing: the errors that `send` raises say what
+happened, at which address, and what to do. They are still httpx's, but without its frames, whose
 locals hold the key, or a body that may repeat it.
 """
 
@@ -41,11 +41,11 @@ WANTS_KEY: Final = "directmail_lab.wants_key"
 
 SENT: Final = "directmail_lab.sent"
 """Set in a request's extensions to its ``id`` when it is sent. The request that follows a redirect
-takes the extensions over but has another ``id``, and so is known as such."""
+takes the extensions over but has another ``id``."""
 
 _HEADERS: Final = {
     "User-Agent": f"directmail-lab python-httpx/{httpx.__version__}",
-    # httpx would also ask for what happens to be installed, brotli and zstd.
+    # httpx's default also has brotli and zstd if they are installed.
     "Accept-Encoding": "gzip, deflate",
 }
 
@@ -218,7 +218,7 @@ def service_error(
     status, request = response.status_code, response.request
     path = operation_of(path_below(str(request.url), base_path(base_url)))
     operation = redacted(f"{request.method} {path}")
-    # More is searched than is shown, so that a key across the excerpt's end is found.
+    # More is searched than is shown, so that a key at the end of the excerpt is found.
     searched = response.content[:_SEARCHED_BYTES]
     advice = _ADVICE.get(status) or _ADVICE[500 if status >= 500 else 400]
     kind = UnauthorizedError if status in (401, 403) else ServiceError

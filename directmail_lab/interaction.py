@@ -202,23 +202,23 @@ def operation_of(path: str) -> str:
 
 # RFC 9110: these have no body; the headers of a 304 describe the body that is not sent.
 _BODILESS: Final = frozenset({204, 304})
-_OF_THE_BODY: Final = frozenset({"content-encoding", "transfer-encoding", "content-length"})
+_BODY_HEADERS: Final = frozenset({"content-encoding", "transfer-encoding", "content-length"})
 
 
 def normalize_headers(response: RecordedResponse, *, method: str = "GET") -> RecordedResponse:
     """Return a response, whose body httpx has decoded, with headers that fit the decoded body.
 
     ``Content-Encoding`` loses the codings that httpx undoes, ``Transfer-Encoding`` goes, and
-    ``Content-Length`` is the length of the body. The answer to a HEAD request stays as it is.
+    ``Content-Length`` is the length of the body. The response to a HEAD request stays as it is.
     """
     if method == "HEAD" or response.status in _BODILESS:
         return response
     length = str(len(response.body))
-    told = [
-        (name, _normalized(low, value, length) if (low := name.lower()) in _OF_THE_BODY else value)
+    values = [
+        (name, _normalized(low, value, length) if (low := name.lower()) in _BODY_HEADERS else value)
         for name, value in response.headers
     ]
-    headers = tuple([(name, value) for name, value in told if value is not None])
+    headers = tuple([(name, value) for name, value in values if value is not None])
     return response if headers == response.headers else replace(response, headers=headers)
 
 

@@ -104,7 +104,7 @@ def record(
     cassette
         A bare name, kept in the nearest ``cassettes`` folder, or a `Path` to a file.
     record_mode
-        vcrpy's: ``"new_episodes"`` replays what the cassette holds and records the rest,
+        vcrpy's: ``"new_episodes"`` replays what the cassette has and records the rest,
         ``"once"`` records only where there is no such file yet, ``"all"`` records everything
         anew and replaces the file when it is closed, ``"none"`` only replays.
     redact
@@ -172,9 +172,9 @@ def replay(
         upward and the packaged tutorials; or a `Path` to a file.
     timing
         ``"instant"``; ``"recorded"`` to wait as long as the service took; or a factor of that,
-        such as 0.5. It never waits more than 30 s for an answer.
+        such as 0.5. It never waits more than 30 s for a response.
     repeat
-        What follows the last recorded answer to a request: the same answer again
+        What follows the last recorded response to a request: the same response again
         (``"last"``), or `NotRecordedError` (``"strict"``).
     match_on
         See `record`.

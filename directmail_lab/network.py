@@ -75,18 +75,19 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     async def _pool_of_this_loop(self) -> httpx.AsyncHTTPTransport:
         try:
-            here = os.getpid(), asyncio.get_running_loop()
+            place = os.getpid(), asyncio.get_running_loop()
         except RuntimeError:
             raise DirectMailLabError(
                 "async_client runs under asyncio alone, and nothing was sent. Under trio, call the "
                 "session's other methods in a thread: trio.to_thread.run_sync(session.me)."
             ) from None
-        if here not in self._loop_pools:
-            for ended in [place for place in list(self._loop_pools) if place[1].is_closed()]:
-                self._loop_pools.pop(ended, None)
+        if place not in self._loop_pools:
+            for other in list(self._loop_pools):
+                if other[1].is_closed():
+                    self._loop_pools.pop(other, None)
             opened = _open_until_the_loop_ends(self._proxy)
-            self._loop_pools[here] = await anext(opened), opened
-        return self._loop_pools[here][0]
+            self._loop_pools[place] = await anext(opened), opened
+        return self._loop_pools[place][0]
 
     def _checked_and_signed(self, request: httpx.Request) -> httpx.Request:
         """Return a request with the key, as a copy; or as it is, if it is to be sent without."""
@@ -118,8 +119,8 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             )
         if not is_first:
             raise WriteRefusedError(
-                f"The {request.method} was sent, and its answer redirects it elsewhere: it is not "
-                "sent a second time. Look at the answer without follow_redirects."
+                f"The {request.method} was sent, and the service redirects it to another address. "
+                "A write is never sent twice. Get the response without follow_redirects."
             )
 
     def close(self) -> None:
@@ -149,10 +150,11 @@ async def _open_until_the_loop_ends(
 
 
 class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """The body of a live answer: an error while it is read is raised as an error before it is.
+    """The body of a live response.
 
-    That is: the outcome of a write is then unknown, and the error has no frames of httpx. A body
-    that is compressed more than once is refused: httpx would expand 893 bytes to 8 GB.
+    If it breaks off, the outcome of a write is unknown, as it is when no response comes; and the
+    error has no frames of httpx. A body that is compressed more than once is refused: httpx would
+    expand 893 bytes to 8 GB.
     """
 
     def __init__(self, request: httpx.Request, response: httpx.Response) -> None:
@@ -162,7 +164,7 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
 
     def __iter__(self) -> Iterator[bytes]:
         try:
-            self._refuse_doubled_coding()
+            self._refuse_double_compression()
             yield from self._stream
         except BaseException as error:
             failure = lost_response(self._request, error) or without_traceback(error)
@@ -172,7 +174,7 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
-            self._refuse_doubled_coding()
+            self._refuse_double_compression()
             async for part in self._stream:
                 yield part
         except BaseException as error:
@@ -181,7 +183,7 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
             return
         raise failure
 
-    def _refuse_doubled_coding(self) -> None:
+    def _refuse_double_compression(self) -> None:
         if "," in self._coding:
             raise httpx.DecodingError("compressed more than once", request=self._request)
 

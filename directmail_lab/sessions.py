@@ -72,13 +72,13 @@ class Session:
     api_key
         The account's key; None for a session that only replays.
     timeout_s
-        Seconds to wait for a connection, and for each part of an answer.
+        Seconds to wait for a connection, and for each part of a response.
     pace
         ``"burst"`` sends at will while the allowance lasts, ``"even"`` spreads requests over the
         window, ``"off"`` never waits.
     max_wait_s
         The most seconds that one request waits for the allowance, over all its attempts; instead
-        of a longer wait, `QuotaExhaustedError` is raised. A read that is answered 429 is repeated.
+        of a longer wait, `QuotaExhaustedError` is raised. A read that is refused (429) is repeated.
     reset_unit
         The unit of ``X-RateLimit-Reset`` where you know it; else it is inferred (service.md part 8
         leaves it open).
@@ -202,7 +202,7 @@ class Session:
         return self._pacer.shared_with
 
     def used_by_others(self, reading: Reading) -> int:
-        """Return how many requests in a live reading's window are known to be of others."""
+        """Return how many requests in a live reading's window others are known to have sent."""
         return self._pacer.windows.used_by_others(reading)
 
     # -- requests -----------------------------------------------------------------------
@@ -276,7 +276,7 @@ class Session:
             )
         if by == "response":
             return self.readings.frame()
-        replayed = [each for each in self.readings.since(0) if each.source == "replayed"]
+        replayed = [reading for reading in self.readings.since(0) if reading.source == "replayed"]
         windows = windows_in(replayed, reset_unit=self._reset_unit)
         return frame_of_windows([*windows, *self._pacer.windows.windows()])
 

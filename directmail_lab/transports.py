@@ -2,7 +2,7 @@
 
 ::
 
-    SessionTransport      the session's mode answers it from a cassette, or passes it on to
+    SessionTransport      the session's mode replays a response, or passes it on to
     PacingTransport       waits for the allowance, repeats failed reads       (pacing/)
     ObservingTransport    makes a reading of every response; writes it to a recording
     NetworkTransport      refuses unsafe requests; adds the key; sends        (network.py)
