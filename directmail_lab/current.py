@@ -27,7 +27,7 @@ from .drifting import drift as drift_of
 from .errors import NotConnectedError
 from .http import recorded_request
 from .modes import ModeChange
-from .pacing.shared import as_share
+from .pacing.stores import as_share
 from .sessions import Session, SessionOptions, replaying_session
 from .settings import API_KEY_VARIABLE, BASE_URL_VARIABLE, choose_address, variable
 

@@ -20,7 +20,7 @@ from .interaction import READING, base_path
 from .modes import live, record, replay
 from .network import NetworkTransport
 from .pacing import Pace, Pacer, PacingTransport
-from .pacing.shared import Share, as_share
+from .pacing.stores import Share, as_share
 from .pacing.windows import frame_of_windows, windows_in
 from .readings import Exchanges, ReadingLog
 from .redaction import Redactor

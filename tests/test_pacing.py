@@ -16,6 +16,7 @@ from paced_service import START, Clock, Service, client, paced
 import directmail_lab as dm
 from directmail_lab.errors import OutcomeUnknownError, QuotaExhaustedError
 from directmail_lab.pacing import Pacer, PacingTransport
+from directmail_lab.pacing.pacer import PacedRequest
 from directmail_lab.quota import Reading
 from directmail_lab.readings import ReadingLog
 from directmail_lab.reset_unit import ResetUnitInference
@@ -24,8 +25,6 @@ from directmail_lab.transports import Observer, ObservingTransport
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
-
-    from directmail_lab.pacing.pacer import Wait
 
 UNITS = ["seconds_left", "milliseconds_left", "epoch_s", "epoch_ms"]
 ME = "/v1/users/me"
@@ -494,15 +493,13 @@ def test_an_answer_that_was_overtaken_does_not_give_back_what_is_spent() -> None
     def reading(remaining: int, reset: int, at: float, elapsed_s: float) -> Reading:
         return Reading(at, "GET", ME, ME, 200, 5, remaining, reset, elapsed_s=elapsed_s)
 
-    def ask(ticket: int, now: float) -> Wait | None:
-        return pacer.ask(ME, ticket, now, now + 120.0)
-
     pacer = Pacer(ResetUnitInference(stated="milliseconds_left"))
-    first = ask(0, START)
-    pacer.settle(ME, 0, reading(4, 1000, START, 0.0), START)
-    slow, quick = ask(1, START), ask(2, START)
-    pacer.settle(ME, 2, reading(2, 990, START + 0.01, 0.01), START + 0.01)
-    pacer.settle(ME, 1, reading(3, 995, START + 0.4, 0.395), START + 0.4)
+    first, slow, quick, *later = [PacedRequest(ME, START + 120.0) for _ in range(6)]
+    asked_first = pacer.ask(first, START)
+    pacer.settle(first, reading(4, 1000, START, 0.0), START)
+    asked_next = pacer.ask(slow, START), pacer.ask(quick, START)
+    pacer.settle(quick, reading(2, 990, START + 0.01, 0.01), START + 0.01)
+    pacer.settle(slow, reading(3, 995, START + 0.4, 0.395), START + 0.4)
 
-    assert (first, slow, quick) == (None, None, None)
-    assert [ask(ticket, START + 0.4) is None for ticket in (3, 4, 5)] == [True, True, False]
+    assert (asked_first, *asked_next) == (None, None, None)
+    assert [pacer.ask(request, START + 0.4) is None for request in later] == [True, True, False]

@@ -23,10 +23,9 @@ from shared_allowance import run
 
 import directmail_lab as dm
 from directmail_lab.credentials import ApiKey
-from directmail_lab.pacing.renewals import RenewalReader
-from directmail_lab.pacing.shared import Share, Store, machine
-from directmail_lab.pacing.state import PaceState, Place
-from directmail_lab.pacing.windows import WindowLog
+from directmail_lab.pacing.state import PaceState
+from directmail_lab.pacing.stores import Share, Store, machine
+from directmail_lab.pacing.windows import RenewalReader, WindowLog
 from directmail_lab.quota import read_headers
 from directmail_lab.reset_unit import ResetUnitInference
 from directmail_lab.sessions import Session
@@ -123,27 +122,27 @@ def test_what_one_session_learns_of_the_unit_all_know(rounding: Callable[[float]
     assert service.statuses.count(429) <= 2
 
 
-def test_who_came_first_and_had_much_leaves_the_next_windows_to_others() -> None:
-    """One that spent a whole window alone has at least a half share after that."""
-    state = PaceState(remaining=30, limit=40, renews_at=3.0, window_s=3.0, answers=1)
-    state.places = {"a": Place(0.0, served=10, total=40.0), "b": Place(0.0), "c": Place(0.0)}
+def test_what_others_lack_of_their_share_is_kept_for_them_as_the_window_passes() -> None:
+    """Of 40, one session gets 20 at once and more with time, but never what another asks for."""
+    state = PaceState(remaining=40, limit=40, renews_at=3.0, window_s=3.0, answered_at=0.0)
+    sent = []
+    for tenth in range(30):
+        assert tenth % 5 or state.request("slow", tenth / 10) is None
+        while state.request("fast", tenth / 10) is None:
+            sent.append(tenth / 10)
 
-    yields = state.send("a", 0.5)
-    others = [state.send(name, 0.5) for name in "bc"]
-    evenly = [state.send("a", 0.1 * tenth) is None for tenth in range(6, 30)]
-
-    assert yields is not None
-    assert others == [None, None]
-    assert evenly.count(True) >= 4
+    assert sent.count(0.0) == 20
+    assert 26 <= len(sent) <= 34
+    assert sent[-1] > 2.0
 
 
 def test_what_a_process_that_died_had_in_flight_is_forgotten() -> None:
     """Its requests hold nothing up for longer than answers take, nor does its turn."""
-    state = PaceState(remaining=2, limit=5, renews_at=60.0, answers=1)
-    assert [state.send("dead", 0.0) for _ in range(2)] == [None, None]
-    assert state.send("dead", 0.0) is not None
+    state = PaceState(remaining=2, limit=5, renews_at=60.0, answered_at=0.0)
+    assert [state.request("dead", 0.0) for _ in range(2)] == [None, None]
+    assert state.request("dead", 0.0) is not None
 
-    held_up, later = state.send("alive", 1.0), state.send("alive", 3.0)
+    held_up, later = state.request("alive", 1.0), state.request("alive", 3.0)
 
     assert held_up is not None
     assert later is None
@@ -151,17 +150,17 @@ def test_what_a_process_that_died_had_in_flight_is_forgotten() -> None:
 
 def test_no_waiting_session_looks_all_the_time() -> None:
     """Sleeping until the renewal is one look; for another's answer they become fewer."""
-    state = PaceState(remaining=1, limit=5, renews_at=60.0, answers=1)
-    assert state.send("other", 0.0) is None
+    state = PaceState(remaining=1, limit=5, renews_at=60.0, answered_at=0.0)
+    assert state.request("other", 0.0) is None
     now, looks = 0.0, 0
-    while now < 1.9:  # the other's request is not yet taken for lost
-        pause = state.send("mine", now)
+    while now < 0.9:  # the other's request is not yet taken for lost
+        pause = state.request("mine", now)
         assert pause is not None
         now, looks = pause.until, looks + 1
     state.settle("other", now)
     state.remaining = 0
 
-    asleep = state.send("mine", now)
+    asleep = state.request("mine", now)
 
     assert looks <= 30
     assert asleep is not None
@@ -202,7 +201,7 @@ def test_never_more_is_said_to_be_others_than_was(steps: list[str]) -> None:
             path=ME,
             status=200 if allowed else 429,
         )
-        state.take(reading, state.answers, reader.read(reading, state), service.clock())
+        state.take(reading, reader.read(reading, state), service.clock())
         if step == "here":
             log.note(reading, state)
     seen = [each for each in truth if each["here"]]
@@ -223,7 +222,7 @@ def test_where_requests_come_free_one_by_one_nobody_else_is_accused(unit: str) -
         for _ in range(40):
             mine.get(ME)
             service.clock.now += 1.5
-        (*_, last) = mine._transport._pacer.windows.windows()  # type: ignore[attr-defined]
+        (*_, last) = mine._transport.pacer.windows.windows()  # type: ignore[attr-defined]
 
     assert last.used_by_others == 0
 
@@ -239,7 +238,7 @@ def test_what_others_use_is_told_by_window() -> None:
             service.spend()
         mine.get(ME)
         transport = mine._transport
-        log = transport._pacer.windows  # type: ignore[attr-defined]
+        log = transport.pacer.windows  # type: ignore[attr-defined]
 
     (window,) = log.windows()
     assert (window.limit, window.used_here, window.used_by_others) == (10, 2, 6)
@@ -288,8 +287,8 @@ def test_two_users_or_two_addresses_do_not_share(service: StandIn, tmp_path: Pat
     for base_url, key in [(service.base_url, "a" * 20), ("https://x.test", "a" * 20)]:
         store = Share("machine").open(ApiKey(key), base_url, time.time)
         assert store is not None
-        store.change("GET /", lambda state, _: state.send("one", 0.0))
-        names.append(store.change("GET /", lambda state, _: list(state.places)))
+        store.change("GET /", lambda state, _: state.request("one", 0.0))
+        names.append(store.change("GET /", lambda state, _: list(state.participants)))
         store.close()
     (database,) = (tmp_path / "state").rglob("*.sqlite")
     with sqlite3.connect(database) as connection:
@@ -348,7 +347,7 @@ def test_a_file_that_cannot_be_used_costs_no_request(
     how: str, service: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The session paces alone, and says so once."""
-    path = tmp_path / "state" / "directmail-lab" / f"allowances-1-{machine()}.sqlite"
+    path = tmp_path / "state" / "directmail-lab" / f"allowances-2-{machine()}.sqlite"
     restore = broken(how, path, monkeypatch)
     try:
         with (
@@ -366,14 +365,14 @@ def test_a_file_that_cannot_be_used_costs_no_request(
 def test_a_state_that_is_not_ours_is_begun_anew(service: StandIn) -> None:
     """A row that another version wrote, or nobody, counts for nothing."""
     store = on_machine()
-    store.change("GET /", lambda state, _: state.send("one", 0.0))
+    store.change("GET /", lambda state, _: state.request("one", 0.0))
     (database,) = Path(os.environ["XDG_STATE_HOME"]).rglob("*.sqlite")
     for text in ("", "{", "[]", '{"a": 1}', "[{}, 1, 2, 3, 4, 5]" * 2, "null"):
         with sqlite3.connect(database) as connection:
             connection.execute("UPDATE kept SET value = ? WHERE at IS NOT NULL", [text])
         connection.close()
 
-        assert store.change("GET /", lambda state, _: state.send("two", 0.0)) is None
+        assert store.change("GET /", lambda state, _: state.request("two", 0.0)) is None
     store.close()
 
 
@@ -399,7 +398,7 @@ def test_other_kernels_are_told_of(service: StandIn) -> None:
         store = Share("machine").open(session.api_key, service.base_url, time.time)
         assert store is not None
         for name in ("one-1.a", "one-1.b", "two-2.a"):
-            store.change(f"GET {ME}", lambda state, _, name=name: state.send(name, time.time()))
+            store.change(f"GET {ME}", lambda state, _, name=name: state.request(name, time.time()))
         session.me()
         picture = MonitorWidget(session).snapshot()
         store.close()

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import os
 import random
 import threading
 import warnings
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, Literal, TypeVar
 
@@ -19,10 +19,9 @@ from ..display import plural
 from ..errors import QuotaExhaustedError
 from ..quota import Reading
 from ..reset_unit import ResetUnitInference
-from .renewals import RenewalReader
-from .shared import MemoryStore, Store, StoreError, machine
 from .state import PaceState, Pause
-from .windows import WindowLog
+from .stores import MemoryStore, Store, StoreError, machine
+from .windows import RenewalReader, WindowLog
 
 Pace = Literal["burst", "even", "off"]
 
@@ -31,19 +30,27 @@ _T = TypeVar("_T")
 # How long after a failure of the shared store it is tried again.
 _RETRY_AFTER_S: Final = 60.0
 _LAST_S: Final = 253_402_300_799.0
-_TURN_OF_ANOTHER: Final = Pause(math.inf, for_answer=True)
+_NOT_FIRST_IN_QUEUE: Final = Pause(math.inf, for_response=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Ask again at ``until``, in seconds since the Unix epoch, or once ``woken`` is done.
+@dataclass(eq=False, slots=True)
+class PacedRequest:
+    """A request that waits for the allowance, or is in flight.
 
-    ``for_answer``: it waits for the answer to another request, after which it may be sent.
+    Attributes
+    ----------
+    operation
+        The operation whose allowance it uses.
+    give_up_at
+        Until when it may wait, in seconds since the Unix epoch.
+    woken
+        Done when it is to ask again before its pause is over.
     """
 
-    until: float
-    for_answer: bool = False
-    woken: Future[None] = field(default_factory=Future)
+    operation: str
+    give_up_at: float
+    woken: Future[None] | None = None
+    is_in_flight: bool = False
 
 
 class Pacer:
@@ -85,86 +92,85 @@ class Pacer:
             raise ValueError('pace must be "burst", "even" or "off".')
         self.pace = pace
         self.max_wait_s = max_wait_s
-        self._spread_within_s = max_wait_s if pace == "even" else None
+        self._longest_gap_s = max_wait_s if pace == "even" else None
         self._renewals = RenewalReader(inference, max_wait_s=max_wait_s)
         self._own = MemoryStore()
         self._shared = shared
         self._retry_at, self._has_warned = -math.inf, False
         self._named = 0, ""
-        # By operation: the tickets of the requests that wait, in the order they came.
-        self._queues: dict[str, dict[int, Future[None]]] = {}
-        # By ticket of each request in flight: how many answers had come when it was sent.
-        self._sent: dict[int, int] = {}
-        self._tickets = itertools.count()
+        # By operation: the requests that wait, in the order they came.
+        self._queues: dict[str, deque[PacedRequest]] = {}
         self._lock = threading.Lock()
-        # Held while a wait is shown.
+        # Acquired while a progress bar is shown: only one of several waits has one.
         self.shown = threading.Lock()
         self.other_kernels = 0
         self.windows = WindowLog()
 
-    def ticket(self) -> int:
-        """Return a unique number for a request."""
-        return next(self._tickets)
+    def ask(self, request: PacedRequest, now: float) -> Pause | None:
+        """Return None if a request may be sent now, else when it asks again.
 
-    def ask(self, operation: str, ticket: int, now: float, give_up_at: float) -> Wait | None:
-        """Return None if a request may be sent now, else what it waits for.
-
-        Each request has a `ticket`, and ends with `settle`.
+        It also asks again once its ``woken`` is done. Each request ends with `settle`.
 
         Raises
         ------
         QuotaExhaustedError
-            Nothing is left, and the allowance renews after ``give_up_at``.
+            Nothing remains, and the allowance renews after the request's ``give_up_at``.
         """
         if self.pace == "off":
             return None
 
-        def decide(state: PaceState, ahead_s: float) -> tuple[Pause | None, int, int]:
-            pause = state.send(place, now + ahead_s, spread_within_s=self._spread_within_s)
-            kernels = 1
-            if len(state.places) > 1:
-                kernels = len({name.partition(".")[0] for name in state.places})
-            return pause and pause._replace(until=pause.until - ahead_s), state.answers, kernels
+        def decide(state: PaceState, ahead_s: float) -> Pause | None:
+            pause = state.request(name, now + ahead_s, longest_gap_s=self._longest_gap_s)
+            if len(state.participants) > 1:
+                kernels = {participant.partition(".")[0] for participant in state.participants}
+                self.other_kernels = len(kernels) - 1
+            return pause and Pause(pause.until - ahead_s, pause.for_response)
 
         with self._lock:
-            place = self._place()
-            queue = self._queues.get(operation, {})
-            pause: Pause | None = _TURN_OF_ANOTHER
-            if not queue or next(iter(queue)) == ticket:
-                pause, answers, kernels = self._change(operation, decide, now)
-                self.other_kernels = kernels - 1
+            name = self._name()
+            queue = self._queues.get(request.operation)
+            pause: Pause | None = _NOT_FIRST_IN_QUEUE
+            if not queue or queue[0] is request:
+                self.other_kernels = 0
+                pause = self._change(request.operation, decide, now)
             if pause is None:
-                self._sent[ticket] = answers
-                self._leave(operation, ticket)
+                request.is_in_flight = True
+                self._leave_queue(request)
                 return None
-            if now >= give_up_at or (pause.until > give_up_at and not pause.for_answer):
-                raise self._exhausted(operation, pause.until, now)
-            woken = self._queues.setdefault(operation, queue)[ticket] = Future()
-            return Wait(min(pause.until, give_up_at), pause.for_answer, woken)
+            if now >= request.give_up_at or (
+                pause.until > request.give_up_at and not pause.for_response
+            ):
+                raise self._exhausted(request.operation, pause.until, now)
+            if queue is None:
+                queue = self._queues[request.operation] = deque()
+            if request not in queue:
+                queue.append(request)
+            request.woken = Future()
+            return Pause(min(pause.until, request.give_up_at), pause.for_response)
 
-    def settle(self, operation: str, ticket: int, reading: Reading | None, now: float) -> None:
-        """End a request: with its answer, or None if it failed or stopped waiting.
+    def settle(self, request: PacedRequest, reading: Reading | None, now: float) -> None:
+        """End a request: with the reading of its response, or None if it failed or gave up.
 
         The first request in the queue is woken.
         """
-        if self.pace == "off":
-            return
 
         def decide(state: PaceState, ahead_s: float) -> tuple[PaceState, float]:
-            state.settle(place, now + ahead_s)
+            state.settle(name, now + ahead_s)
             if reading is not None:
                 renewal = self._renewals.read(reading, state, ahead_s)
-                state.take(reading, sent_after, renewal, now + ahead_s)
+                state.take(reading, renewal, now + ahead_s, name=name, ahead_s=ahead_s)
             return state, ahead_s
 
+        if self.pace == "off":
+            return
         with self._lock:
-            place = self._place()
-            sent_after = self._sent.pop(ticket, -1)
-            if sent_after >= 0:
-                changed = self._change(operation, decide, now)
+            if request.is_in_flight:
+                request.is_in_flight = False
+                name = self._name()
+                changed = self._change(request.operation, decide, now)
                 if reading is not None:
                     self.windows.note(reading, *changed)
-            self._leave(operation, ticket)
+            self._leave_queue(request)
 
     @property
     def shared_with(self) -> str:
@@ -172,7 +178,7 @@ class Pacer:
         others = self.other_kernels
         return f"shared with {plural(others, 'other kernel')}" if others else ""
 
-    def _place(self) -> str:
+    def _name(self) -> str:
         """Return this session's name in the shared store: machine, process, random number."""
         if self._shared is None:
             return "this"
@@ -192,15 +198,16 @@ class Pacer:
         return self._own.change(operation, decide)
 
     def _warn(self, error: StoreError) -> None:
-        if not self._has_warned:
-            self._has_warned = True
-            # If the user turns warnings into errors, the request must not fail.
-            with suppress(UserWarning):
-                warnings.warn(
-                    "The allowance is not shared with other kernels, and this session paces alone: "
-                    f"{error}. If it does not need to be shared, use share=None.",
-                    stacklevel=2,
-                )
+        if self._has_warned:
+            return
+        self._has_warned = True
+        # If the user turns warnings into errors, the request must not fail.
+        with suppress(UserWarning):
+            warnings.warn(
+                "The allowance is not shared with other kernels, and this session paces alone: "
+                f"{error}. If it does not need to be shared, use share=None.",
+                stacklevel=2,
+            )
 
     def close(self) -> None:
         """Close the shared store."""
@@ -209,15 +216,16 @@ class Pacer:
             if shared is not None:
                 shared.close()
 
-    def _leave(self, operation: str, ticket: int) -> None:
-        """Remove a request from the queue, and wake the one that is now first."""
-        queue = self._queues.get(operation)
+    def _leave_queue(self, request: PacedRequest) -> None:
+        """Remove a request from its queue, and wake the one that is now first."""
+        queue = self._queues.get(request.operation)
         if queue is None:
             return
-        queue.pop(ticket, None)
+        with suppress(ValueError):
+            queue.remove(request)
         if not queue:
-            del self._queues[operation]
-        for woken in itertools.islice(queue.values(), 1):
+            del self._queues[request.operation]
+        elif (woken := queue[0].woken) is not None:
             with suppress(InvalidStateError):
                 woken.set_result(None)
 

@@ -1,7 +1,7 @@
 """The rules of pacing: what is known of one operation's allowance, and who may send now. Pure.
 
 One `PaceState` is all that pacing remembers. One session keeps it in memory, or several share it in
-a file or on a Redis server (see `directmail_lab.pacing.shared`): the rules are the same. All times
+a file or on a Redis server (see `directmail_lab.pacing.stores`): the rules are the same. All times
 are passed in, in seconds since the Unix epoch, by the clock of the store.
 """
 
@@ -13,40 +13,31 @@ from typing import Final, NamedTuple
 
 from ..contract import TYPICAL_LIMIT, TYPICAL_WINDOW_S
 from ..quota import Reading
-from ..reset_unit import UnitName
 
 # After two refusals in a row the service's own times are not trusted. The pause is then at least 1,
 # 2, 4, … seconds, up to this.
 _LONGEST_PAUSE_S: Final = 16.0
 # The delay of a busy machine, in addition to rounding and latency.
 _LEAST_TOLERANCE_S: Final = 0.05
+# Of a difference of two times since the epoch.
+_CLOCK_ERROR_S: Final = 1e-6
 
-# A session that was silent for so long no longer counts as one that shares the allowance.
-_FORGOTTEN_AFTER_S: Final = 60.0
-# The requests in flight of a session that was silent for so long (longer if answers are slow) are
-# taken for lost.
-_LOST_AFTER_S: Final = 2.0
-# A waiting session that is due within _SOON_S goes first if it has sent less or waits longer. One
-# that is late by more than _LATE_S has lost its turn.
-_SOON_S: Final = 0.25
-_LATE_S: Final = 0.5
-# A session is at work if it waits, has a request in flight, or was active so recently.
-_AT_WORK_S: Final = 1.0
-# A session that waits for another session's answer polls the state: at first after 0.01 s, later
+# A session counts as active for so long after it sent, received or was due to ask again, or longer
+# if responses are slow. Then the requests that it has in flight are taken for lost.
+_ACTIVE_S: Final = 1.0
+_REMOVED_AFTER_S: Final = 60.0
+# A session that waits for another session's response polls the state: at first after 0.01 s, later
 # less often.
-_LEAST_LOOK_S: Final = 0.01
-_LEAST_LOOK_S_EACH: Final = 0.0025
-_LONGEST_LOOK_S: Final = 1.0
-# Sessions that wait for a renewal ask one after the other, so much apart.
-_STAGGER_S: Final = 0.002
+_LEAST_POLL_S: Final = 0.01
+_LONGEST_POLL_S: Final = 1.0
 
 
 class Renewal(NamedTuple):
     """When an allowance renews.
 
-    ``resolution_s`` is one step of Reset's unit in seconds. ``latency_s`` is how long the answer
+    ``resolution_s`` is one step of Reset's unit in seconds. ``latency_s`` is how long the response
     took: the service may have written Reset so much earlier. ``is_another`` says that it is not the
-    same renewal as in the answer before.
+    same renewal as in the response before.
     """
 
     at: float
@@ -56,40 +47,51 @@ class Renewal(NamedTuple):
 
     @property
     def tolerance_s(self) -> float:
-        """The most by which two answers of one window may disagree about its renewal, seconds."""
+        """The most by which two responses of one window may disagree about its renewal, seconds."""
         return self.resolution_s + self.latency_s + _LEAST_TOLERANCE_S
 
 
 class Pause(NamedTuple):
-    """Ask again at ``until``; ``for_answer``: or earlier, once another request is answered."""
+    """Ask again at ``until``; ``for_response``: or earlier, once another request is answered."""
 
     until: float
-    for_answer: bool = False
+    for_response: bool = False
+
+
+class ClockDifference:
+    """How far another clock is ahead of ours, in seconds: between ``least_s`` and ``most_s``."""
+
+    def __init__(self) -> None:
+        self.least_s, self.most_s = -math.inf, math.inf
+
+    def narrow(self, least_s: float, most_s: float) -> None:
+        """Take a new comparison into account. If it contradicts the others, a clock was set."""
+        if least_s <= self.most_s and most_s >= self.least_s:
+            least_s, most_s = max(self.least_s, least_s), min(self.most_s, most_s)
+        self.least_s, self.most_s = least_s, most_s
 
 
 @dataclass
-class Place:
+class Participant:
     """One session, among those that share an allowance.
 
     Attributes
     ----------
-    seen
-        When it last sent, asked or got an answer.
+    seen_at, due_at
+        When it last sent, asked or got a response, and when it asks again if it waits.
     in_flight
-        How many of its requests have no answer yet.
-    served, total
-        How many it sent in this window, and in all windows; ``total`` is multiplied by 0.9 when a
-        window begins.
-    since, due
-        Since when it waits, and when it asks again; ``due`` is None if it does not wait.
+        How many of its requests have no response yet.
+    used
+        How many requests it sent in this window.
+    waits_since
+        Since when its first request waits; infinite if none does.
     """
 
-    seen: float
+    seen_at: float
+    due_at: float = 0.0
     in_flight: int = 0
-    served: int = 0
-    total: float = 0.0
-    since: float = 0.0
-    due: float | None = None
+    used: int = 0
+    waits_since: float = math.inf
 
 
 @dataclass
@@ -98,256 +100,238 @@ class PaceState:
 
     Attributes
     ----------
-    places
+    participants
         The sessions that use it, by name.
     remaining, limit
-        As in the last answer; ``remaining`` is None if no answer has said it.
-    began_at, renews_at, seen_at
-        When the window's first answer came, when the allowance renews, and when the last answer
-        came.
-    answers
-        How many answers have come.
-    refusals, refused_at
-        How many times in a row requests were refused, and ``answers`` at the last refusal.
-    latency_s
-        The longest that recent answers took.
-    window_at, window_s, slides
-        When the window's first answer came, how long a window is, and whether it is a sliding
-        window; it is taken for a fixed window until answers show otherwise.
-    spent, others
+        As in the last response; ``remaining`` is None if no response had it.
+    began_at, window_s, renews_at
+        When the window's first response came, how long a window is (0 if no response shows it), and
+        when the allowance renews.
+    slides
+        Whether it is a sliding window; it is taken for a fixed one until responses show otherwise.
+    used, used_by_others
         How many requests in the window were sent by these sessions, and how many at least by
         somebody else.
+    answered_at, latency_s
+        When the last response came, and the longest that recent responses took.
+    refusals
+        How many times in a row a request was refused although the allowance should have renewed.
     probed_for
-        The value of ``renews_at`` after which one request was sent to find out what is left.
+        The value of ``renews_at`` after which one request was sent to find out what remains.
     next_slot_at, gap_s
         With ``pace="even"``: when the next request is due, and the seconds between two.
-    refuted, rounds_down
-        The units of Reset that an answer has ruled out, and whether Reset is rounded down.
-    largest, last_reset, last_at
+    is_in_seconds, rounds_down
+        Whether a response ruled out that Reset is in milliseconds, and whether it is rounded down.
+    largest_reset, last_reset, last_reset_at
         The largest and the last value of Reset, and when the last one came.
     """
 
-    places: dict[str, Place] = field(default_factory=dict)
+    participants: dict[str, Participant] = field(default_factory=dict)
     remaining: int | None = None
     limit: int | None = None
     began_at: float = 0.0
-    renews_at: float = -math.inf
-    seen_at: float = -math.inf
-    answers: int = 0
-    refusals: int = 0
-    refused_at: int = 0
-    latency_s: float = 0.0
-    window_at: float | None = None
     window_s: float = 0.0
+    renews_at: float = -math.inf
     slides: bool = False
-    spent: int = 0
-    others: int = 0
+    used: int = 0
+    used_by_others: int = 0
+    answered_at: float = -math.inf
+    latency_s: float = 0.0
+    refusals: int = 0
     probed_for: float | None = None
     next_slot_at: float = -math.inf
     gap_s: float = 0.0
-    refuted: list[UnitName] = field(default_factory=list)
+    is_in_seconds: bool = False
     rounds_down: bool = False
-    largest: int = 0
+    largest_reset: int = 0
     last_reset: int = 0
-    last_at: float = 0.0
+    last_reset_at: float = 0.0
 
     @property
     def in_flight(self) -> int:
-        """How many requests have no answer yet; ``remaining`` may not include them."""
-        return sum([place.in_flight for place in self.places.values()])
+        """How many requests have no response yet; ``remaining`` may not include them."""
+        return sum([each.in_flight for each in self.participants.values()])
 
-    def send(self, name: str, now: float, *, spread_within_s: float | None = None) -> Pause | None:
+    def request(self, name: str, now: float, *, longest_gap_s: float | None = None) -> Pause | None:
         """Count a request of a session as sent and return None, or return what it waits for.
 
-        ``spread_within_s`` spreads requests evenly over the rest of the window, or over a typical
-        window if the renewal is further away than these seconds.
+        ``longest_gap_s`` spreads requests evenly over the window, at most so many seconds apart.
         """
-        if len(self.places) > 1:
-            self._drop_silent_places(name, now)
-        place = self.places.get(name) or self.places.setdefault(name, Place(now))
-        place.seen = now
-        if place.due is None:
-            place.since = now
-        pause = self._pause(place, now, spread_within_s)
-        place.due = pause and pause.until
+        me = self._participant(name, now)
+        me.waits_since = min(me.waits_since, now)
+        pause = self._pause(me, now, longest_gap_s)
         if pause is None:
-            place.in_flight += 1
-            place.served += 1
-            place.total += 1
+            me.waits_since = math.inf
+            me.in_flight += 1
+            me.used += 1
             self.next_slot_at = now + self.gap_s
+        else:
+            me.due_at = pause.until
         return pause
-
-    def _drop_silent_places(self, name: str, now: float) -> None:
-        lost_after_s = _LOST_AFTER_S + min(10 * self.latency_s, _FORGOTTEN_AFTER_S)
-        for each, place in list(self.places.items()):
-            silent_s = abs(now - place.seen)
-            if each != name and silent_s > lost_after_s:
-                place.in_flight = 0
-                if silent_s > _FORGOTTEN_AFTER_S and (
-                    place.due is None or now > place.due + _LATE_S
-                ):
-                    del self.places[each]
-
-    def _pause(self, place: Place, now: float, spread_within_s: float | None) -> Pause | None:
-        in_flight = self.in_flight
-        if self.remaining is None:
-            # The first request finds out what is left; the others wait for its answer. If answers
-            # do not say what is left, nothing waits.
-            is_asked = in_flight and not self.answers
-            return Pause(self._next_look_at(place, now), for_answer=True) if is_asked else None
-        free, yields_until, first = self.remaining - in_flight, now, 0
-        mine, waiting = (place.served, place.since), []
-        if len(self.places) > 1:
-            waiting = [
-                (each.due, (each.served, each.since))
-                for each in self.places.values()
-                if each is not place and each.due is not None and now <= each.due + _LATE_S
-            ]
-            first = sum(due < now + _SOON_S and turn < mine for due, turn in waiting)
-            yields_until = self._yields_until(place, free, now)
-        if free > first:
-            if yields_until > now:
-                look_at = self._next_look_at(place, now)
-                return Pause(max(yields_until, look_at), for_answer=True)
-            if spread_within_s is None:
-                return None
-            if not first:
-                return self._slot(now, free, spread_within_s)
-        if not first and self._may_probe(now):
-            self.probed_for = self.renews_at
-            return None
-        if free > 0 or in_flight or now >= self.renews_at:
-            return Pause(self._next_look_at(place, now), for_answer=True)
-        return Pause(self.renews_at + _STAGGER_S * sum(turn < mine for _, turn in waiting))
-
-    def _yields_until(self, place: Place, free: int, now: float) -> float:
-        """Return when a session may send that has used its share while others at work have not.
-
-        It may send as time passes: with a third of the limit left, in the last third of the window.
-        A session that sent more than another in earlier windows has half a share. Without a reason
-        to wait, ``now`` is returned.
-        """
-        at_work = [
-            each
-            for each in self.places.values()
-            if each is not place
-            and (
-                each.in_flight
-                or (each.due is not None and now <= each.due + _LATE_S)
-                or now <= each.seen + _AT_WORK_S
-            )
-        ]
-        if self.limit is None or not at_work or now >= self.renews_at:
-            return now
-        share = self.limit / (len(at_work) + 1)
-        is_ahead = place.total > min(each.total for each in at_work) + share
-        has_had_it = place.served >= (share / 2 if is_ahead else share)
-        if not has_had_it or all(each.served >= share for each in at_work):
-            return now
-        return min(self.renews_at - self.window_s * free / self.limit, now + _AT_WORK_S)
-
-    def _may_probe(self, now: float) -> bool:
-        """Return whether one request may be sent to find out what is left, if nothing seems to be.
-
-        That is so once the allowance should have renewed, or if a clock was set back.
-        """
-        clock_was_set_back = now < self.seen_at - 1.0
-        if self.remaining or (now < self.renews_at and not clock_was_set_back):
-            return False
-        return not (self.in_flight and self.probed_for == self.renews_at)
-
-    def _next_look_at(self, place: Place, now: float) -> float:
-        """Return when to ask again. Other sessions' answers can only be found by polling.
-
-        If nothing happened for 0.1 s, the next poll is 0.025 s later.
-        """
-        renews_at = self.renews_at if now < self.renews_at else math.inf
-        if len(self.places) == 1:
-            return renews_at
-        idle_s = now - max(
-            place.since, self.seen_at, self.renews_at if renews_at == math.inf else 0
-        )
-        look_s = max(_LEAST_LOOK_S, _LEAST_LOOK_S_EACH * len(self.places), idle_s / 4)
-        return min(renews_at, now + min(look_s, _LONGEST_LOOK_S))
-
-    def _slot(self, now: float, free: int, within_s: float) -> Pause | None:
-        """Return the pause until an evenly spread request is due; None if it is due now."""
-        if now < self.next_slot_at <= now + within_s:
-            return Pause(self.next_slot_at)
-        left_s = self.renews_at - now
-        if not 0 < left_s < within_s:
-            left_s = TYPICAL_WINDOW_S * free / (self.limit or TYPICAL_LIMIT)
-        self.gap_s = left_s / free
-        return None
 
     def settle(self, name: str, now: float) -> None:
         """Count a request of a session as no longer in flight."""
-        place = self.places.get(name) or self.places.setdefault(name, Place(now))
-        place.seen, place.in_flight = now, max(0, place.in_flight - 1)
+        me = self._participant(name, now)
+        me.in_flight = max(0, me.in_flight - 1)
 
-    def take(self, reading: Reading, sent_after: int, renewal: Renewal | None, now: float) -> None:
-        """Update the state by an answer; ``sent_after``: answers before its request was sent."""
-        is_first, overlaps = not self.answers, sent_after < self.answers
-        self.answers += 1
+    def _participant(self, name: str, now: float) -> Participant:
+        me = self.participants.get(name)
+        if me is None:
+            me = self.participants[name] = Participant(now)
+        me.seen_at = now
+        return me
+
+    def _pause(self, me: Participant, now: float, longest_gap_s: float | None) -> Pause | None:
+        in_flight, waiting, behind = me.in_flight, 0, 0.0
+        if len(self.participants) > 1:
+            in_flight, waiting, behind = self._demand(me, now)
+        window_s = self.window_s or TYPICAL_WINDOW_S
+        if self.remaining is None:
+            # The first request finds out what remains; the others wait for its response. If
+            # responses do not say what remains, nothing waits.
+            is_first_response_pending = in_flight and self.answered_at == -math.inf
+            return self._poll(me, now) if is_first_response_pending else None
+        free = self.remaining - in_flight - waiting
+        left_s = max(0.0, self.renews_at - now)
+        if free > 0 and (not behind or free * window_s > behind * left_s):
+            return None if longest_gap_s is None else self._slot(now, free, longest_gap_s)
+        if self._may_probe(now, in_flight):
+            self.probed_for = self.renews_at
+            return None
+        poll = self._poll(me, now)
+        if free > 0:
+            enough_at = self.renews_at - window_s * free / behind
+            return Pause(max(poll.until, min(enough_at, now + _LONGEST_POLL_S)), for_response=True)
+        if self.remaining or in_flight or not left_s:
+            return poll
+        return Pause(self.renews_at)
+
+    def _demand(self, me: Participant, now: float) -> tuple[int, int, float]:
+        """Return how many requests are in flight, and how many others may come before me.
+
+        First come active sessions that have used as much of the window as I have or less, and that
+        wait longer: one request each. If I have used my share, the second number is what the others
+        lack of theirs, and it counts for as much as is left of the window. Example: of 40 in 3 s I
+        used 20 and another session 1, so 19 are free and it lacks 19. I may send the next one after
+        0.1 s, another after 0.2 s, and the last one just before the renewal.
+        """
+        active_s = _ACTIVE_S + min(10 * self.latency_s, _REMOVED_AFTER_S)
+        others = []
+        for name, other in list(self.participants.items()):
+            silent_s = now - max(other.seen_at, other.due_at)
+            if silent_s > _REMOVED_AFTER_S:
+                del self.participants[name]
+            elif silent_s <= active_s and other is not me:
+                others.append(other)
+        in_flight = sum([each.in_flight for each in others if now <= each.seen_at + active_s])
+        turn = me.used, me.waits_since
+        waits = [(each.used, each.waits_since) for each in others if each.waits_since <= now]
+        waiting = sum([wait < turn for wait in waits])
+        share = (self.limit or 0) / (len(others) + 1)
+        behind = sum([max(0.0, share - each.used) for each in others])
+        return me.in_flight + in_flight, waiting, behind if me.used >= share else 0
+
+    def _may_probe(self, now: float, in_flight: int) -> bool:
+        """Return whether one request may be sent to find out what remains, if nothing seems to.
+
+        That is so once the allowance should have renewed, or if a clock was set back.
+        """
+        clock_was_set_back = now < self.answered_at - 1.0
+        if self.remaining or (now < self.renews_at and not clock_was_set_back):
+            return False
+        return not (in_flight and self.probed_for == self.renews_at)
+
+    def _poll(self, me: Participant, now: float) -> Pause:
+        """Return when to ask again. Other sessions' responses can only be found by polling.
+
+        If nothing happened for 0.1 s, the next poll is 0.025 s later.
+        """
+        is_renewed = now >= self.renews_at
+        poll_s = _REMOVED_AFTER_S
+        if len(self.participants) > 1:
+            events = (me.waits_since, self.answered_at, self.renews_at if is_renewed else 0)
+            poll_s = min(max(_LEAST_POLL_S, (now - max(events)) / 4), _LONGEST_POLL_S)
+        at = now + poll_s
+        return Pause(at if is_renewed else min(self.renews_at, at), for_response=True)
+
+    def _slot(self, now: float, free: int, longest_gap_s: float) -> Pause | None:
+        """Return the pause until an evenly spread request is due; None if it is due now."""
+        if now < self.next_slot_at <= now + longest_gap_s:
+            return Pause(self.next_slot_at)
+        left_s = self.renews_at - now
+        gap_s = left_s / free if left_s > 0 else TYPICAL_WINDOW_S / (self.limit or TYPICAL_LIMIT)
+        self.gap_s = min(gap_s, longest_gap_s)
+        return None
+
+    def take(
+        self, reading: Reading, renewal: Renewal | None, now: float,
+        *, name: str = "", ahead_s: float = 0.0,
+    ) -> None:  # fmt: skip
+        """Update the state by a response to a session; its clock is ``ahead_s`` behind ours."""
+        sent_at = reading.at + ahead_s - (reading.elapsed_s or 0.0)
+        is_refused = reading.status == 429
+        remaining = 0 if is_refused else reading.remaining
+        before, overlaps = self.remaining, sent_at < self.answered_at - _CLOCK_ERROR_S
+        is_new = now >= self.renews_at
+        if self.answered_at == -math.inf:
+            self.began_at = now
+        self.answered_at = now
         self.latency_s = max(reading.elapsed_s or 0.0, 0.9 * self.latency_s)
-        left = reading.remaining
-        if reading.status != 429:
-            self.refusals = 0
-            self.spent += 1
+        if is_refused:
+            # Requests that were in flight together count once: the first one changes `renews_at`.
+            self.refusals += is_new
         else:
-            left = 0
-            # Several refusals of requests that were in flight together count as one.
-            self.refusals += sent_after >= self.refused_at
-            self.refused_at = self.answers
-        self.seen_at = now
-        if left is None:
-            if self.remaining:
-                self.remaining -= 1
+            self.refusals = 0
+            self.used += 1
+        if remaining is None:
+            self.remaining = before and before - 1
             return
-        if overlaps and self._was_overtaken(left, renewal):
+        if overlaps and self._is_overtaken(remaining, renewal):
             return
-        if is_first or left > (self.remaining or 0) or now >= self.renews_at:
-            if renewal is not None and reading.status != 429:
-                self._begin_window(renewal, now)
-            self.began_at, self.renews_at = now, -math.inf
-        self.remaining, self.limit = left, reading.limit
+        is_new |= remaining > (before or 0)
+        if is_new and not is_refused:
+            self._begin_window(renewal, now, name)
+        self.remaining, self.limit = remaining, reading.limit
         if self.limit is not None:
-            used = self.limit - left
-            self.spent = min(self.spent, used)
-            least = 0 if self.slides else self.others
-            self.others = max(least, used - self.spent - self.in_flight)
-        self._renew(renewal, now)
+            used = self.limit - remaining
+            self.used = min(self.used, used)
+            least = 0 if self.slides else self.used_by_others
+            self.used_by_others = max(least, used - self.used - self.in_flight)
+        # In one window, each request leaves less than the one before.
+        self._renew(renewal, now, is_same=not is_new and remaining < (before or 0))
 
-    def _begin_window(self, renewal: Renewal, now: float) -> None:
-        """Start the counts again, unless the window slides: then what was spent still counts.
+    def _begin_window(self, renewal: Renewal | None, now: float, name: str) -> None:
+        """Start the counts again, unless the window slides: then what was used still counts.
 
         A window slides if a renewal is much less than a window after the one before.
         """
-        least_s = 0.75 * self.window_s - renewal.tolerance_s
-        self.slides |= math.isfinite(self.renews_at) and renewal.at - self.renews_at < least_s
+        if renewal is not None:
+            least_s = 0.75 * self.window_s - renewal.tolerance_s
+            self.slides |= math.isfinite(self.renews_at) and renewal.at - self.renews_at < least_s
+            self.window_s = max(renewal.at - now, 0.9 * self.window_s)
         if not self.slides:
-            self.window_at, self.spent, self.others = now, 1, 0
-            for place in self.places.values():
-                place.served, place.total = 0, 0.9 * place.total
-        self.window_s = max(renewal.at - now, 0.9 * self.window_s)
+            self.began_at, self.used, self.used_by_others = now, 1, 0
+            for each, participant in self.participants.items():
+                participant.used = participant.in_flight + (each == name)
 
-    def _was_overtaken(self, left: int, renewal: Renewal | None) -> bool:
-        """Return whether a newer answer came before: of a later window, or with less left."""
-        says_more = left > (self.remaining or 0)
+    def _is_overtaken(self, remaining: int, renewal: Renewal | None) -> bool:
+        """Return whether a newer response came before: of a later window, or with less left."""
+        says_more = remaining > (self.remaining or 0)
         if renewal is None or self.renews_at == -math.inf:
             return says_more
         if renewal.at > self.renews_at + renewal.tolerance_s:
             return False
         return says_more or renewal.at < self.renews_at - renewal.tolerance_s
 
-    def _renew(self, renewal: Renewal | None, now: float) -> None:
+    def _renew(self, renewal: Renewal | None, now: float, *, is_same: bool) -> None:
         if renewal is None:
-            # No answer says when: assume service.md's typical window, from its first answer on.
+            # No response says when: assume service.md's typical window, from its first response on.
             at = max(self.began_at + TYPICAL_WINDOW_S, now + 1.0)
         else:
             at = renewal.at
             # The same renewal again: values are rounded up, so the earlier time is more precise.
-            if not renewal.is_another and abs(at - self.renews_at) <= renewal.tolerance_s:
+            is_same &= not renewal.is_another
+            if is_same and abs(at - self.renews_at) <= renewal.tolerance_s:
                 at = min(at, self.renews_at)
         if self.refusals > 1:
             at = max(at, now + min(2.0 ** (self.refusals - 2), _LONGEST_PAUSE_S))

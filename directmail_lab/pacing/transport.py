@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Generator
-from concurrent import futures
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import Future, wait as wait_for
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from ..display import ProgressBar
 from ..http import httpx, is_write
 from ..interaction import READING, operation_of
-from .pacer import Pacer, Wait
+from .pacer import PacedRequest, Pacer
+from .state import Pause
 
 if TYPE_CHECKING:
     from ..quota import Reading
@@ -33,15 +34,6 @@ _SHOWN_PIECE_S: Final = 0.25
 # A shorter wait gets no progress bar.
 _SHOWN_FROM_S: Final = 1.0
 
-_Answer = httpx.Response | httpx.TransportError
-
-_Step = tuple[Literal["send", "close", "wait"], *tuple[Any, ...]]
-"""The next action for a request, and its arguments."""
-
-_T = TypeVar("_T")
-_Steps = Generator[_Step, Any, _T]
-"""A generator of actions; each result is sent, or each exception thrown, into it."""
-
 
 def waiting_bar(seconds: float, reason: str) -> ProgressBar:
     """Return the progress bar of a wait."""
@@ -54,11 +46,11 @@ def _backoff_s(failures: int) -> float:
     return random.uniform(0.0, min(0.5 * 2.0 ** (failures - 1), 8.0))
 
 
-def _wait(woken: futures.Future[None], seconds: float) -> None:
-    futures.wait([woken], seconds)
+def _wait(woken: Future[None], seconds: float) -> None:
+    wait_for([woken], seconds)
 
 
-async def _wait_async(woken: futures.Future[None], seconds: float) -> None:
+async def _wait_async(woken: Future[None], seconds: float) -> None:
     await asyncio.wait([asyncio.wrap_future(woken)], timeout=seconds)
 
 
@@ -93,156 +85,149 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         pacer: Pacer,
         *,
         clock: Callable[[], float] = time.time,
-        wait: Callable[[futures.Future[None], float], None] = _wait,
-        wait_async: Callable[[futures.Future[None], float], Awaitable[None]] = _wait_async,
+        wait: Callable[[Future[None], float], None] = _wait,
+        wait_async: Callable[[Future[None], float], Awaitable[None]] = _wait_async,
         progress: Callable[[float, str], Any] | None = waiting_bar,
         backoff: Callable[[int], float] = _backoff_s,
     ) -> None:
         self._inner = inner
-        self._pacer = pacer
-        self._clock = clock
-        self._wait = wait
-        self._wait_async = wait_async
-        self._progress = progress
-        self._backoff = backoff
+        self.pacer = pacer
+        self.clock = clock
+        self.wait = wait
+        self.wait_async = wait_async
+        self.progress = progress
+        self.backoff = backoff
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        send, close = self._inner.handle_request, httpx.Response.close
-        act: dict[str, Callable[..., Any]] = {"send": send, "close": close, "wait": self._wait}
-        steps = self._steps(request)
-        try:
-            step = next(steps)
+        with _Attempts(self, request) as attempts:
             while True:
+                for woken, seconds in attempts.waits():
+                    self.wait(woken, seconds)
                 try:
-                    done = act[step[0]](*step[1:])
-                except BaseException as error:
-                    step = steps.throw(error)
+                    response = self._inner.handle_request(request)
+                except httpx.TransportError as error:
+                    if not attempts.is_repeated_after(error):
+                        raise
                 else:
-                    step = steps.send(done)
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
+                    if not attempts.is_repeated_after(response):
+                        return response
+                    response.close()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        send, close = self._inner.handle_async_request, httpx.Response.aclose
-        act: dict[str, Callable[..., Any]] = {
-            "send": send,
-            "close": close,
-            "wait": self._wait_async,
-        }
-        steps = self._steps(request)
-        try:
-            step = next(steps)
+        with _Attempts(self, request) as attempts:
             while True:
+                for woken, seconds in attempts.waits():
+                    await self.wait_async(woken, seconds)
                 try:
-                    done = await act[step[0]](*step[1:])
-                except BaseException as error:
-                    step = steps.throw(error)
+                    response = await self._inner.handle_async_request(request)
+                except httpx.TransportError as error:
+                    if not attempts.is_repeated_after(error):
+                        raise
                 else:
-                    step = steps.send(done)
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
+                    if not attempts.is_repeated_after(response):
+                        return response
+                    await response.aclose()
 
-    def _steps(self, request: httpx.Request) -> _Steps[httpx.Response]:
-        """Yield the actions for a request, which sync and async code carry out alike."""
-        operation, ticket, failures = _operation(request), self._pacer.ticket(), 0
-        give_up_at = self._clock() + self._pacer.max_wait_s
-        while True:
-            answer = yield from self._attempt(request, operation, ticket, give_up_at)
-            failures += not _is_refusal(answer)
-            pause_s = self._pause_s(request, answer, failures)
-            until = self._clock() + (pause_s or 0.0)
-            if pause_s is None or until > give_up_at:
-                break
-            if isinstance(answer, httpx.Response):
-                yield "close", answer
-            reason = f"{operation}: attempt {failures + 1} of {_ATTEMPTS}"
-            yield from self._pieces(Wait(until), reason)
-        if isinstance(answer, httpx.Response):
-            return answer
-        raise answer
 
-    def _attempt(
-        self, request: httpx.Request, operation: str, ticket: int, give_up_at: float
-    ) -> _Steps[_Answer]:
-        """Wait until the request may be sent, send it, and give the pacer its answer."""
-        reading = None
-        try:
-            while wait := self._pacer.ask(operation, ticket, self._clock(), give_up_at):
-                shared = self._pacer.shared_with
-                reason = f"an allowance {shared}" if shared else "until the allowance renews"
-                yield from self._pieces(wait, f"{operation}: {reason}")
-            response: httpx.Response = yield "send", request
-            reading = response.extensions[READING]
-            return response
-        except httpx.TransportError as error:
-            return error
-        finally:
-            self._pacer.settle(operation, ticket, reading, self._clock())
+class _Attempts:
+    """The attempts at one request: when each may be sent, and whether there is another."""
 
-    def _pause_s(self, request: httpx.Request, answer: _Answer, failures: int) -> float | None:
-        """Return the seconds before another attempt of a read; None if there is to be none.
+    def __init__(self, transport: PacingTransport, request: httpx.Request) -> None:
+        self._transport = transport
+        self._pacer = transport.pacer
+        self._request = request
+        method = "GET" if request.method == "HEAD" else request.method  # they share an allowance
+        self._paced = PacedRequest(
+            f"{method} {_operation_of(request.url.path)}",
+            transport.clock() + self._pacer.max_wait_s,
+        )
+        self._failures = 0
+        self._retry_at: float | None = None
+        self._bar: Any = None
 
-        They are what ``Retry-After`` asks for, else those of ``backoff``. After a refusal (429)
-        they are 0, since the pacer then decides how long to wait.
-        """
-        if not isinstance(answer, httpx.Response):
-            most = _ATTEMPTS_TO_CONNECT if isinstance(answer, httpx.ConnectError) else _ATTEMPTS
-            is_retried = failures < most and isinstance(answer, _RETRIED_ERRORS)
-        else:
-            is_retried = failures < _ATTEMPTS and answer.status_code in _RETRIED_STATUSES
-        is_refusal = _is_refusal(answer)
-        if not (is_retried or is_refusal) or self._pacer.pace == "off" or not _may_repeat(request):
-            return None
-        if is_refusal:
-            return 0.0
-        if not isinstance(answer, httpx.Response):
-            return self._backoff(failures)
-        reading: Reading = answer.extensions[READING]
-        asked_s = reading.retry_after_s
-        return self._backoff(failures) if asked_s is None else asked_s
+    def waits(self) -> Iterator[tuple[Future[None], float]]:
+        """Yield the waits until the request may be sent: at most so many seconds for a future."""
+        operation, clock = self._paced.operation, self._transport.clock
+        if self._retry_at is not None:
+            reason = f"{operation}: attempt {self._failures + 1} of {_ATTEMPTS}"
+            yield from self._pieces(Pause(self._retry_at), Future(), reason)
+        while (pause := self._pacer.ask(self._paced, clock())) is not None:
+            shared = self._pacer.shared_with
+            reason = f"an allowance {shared}" if shared else "until the allowance renews"
+            assert self._paced.woken is not None
+            yield from self._pieces(pause, self._paced.woken, f"{operation}: {reason}")
 
-    def _pieces(self, wait: Wait, reason: str) -> _Steps[None]:
+    def _pieces(
+        self, pause: Pause, woken: Future[None], reason: str
+    ) -> Iterator[tuple[Future[None], float]]:
         """Wait in pieces until the time has come, or until the request is woken.
 
         The time has come by the clock or, if the clock was set back, by the sum of the pieces.
         """
-        started, waited = self._clock(), 0.0
-        seconds = wait.until - started
-        shown = None
-        is_long = seconds >= _SHOWN_FROM_S and not wait.for_answer
-        # Only one of several simultaneous waits is shown: the first.
-        if self._progress is not None and is_long and self._pacer.shown.acquire(blocking=False):
-            shown = self._progress(seconds, reason)
-        try:
-            while not wait.woken.done():
-                left = min(seconds - waited, wait.until - self._clock())
-                if left <= 0:
-                    return
-                piece = min(left, _LONGEST_PIECE_S if shown is None else _SHOWN_PIECE_S)
-                yield "wait", wait.woken, piece
-                waited += piece
-                if shown is not None:
-                    shown.update(piece)
-        finally:
-            if shown is not None:
-                shown.close()
-                self._pacer.shown.release()
+        clock, progress = self._transport.clock, self._transport.progress
+        waited, seconds = 0.0, pause.until - clock()
+        is_long = seconds >= _SHOWN_FROM_S and not pause.for_response
+        if progress is not None and is_long and self._pacer.shown.acquire(blocking=False):
+            self._bar = progress(seconds, reason)
+        while not woken.done() and (left := min(seconds - waited, pause.until - clock())) > 0:
+            piece = min(left, _LONGEST_PIECE_S if self._bar is None else _SHOWN_PIECE_S)
+            yield woken, piece
+            waited += piece
+            if self._bar is not None:
+                self._bar.update(piece)
+        self._close_bar()
 
+    def _close_bar(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+            self._pacer.shown.release()
 
-def _is_refusal(answer: _Answer) -> bool:
-    return isinstance(answer, httpx.Response) and answer.status_code == 429
+    def is_repeated_after(self, outcome: httpx.Response | httpx.TransportError) -> bool:
+        """Return whether the request is sent again, after the waits that come next.
+
+        After a refusal (429) the pacer decides how long to wait. After a failure it is what
+        ``Retry-After`` asks for, else what ``backoff`` returns.
+        """
+        reading: Reading | None = None
+        if isinstance(outcome, httpx.Response):
+            reading = outcome.extensions[READING]
+        now = self._transport.clock()
+        self._pacer.settle(self._paced, reading, now)
+        self._retry_at = None
+        if reading is not None and reading.status < 400:
+            return False
+        if self._pacer.pace == "off" or not _may_repeat(self._request):
+            return False
+        if reading is not None and reading.status == 429:
+            return now <= self._paced.give_up_at
+        self._failures += 1
+        if not self._is_passing(outcome):
+            return False
+        asked_s = None if reading is None else reading.retry_after_s
+        pause_s = self._transport.backoff(self._failures) if asked_s is None else asked_s
+        self._retry_at = now + pause_s
+        return self._retry_at <= self._paced.give_up_at
+
+    def _is_passing(self, outcome: httpx.Response | httpx.TransportError) -> bool:
+        if isinstance(outcome, httpx.Response):
+            return self._failures < _ATTEMPTS and outcome.status_code in _RETRIED_STATUSES
+        most = _ATTEMPTS_TO_CONNECT if isinstance(outcome, httpx.ConnectError) else _ATTEMPTS
+        return self._failures < most and isinstance(outcome, _RETRIED_ERRORS)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, error: object, *_: object) -> None:
+        if error is not None:  # it was interrupted, cancelled or gave up
+            self._close_bar()
+            self._pacer.settle(self._paced, None, self._transport.clock())
 
 
 def _may_repeat(request: httpx.Request) -> bool:
     """Return whether a request may be sent again: GET or HEAD, with a body that can be reread."""
     repeatable = request.method in ("GET", "HEAD") and not is_write(request)
     return repeatable and isinstance(request.stream, httpx.ByteStream)
-
-
-def _operation(request: httpx.Request) -> str:
-    """Return the operation whose allowance a request uses: that of GET for a HEAD."""
-    method = "GET" if request.method == "HEAD" else request.method
-    return f"{method} {_operation_of(request.url.path)}"
 
 
 _operation_of = lru_cache(maxsize=1024)(operation_of)

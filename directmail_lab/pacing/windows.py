@@ -1,26 +1,108 @@
-"""How many requests of each window were used, and by whom, as far as the headers show it."""
+"""The windows of an allowance: when they renew, and who used how many of their requests."""
 
 from __future__ import annotations
 
 import math
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ..quota import Reading
-from ..reset_unit import ResetUnit, ResetUnitInference
-from .renewals import RenewalReader
-from .state import PaceState
+from ..quota import Reading, parse_date
+from ..reset_unit import SCALES, ResetUnit, ResetUnitInference, UnitName
+from .state import ClockDifference, PaceState, Renewal
 
 if TYPE_CHECKING:
     import pandas as pd
 
+# No window is shorter than a second: if all values are below 1,000, they are not milliseconds.
+_LEAST_MILLISECONDS: Final = 1000
 _WINDOWS_AT_MOST: Final = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class RenewalReader:
+    """Turns Reset and Retry-After into a time.
+
+    While the unit of Reset is uncertain, the unit with the shortest wait is assumed. If a refusal
+    shows that this was too short, that unit is not assumed again: the operation's state keeps that.
+    """
+
+    def __init__(self, inference: ResetUnitInference, *, max_wait_s: float) -> None:
+        self._inference = inference
+        self._max_wait_s = max_wait_s
+        self._service_clock = ClockDifference()
+
+    def read(self, reading: Reading, state: PaceState, ahead_s: float = 0.0) -> Renewal | None:
+        """Return when the allowance renews, by a clock that is ``ahead_s`` ahead of ours, or None.
+
+        It is None if the response does not say when.
+        """
+        at = reading.at + ahead_s
+        if reading.served_at is not None:
+            # `Date` is rounded down to a second, and was written at most `elapsed_s` ago.
+            least_s = reading.served_at - reading.at
+            self._service_clock.narrow(least_s, least_s + 1.0 + (reading.elapsed_s or 0.0))
+        if reading.status == 429 and state.remaining == 0 and -math.inf < state.renews_at <= at:
+            self._learn_from_refusal(reading, state, at)
+        if reading.retry_after_s is not None and reading.status != 200:
+            return Renewal(at + reading.retry_after_s)
+        if reading.reset_text is not None:
+            dated = parse_date(reading.reset_text)
+            return None if dated is None else Renewal(self._our_time(dated[1]) + ahead_s, 1.0)
+        if reading.reset is None or not (reading.reset or state.largest_reset):
+            # Reset 0, 0, 0 says nothing. In Reset 2, 1, 0 the zero says that it renews now.
+            return None
+        # Within a window a time left falls and a point in time stays the same: 60, 59, 59. A larger
+        # value belongs to another window.
+        is_another = reading.reset > state.last_reset
+        state.largest_reset = max(state.largest_reset, reading.reset)
+        state.last_reset, state.last_reset_at = reading.reset, at
+        unit = self._unit(reading.reset, state)
+        if unit is None:
+            return None
+        scale = SCALES[unit]
+        seconds = (reading.reset + state.rounds_down) * scale.seconds
+        if scale.counts_down:
+            return Renewal(at + seconds, scale.seconds, reading.elapsed_s or 0.0, is_another)
+        return Renewal(self._our_time(seconds) + ahead_s, scale.seconds, is_another=is_another)
+
+    def _learn_from_refusal(self, reading: Reading, state: PaceState, at: float) -> None:
+        """Learn from a refusal after a full wait: a wrong unit, or values that are rounded down."""
+        assumed = self._unit(state.last_reset, state)
+        if reading.reset is None or assumed is None:
+            return
+        # A refusal alone proves nothing: another program may have used up the new window. These are
+        # not milliseconds if the value fell as seconds do: 1800, and 1798 after 1.8 s.
+        if assumed == "milliseconds_left" != self._inference.unit:
+            fell, took_s = state.last_reset - reading.reset, at - state.last_reset_at
+            state.is_in_seconds |= abs(fell - took_s) <= 2 + 0.05 * took_s
+        # Reset is rounded down if the renewal it names has passed although the request was refused.
+        # If only the unit was wrong, assume that too: waiting a second too long costs less than
+        # another refusal.
+        scale = SCALES[assumed]
+        seconds = reading.reset * scale.seconds
+        left_s = seconds if scale.counts_down else self._our_time(seconds) - reading.at
+        state.rounds_down |= state.is_in_seconds or left_s <= 0
+
+    def _unit(self, value: int, state: PaceState) -> UnitName | None:
+        if self._inference.unit in SCALES:
+            return self._inference.unit
+        unit = next((unit for unit in self._inference.candidates if unit in SCALES), None)
+        is_small = state.largest_reset < _LEAST_MILLISECONDS and value <= self._max_wait_s
+        may_be_milliseconds = "milliseconds_left" in self._inference.candidates
+        if unit == "seconds_left" and may_be_milliseconds:
+            return unit if state.is_in_seconds or is_small else "milliseconds_left"
+        return unit
+
+    def _our_time(self, service_time: float) -> float:
+        """Return a time of the service's clock by ours, unless the two may agree."""
+        difference = self._service_clock
+        is_certain = -math.inf < difference.least_s and not (
+            difference.least_s <= 0 <= difference.most_s
+        )
+        return service_time - (difference.least_s if is_certain else 0.0)
+
+
+class Window(NamedTuple):
     """One window of one operation; a row of `frame_of_windows`. Times are seconds since the epoch.
 
     ``used_by_sharing`` is the number of requests of other sessions that share the allowance, and
@@ -41,27 +123,30 @@ class WindowLog:
     """The windows that one session saw, in order. Not thread-safe."""
 
     def __init__(self) -> None:
-        self._seen = OrderedDict[tuple[str, str, float], tuple[float, float, int, int, int, int]]()
+        self._windows: dict[tuple[str, str, float], Window] = {}
 
     def note(self, reading: Reading, state: PaceState, ahead_s: float = 0.0) -> None:
-        """Record the state after an answer to this session.
+        """Record the state after a response to this session.
 
         The state's times are by a clock that is ``ahead_s`` seconds ahead of ours.
         """
-        began_at, renews_at, limit = state.window_at, state.renews_at - ahead_s, state.limit
-        if began_at is None or limit is None or not math.isfinite(renews_at):
+        method, operation, limit = reading.method, reading.operation, state.limit
+        if not state.window_s or limit is None:
             return
-        key = reading.method, reading.operation, began_at
-        before = self._seen.get(key)
-        here = (reading.status != 429) + (before[3] if before else 0)
-        by_sharing = max(0, state.spent - here)
-        self._seen[key] = began_at - ahead_s, renews_at, limit, here, by_sharing, state.others
-        if len(self._seen) > _WINDOWS_AT_MOST:
-            self._seen.popitem(last=False)
+        key = method, operation, state.began_at
+        before = self._windows.get(key)
+        used = (reading.status != 429) + (before.used_here if before else 0)
+        self._windows[key] = Window(
+            method, operation, state.began_at - ahead_s, state.renews_at - ahead_s, limit,
+            used, max(0, state.used - used), state.used_by_others,
+        )  # fmt: skip
+        if len(self._windows) > _WINDOWS_AT_MOST:
+            for oldest in list(self._windows)[: _WINDOWS_AT_MOST // 10]:
+                del self._windows[oldest]
 
     def windows(self) -> list[Window]:
         """Return the windows so far, in the order in which they were first seen."""
-        return [Window(key[0], key[1], *seen) for key, seen in self._seen.copy().items()]
+        return list(self._windows.values())
 
     def used_by_others(self, reading: Reading) -> int:
         """Return how much of a reading's window others have used, as known so far."""
@@ -72,7 +157,7 @@ class WindowLog:
 
 
 def windows_in(readings: Iterable[Reading], *, reset_unit: ResetUnit | None = None) -> list[Window]:
-    """Return the windows in readings that one program made, one request after the other."""
+    """Return the windows in readings that one program made, in the order they were made."""
     inference, log = ResetUnitInference(stated=reset_unit), WindowLog()
     reader = RenewalReader(inference, max_wait_s=math.inf)
     states: defaultdict[tuple[str, str], PaceState] = defaultdict(PaceState)
@@ -80,7 +165,7 @@ def windows_in(readings: Iterable[Reading], *, reset_unit: ResetUnit | None = No
         inference.observe(reading)
         if not math.isnan(reading.at):
             state = states[reading.method, reading.operation]
-            state.take(reading, state.answers, reader.read(reading, state), reading.at)
+            state.take(reading, reader.read(reading, state), reading.at)
             log.note(reading, state)
     return log.windows()
 
@@ -98,13 +183,10 @@ def frame_of_windows(windows: Sequence[Window]) -> pd.DataFrame:
     """
     import pandas as pd
 
-    columns = {
-        field.name: [getattr(window, field.name) for window in windows] for field in fields(Window)
-    }
-    kinds = {"str": "string", "int": "Int64", "float": "float64"}
-    frame = pd.DataFrame(columns).astype(
-        {each.name: kinds[str(each.type)] for each in fields(Window)}
-    )
+    dtypes = dict.fromkeys(Window._fields, "Int64") | {"method": "string", "operation": "string"}
+    frame = pd.DataFrame(windows, columns=list(Window._fields))
     for name in ("began_at", "renews_at"):
-        frame[name] = pd.to_datetime(frame[name], unit="s", utc=True).dt.as_unit("us")
-    return frame
+        seconds = frame[name].astype("float64")
+        frame[name] = pd.to_datetime(seconds, unit="s", utc=True).dt.as_unit("us")
+        del dtypes[name]
+    return frame.astype(dtypes)

@@ -16,7 +16,7 @@ import pytest
 
 from directmail_lab.credentials import ApiKey
 from directmail_lab.pacing import Pacer, PacingTransport
-from directmail_lab.pacing.shared import Share
+from directmail_lab.pacing.stores import Share
 from directmail_lab.quota import Reading
 from directmail_lab.reset_unit import ResetUnitInference
 

@@ -1,0 +1,398 @@
+"""Where pacing keeps its states: in memory, in a file of this user's, or on a Redis server.
+
+A store keeps a `PaceState` for each operation. It changes a state atomically, under a lock or by
+compare and set. On a failure it raises `StoreError`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import json
+import os
+import platform
+import random
+import re
+import secrets
+import sqlite3
+import stat
+import threading
+import time
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+from ..errors import DirectMailLabError
+from ..http import httpx
+from .state import ClockDifference, PaceState, Participant
+
+if TYPE_CHECKING:
+    from ..credentials import ApiKey
+
+_T = TypeVar("_T")
+_Decide = Callable[[PaceState, float], _T]
+"""Changes a state and returns a result. It gets the state, and how many seconds the store's clock
+is ahead of ours. It may be called more than once."""
+
+_SHARES: Final = re.compile(r"machine|rediss?://.+")
+_OPERATIONS_AT_MOST: Final = 1000
+_BUSY_S: Final = 0.5
+_KEPT_S: Final = 86_400
+_TIMEOUT_S: Final = 1.0
+_ATTEMPTS: Final = 500
+_SECRET: Final = "directmail-lab:secret"
+
+# Compare and set: stores the new state (ARGV[2]) if the key still has the old one (ARGV[1]), else
+# returns what it has. Also returns the server's time. The rules of pacing are in Python only.
+_SCRIPT: Final = """
+local kept = redis.call('GET', KEYS[1]) or ''
+local done = 0
+if kept == ARGV[1] then
+  redis.call('SET', KEYS[1], ARGV[2], 'EX', ARGV[3])
+  done, kept = 1, ''
+end
+return {done, kept, redis.call('TIME')}
+"""
+
+
+class StoreError(Exception):
+    """A shared store cannot be read or written; the text says why."""
+
+
+class Store(Protocol):
+    """Keeps the state of each operation's allowance."""
+
+    def change(self, operation: str, decide: _Decide[_T]) -> _T:
+        """Call ``decide`` with the operation's state, keep that state, return the result."""
+
+    def close(self) -> None:
+        """Close files and connections."""
+
+
+class MemoryStore:
+    """Keeps states in memory, for one session. Not thread-safe: the `Pacer` has a lock."""
+
+    def __init__(self) -> None:
+        self._states: dict[str, PaceState] = {}
+
+    def change(self, operation: str, decide: _Decide[_T]) -> _T:
+        state = self._states.get(operation)
+        if state is None:
+            if len(self._states) >= _OPERATIONS_AT_MOST:
+                self._states = {name: kept for name, kept in self._states.items() if kept.in_flight}
+            state = self._states[operation] = PaceState()
+        return decide(state, 0.0)
+
+    def close(self) -> None:
+        self._states.clear()
+
+
+class SharedStore:
+    """What a file and a server have in common: a connection of this process, used by one thread.
+
+    Parameters
+    ----------
+    name_account
+        Returns the name of the account, given a secret that is kept in the store. Names of
+        operations are an HMAC-SHA256 of it, so that the store gives away neither key nor path.
+    """
+
+    def __init__(self, name_account: Callable[[bytes], bytes]) -> None:
+        self._name_account = name_account
+        self._connection: Any = None
+        self._account = b""
+        self._process = os.getpid()
+        self._inherited: object = None
+        self._lock = threading.Lock()
+
+    def change(self, operation: str, decide: _Decide[_T]) -> _T:
+        with self._lock:
+            try:
+                if self._process != os.getpid():
+                    # After a fork the connection is the parent's: it must not even be closed here.
+                    self._inherited, self._connection = self._connection, None
+                    self._process = os.getpid()
+                if self._connection is None:
+                    self._account = self._name_account(self._open())
+                name = _name_operation(self._account, operation)
+                return self._change(name, decide)
+            except Exception as error:  # no failure of a store may make a request fail
+                self._disconnect()
+                raise StoreError(self._describe(error)) from None
+
+    def close(self) -> None:
+        with self._lock:
+            self._disconnect()
+
+    def _open(self) -> bytes:
+        """Open the connection, and return the secret, which is made if it is missing."""
+        raise NotImplementedError
+
+    def _change(self, name: str, decide: _Decide[_T]) -> _T:
+        raise NotImplementedError
+
+    def _disconnect(self) -> None:
+        raise NotImplementedError
+
+    def _describe(self, error: Exception) -> str:
+        return str(error)
+
+
+class MachineStore(SharedStore):
+    """Keeps states in an SQLite file in the user's state folder, for all sessions on this machine.
+
+    The secret is made with the file.
+    """
+
+    def _open(self) -> bytes:
+        path = _state_file()
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _require_own(path.parent, stat.S_ISDIR)
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        _require_own(path, stat.S_ISREG)
+        self._connection = connection = sqlite3.connect(
+            path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
+        )
+        # No need to wait for the disk: nothing in the file matters after a power failure.
+        for option in ("journal_mode = WAL", "synchronous = OFF", "busy_timeout = 0"):
+            connection.execute(f"PRAGMA {option}")
+        _begin(connection)
+        connection.execute(
+            "CREATE TABLE IF NOT EXISTS kept (name TEXT PRIMARY KEY, value, at REAL) WITHOUT ROWID"
+        )
+        connection.execute("DELETE FROM kept WHERE at < ?", [time.time() - _KEPT_S])
+        connection.execute(
+            "INSERT OR IGNORE INTO kept VALUES ('secret', ?, NULL)", [secrets.token_bytes(32)]
+        )
+        (secret,) = connection.execute("SELECT value FROM kept WHERE name = 'secret'").fetchone()
+        connection.execute("COMMIT")
+        return bytes(secret)
+
+    def _change(self, name: str, decide: _Decide[_T]) -> _T:
+        connection: sqlite3.Connection = self._connection
+        _begin(connection)
+        try:
+            row = connection.execute("SELECT value FROM kept WHERE name = ?", [name]).fetchone()
+            state = load(row[0] if row else "")
+            result = decide(state, 0.0)
+            written = "UPDATE kept SET value = ?, at = ? WHERE name = ?"
+            if row is None:
+                written = "INSERT INTO kept (value, at, name) VALUES (?, ?, ?)"
+            connection.execute(written, [dump(state), time.time(), name])
+            connection.execute("COMMIT")
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        return result
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.close()
+            self._connection = None
+
+
+def _state_file() -> Path:
+    from platformdirs import user_state_path
+
+    # Several machines may share a home folder, and SQLite's locks do not work across machines.
+    return user_state_path("directmail-lab", appauthor=False) / f"allowances-2-{machine()}.sqlite"
+
+
+def _require_own(path: Path, is_kind: Callable[[int], bool]) -> None:
+    """Refuse a path that another user owns (links are followed); remove others' permissions."""
+    status = path.stat()
+    if not is_kind(status.st_mode) or (hasattr(os, "geteuid") and status.st_uid != os.geteuid()):
+        raise PermissionError(f"{path} is not this user's own")
+    if status.st_mode & 0o077:
+        path.chmod(stat.S_IMODE(status.st_mode) & 0o700)
+
+
+def _begin(connection: sqlite3.Connection) -> None:
+    """Begin a write transaction; retry for 0.5 s while others write, in steps of at most 1 ms."""
+    give_up_at = time.monotonic() + _BUSY_S
+    while True:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            return
+        except sqlite3.OperationalError as error:
+            is_busy = error.sqlite_errorname.startswith("SQLITE_BUSY")
+            if not is_busy or time.monotonic() > give_up_at:
+                raise
+        time.sleep(random.uniform(0.0001, 0.001))
+
+
+class RedisStore(SharedStore):
+    """Keeps states on a server, for sessions on several machines; so is the secret.
+
+    Parameters
+    ----------
+    address
+        ``redis://`` or ``rediss://``, with or without a password.
+    clock
+        Our clock, in seconds since the Unix epoch. Times in states are by the server's clock.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        name_account: Callable[[bytes], bytes],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        import redis
+
+        super().__init__(name_account)
+        try:
+            self._pool: Any = redis.ConnectionPool.from_url(
+                address,
+                socket_timeout=_TIMEOUT_S,
+                socket_connect_timeout=_TIMEOUT_S,
+                health_check_interval=30,
+                decode_responses=True,
+            )
+        except ValueError:
+            address = ""  # a traceback may be printed with the frame's locals
+            raise ValueError("share is not a Redis address such as redis://host:6379/0.") from None
+        self._clock = clock
+        self._server_clock = ClockDifference()
+        self._texts: dict[str, str | None] = {}
+
+    def _open(self) -> bytes:
+        self._connection = self._pool.make_connection()
+        self._call("SET", _SECRET, secrets.token_hex(32), "NX")
+        return str(self._call("GET", _SECRET)).encode()
+
+    def _call(self, *command: str | int) -> Any:
+        # Much quicker than a client, which does more for each command than the server.
+        self._connection.send_command(*command)
+        return self._connection.read_response()
+
+    def _change(self, name: str, decide: _Decide[_T]) -> _T:
+        # Usually nobody else has changed the state since, and one call is enough.
+        for attempt in range(_ATTEMPTS):
+            before = self._texts.get(name)
+            if before is not None:
+                state = load(before)
+                result = decide(state, (self._server_clock.least_s + self._server_clock.most_s) / 2)
+                after = dump(state)
+                if self._replace(name, before, after):
+                    return result
+                time.sleep(random.uniform(0.0, 0.001 * min(attempt, 10)))
+            else:
+                self._replace(name, "?", "")
+        raise TimeoutError
+
+    def _replace(self, name: str, before: str, after: str) -> bool:
+        """Replace a state's text if it is still the one before, else read it."""
+        sent_at = self._clock()
+        key = f"directmail-lab:2:{name}"
+        done, kept, (seconds, microseconds) = self._call(
+            "EVAL", _SCRIPT, 1, key, before, after, _KEPT_S
+        )
+        server_time = int(seconds) + int(microseconds) / 1e6
+        self._server_clock.narrow(server_time - self._clock(), server_time - sent_at)
+        self._texts[name] = after if done else kept
+        return bool(done)
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.disconnect()
+            self._connection, self._texts = None, {}
+
+    def _describe(self, error: Exception) -> str:
+        where = self._pool.connection_kwargs
+        return f"Redis at {where.get('host')}:{where.get('port')} fails ({type(error).__name__})"
+
+
+@lru_cache(maxsize=1024)
+def _name_operation(account: bytes, operation: str) -> str:
+    """Return the name under which an account's operation is kept."""
+    return hmac.digest(account, operation.encode("utf-8", "replace"), "sha256").hex()[:32]
+
+
+@lru_cache(maxsize=1)
+def machine() -> str:
+    """Return a short hash of this machine's host name."""
+    return hashlib.blake2s(platform.node().encode(), digest_size=4).hexdigest()
+
+
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+
+
+def dump(state: PaceState) -> str:
+    """Return a state as JSON: a list of its values without their names."""
+    participants = {
+        name: list(vars(participant).values()) for name, participant in state.participants.items()
+    }
+    return _encode([participants, *list(vars(state).values())[1:]])
+
+
+def load(text: str) -> PaceState:
+    """Return the state from a text of `dump`; a new state if the text is empty or not valid."""
+    try:
+        participants, *values = json.loads(text)
+        return PaceState(
+            {name: Participant(*value) for name, value in participants.items()}, *values
+        )
+    except (ValueError, TypeError, AttributeError):
+        return PaceState()
+
+
+class Share:
+    """The checked value of ``connect(…, share=…)``, whose repr hides a server's password.
+
+    Raises
+    ------
+    ValueError
+        It is not ``"machine"``, None or the address of a Redis server.
+    """
+
+    __slots__ = ("__reveal", "_is_machine")
+
+    def __init__(self, share: str | None) -> None:
+        if share is not None and not _SHARES.fullmatch(str(share)):
+            share = None  # a traceback may be printed with the frame's locals
+            raise ValueError('share is "machine", None, or the address of a server, "redis://…".')
+        self._is_machine = share == "machine"
+        self.__reveal: Callable[[], str | None] = lambda: share
+
+    def __repr__(self) -> str:
+        return "Share(<hidden>)"
+
+    def open(
+        self, api_key: ApiKey | None, base_url: str, clock: Callable[[], float]
+    ) -> Store | None:
+        """Return the store for a key's allowance; None if it is not shared.
+
+        Raises
+        ------
+        DirectMailLabError
+            The value is a Redis server's address, and redis-py is not installed.
+        """
+        if api_key is None or self.__reveal() is None:
+            return None
+        url = httpx.URL(base_url)
+
+        def name_account(secret: bytes) -> bytes:
+            account = f"{url.scheme}://{url.netloc.decode()}\n{api_key.reveal()}"
+            return hmac.digest(secret, account.encode(), "sha256")
+
+        if self._is_machine:
+            return MachineStore(name_account)
+        try:
+            return RedisStore(self.__reveal() or "", name_account, clock)  # no local: a password
+        except ImportError:
+            raise DirectMailLabError(
+                'To share an allowance through Redis: pip install "directmail-lab[redis]".'
+            ) from None
+
+
+def as_share(share: str | Share | None) -> Share:
+    """Return the value of ``share`` as a `Share`, which checks and hides it."""
+    try:
+        return share if isinstance(share, Share) else Share(share)
+    finally:
+        share = None  # as in Share
