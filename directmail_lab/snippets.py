@@ -20,14 +20,13 @@ from .interaction import Headers, Interaction, RecordedRequest, base_path, heade
 from .redaction import PLACEHOLDER
 from .settings import API_KEY_VARIABLE, is_loopback
 
+FORMATS: Final = ("curl", "httpx", "request")
 _MAX_BODY_BYTES: Final = 64 * 1024
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, section 5.6.2
 # Headers that the program sets which sends the request again.
-_SET_BY_CLIENT: Final = frozenset(
-    {
-        *("host", "content-length", "transfer-encoding", "connection", "keep-alive", "te"),
-        *("accept-encoding", "user-agent", "authorization", "cookie", "expect", "upgrade"),
-    }
+_SET_BY_CLIENT: Final = re.compile(
+    "host|content-length|transfer-encoding|connection|keep-alive|te|accept-encoding|user-agent"
+    "|authorization|cookie|expect|upgrade"
 )
 
 
@@ -72,10 +71,10 @@ def copy_as(interaction: Interaction, kind: str, *, base_url: str | None = None)
     problem = "" if kind == "request" else _reason_without_key(url, base_url)
     notes += [f"The key is left out: {problem}."] if problem else []
     request = _Request(recorded.method, url, headers, body, has_key=not problem)
-    if kind == "request":
-        code = _as_request(request, base_path(base_url or ""))
+    if kind == "curl":
+        code = _as_curl(request)
     else:
-        code = {"curl": _as_curl, "httpx": _as_httpx}[kind](request)
+        code = _as_httpx(request) if kind == "httpx" else _as_request(request, base_url or "")
     return "".join(f"# {note}\n" for note in notes) + code
 
 
@@ -84,7 +83,7 @@ def _sendable_headers(request: RecordedRequest) -> tuple[Headers, list[str]]:
     headers = [
         (name, value)
         for name, value in request.headers
-        if name.lower() not in _SET_BY_CLIENT and (name.lower(), value) != ("accept", "*/*")
+        if not _SET_BY_CLIENT.fullmatch(name.lower()) and (name.lower(), value) != ("accept", "*/*")
     ]
     sendable = tuple(
         (name, value)
@@ -169,9 +168,9 @@ def _as_httpx(request: _Request) -> str:
     return f"{imports}\n\n{_call('response = httpx.request', arguments)}"
 
 
-def _as_request(request: _Request, prefix: str) -> str:
+def _as_request(request: _Request, base_url: str) -> str:
     query = urlsplit(request.url).query
-    path = path_below(request.url, prefix) + (f"?{query}" if query else "")
+    path = path_below(request.url, base_path(base_url)) + (f"?{query}" if query else "")
     arguments, headers = [repr(request.method), repr(path)], request.headers
     content = [f"content={request.body!r}"] if request.body else []
     value = _json_value(request)

@@ -18,8 +18,7 @@ import directmail_lab as dm
 from directmail_lab.cassettes import find_cassette
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import CredentialError, NotConnectedError
-from directmail_lab.widgets.login import LoginWidget, login
-from directmail_lab.widgets.sign_in import SignInRequest, explain
+from directmail_lab.widgets.login import LoginWidget, SignInRequest, explain, login
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -467,7 +466,7 @@ def test_at_a_terminal_it_asks_there(
     monkeypatch.setattr("sys.stdin", types.SimpleNamespace(isatty=lambda: True))
     monkeypatch.setattr("builtins.input", lambda _: service.base_url)
     monkeypatch.setattr(
-        "directmail_lab.widgets.login.prompt_api_key", lambda: ApiKey(service.api_key)
+        "directmail_lab.credentials.prompt_api_key", lambda: ApiKey(service.api_key)
     )
     session = login()
 

@@ -13,8 +13,9 @@ from typing import Any, Final
 
 from ..display import plural
 from ..errors import CassetteError
+from ..interaction import Interaction
 from ..redaction import Redactor
-from ..snippets import copy_as
+from ..snippets import FORMATS, copy_as
 from .recordings import (
     MAX_ROWS as MAX_ROWS,
     Recording as Recording,
@@ -55,48 +56,32 @@ def handle_request(recording: Recording, request: object, others: Others) -> Res
     dict, list of bytes
         ``{"problem": …}`` if the request cannot be handled: a sentence that says why.
     """
+
+    def redacted(index: int) -> Interaction:
+        return Redactor().interaction(recording.interaction(index))
+
     try:
-        return _handle(recording, request, others)
+        match request:
+            case {"action": "list", "offset": int(offset), "limit": int(limit)}:
+                part = {"offset": offset, "rows": rows(recording, offset, limit)}
+                about = {"title": recording.title, "base_url": recording.base_url}
+                return {**about, **part, "total": len(recording), "note": recording.problem}, []
+            case {"action": "detail", "index": int(index)}:
+                return detail(recording, index)
+            case {"action": "copy", "index": int(index), "format": str(kind)} if kind in FORMATS:
+                snippet = copy_as(redacted(index), kind, base_url=recording.base_url)
+                return {"text": snippet}, []
+            case {"action": "compare", "first": int(first), "second": int(second)}:
+                return {"differences": compare(redacted(first), redacted(second))}, []
+            case {"action": "recordings"}:
+                return {"names": list(others)}, []
+            case {"action": "compare_recordings", "name": str(name)} if name in others:
+                return compare_recordings(recording, others[name]()), []
     except CassetteError as error:
         return {"problem": str(error)}, []
     except (ValueError, RecursionError):
         return {"problem": "This interaction cannot be shown."}, []
-
-
-def _handle(recording: Recording, request: object, others: Others) -> Response:
-    def redacted(index: int) -> Any:
-        return Redactor().interaction(recording.interaction(index))
-
-    match request:
-        case {"action": "list", "offset": int(offset), "limit": int(limit)}:
-            return _list(recording, offset, limit), []
-        case {"action": "detail", "index": int(index)}:
-            return detail(recording, index)
-        case {
-            "action": "copy",
-            "index": int(index),
-            "format": ("curl" | "httpx" | "request") as kind,
-        }:
-            return {"text": copy_as(redacted(index), kind, base_url=recording.base_url)}, []
-        case {"action": "compare", "first": int(first), "second": int(second)}:
-            return {"differences": compare(redacted(first), redacted(second))}, []
-        case {"action": "recordings"}:
-            return {"names": list(others)}, []
-        case {"action": "compare_recordings", "name": str(name)} if name in others:
-            return compare_recordings(recording, others[name]()), []
     return {"problem": "The page's request is not known. Reload the page."}, []
-
-
-def _list(recording: Recording, offset: int, limit: int) -> dict[str, Any]:
-    listed = rows(recording, offset, limit)
-    return {
-        "title": recording.title,
-        "base_url": recording.base_url,
-        "note": recording.problem,
-        "total": len(recording),
-        "offset": offset,
-        "rows": listed,
-    }
 
 
 def static_text(*names: str) -> str:
@@ -121,8 +106,7 @@ def static_table(recording: Recording) -> tuple[str, str]:
     count = len(recording)
     more = f": the first {_TABLE_ROWS}" if count > _TABLE_ROWS else ""
     note = _printable(f"{recording.title}, {plural(count, 'interaction')}{more}.")
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in table]
+    lines = ["  ".join(row).strip() for row in table]
     cells = (
         "".join(f'<td style="text-align:left">{html.escape(value)}</td>' for value in row)
         for row in table

@@ -22,6 +22,7 @@ from .. import comparison
 from ..bodies import charset_in, read_json, text_in
 from ..cassettes import read_cassette
 from ..cassettes.convert import read_har
+from ..cassettes.reader import MAX_FOREIGN_BYTES, read_bytes
 from ..errors import CassetteError, CassetteFormatError
 from ..interaction import (
     Interaction,
@@ -42,7 +43,6 @@ _MAX_DIFFERENCES: Final = 1_000
 _READINGS_FOR_UNIT: Final = 1_000
 _MAX_PATH: Final = 300
 _MAX_VALUE: Final = 500
-_MAX_HAR_BYTES: Final = 128 * 1024**2
 _MAX_TEXT_BYTES: Final = 1024**2
 _MAX_IMAGE_BYTES: Final = 8 * 1024**2
 _MAX_HEX_BYTES: Final = 4 * 1024
@@ -106,12 +106,7 @@ def open_recording(path: Path) -> Recording:
         The file cannot be read, or is neither of these.
     """
     if path.suffix.lower() == ".har":
-        try:
-            if path.stat().st_size > _MAX_HAR_BYTES:
-                raise CassetteFormatError(f"{path} is larger than {_MAX_HAR_BYTES:,} bytes.")
-            interactions = read_har(path.read_bytes())
-        except OSError as error:
-            raise CassetteError(f"{path} cannot be read ({error.strerror}).") from None
+        interactions = read_har(read_bytes(path, MAX_FOREIGN_BYTES))
         return Recording(path.name, interactions, redactor=Redactor(secrets_in(interactions)))
     loaded = read_cassette(path)
     recording = Recording(path.stem, loaded.interactions, problem=loaded.problem)

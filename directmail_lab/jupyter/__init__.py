@@ -49,13 +49,9 @@ def _load_jupyter_server_extension(server: ServerApp) -> None:
         "(explore|tutorials)": NotebookHandler,
         r"(plugin\.js|browser\.js|browser\.css)": PageHandler,
     }
-    server.web_app.add_handlers(
-        ".*$",
-        [
-            (url_path_join(server.base_url, "directmail-lab", path), handler)
-            for path, handler in handlers.items()
-        ],
-    )
+    for path, handler in handlers.items():
+        url = url_path_join(server.base_url, "directmail-lab", path)
+        server.web_app.add_handlers(".*$", [(url, handler)])
 
 
 class RecordingHandler(APIHandler):

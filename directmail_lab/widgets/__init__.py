@@ -133,8 +133,7 @@ def _receive(widget: Widget, content: object, buffers: Sequence[bytes | memoryvi
 class Throttle:
     """Calls ``update`` after events, at most once per interval, and ``settled`` when they pause.
 
-    It calls them in a thread of its own, so that `notify` returns at once. The thread ends after
-    ``settled`` was called, and a new one starts with the next event.
+    It calls them in a thread of its own, which starts with the first event.
 
     Parameters
     ----------
@@ -156,42 +155,35 @@ class Throttle:
     ) -> None:
         self._update, self._settled = update, settled
         self._interval_s, self._settled_s = interval_s, settled_s
+        self._event, self._stopped = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._lock = threading.Lock()
-        self._stopped = threading.Event()
-        self._due = self._running = False
 
     def notify(self, *_: object) -> None:
         """Report an event; the arguments do not matter."""
-        if self._due:
+        if self._event.is_set() or self._stopped.is_set():
             return
         with self._lock:
-            self._due = True
-            if self._running or self._stopped.is_set():
-                return
-            self._running = True
-        threading.Thread(target=self._run, name="directmail_lab throttle", daemon=True).start()
+            self._event.set()
+            if self._thread.ident is None:
+                self._thread.start()
 
     def stop(self) -> None:
         """Call nothing any more."""
         self._stopped.set()
+        self._event.set()
 
     def _run(self) -> None:
-        quiet_s = 0.0
-        while self._running and not self._stopped.is_set():
-            if self._due:
-                self._due, quiet_s = False, 0.0
-                _try(self._update)
-            elif quiet_s >= self._settled_s:
-                _try(self._settled)
-                with self._lock:
-                    self._running = self._due
-            quiet_s += self._interval_s
-            self._stopped.wait(self._interval_s)
-
-
-def _try(call: Callable[[], object]) -> None:
-    try:
-        call()
-    except Exception:
-        # The page may be closed. That must not disturb the requests that it shows.
-        _log.debug("A widget could not be brought up to date", exc_info=True)
+        timeout_s: float | None = None
+        while True:
+            is_due = self._event.wait(timeout_s)
+            self._event.clear()
+            if self._stopped.is_set():
+                return
+            try:
+                (self._update if is_due else self._settled)()
+            except Exception:
+                # The page may be closed. That must not disturb the requests that it shows.
+                _log.debug("A widget could not be brought up to date", exc_info=True)
+            timeout_s = self._settled_s if is_due else None
+            self._stopped.wait(self._interval_s if is_due else 0.0)
