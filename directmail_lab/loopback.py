@@ -9,8 +9,9 @@ import os
 import socket
 import struct
 import threading
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
+from dataclasses import replace
 from typing import Final, Self
 
 import h11
@@ -55,11 +56,9 @@ class LoopbackServer:
         try:
             self._socket = socket.create_server((HOST, port))
         except OSError as error:
-            raise OSError(
-                error.errno,
-                f"Cannot listen on port {port} of {HOST} ({os.strerror(error.errno or 0)}). "
-                "Choose another port, or 0 for a free one.",
-            ) from None
+            reason = f"Cannot listen on port {port} of {HOST} ({os.strerror(error.errno or 0)})."
+            advice = "Choose another port, or 0 for a free one."
+            raise OSError(error.errno, f"{reason} {advice}") from None
         self._origin = f"http://{HOST}:{self._socket.getsockname()[1]}"
         self._prefix = prefix
         self._loop = asyncio.new_event_loop()
@@ -247,3 +246,15 @@ class Exchange:
 async def _in_parts(body: bytes) -> AsyncGenerator[bytes]:
     for start in range(0, len(body), _CHUNK_BYTES):
         yield body[start : start + _CHUNK_BYTES]
+
+
+def with_headers(
+    response: RecordedResponse, changes: Mapping[str, str | Sequence[str] | None]
+) -> RecordedResponse:
+    """Return a response with headers replaced, added, removed (None) or repeated (a list)."""
+    names = {name.lower() for name in changes}
+    headers = [pair for pair in response.headers if pair[0].lower() not in names]
+    for name, value in changes.items():
+        values = [value] if isinstance(value, str) else value or ()
+        headers += [(name, text) for text in values]
+    return replace(response, headers=tuple(headers))

@@ -49,7 +49,7 @@ _MARKER: Final = (
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option and the ini setting."""
+    """Add the options and the ini settings."""
     group = parser.getgroup("directmail", "directmail_lab cassettes")
     group.addoption(
         _OPTION,
@@ -94,7 +94,7 @@ def directmail(request: pytest.FixtureRequest) -> Iterator[Session]:
     )
     cassette = session.open_cassette
     assert cassette is not None, "the session was put on one just now"
-    use = _Use(cassette, settings, _shown(path, request.config), request.node.nodeid)
+    use = _Use(cassette, settings, _relative(path, request.config), request.node.nodeid)
     request.node.stash[_USE] = use
     cassette.on_unmatched = use.unmatched.append
     before = current_session()
@@ -107,13 +107,13 @@ def directmail(request: pytest.FixtureRequest) -> Iterator[Session]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Fail a test that passed, but left answers of its own cassette unplayed."""
+    """Fail a test that passed, but left responses of its own cassette unplayed."""
     result = yield
     use = item.stash.get(_USE, None)
-    if use is not None and use.strict and use.cassette.unplayed():
+    if use is not None and use.is_strict and use.cassette.unplayed():
         pytest.fail(
-            "The test passed, but did not ask for every answer in its cassette. Record it again, "
-            'or allow it: @pytest.mark.directmail(unplayed="allow").',
+            "The test passed, but did not request every response in its cassette. Record it "
+            'again, or allow it: @pytest.mark.directmail(unplayed="allow").',
             pytrace=False,
         )
     return result
@@ -123,11 +123,11 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add to a failure's report what was left unplayed, and what was requested but not recorded."""
+    """Add the requests that were left unplayed or not recorded to the report of a failure."""
     report = yield
     use = item.stash.get(_USE, None)
     if use is not None and report.failed:
-        report.sections.append(("directmail cassette", use.told()))
+        report.sections.append(("directmail cassette", use.report()))
     return report
 
 
@@ -148,21 +148,27 @@ class _Settings:
     on_old: str = "warn"
 
 
+_CHOICES: Final = {
+    "record_mode": _MODES,
+    "unplayed": ("fail", "allow"),
+    "on_old": ("warn", "fail"),
+}
+
+
 def _settings(node: pytest.Item) -> _Settings:
     """Return the marker's settings, those nearest to the test winning, and the ini file's."""
-    known = {each.name for each in fields(_Settings)}
+    names = {field.name for field in fields(_Settings)}
     merged = {name: node.config.getini(f"directmail_{name}") for name in ("max_age", "on_old")}
+    problem = ""
     for marker in reversed(list(node.iter_markers("directmail"))):
-        if marker.args or not known.issuperset(marker.kwargs):
-            raise pytest.UsageError(
-                f"{node.nodeid}: the directmail marker takes {', '.join(sorted(known))}, "
-                'each by its name: @pytest.mark.directmail(cassette="tour").'
-            )
+        if marker.args or not names.issuperset(marker.kwargs):
+            problem = f"the directmail marker takes {', '.join(sorted(names))}, each by its name"
         merged.update(marker.kwargs)
-    choices = {"record_mode": _MODES, "unplayed": ("fail", "allow"), "on_old": ("warn", "fail")}
-    for name, allowed in choices.items():
+    for name, allowed in _CHOICES.items():
         if merged.get(name) not in (None, *allowed):
-            raise pytest.UsageError(f"{node.nodeid}: {name} is one of {', '.join(allowed)}.")
+            problem = f"{name} is one of {', '.join(allowed)}"
+    if problem:
+        raise pytest.UsageError(f"{node.nodeid}: {problem}.")
     return _Settings(**merged)
 
 
@@ -197,17 +203,16 @@ def _test_name(node: pytest.Item) -> str:
     """Return a test's name for a file: ``Class.test[parameters]``, without characters of paths."""
     test_class = getattr(node, "cls", None)
     name = f"{test_class.__qualname__}.{node.name}" if test_class else node.name
-    safe = re.sub(r"[^\w.\-\[\]]", "-", name)
-    if safe == name and len(name.encode()) <= _LONGEST_NAME:
+    safe = re.sub(r"[^\w.\-\[\]]", "-", name).encode()[:_LONGEST_NAME].decode("utf-8", "ignore")
+    if safe == name:
         return name
     from hashlib import sha256
 
     # Two names may become the same one here, so a hash of the original is added.
-    kept = safe.encode()[:_LONGEST_NAME].decode("utf-8", "ignore")
-    return f"{kept}-{sha256(name.encode()).hexdigest()[:8]}"
+    return f"{safe}-{sha256(name.encode()).hexdigest()[:8]}"
 
 
-def _shown(path: Path, config: pytest.Config) -> str:
+def _relative(path: Path, config: pytest.Config) -> str:
     return str(path.relative_to(config.rootpath) if path.is_relative_to(config.rootpath) else path)
 
 
@@ -219,21 +224,21 @@ def _refuse_beside_vcr(node: pytest.Item, *, may_collide: bool) -> None:
     disabled = node.config.getoption("disable_recording", default=False)
     if may_collide and not disabled and node.get_closest_marker("vcr"):
         pytest.fail(
-            f"{node.nodeid} is marked vcr, so vcrpy would record what directmail sends as well: "
-            "with the key in it, and into the same file. Take the mark off this test, "
-            "or run it with --disable-recording.",
+            f"{node.nodeid} is marked vcr, so vcrpy would also record what directmail sends: with "
+            "the key, and into the same file. Take the mark off this test, or run it with "
+            "--disable-recording.",
             pytrace=False,
         )
 
 
 def _replaying(path: Path, settings: _Settings, node: pytest.Item) -> Session:
-    """Return a session that only replays: it has no key, and no way to the network."""
+    """Return a session that only replays: it has no key, and no transport that could send."""
     from .cassettes import DEFAULT_MATCH_ON
     from .sessions import replaying_session
 
     if not path.exists():
         pytest.fail(
-            f"There is no cassette {_shown(path, node.config)}. Set DIRECTMAIL_BASE_URL and "
+            f"There is no cassette {_relative(path, node.config)}. Set DIRECTMAIL_BASE_URL and "
             f"DIRECTMAIL_API_KEY, and record it: pytest '{node.nodeid}' {_OPTION}=once",
             pytrace=False,
         )
@@ -243,7 +248,7 @@ def _replaying(path: Path, settings: _Settings, node: pytest.Item) -> Session:
 
 
 def _recording(path: Path, mode: str, settings: _Settings) -> Session:
-    """Return a session with the environment's key, that records."""
+    """Return a session that records, with the environment's key."""
     from .cassettes import DEFAULT_MATCH_ON
     from .credentials import find_api_key
     from .sessions import Session
@@ -272,12 +277,10 @@ class _Use:
     unmatched: list[RecordedRequest] = field(default_factory=list)
 
     @property
-    def strict(self) -> bool:
-        """Whether all answers must be played: by default if only this test has the cassette."""
-        if self.cassette.records:
-            return False
+    def is_strict(self) -> bool:
+        """Whether all responses must be played: by default if only this test has the cassette."""
         default = "fail" if self.settings.cassette is None else "allow"
-        return (self.settings.unplayed or default) == "fail"
+        return not self.cassette.records and (self.settings.unplayed or default) == "fail"
 
     def check_age(self) -> None:
         """Warn of a recording that is older than ``max_age``, or fail the test."""
@@ -289,30 +292,34 @@ class _Use:
         problem = age_problem(interactions, max_age, now=datetime.now(UTC))
         if problem is None:
             return
-        message = f"{self.shown_path} {problem}; {self._again()}"
+        message = f"{self.shown_path} {problem}; {self._advice()}"
         if self.settings.on_old == "fail":
             pytest.fail(message, pytrace=False)
         warnings.warn(pytest.PytestWarning(message), stacklevel=2)
 
-    def told(self) -> str:
-        """Return what was left unplayed and what was not recorded, by methods and paths."""
-        lines = [f"{self.shown_path}, record mode {self.cassette.record_mode}"]
-        left = [] if self.cassette.records else self.cassette.unplayed()
-        for title, requests in (("left unplayed", left), ("not recorded", self.unmatched)):
-            lines.append(f"{title}: {'nothing' if not requests else ''}".rstrip())
-            lines.extend(f"    {line}" for line in _counted(requests, self.cassette.base_url))
-        return "\n".join([*lines, self._again()])
+    def report(self) -> str:
+        """Return which requests were left unplayed or not recorded, by method and path."""
+        unplayed = [] if self.cassette.records else self.cassette.unplayed()
+        return "\n".join(
+            [
+                f"{self.shown_path}, record mode {self.cassette.record_mode}",
+                *self._counted("left unplayed", unplayed),
+                *self._counted("not recorded", self.unmatched),
+                self._advice(),
+            ]
+        )
 
-    def _again(self) -> str:
+    def _counted(self, title: str, requests: Sequence[RecordedRequest]) -> Iterator[str]:
+        from .interaction import base_path, path_below
+
+        prefix = base_path(self.cassette.base_url or "")
+        counts = Counter(f"{r.method} {path_below(r.uri, prefix)}" for r in requests)
+        yield f"{title}:" if counts else f"{title}: nothing"
+        for request, count in counts.items():
+            yield f"    {request} ({count} times)" if count > 1 else f"    {request}"
+
+    def _advice(self) -> str:
         return f"to record it again: pytest '{self.nodeid}' {_OPTION}=all"
-
-
-def _counted(requests: Iterable[RecordedRequest], base_url: str | None) -> list[str]:
-    from .interaction import base_path, path_below
-
-    prefix = base_path(base_url or "")
-    counts = Counter(f"{each.method} {path_below(each.uri, prefix)}" for each in requests)
-    return [f"{what} ({count} times)" if count > 1 else what for what, count in counts.items()]
 
 
 _USE: Final = pytest.StashKey[_Use]()
@@ -325,13 +332,13 @@ class _Unused:
     """Lists, at the end of a run, the cassettes in the tests' folders that no test uses.
 
     A test uses the cassette of its fixture (or of its ``vcr`` marker), and each that its file
-    names. With xdist the workers collect the tests, and send the main process what they found.
+    names. With xdist the workers collect the tests, and send their lists to the main process.
     """
 
     def __init__(self, config: pytest.Config) -> None:
         # If only some tests are run, the cassettes of the others would seem to be unused.
-        self._whole = config.args_source is not pytest.Config.ArgsSource.ARGS
-        self._found: list[str] = []
+        self._is_whole_run = config.args_source is not pytest.Config.ArgsSource.ARGS
+        self._paths: list[str] = []
 
     @pytest.hookimpl(tryfirst=True)  # before tests are deselected
     def pytest_collection_modifyitems(
@@ -346,20 +353,20 @@ class _Unused:
             if item.get_closest_marker("vcr"):
                 used.add(_cassette_path(item, None))
         texts = [path.read_text("utf-8", "ignore") for path in sources if path.suffix == ".py"]
-        left = {path for folder in folders for path in folder.rglob("*.yaml")} - used
-        self._found = sorted(
-            _shown(path, config)
-            for path in left
+        unused = {path for folder in folders for path in folder.rglob("*.yaml")} - used
+        self._paths = sorted(
+            _relative(path, config)
+            for path in unused
             if not any(re.search(rf"[\"']{re.escape(path.stem)}(\.yaml)?[\"']", t) for t in texts)
         )
         if hasattr(config, "workeroutput"):
-            config.workeroutput["directmail_unused"] = self._found
+            config.workeroutput["directmail_unused"] = self._paths
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        self._found = node.workeroutput.get("directmail_unused", self._found)
+        self._paths = node.workeroutput.get("directmail_unused", self._paths)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("cassettes that no test uses")
-        lines = self._found if self._whole else ["Run all tests to see them: name no file."]
+        lines = self._paths if self._is_whole_run else ["Run all tests to see them: name no file."]
         terminalreporter.write_line("\n".join(lines) or "none")

@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 
 from directmail_lab import __version__, tutorials
 from directmail_lab.cassettes import read_cassette
-from directmail_lab.cli import app, lab
+from directmail_lab.cli import app, notebooks
 from directmail_lab.errors import CassetteError, DirectMailLabError
 
 if TYPE_CHECKING:
@@ -366,7 +366,7 @@ def test_convert_writes_another_layout_and_replaces_nothing_unasked(tour: Path) 
 
     assert (done.exit_code, done.stdout) == (0, "Wrote 4 interactions to tour.har.\n")
     assert json.loads(target.read_text())["log"]["version"] == "1.2"
-    assert isinstance(cassette("convert", "tour", target).exception, CassetteError)
+    assert isinstance(cassette("convert", "tour", target).exception, DirectMailLabError)
     assert cassette("convert", "tour", target, "--force", "--to", "vcrpy").exit_code == 0
     assert target.read_text().startswith("interactions:")
     assert cassette("convert", "tour", "other.txt", "--to", "word").exit_code == 2
@@ -423,7 +423,7 @@ def outputs_of(connection: Path, notebook: dict[str, Any]) -> list[str]:
 
 def test_lab_asks_no_server_outside(tmp_path: Path) -> None:
     """The arguments switch off news, update checks and the extension manager's listing."""
-    given = lab.lab_arguments(tmp_path, "a.ipynb", port=8890, browser=False)
+    given = notebooks.lab_arguments(tmp_path, "a.ipynb", port=8890, browser=False)
 
     assert "--port=8890" in given
     assert "--no-browser" in given

@@ -26,7 +26,7 @@ from test_cli import invoke, said_until, started
 
 from directmail_lab import Session
 from directmail_lab.cassettes import open_cassette, read_cassette
-from directmail_lab.cli.output import said
+from directmail_lab.cli.output import error_message
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import DirectMailLabError
 from directmail_lab.interaction import Interaction, RecordedResponse
@@ -447,6 +447,20 @@ def test_what_the_service_does_reaches_the_client(
     assert (answer.status_code, isinstance(answer.json(), dict)) == (status, True)
 
 
+def test_a_redirect_within_the_service_leads_back_to_the_gateway(
+    gateway: SessionServer, service: StandIn
+) -> None:
+    """At the service's own address the client would have no key; others stay as they are."""
+    targets = (f"{service.base_url}/v1/lists", "/v1/lists", "https://example.com/")
+    locations = []
+    for target in targets:
+        with service.fault(redirect_to=target):
+            moved = requests.get(gateway.base_url + ME, allow_redirects=False, timeout=10)
+        locations.append(moved.headers["Location"])
+
+    assert locations == [f"{gateway.base_url}/v1/lists", *targets[1:]]
+
+
 def test_a_client_that_goes_away_costs_nothing(gateway: SessionServer, live: Session) -> None:
     """Its request is carried out and recorded, and the next client is answered."""
     answered_it = threading.Event()
@@ -698,7 +712,7 @@ def test_what_cannot_be_served_is_one_line(
     error = invoke("serve", "--port", "0", *words.split()).exception
 
     assert isinstance(error, DirectMailLabError)
-    assert says in said(error)
+    assert says in error_message(error)
     assert not Path("cassettes").exists()
 
 

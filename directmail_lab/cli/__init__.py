@@ -7,8 +7,8 @@ a user sees one line that says what happened and what to do, and no traceback.
 from __future__ import annotations
 
 import sys
+import warnings
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -16,18 +16,20 @@ import directmail_lab as dm
 
 from ..errors import DirectMailLabError
 from . import cassette as cassette_commands
-from .lab import open_demo, open_lab
+from .notebooks import demo, lab
 from .output import (
-    AsCsv,
-    AsJson,
-    CassetteOption,
-    Exit,
+    CASSETTE,
+    CSV,
+    FORCE,
+    FOUND,
+    JSON,
     cassette_file,
-    names_of_cassettes,
-    said,
+    complete_cassette,
+    error_message,
+    refuse_existing,
     show,
 )
-from .serve import serve
+from .servers import serve
 
 app = typer.Typer(
     name="directmail-lab",
@@ -40,6 +42,7 @@ app = typer.Typer(
 
 def main() -> None:
     """Run the command; an expected error becomes its message and exit code 2."""
+    warnings.showwarning = lambda message, *_, **__: typer.echo(f"Note: {message}", err=True)
     try:
         app()
     except Exception as error:
@@ -47,54 +50,28 @@ def main() -> None:
 
         if not isinstance(error, DirectMailLabError | OSError | httpx.HTTPError):
             raise
-        sys.stderr.write(f"directmail-lab: {said(error)}\n")
-        sys.exit(Exit.FAILED)
-
-
-def _print_version(asked: bool) -> None:
-    if asked:
-        typer.echo(f"directmail-lab {dm.__version__}")
-        raise typer.Exit
-
-
-_Version = Annotated[
-    bool,
-    typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version."),
-]
-_Port = Annotated[
-    int | None, typer.Option(min=0, max=65535, help="Port of JupyterLab; by default a free one.")
-]
-_NoBrowser = Annotated[bool, typer.Option("--no-browser", help="Do not open a browser.")]
+        sys.stderr.write(f"directmail-lab: {error_message(error)}\n")
+        sys.exit(2)
 
 
 @app.callback(invoke_without_command=True)
 def _start(
     context: typer.Context,
-    port: _Port = None,
-    no_browser: _NoBrowser = False,
-    _version: _Version = False,
+    version: bool = typer.Option(False, "--version", help="Print the version."),
 ) -> None:
-    if context.invoked_subcommand is None:
-        _lab(port, no_browser)
+    if version:
+        typer.echo(f"directmail-lab {dm.__version__}")
+    elif context.invoked_subcommand is None:
+        lab(port=None, no_browser=False)
 
 
-@app.command("lab")
-def _lab(port: _Port = None, no_browser: _NoBrowser = False) -> None:
-    """Open JupyterLab on the first tutorial notebook."""
-    open_lab(Path.cwd(), port=port, browser=not no_browser)
-
-
-@app.command()
-def demo(port: _Port = None, no_browser: _NoBrowser = False) -> None:
-    """Try everything out: the stand-in service, and a notebook that is ready to sign in to it."""
-    open_demo(Path.cwd(), port=port, browser=not no_browser)
-
-
+app.command()(lab)
+app.command()(demo)
 app.command()(serve)
 
 
 @app.command()
-def me(cassette: CassetteOption = None, as_json: AsJson = False, as_csv: AsCsv = False) -> None:
+def me(cassette: str | None = CASSETTE, as_json: bool = JSON, as_csv: bool = CSV) -> None:
     """Print the current user's record."""
     if cassette is not None:
         dm.replay(cassette_file(cassette))
@@ -102,28 +79,24 @@ def me(cassette: CassetteOption = None, as_json: AsJson = False, as_csv: AsCsv =
 
 
 @app.command()
-def rate_limits(
-    cassette: CassetteOption = None, as_json: AsJson = False, as_csv: AsCsv = False
-) -> None:
+def rate_limits(cassette: str | None = CASSETTE, as_json: bool = JSON, as_csv: bool = CSV) -> None:
     """Print the readings of the rate-limit headers: a cassette's, or one taken now."""
-    show(dm.rate_limits(_recorded_or_asked(cassette)), as_json=as_json, as_csv=as_csv)
+    show(dm.rate_limits(_recorded_or_live(cassette)), as_json=as_json, as_csv=as_csv)
 
 
 @app.command()
-def check(cassette: CassetteOption = None, as_json: AsJson = False, as_csv: AsCsv = False) -> None:
-    """Check the rate-limit contract; exits with 1 where a rule is violated."""
-    verdicts = dm.check_contract(_recorded_or_asked(cassette))
+def check(cassette: str | None = CASSETTE, as_json: bool = JSON, as_csv: bool = CSV) -> None:
+    """Check the rate-limit contract; exits with 1 if a rule is violated."""
+    verdicts = dm.check_contract(_recorded_or_live(cassette))
     show(verdicts, as_json=as_json, as_csv=as_csv)
     if (verdicts["verdict"] == "violated").any():
-        raise typer.Exit(Exit.FOUND)
+        raise FOUND
 
 
 @app.command()
-def findings(
-    cassette: CassetteOption = None, as_json: AsJson = False, as_csv: AsCsv = False
-) -> None:
+def findings(cassette: str | None = CASSETTE, as_json: bool = JSON, as_csv: bool = CSV) -> None:
     """Print what is known of the parts that the service's document leaves open."""
-    show(dm.findings(_recorded_or_asked(cassette)), as_json=as_json, as_csv=as_csv)
+    show(dm.findings(_recorded_or_live(cassette)), as_json=as_json, as_csv=as_csv)
 
 
 app.add_typer(cassette_commands.app, name="cassette")
@@ -131,35 +104,22 @@ app.add_typer(cassette_commands.app, name="cassette")
 
 @app.command()
 def share(
-    notebooks: Annotated[list[Path], typer.Argument(help="The .ipynb files.")],
-    target: Annotated[Path, typer.Option("--to", help="The zip to write.")] = Path("shared.zip"),
-    cassettes: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--cassette",
-            help="One more cassette. Repeatable.",
-            autocompletion=names_of_cassettes,
-        ),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the zip if it is there.")] = False,
+    notebooks: list[Path] = typer.Argument(help="The .ipynb files."),
+    target: Path = typer.Option(Path("shared.zip"), "--to", help="The zip to write."),
+    cassette: list[str] = typer.Option(
+        [], help="One more cassette. Repeatable.", autocompletion=complete_cassette
+    ),
+    force: bool = FORCE,
 ) -> None:
     """Put notebooks and the cassettes they replay into one zip, unless it would hold a secret."""
-    import warnings
-
     from ..sharing import share as share_files
 
-    if target.exists() and not force:
-        raise DirectMailLabError(f"{target} exists already. Give --to another, or --force.")
-    with warnings.catch_warnings(record=True) as noted:
-        warnings.simplefilter("always")
-        written = share_files(notebooks, target, cassettes=cassettes or ())
-    for each in noted:
-        typer.echo(f"Note: {each.message}", err=True)
-    typer.echo(f"Wrote {written}.")
+    refuse_existing(target, force)
+    typer.echo(f"Wrote {share_files(notebooks, target, cassettes=cassette)}.")
 
 
-def _recorded_or_asked(cassette: str | None) -> Path | None:
-    """Return the cassette's file; without one, ask the live service once."""
+def _recorded_or_live(cassette: str | None) -> Path | None:
+    """Return the cassette's file; without one, send one request to the live service."""
     if cassette is not None:
         return cassette_file(cassette)
     dm.get("/v1/users/me")

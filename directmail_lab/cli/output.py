@@ -1,21 +1,30 @@
-"""What the commands share: names of cassettes, how data is printed, and what an error says."""
+"""What the commands share: options, names of cassettes, how data and errors are printed."""
 
 from __future__ import annotations
 
 import json
 import re
 import sys
-from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 
-from ..errors import CredentialError, NotConnectedError, NotRecordedError, WriteRefusedError
+from ..cassettes import cassettes_by_name, find_cassette
+from ..display import as_text
+from ..errors import (
+    CassetteError,
+    CredentialError,
+    DirectMailLabError,
+    NotConnectedError,
+    NotRecordedError,
+    WriteRefusedError,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
+_WIDE: Final = 1000  # a pipe has no width: each row stays on one line, for grep
 
 # A sentence that names a call or class of Python is no advice at a terminal.
 _PYTHON = re.compile(r"\w\((?!s\))|pathlib|^Or set")
@@ -28,30 +37,35 @@ _ADVICE: Final[dict[type[Exception], str]] = {
 }
 
 
-def said(error: Exception) -> str:
+FOUND: Final = typer.Exit(1)
+"""What a command raises if it found something, as grep does."""
+
+
+def complete_cassette(typed: str) -> list[str]:
+    """Return the names of cassettes that begin with what is typed, for the shell to complete."""
+    return [name for name in cassettes_by_name() if name.startswith(typed)]
+
+
+JSON: Final = typer.Option(False, "--json", help="Print JSON: an array of objects.")
+CSV: Final = typer.Option(False, "--csv", help="Print CSV.")
+FORCE: Final = typer.Option(False, "--force", help="Replace the file if it exists.")
+CASSETTE: Final = typer.Option(
+    None,
+    help="Read this cassette, by name or file; by default the live service is asked.",
+    autocompletion=complete_cassette,
+)
+
+
+def error_message(error: Exception) -> str:
     """Return an error's message, with advice for the command line instead of advice for Python."""
     if isinstance(error, OSError):
-        what = error.strerror or str(error)
-        return f"{error.filename}: {what}." if error.filename else what
+        reason = error.strerror or str(error)
+        return f"{error.filename}: {reason}." if error.filename else reason
     sentences = re.split(r"(?<=[.?!]) (?=[A-Z])", str(error))
-    kept = [each for each in sentences if not _PYTHON.search(each)] or sentences[:1]
-    advice = next((advice for kind, advice in _ADVICE.items() if isinstance(error, kind)), "")
-    return f"{' '.join(kept)} {advice if len(kept) < len(sentences) else ''}".rstrip()
-
-
-class Exit(IntEnum):
-    """What an exit code says, as grep's do."""
-
-    DONE = 0
-    FOUND = 1
-    FAILED = 2
-
-
-def names_of_cassettes(typed: str) -> list[str]:
-    """Return the cassettes that a name finds, for the shell to complete what is typed."""
-    from ..cassettes import cassettes_by_name
-
-    return [name for name in cassettes_by_name() if name.startswith(typed)]
+    message = " ".join(s for s in sentences if not _PYTHON.search(s)) or sentences[0]
+    if message != str(error):
+        message += "".join(f" {_ADVICE[kind]}" for kind in _ADVICE if isinstance(error, kind))
+    return message
 
 
 def cassette_file(name: str) -> Path:
@@ -62,33 +76,22 @@ def cassette_file(name: str) -> Path:
     CassetteError
         There is neither.
     """
-    from ..cassettes import find_cassette
-    from ..errors import CassetteError
-
     try:
         return Path(name) if Path(name).is_file() else find_cassette(name)
     except (CassetteError, OSError, ValueError):
         raise CassetteError(
             f"There is no file {name}, and no cassette of that name. "
-            "These have a name: directmail-lab cassette list."
+            "See directmail-lab cassette list."
         ) from None
 
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON: an array of objects.")]
-AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV.")]
-CassetteArgument = Annotated[
-    str, typer.Argument(help="A cassette's name, or a file.", autocompletion=names_of_cassettes)
-]
-CassetteOption = Annotated[
-    str | None,
-    typer.Option(
-        help="Read this cassette, by name or file; without one, ask the live service.",
-        autocompletion=names_of_cassettes,
-    ),
-]
+def refuse_existing(path: Path, force: bool) -> None:
+    """Raise an error if a file would be replaced without ``--force``."""
+    if path.exists() and not force:
+        raise DirectMailLabError(f"{path} exists already. Choose another name, or use --force.")
 
 
-def show(frame: pd.DataFrame, *, as_json: bool, as_csv: bool) -> None:
+def show(frame: pd.DataFrame, *, as_json: bool = False, as_csv: bool = False) -> None:
     """Print a frame on standard output: a table that fits the terminal, or JSON, or CSV.
 
     In JSON and CSV, times are ISO 8601. A missing value is null in JSON and empty in CSV.
@@ -104,9 +107,4 @@ def show(frame: pd.DataFrame, *, as_json: bool, as_csv: bool) -> None:
     elif not len(frame):
         typer.echo(" ".join(frame.attrs.get("notes", ())) or "Nothing.")
     else:
-        from ..display import as_text
-
         typer.echo(as_text(frame, width=None if sys.stdout.isatty() else _WIDE))
-
-
-_WIDE = 1000  # a pipe has no width: each row stays on one line, for grep

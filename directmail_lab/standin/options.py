@@ -31,15 +31,14 @@ STAND_IN_RECORD: Final[Mapping[str, object]] = {
 }
 
 _LISTS_LIMIT: Final = 60
-_LAST_PORT: Final = 65_535
-_WHAT_RESET_HOLDS: Final[Mapping[str, str]] = {
+_RESET_MEANINGS: Final[Mapping[str, str]] = {
     "seconds_left": "seconds until the allowance renews",
     "milliseconds_left": "milliseconds until the allowance renews",
     "epoch_s": "the time it renews, in seconds since 1970",
     "epoch_ms": "the time it renews, in milliseconds since 1970",
     "zero": "always 0",
 }
-_WHEN_WINDOWS_START: Final[Mapping[str, str]] = {
+_WINDOW_MEANINGS: Final[Mapping[str, str]] = {
     "fixed": "a window starts with its first request",
     "aligned": "windows start at whole multiples of their length since 1970",
     "sliding": "each request leaves the count one window after it was made",
@@ -63,7 +62,7 @@ class Fault:
     cut_after
         Close the connection after this many bytes of the body; Content-Length says the full length.
     status
-        Answer with this status, and a body that fits it.
+        The response's status; its body fits that.
     html
         Answer with a gateway's HTML page; the status is 502 unless ``status`` says another.
     body
@@ -152,17 +151,17 @@ class StandInOptions:
         Raises
         ------
         CredentialError
-            Where HTTP Basic cannot carry the key.
+            HTTP Basic cannot carry the key.
         ValueError
-            Where another option is out of its range.
+            Another option is out of its range.
         """
         ApiKey(self.api_key)
         json.dumps(self.record)
         for name, choices in (("reset_unit", ResetUnit), ("window", WindowKind)):
             if getattr(self, name) not in get_args(choices):
                 raise ValueError(f"{name} is one of {', '.join(get_args(choices))}.")
-        if not 0 <= self.port <= _LAST_PORT:
-            raise ValueError(f"port is a number from 0 to {_LAST_PORT}; 0 takes a free one.")
+        if not 0 <= self.port < 2**16:
+            raise ValueError("port is a number from 0 to 65535; 0 takes a free one.")
         if self.window_s <= 0:
             raise ValueError("window_s must be more than 0 seconds.")
         if min((self.limit, *self.limits.values())) < 0:
@@ -176,13 +175,13 @@ class StandInOptions:
         return self.limits.get(f"{method} {operation}", whole)
 
     def assumptions(self) -> list[str]:
-        """Return one line for each part that service.md leaves open, and what is assumed of it."""
+        """Return a line for each part that service.md leaves open, with what is assumed."""
         others = ", ".join(f"{operation} {limit}" for operation, limit in self.limits.items())
         retry_after = "Retry-After in seconds" if self.retry_after else "no Retry-After"
         envelope = f"wrapped in {self.envelope!r}" if self.envelope else "bare"
         return [
-            f"X-RateLimit-Reset: {_WHAT_RESET_HOLDS[self.reset_unit]} (reset_unit)",
-            f"window: {self.window_s:g} s; {_WHEN_WINDOWS_START[self.window]} (window_s, window)",
+            f"X-RateLimit-Reset: {_RESET_MEANINGS[self.reset_unit]} (reset_unit)",
+            f"window: {self.window_s:g} s; {_WINDOW_MEANINGS[self.window]} (window_s, window)",
             f"allowance: {self.limit} requests a window for each operation (limit)",
             f"other allowances: {others or 'none'} (limits)",
             f"nothing left: status {self.exhausted_status}, {retry_after} "

@@ -12,6 +12,8 @@ from pathlib import Path
 import typer
 
 from ..settings import API_KEY_VARIABLE, BASE_URL_VARIABLE
+from ..standin import stand_in
+from ..tutorials import FIRST, notebook_of, workplace
 
 # JupyterLab's news pop-up contacts an outside server; only this setting removes it altogether.
 _PAGE_CONFIG = {"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}}
@@ -31,38 +33,33 @@ _DEMO_CELLS = (
     'with dm.record("my-demo"):\n    dm.me()\n\ndm.replay("my-demo")\ndm.me()',
 )
 
+_PORT = typer.Option(None, min=0, max=65535, help="Port of JupyterLab; by default a free one.")
+_NO_BROWSER = typer.Option(False, "--no-browser", help="Do not open a browser.")
 
-def open_lab(beside: Path, *, port: int | None, browser: bool) -> None:
-    """Run JupyterLab on the first tutorial until it is ended.
 
-    In a checkout its own tutorials are opened. From an installed wheel they are first copied to a
-    folder in ``beside``; files that are there already are kept.
+def lab(port: int | None = _PORT, no_browser: bool = _NO_BROWSER) -> None:
+    """Open JupyterLab on the first tutorial notebook.
+
+    In a checkout its own tutorials are opened. Otherwise they are first copied to a folder here;
+    files that exist already are kept.
     """
-    from ..tutorials import FIRST, workplace
-
     typer.echo("Starting JupyterLab on the tutorials; its address follows. Ctrl-C ends it.")
-    folder = workplace(beside)
-    _run_jupyterlab(lab_arguments(folder, f"notebooks/{FIRST}", port=port, browser=browser))
+    folder = workplace(Path.cwd())
+    _run_jupyterlab(lab_arguments(folder, f"notebooks/{FIRST}", port=port, browser=not no_browser))
 
 
-def open_demo(beside: Path, *, port: int | None, browser: bool) -> None:
-    """Run the stand-in service, and JupyterLab on a notebook that is ready to sign in to it.
-
-    The kernels find its address and key in their environment. The notebook is written to a folder
-    in ``beside``; one that is there already is kept.
-    """
-    from ..standin import stand_in
-    from ..tutorials import notebook_of
-
+def demo(port: int | None = _PORT, no_browser: bool = _NO_BROWSER) -> None:
+    """Try everything out: the stand-in service, and a notebook that is ready to sign in to it."""
     typer.echo("Starting the stand-in service and JupyterLab; its address follows. Ctrl-C ends it.")
-    folder = beside / "directmail-lab-demo"
+    folder = Path("directmail-lab-demo").absolute()
     (folder / "cassettes").mkdir(parents=True, exist_ok=True)
     if not (folder / _DEMO).exists():
         text = json.dumps(notebook_of(_DEMO_CELLS), indent=1)
         (folder / _DEMO).write_text(f"{text}\n", encoding="utf-8")
     with stand_in() as service:
+        # The kernels find the address and the key in their environment.
         os.environ |= {BASE_URL_VARIABLE: service.base_url, API_KEY_VARIABLE: service.api_key}
-        _run_jupyterlab(lab_arguments(folder, _DEMO, port=port, browser=browser))
+        _run_jupyterlab(lab_arguments(folder, _DEMO, port=port, browser=not no_browser))
 
 
 def lab_arguments(folder: Path, notebook: str, *, port: int | None, browser: bool) -> list[str]:
@@ -75,7 +72,7 @@ def lab_arguments(folder: Path, notebook: str, *, port: int | None, browser: boo
         "--LabApp.extension_manager=readonly",
         *([] if browser else ["--no-browser"]),
         *([] if port is None else [f"--port={port}"]),
-        # JupyterLab refuses to run as root unless it is told to; in containers that is common.
+        # JupyterLab refuses to run as root without this option; in containers that is common.
         *(["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []),
     ]
 
@@ -91,6 +88,6 @@ def _run_jupyterlab(arguments: list[str]) -> None:
         settings = Path(folder, "labconfig", "page_config.json")
         settings.parent.mkdir()
         settings.write_text(json.dumps(_PAGE_CONFIG))
-        before = os.environ.get("JUPYTER_CONFIG_PATH")
-        os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join(filter(None, [folder, before]))
+        own_path = os.environ.get("JUPYTER_CONFIG_PATH")
+        os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join(filter(None, [folder, own_path]))
         lab_app.launch_instance(arguments)
