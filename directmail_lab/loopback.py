@@ -187,13 +187,12 @@ class Exchange:
         With ``parts``, the body comes from them, and its length is not known. After ``cut_after``
         bytes of the body the connection is closed.
         """
-        without = response.status in _BODILESS
-        # The answer to HEAD says how long the body of the answer to GET would be.
-        own_length = not (without or parts) and (self.method != "HEAD" or bool(response.body))
-        dropped = HOP_BY_HOP | {"content-length"} if own_length else HOP_BY_HOP
-        headers = [pair for pair in response.headers if pair[0].lower() not in dropped]
-        if own_length:
-            headers.append(("Content-Length", str(len(response.body))))
+        is_bodiless = response.status in _BODILESS
+        changes: dict[str, str | None] = dict.fromkeys(HOP_BY_HOP)
+        # The response to HEAD says how long the body of the response to GET would be.
+        if not (is_bodiless or parts) and (self.method != "HEAD" or response.body):
+            changes["Content-Length"] = str(len(response.body))
+        headers = with_headers(response, changes).headers
         try:
             head = h11.Response(
                 status_code=response.status,
@@ -203,7 +202,7 @@ class Exchange:
         except (h11.LocalProtocolError, UnicodeError):
             response, parts = RecordedResponse(502, body=_UNSENDABLE), None
             head = h11.Response(status_code=502, headers=[])
-        shown = b"" if without or self.method == "HEAD" else response.body[:cut_after]
+        shown = b"" if is_bodiless or self.method == "HEAD" else response.body[:cut_after]
         await self._send(head)
         async with aclosing(parts or _in_parts(shown)) as source:
             async for part in source:
