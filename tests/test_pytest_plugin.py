@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-# Imported here, since a pytest in pytest forgets what it was first to import, and neither numpy nor
-# vcrpy's YAML reader can be imported twice in one process.
+# Imported here, since a pytest in pytest forgets what it was first to import, and these cannot be
+# imported twice in one process; nor can vcrpy's YAML reader.
+import httpcore  # noqa: F401
 import pandas  # noqa: F401
 import pytest
 from key_search import traces
