@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import html
 import json
+import math
 import shutil
 import textwrap
 import time
 import weakref
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from datetime import datetime
-from itertools import accumulate, zip_longest
-from typing import TYPE_CHECKING, Any, Final, Self
+from io import StringIO
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,7 +33,7 @@ _MOST_CHARACTERS: Final = 1_000
 _PAGE_CHARACTERS: Final = 110
 _TERMINAL_CHARACTERS: Final = 100
 _NARROWEST: Final = 12
-_GAP: Final = "  "
+_GAP: Final = 2
 _OPTIONS: Final = "_readable"
 # Control characters: in text from a service they could move a terminal's cursor.
 _CONTROLS: Final = dict.fromkeys((*range(32), *range(127, 160)), " ")
@@ -70,11 +72,11 @@ def readable(
 
 def as_html(frame: pd.DataFrame) -> str:
     """Return a frame as an HTML table, in the page's own colours; every value is escaped."""
-    columns, notes = _shown(frame, _PAGE_CHARACTERS)
-    rows = zip(*(column.html() for column in columns), strict=True)
-    head, *body = ("<tr>" + "".join(row) + "</tr>" for row in rows) if columns else ("",)
+    columns, notes = _columns_and_notes(frame, _PAGE_CHARACTERS)
+    rows = ["<tr>" + "".join(row) + "</tr>" for row in zip(*map(_html_cells, columns), strict=True)]
     below = f"<p>{html.escape(' '.join(notes))}</p>" if notes else ""
-    return f"<table><thead>{head}</thead><tbody>{''.join(body)}</tbody></table>{below}"
+    head, body = "".join(rows[:1]), "".join(rows[1:])
+    return f"<table><thead>{head}</thead><tbody>{body}</tbody></table>{below}"
 
 
 def as_text(frame: pd.DataFrame, *, width: int | None = None) -> str:
@@ -82,69 +84,93 @@ def as_text(frame: pd.DataFrame, *, width: int | None = None) -> str:
 
     ``width`` is in characters, by default the terminal's. Columns that do not fit are named below.
     """
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
     width = width or shutil.get_terminal_size((_TERMINAL_CHARACTERS, 24)).columns
-    columns, notes = _shown(frame, min(width, _PAGE_CHARACTERS))
-    used = accumulate(column.least_width + len(_GAP) for column in columns)
-    fitting = max(1, sum(each - len(_GAP) <= width for each in used))
+    columns, notes = _columns_and_notes(frame, min(width, _PAGE_CHARACTERS))
+    used = accumulate(column.least_width + _GAP for column in columns)
+    fitting = max(1, sum(characters - _GAP <= width for characters in used))
     if fitting < len(columns):
-        notes.append(f"Not shown here: {', '.join(each.texts[0] for each in columns[fitting:])}.")
-    lines = _lines(columns[:fitting], width)
+        notes.append(f"Not shown here: {', '.join(column.name for column in columns[fitting:])}.")
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
+    for column in columns[:fitting]:
+        justify: Literal["left", "right"] = "right" if column.is_number else "left"
+        table.add_column(
+            Text(column.name), justify=justify, min_width=column.least_width, overflow="fold"
+        )
+    for row in zip(*(column.cells for column in columns[:fitting]), strict=True):
+        table.add_row(*map(Text, row))
+    output = StringIO()
+    Console(file=output, width=width, color_system=None, force_jupyter=False).print(table)
+    lines = [line.rstrip() for line in output.getvalue().splitlines()]
     return "\n".join([*lines, *textwrap.wrap(" ".join(notes), width)])
 
 
 # -- what is shown -----------------------------------------------------------------------------
 
 
-class _Column:
-    """A column as it is shown: its name and then its cells; numbers are aligned right."""
+class _Column(NamedTuple):
+    """A column as it is shown. Numbers are aligned right; they and times are not wrapped."""
 
-    def __init__(self, texts: list[str], kind: str = "O") -> None:
-        self.texts = texts
-        self.is_number = kind in "iuf"
-        self.is_wrapped = kind not in "iufM"
-        self.width = max(map(len, texts))
-        self.least_width = min(self.width, _NARROWEST) if self.is_wrapped else self.width
+    name: str
+    cells: list[str]
+    kind: str = "O"  # as numpy's dtype.kind
 
-    def html(self) -> list[str]:
-        """Return the cells, each with its alignment, since JupyterLab's style sheet says right."""
-        style = f"text-align:{'right' if self.is_number else 'left'}"
-        style += "" if self.is_wrapped else ";white-space:nowrap"
-        head, *cells = map(html.escape, self.texts)
-        told = [f'<td style="{style}">{cell}</td>' for cell in cells]
-        return [f'<th style="{style}">{head}</th>', *told]
+    @property
+    def is_number(self) -> bool:
+        return self.kind in "iuf"
+
+    @property
+    def width(self) -> int:
+        return max(map(len, [self.name, *self.cells]))
+
+    @property
+    def least_width(self) -> int:
+        return self.width if self.kind in "iufM" else min(self.width, _NARROWEST)
 
 
-def _shown(frame: pd.DataFrame, page: int) -> tuple[list[_Column], list[str]]:
+def _html_cells(column: _Column) -> list[str]:
+    # Each cell has its alignment, since JupyterLab's style sheet sets it for cells.
+    style = f"text-align:{'right' if column.is_number else 'left'}"
+    style += ";white-space:nowrap" if column.kind in "iufM" else ""
+    cells = [f'<td style="{style}">{html.escape(cell)}</td>' for cell in column.cells]
+    return [f'<th style="{style}">{html.escape(column.name)}</th>', *cells]
+
+
+def _columns_and_notes(frame: pd.DataFrame, page: int) -> tuple[list[_Column], list[str]]:
     """Return the columns that are shown, and sentences on what is not."""
     once, hidden = vars(frame).get(_OPTIONS, ((), ()))
     rows = len(frame)
     is_cut = rows > _MOST_ROWS
     ends = [*range(_ROWS_AT_EACH_END), *range(rows - _ROWS_AT_EACH_END, rows)]
     part = frame.iloc[ends] if is_cut else frame
-    shown = [("", "i", list(map(str, part.index)))] if rows > 1 else []
+    columns = [_Column("", list(map(str, part.index)), "i")] if rows > 1 else []
     empty = []
-    for place, name in enumerate(map(str, frame.columns[:_MOST_COLUMNS])):
+    for position, name in enumerate(map(str, frame.columns[:_MOST_COLUMNS])):
+        values, label = part.iloc[:, position], name.translate(_CONTROLS)
         if name in hidden:
             continue
-        whole, values = frame.iloc[:, place], part.iloc[:, place]
-        gone = values.isna()
-        texts = ["" if no else _cell(name, each) for each, no in zip(values, gone, strict=True)]
-        if rows and not any(texts) and not any(_cell(name, each) for each in whole.dropna()):
-            empty.append(name.translate(_CONTROLS))
+        missing = values.isna()
+        cells = [
+            "" if no else _cell(name, value) for value, no in zip(values, missing, strict=True)
+        ]
+        whole = frame.iloc[:, position].dropna()
+        if rows and not any(cells) and not any(_cell(name, value) for value in whole):
+            empty.append(label)
             continue
         if name in once:
-            texts = [
-                "" if row and texts[row - 1] == each else each for row, each in enumerate(texts)
-            ]
-        shown.append((name.translate(_CONTROLS), values.dtype.kind, texts))
-    for _, _, texts in shown if is_cut else ():
-        texts.insert(_ROWS_AT_EACH_END, "…")
-    columns = [_Column([name, *texts], kind) for name, kind, texts in shown]
-    if rows == 1 and sum(column.width + len(_GAP) for column in columns) > page:
-        fields = [column.texts for column in columns]
+            above = ["", *cells]
+            cells = ["" if cell == before else cell for before, cell in pairwise(above)]
+        columns.append(_Column(label, cells, values.dtype.kind))
+    for column in columns if is_cut else ():
+        column.cells.insert(_ROWS_AT_EACH_END, "…")
+    if rows == 1 and sum(column.width + _GAP for column in columns) > page:
+        names = [column.name for column in columns]
         columns = [
-            _Column(["field", *(name for name, _ in fields)]),
-            _Column(["value", *(value for _, value in fields)]),
+            _Column("field", names),
+            _Column("value", [column.cells[0] for column in columns]),
         ]
     notes = [f"{plural(rows, 'row')}."] if is_cut or not rows else []
     notes += [f"Without a value: {', '.join(empty)}."] if empty else []
@@ -164,7 +190,7 @@ def _cell(name: str, value: object) -> str:
 
 
 def _json(value: object) -> str:
-    if isinstance(value, tuple) and all(isinstance(each, int) for each in value):
+    if isinstance(value, tuple) and all(isinstance(number, int) for number in value):
         return ", ".join(map(str, value))
     if not isinstance(value, dict | list | tuple):
         return str(value)
@@ -172,33 +198,6 @@ def _json(value: object) -> str:
         return json.dumps(value, ensure_ascii=False, default=str)
     except (RecursionError, ValueError):
         return "(nested too deeply to be shown)"
-
-
-# -- in lines ----------------------------------------------------------------------------------
-
-
-def _lines(columns: Sequence[_Column], width: int) -> list[str]:
-    widths = _widths(columns, width)
-    lines = []
-    for row in zip(*(column.texts for column in columns), strict=True):
-        cells = [textwrap.wrap(cell, most) for cell, most in zip(row, widths, strict=True)]
-        for parts in zip_longest(*cells, fillvalue=""):
-            placed = (
-                part.rjust(most) if column.is_number else part.ljust(most)
-                for part, column, most in zip(parts, columns, widths, strict=True)
-            )
-            lines.append(_GAP.join(placed).rstrip())
-    return lines
-
-
-def _widths(columns: Sequence[_Column], width: int) -> list[int]:
-    """Return a width for each column; columns of text are narrowed in proportion until all fit."""
-    widths: list[int] = []
-    for thousandths in range(1000, 0, -1):
-        widths = [max(each.least_width, each.width * thousandths // 1000) for each in columns]
-        if sum(widths) + len(_GAP) * (len(widths) - 1) <= width:
-            break
-    return widths
 
 
 # -- progress ----------------------------------------------------------------------------------
@@ -211,7 +210,7 @@ class ProgressBar:
     """
 
     def __init__(self, total: float | None, *, delay_s: float = 1.0, **options: Any) -> None:
-        self._total = total
+        self._total = math.inf if total is None else total
         self._options = {"total": total, "leave": False, **options}
         self._shown_from = time.monotonic() + delay_s
         self._done = 0.0
@@ -226,8 +225,7 @@ class ProgressBar:
             self._show()
         if self._bar is not None:
             # tqdm warns if a bar is more than full, which rounding may cause.
-            now = self._done if self._total is None else min(self._done, self._total)
-            self._bar.update(now - self._bar.n)
+            self._bar.update(min(self._done, self._total) - self._bar.n)
 
     def _show(self) -> None:
         from tqdm.auto import tqdm
@@ -246,7 +244,7 @@ class ProgressBar:
         if self._bar is None:
             return
         # In a notebook tqdm turns a bar red and keeps it if it is not full at the end.
-        self._bar.n = self._total or self._bar.n
+        self._bar.n = self._bar.total or self._bar.n
         self._bar.close()
         if self._output is not None:
             # Else the saved notebook would keep tqdm's text.

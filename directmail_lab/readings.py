@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from .http import httpx
 
 
+# Without the path, which the operation nearly repeats, the counts fit a terminal of 80 characters.
+_HIDDEN = ("path",)
 # Readings are added to the table this many at a time, so that little is left to do for a frame.
 _CHUNK = 512
 
@@ -113,7 +115,7 @@ class ReadingLog:
         with self._lock:
             frame = self._update_table().frame()
             frame.attrs["reset_unit"] = self._table_unit
-        return readable(frame)
+        return readable(frame, hidden=_HIDDEN)
 
     def _update_table(self) -> ReadingTable:
         """Return the table with all readings; all rows are made anew if the unit has changed."""
@@ -162,7 +164,7 @@ def read_readings(path: str | Path | Iterable[str | Path]) -> pd.DataFrame:
     frame, units = table.frame(), {log.inference.unit for log in logs}
     unit = units.pop() if len(units) == 1 else "undetermined"
     frame.attrs.update(reset_unit=unit, problems=problems)
-    return readable(frame)
+    return readable(frame, hidden=_HIDDEN)
 
 
 def readings_in(path: str | Path) -> list[Reading]:
