@@ -17,9 +17,8 @@ import time
 import weakref
 from collections.abc import Collection
 from datetime import datetime
-from io import StringIO
-from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self
+from itertools import accumulate, pairwise, zip_longest
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -84,28 +83,33 @@ def as_text(frame: pd.DataFrame, *, width: int | None = None) -> str:
 
     ``width`` is in characters, by default the terminal's. Columns that do not fit are named below.
     """
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
     width = width or shutil.get_terminal_size((_TERMINAL_CHARACTERS, 24)).columns
     columns, notes = _columns_and_notes(frame, min(width, _PAGE_CHARACTERS))
     used = accumulate(column.least_width + _GAP for column in columns)
     fitting = max(1, sum(characters - _GAP <= width for characters in used))
     if fitting < len(columns):
         notes.append(f"Not shown here: {', '.join(column.name for column in columns[fitting:])}.")
-    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
-    for column in columns[:fitting]:
-        justify: Literal["left", "right"] = "right" if column.is_number else "left"
-        table.add_column(
-            Text(column.name), justify=justify, min_width=column.least_width, overflow="fold"
-        )
-    for row in zip(*(column.cells for column in columns[:fitting]), strict=True):
-        table.add_row(*map(Text, row))
-    output = StringIO()
-    Console(file=output, width=width, color_system=None, force_jupyter=False).print(table)
-    lines = [line.rstrip() for line in output.getvalue().splitlines()]
+    lines = _lines(columns[:fitting], width)
     return "\n".join([*lines, *textwrap.wrap(" ".join(notes), width)])
+
+
+def _lines(columns: list[_Column], width: int) -> list[str]:
+    """Return the lines of a table; columns of text are narrowed in proportion until all fit."""
+    widths: list[int] = []
+    for percent in range(100, 0, -1):
+        widths = [max(one.least_width, one.width * percent // 100) for one in columns]
+        if sum(widths) + _GAP * (len(widths) - 1) <= width:
+            break
+    lines = []
+    for row in zip(*([one.name, *one.cells] for one in columns), strict=True):
+        cells = [textwrap.wrap(cell, most) for cell, most in zip(row, widths, strict=True)]
+        for parts in zip_longest(*cells, fillvalue=""):
+            padded = [
+                part.rjust(most) if column.is_number else part.ljust(most)
+                for part, column, most in zip(parts, columns, widths, strict=True)
+            ]
+            lines.append((" " * _GAP).join(padded).rstrip())
+    return lines
 
 
 # -- what is shown -----------------------------------------------------------------------------
@@ -190,8 +194,6 @@ def _cell(name: str, value: object) -> str:
 
 
 def _json(value: object) -> str:
-    if isinstance(value, tuple) and all(isinstance(number, int) for number in value):
-        return ", ".join(map(str, value))
     if not isinstance(value, dict | list | tuple):
         return str(value)
     try:
