@@ -12,11 +12,10 @@ import contextlib
 import functools
 import html
 import json
-import operator
 import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain, count, islice
+from itertools import chain
 from typing import AnyStr, Final, final
 
 PLACEHOLDER: Final = "<API_KEY>"
@@ -28,9 +27,6 @@ FRAGMENT: Final = 8
 # Eight characters are 64 bits, of which up to 4 share a digit of base64 with what stands before.
 _BASE64_FRAGMENT: Final = (FRAGMENT * 8 - 4) // 6
 _MAX_LAYERS: Final = 4
-_GROUPS: Final = 32
-# In so many strings with a key, only the words with it are replaced; in any more, the whole string.
-_MAX_STRINGS: Final = 4096
 
 # A long text is searched a window at a time: undoing escapes takes many times its memory. What two
 # windows share is longer than eight characters of a key under four layers of escapes.
@@ -51,16 +47,19 @@ _AMPERSAND: Final = re.compile("&(?:#|amp;)")
 # Python reads no number of more than 4,300 digits, and no character has one of more than 7.
 _LONG_NUMBER: Final = re.compile(r"&#(\d{8,})")
 
-# Splits a text into words and what is between; the second, into longer ones, up to space or quote.
-_WORDS: Final = tuple(
-    re.compile(pattern, re.DOTALL)
-    for pattern in (
-        r"(?:&#?\w{1,8};|[^\s\"'<>&,;?=:/@#(){}\[\]|])++(?:==?(?![\w%=]))?|.",
-        r"[^\s\"]+|.",
-    )
+
+def _parts(pattern: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Return what matches a hundred parts of a text, and one part."""
+    return re.compile(f"(?:{pattern}){{1,100}}", re.DOTALL), re.compile(pattern, re.DOTALL)
+
+
+# Words and what is between; the second splits into longer ones, up to space or quote.
+_WORDS: Final = (
+    _parts(r"(?:&#?\w{1,8};|[^\s\"'<>&,;?=:/@#(){}\[\]|])++(?:==?(?![\w%=]))?|."),
+    _parts(r"[^\s\"]++|."),
 )
 # JSON, or text that quotes some: its strings, what stands between them, and one that never ends.
-_JSON_PARTS: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[^"]++|.++', re.DOTALL)
+_JSON_PARTS: Final = _parts(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[^"]++|.++')
 JSON_NUMBERS: Final = re.compile(r"(?:[\s,:\d.eE+\-\"\[\]{}]|true|false|null)*+")
 """What is between the strings of JSON; empty strings count as part of it."""
 _NUMBER: Final = re.compile(r"-?\d[\d.eE+-]*")
@@ -192,15 +191,12 @@ class KeySearch:
 
     def without(self, text: str) -> str:
         """Return a text that `holds` a key without it; JSON stays JSON of the same shape."""
-        number = count()
-        cleaned = self._replace(
-            _JSON_PARTS, text, lambda part: self._clean_json(part, next(number) > _MAX_STRINGS)
-        )
+        cleaned = self._replace(_JSON_PARTS, text, self._clean_json)
         return PLACEHOLDER if self.holds(cleaned) else cleaned
 
-    def _clean_json(self, part: str, whole: bool) -> str:
-        if part[0] == part[-1] == '"' and len(part) > 1:
-            return _QUOTED if whole else format_string(self._clean_words(parse_string(part)), part)
+    def _clean_json(self, part: str) -> str:
+        if part[0] == part[-1] == '"':
+            return format_string(self._clean_words(parse_string(part)), part)
         if JSON_NUMBERS.fullmatch(part):
             return _NUMBER.sub(lambda match: _QUOTED if self.holds(match[0]) else match[0], part)
         return self._clean_words(part)
@@ -212,20 +208,18 @@ class KeySearch:
                 return cleaned
         return PLACEHOLDER
 
-    def _replace(self, pattern: re.Pattern[str], text: str, clean: Callable[[str], str]) -> str:
-        """Return a text, those of its parts cleaned that hold a key.
+    def _replace(
+        self, parts: tuple[re.Pattern[str], ...], text: str, clean: Callable[[str], str]
+    ) -> str:
+        """Return a text that `holds` a key, its parts with one cleaned; searched in hundreds."""
+        many, one = parts
 
-        They are looked for in groups, so that parts without a key cost next to nothing.
-        """
+        def replace(match: re.Match[str]) -> str:
+            has_key = len(match[0]) >= FRAGMENT and self.holds(match[0])
+            return clean(match[0]) if has_key else match[0]
 
-        def replace(parts: list[str]) -> str:
-            joined = "".join(parts)
-            if len(joined) < FRAGMENT or not self.holds(joined):
-                return joined
-            if len(parts) == 1:
-                return clean(joined)
-            size = -(-len(parts) // _GROUPS)
-            return "".join(replace(parts[at : at + size]) for at in range(0, len(parts), size))
+        def replace_many(match: re.Match[str]) -> str:
+            has_key = len(match[0]) == len(text) or self.holds(match[0])
+            return one.sub(replace, match[0]) if has_key else match[0]
 
-        parts = map(operator.itemgetter(0), pattern.finditer(text))
-        return "".join(map(replace, iter(lambda: list(islice(parts, _GROUPS**2)), [])))
+        return many.sub(replace_many, text)
