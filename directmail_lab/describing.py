@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
-from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
@@ -85,9 +84,7 @@ def openapi(
     names = [cassettes] if isinstance(cassettes, str | Path) else list(cassettes)
     description = Description()
     for name in names:
-        is_file = isinstance(name, Path) and name.is_file()
-        path = Path(name) if is_file else find_cassette(name)
-        description.merge(describe(path, examples=examples))
+        description.merge(describe(find_cassette(name), examples=examples))
     if not description.operations:
         cassettes = ", ".join(map(str, names)) or "no cassette"
         raise CassetteError(f"There are no interactions in {cassettes} to describe.")
@@ -122,39 +119,32 @@ class _Body(Mergeable):
         """Add a body; it is an example if ``at``, its time, is not None."""
         self.seen += 1
         value, problem = json_in(headers, body)
-        is_text = "json" not in media_type and not isinstance(value, dict | list)
         if media_type == _FORM:
-            self.shape.add(
-                _values(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
-            )
-        elif problem is not None or is_text:
+            pairs = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True)
+            value = {name: v if len(v) > 1 else v[0] for name, v in _values(pairs).items()}
+        elif problem or ("json" not in media_type and not isinstance(value, dict | list)):
             self.not_json += 1
-        else:
-            self.shape.add(value)
-            if at is not None:
-                example = at, json.dumps(value, ensure_ascii=False)
-                self.example = min(example, self.example or example)
+            return
+        self.shape.add(value)
+        if at is not None:
+            example = at, json.dumps(value, ensure_ascii=False)
+            self.example = min(example, self.example or example)
 
-    def to_openapi(self, media_type: str, *, is_request: bool) -> dict[str, Any]:
+    def to_openapi(self, media_type: str) -> dict[str, Any]:
         """Return the media type object."""
-        content = {"x-seen": self.seen, "schema": self._schema(media_type, is_request=is_request)}
+        content = {"x-seen": self.seen, "schema": self._schema(media_type)}
         if self.not_json and "json" in media_type:
             content["x-not-json"] = self.not_json
         if self.example is not None:
             content["example"] = json.loads(self.example[1])
         return content
 
-    def _schema(self, media_type: str, *, is_request: bool) -> dict[str, Any]:
+    def _schema(self, media_type: str) -> dict[str, Any]:
         if not self.shape.seen:
             return {"type": "string"} if media_type.startswith("text/") else {}
-        if media_type == _FORM:
-            texts = _texts(self.shape)
-            required = [name for name, text in texts.items() if text["required"]]
-            properties = {name: text["schema"] for name, text in texts.items()}
-            return {"type": "object", "properties": properties, "required": required}
         if self.not_json and "json" not in media_type:
             return {}
-        if is_request or not _is_envelope(self.shape):
+        if not _is_envelope(self.shape):
             return self.shape.schema(with_counts=True)
         data = _part(self.shape, of_data=True).schema(with_counts=True)
         return {"allOf": [{"$ref": "#/components/schemas/Envelope"}, data]}
@@ -181,12 +171,9 @@ class _Message(Mergeable):
         if body:
             self.bodies.setdefault(media_type, _Body()).add(media_type, headers, body, at)
 
-    def content(self, *, is_request: bool) -> dict[str, Any]:
+    def content(self) -> dict[str, Any]:
         """Return the media type objects."""
-        return {
-            name: self.bodies[name].to_openapi(name, is_request=is_request)
-            for name in sorted(self.bodies)
-        }
+        return {name: self.bodies[name].to_openapi(name) for name in sorted(self.bodies)}
 
 
 @dataclass(slots=True)
@@ -206,9 +193,8 @@ class _Operation(Mergeable):
         ]
         if parameters:
             operation["parameters"] = parameters
-        if content := self.request.content(is_request=True):
-            sent = sum(body.seen for body in self.request.bodies.values())
-            is_required = sent == self.request.seen
+        if content := self.request.content():
+            is_required = sum(body["x-seen"] for body in content.values()) == self.request.seen
             operation["requestBody"] = {"required": is_required, "content": content}
         responses = operation["responses"] = {}
         for status, message in sorted(self.responses.items(), key=itemgetter(0)):
@@ -219,7 +205,7 @@ class _Operation(Mergeable):
                     name: {"$ref": _COMPONENT + name} for name in HEADERS if name in headers
                 }
                 responses[status]["headers"] = headers | components
-            if content := message.content(is_request=False):
+            if content := message.content():
                 responses[status]["content"] = content
         return operation
 
@@ -264,14 +250,11 @@ class Description(Mergeable):
     def document(self) -> dict[str, Any]:
         """Return the OpenAPI document."""
         paths: dict[str, dict[str, Any]] = {}
-        other: dict[str, int] = {}
         for (method, template), operation in sorted(self.operations.items(), key=itemgetter(0)):
-            if method.lower() in METHODS:
-                paths.setdefault(template, {})[method.lower()] = operation.to_openapi()
-            else:
-                other[f"{method} {template}"] = operation.request.seen
+            key = method.lower() if method.lower() in METHODS else f"x-{method.lower()}"
+            paths.setdefault(template, {})[key] = operation.to_openapi()
         servers = [{"url": url, "x-seen": self.servers[url]} for url in sorted(self.servers)]
-        document = {
+        return {
             "openapi": "3.1.0",
             "info": {
                 "title": "The service, as it was recorded",
@@ -288,16 +271,13 @@ class Description(Mergeable):
                 "schemas": self._envelope(),
             },
         }
-        return {**document, "x-not-described": other} if other else document
-
-    def _responses(self) -> Iterator[_Message]:
-        return chain.from_iterable(each.responses.values() for each in self.operations.values())
 
     def _rate_limits(self) -> dict[str, Any]:
         """Return the rate-limit headers that were seen; required if every response has them."""
         headers = Shape()
-        for response in self._responses():
-            headers.merge(response.texts["header"])
+        for operation in self.operations.values():
+            for response in operation.responses.values():
+                headers.merge(response.texts["header"])
         texts = _texts(headers)
         return {
             name: {"description": meaning, **texts[name]}
@@ -308,9 +288,11 @@ class Description(Mergeable):
     def _envelope(self) -> dict[str, Any]:
         """Return the schema of the members beside ``data``; empty if no body is an envelope."""
         envelope = Shape()
-        for body in chain.from_iterable(each.bodies.values() for each in self._responses()):
-            if _is_envelope(body.shape):
-                envelope.merge(_part(body.shape, of_data=False))
+        for operation in self.operations.values():
+            for message in (operation.request, *operation.responses.values()):
+                for body in message.bodies.values():
+                    if _is_envelope(body.shape):
+                        envelope.merge(_part(body.shape, of_data=False))
         if not envelope.seen:
             return {}
         # ``data`` is listed so that additionalProperties, where it is set, does not apply to it.

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _NOWHERE: Final = "/v1/directmail-lab-nowhere"
 _NEXT_VERSION: Final = ME_PATH.replace("/v1/", "/v2/")
 _NO_KEY: Final = "directmail-lab-no-key"
+_NOTES: Final = {"key": "", "none": " without a key", "wrong": " with a wrong key"}
 # Enough reads to see a value of X-RateLimit-Reset count down, if it does.
 _MOST_READS_FOR_UNIT: Final = 12
 
@@ -180,16 +181,14 @@ class _Exploration:
             return
         for method, path in (("OPTIONS", ME_PATH), ("GET", _NOWHERE), ("GET", _NEXT_VERSION)):
             self._send(method, path)
-        self._send_outside(base_url, "none")
         if base_url in wrong_key_sent():
             self.announce(f"A wrong key was sent to {base_url} before, and is not sent again.")
         else:
             wrong_key_sent().add(base_url)
-            self._send_outside(base_url, "wrong")
-        for address in dict.fromkeys(configured_regions().values()):
-            if address != base_url:
-                # Without the key, which belongs to this region and must not be sent to another.
-                self._send_outside(address, "none")
+            self._send("GET", ME_PATH, base_url, "wrong")
+        for address in dict.fromkeys([base_url, *configured_regions().values()]):
+            # Without the key, which belongs to this region and must not be sent to another.
+            self._send("GET", ME_PATH, address, "none")
         self._read_until_unit_is_known(first)
 
     def _read_until_unit_is_known(self, last: Reading | None) -> None:
@@ -201,48 +200,36 @@ class _Exploration:
                 return
             last = self._send("GET", ME_PATH)
 
-    def _send(self, method: str, path: str) -> Reading | None:
-        response = self._response(self.session.client, method, path)
-        return response.extensions[READING] if response is not None else None
-
-    def _send_outside(self, base_url: str, credentials: Credentials) -> None:
-        """Send a request with no key or with a wrong one, by a client that records nothing.
-
-        A cassette keeps no credentials, so a replay would give the response to a wrong key to a
-        request with the right one.
-        """
-        auth, note = None, " without a key"
-        if credentials == "wrong":
-            auth, note = httpx.BasicAuth(_NO_KEY, PASSWORD), " with a wrong key"
-        timeout = self.session.client.timeout
-        with httpx.Client(base_url=base_url, timeout=timeout, auth=auth) as client:
-            response = self._response(client, "GET", ME_PATH, note)
-        if response is not None:
-            reading = read_headers(
-                response.headers.raw,
-                at=time.time(),
-                method="GET",
-                path=ME_PATH,
-                status=response.status_code,
-                elapsed_s=response.elapsed.total_seconds(),
-            )
-            explored, shape = self.session.response_shapes.explored, ResponseShape()
-            shape.add(decoded_headers(response.headers), response.content)
-            number = len(explored)
-            explored.append(
-                ResponseSample(reading, shape, "explore", number, base_url, credentials)
-            )
-
-    def _response(
-        self, client: httpx.Client, method: str, path: str, note: str = ""
-    ) -> httpx.Response | None:
+    def _send(
+        self, method: str, path: str, base_url: str = "", credentials: Credentials = "key"
+    ) -> Reading | None:
+        """Send a request: through the session, or without its key to the base address."""
         if not self.is_first:
             self.sleep(self.pause_s)
         self.is_first = False
+        client, note = self.session.client, _NOTES[credentials]
         try:
-            response = client.request(method, path)
+            if credentials == "key":
+                response = client.request(method, path)
+            else:
+                # Not recorded: a cassette keeps no credentials, so a replay would give the response
+                # to a wrong key to a request with the right one.
+                auth = httpx.BasicAuth(_NO_KEY, PASSWORD) if credentials == "wrong" else None
+                url = base_url + path
+                response = httpx.request(method, url, auth=auth, timeout=client.timeout)
         except httpx.HTTPError as error:
             self.announce(f"{method} {path}{note}: no response ({type(error).__name__})")
             return None
         self.announce(f"{method} {path}{note}: {response.status_code}")
-        return response
+        if credentials == "key":
+            reading: Reading = response.extensions[READING]
+            return reading
+        reading = read_headers(
+            response.headers.raw, at=time.time(), method=method, path=path,
+            status=response.status_code, elapsed_s=response.elapsed.total_seconds(),
+        )  # fmt: skip
+        shape, explored = ResponseShape(), self.session.response_shapes.explored
+        shape.add(decoded_headers(response.headers), response.content)
+        number = len(explored)
+        explored.append(ResponseSample(reading, shape, "explore", number, base_url, credentials))
+        return reading

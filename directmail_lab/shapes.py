@@ -45,7 +45,7 @@ def _merged(total: Any, part: Any) -> Any:
     elif isinstance(part, Mergeable):
         total.merge(part)
     else:
-        total = total or part if isinstance(part, bool) else total + part
+        total += part
     return total
 
 
@@ -56,8 +56,6 @@ ANY_NAME: Final = "{id}"
 
 _DEEPEST: Final = 30
 _MOST_NAMES: Final = 200
-_FEWEST_OF_A_MAP: Final = 3
-_MOST_DESCRIBED: Final = 30
 _STATE_FIELDS: Final = frozenset({"state", "status"})
 _WORD: Final = re.compile(r"[^\W\d]{1,40}")
 _FORMATS: Final = {
@@ -113,8 +111,8 @@ class Shape(Mergeable):
     items
         The shape of the elements of arrays, or None.
     properties
-        The shapes of the fields of objects, by name; those whose name `is_value` by ``ANY_NAME``.
-        With more than 200 names it is a map: all of them are. Nothing is kept deeper than 30.
+        The shapes of the fields of objects, by name; those whose name `is_value` by ``ANY_NAME``,
+        as all after the first 200. Nothing is kept deeper than 30.
     """
 
     types: Counter[str] = field(default_factory=Counter)
@@ -122,7 +120,6 @@ class Shape(Mergeable):
     states: Counter[str] = field(default_factory=Counter)
     items: Shape | None = None
     properties: dict[str, Shape] = field(default_factory=dict)
-    is_map: bool = False
 
     @property
     def seen(self) -> int:
@@ -137,42 +134,30 @@ class Shape(Mergeable):
                 self.formats[format_name] += 1
             if is_state and _WORD.fullmatch(value):
                 self.states[value] += 1
-        elif isinstance(value, list) and depth < _DEEPEST:
+        elif isinstance(value, list) and value and depth < _DEEPEST:
             self.items = self.items or Shape()
             for element in value:
                 self.items.add(element, depth=depth + 1)
         elif isinstance(value, dict) and depth < _DEEPEST:
             for name, member in value.items():
-                key = ANY_NAME if self.is_map or is_value(name) else name
-                shape = self.properties.setdefault(key, Shape())
+                is_new = name not in self.properties
+                is_any = is_value(name) or (is_new and len(self.properties) > _MOST_NAMES)
+                shape = self.properties.setdefault(ANY_NAME if is_any else name, Shape())
                 shape.add(member, depth=depth + 1, is_state=name in _STATE_FIELDS)
-                self._limit_names()
-
-    def merge(self, other: Self) -> None:
-        """Add all values of another shape."""
-        Mergeable.merge(self, other)
-        self._limit_names()
-
-    def _limit_names(self) -> None:
-        if len(self.properties) > (1 if self.is_map else _MOST_NAMES):
-            self.properties, self.is_map = self._as_map(), True
-
-    def _as_map(self) -> dict[str, Shape]:
-        merged = Shape()
-        for shape in self.properties.values():
-            merged.merge(shape)
-        return {ANY_NAME: merged}
 
     def _fields(self) -> Iterator[tuple[str, Shape, bool]]:
         """Yield each field: its name, its shape, and whether all objects have it.
 
-        If three objects or more have no name in common, their names are taken for values.
+        If three objects or more have no name in common, or there are more than 200 names, they are
+        taken for values.
         """
         objects, properties = self.types["object"], self.properties
-        if min(objects, len(properties)) >= _FEWEST_OF_A_MAP and all(
-            shape.seen == 1 for shape in properties.values()
-        ):
-            properties = self._as_map()
+        once = all(shape.seen == 1 for shape in properties.values())
+        if (once and min(objects, len(properties)) >= 3) or len(properties) > _MOST_NAMES:
+            merged = Shape()
+            for shape in properties.values():
+                merged.merge(shape)
+            properties = {ANY_NAME: merged}
         for name, shape in properties.items():
             yield name, shape, shape.seen == objects
 
@@ -210,22 +195,17 @@ class Shape(Mergeable):
 
     def describe(self) -> str:
         """Return fields and types on one line: ``id string, company.city? string or null``."""
-        leaves = list(self._leaves(""))
-        more = len(leaves) - _MOST_DESCRIBED
-        shown = ", ".join(leaves[:_MOST_DESCRIBED]) or "anything"
-        return f"{shown}, and {more} more" if more > 0 else shown
+        return ", ".join(self._leaves("")) or "anything"
 
-    def _leaves(self, path: str) -> Iterator[str]:
-        is_leaf = True
+    def _leaves(self, path: str) -> list[str]:
+        inner = []
         for name, shape, is_required in self._fields():
-            is_leaf = False
             optional = "" if is_required or name == ANY_NAME else "?"
-            yield from shape._leaves(f"{path}{'.' if path else ''}{name}{optional}")
-        if self.items is not None and self.items.types:
-            is_leaf = False
-            yield from self.items._leaves(f"{path}[]")
-        if is_leaf:
-            yield f"{path} {' or '.join(self._type_names())}".strip()
+            inner.append((f"{path}.{name}{optional}" if path else f"{name}{optional}", shape))
+        if self.items is not None:
+            inner.append((f"{path}[]", self.items))
+        leaves = [leaf for path, shape in inner for leaf in shape._leaves(path)]
+        return leaves or [f"{path} {' or '.join(self._type_names())}".strip()]
 
     def _type_names(self) -> list[str]:
         # "number" includes integers. "null" comes last: `string or null`.
@@ -316,18 +296,16 @@ class ResponseShapes:
     def add(self, reading: Reading, headers: Any, body: bytes) -> None:
         """Add a response; ``headers`` are an httpx response's.
 
-        Only the first fifty of a thousand kinds are added, and no body over 1 MiB: the rest take
-        about 1 µs.
+        Only the first fifty of each operation and status are added, up to a thousand of these, and
+        no body over 1 MiB: the rest take about 1 µs.
         """
-        key = _key(reading)
-        shape = self._shapes.get(key)
-        is_full = len(self._shapes) >= _MOST_SHAPES
-        if is_full if shape is None else shape.kinds.total() >= _MOST_BODIES:
-            return
-        if len(body) <= _LARGEST_BYTES:
+        shape = self._shapes.get(_key(reading)) or ResponseShape()
+        is_full = shape.kinds.total() >= _MOST_BODIES or len(self._shapes) >= _MOST_SHAPES
+        if not is_full and len(body) <= _LARGEST_BYTES:
             body = self._redact(body.decode("latin-1")).encode("latin-1")
             with self._lock:
-                self._shapes.setdefault(key, ResponseShape()).add(decoded_headers(headers), body)
+                shape = self._shapes.setdefault(_key(reading), shape)
+                shape.add(decoded_headers(headers), body)
 
     def samples(self, readings: Sequence[Reading], base_url: str) -> list[ResponseSample]:
         """Return the explored responses, and a sample for each of the session's readings."""

@@ -42,7 +42,7 @@ def shape_of(values: Iterable[object]) -> Shape:
         ([{"a": {}}, {"a": None}], "a object or null"),
         ([{"a": 1}, {"a": 1.5}], "a number"),
         ([{"a": {"b": 1}}, {"a": {}}, {}], "a?.b? integer"),
-        ([{f"f{n}": 1 for n in range(33)}], "and 3 more"),
+        ([{"Ada": 1, "Bob": 2}, {"Eve": 3}, {"Zoe": 4.5}], "{id} number"),
     ],
 )
 def test_shapes_in_words(values: list[object], words: str) -> None:
@@ -79,7 +79,7 @@ def test_a_shape_is_bounded() -> None:
         deep = {"a": deep}
     many, far = shape_of([{f"k{n}": {"b": n} for n in range(100_000)}]), shape_of([deep])
 
-    assert len(many.properties) == 1
+    assert len(many.properties) == 202
     assert many.describe() == "{id}.b integer"
     assert far.describe().startswith("a.a.a")
 

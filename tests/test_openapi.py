@@ -224,7 +224,7 @@ def test_parameters_have_the_types_that_were_seen() -> None:
         ("q", True, {"type": "string"}),
         ("tag", True, {"type": "array", "items": {"type": "string"}}),
     ]
-    assert sent["content"]["application/x-www-form-urlencoded"]["schema"] == {
+    assert without_counts(sent["content"]["application/x-www-form-urlencoded"]["schema"]) == {
         "type": "object",
         "properties": {"age": {"type": "integer"}, "name": {"type": "string"}},
         "required": ["age", "name"],
@@ -292,7 +292,7 @@ def test_what_openapi_has_no_word_for_is_counted() -> None:
         answered(odd), answered(get("/v1/odd"), status=999), answered(get("/v1/cut"), '{"a'), bare
     )
 
-    assert document["x-not-described"] == {"PURGE /v1/lists": 1}
+    assert [*document["paths"]["/v1/lists"]] == ["x-purge"]
     assert [*document["paths"]["/v1/odd"]["get"]["responses"]] == ["default"]
     cut = document["paths"]["/v1/cut"]["get"]["responses"]["200"]["content"]["application/json"]
     assert (cut["x-not-json"], cut["schema"]) == (1, {})
