@@ -20,7 +20,7 @@ from ..interaction import Interaction, RecordedRequest, base_path, normalize_hea
 from ..redaction import Redactor
 from .convert import notice_of_personal_data
 from .library import cassette_name, command_name, find_cassette, new_cassette_path
-from .player import DEFAULT_MATCH_ON, Matcher, Matching, Player
+from .player import DEFAULT_MATCH_ON, Matcher, Player, check_match_on
 from .reader import read_cassette
 from .recorder import Recording, unfinished_files
 
@@ -105,7 +105,8 @@ class Cassette:
         self.record_mode = record_mode
         self.on_unmatched: Callable[[RecordedRequest], object] = lambda _: None
         self._redactor = redactor or Redactor()
-        self._matching = Matching(match_on)
+        check_match_on(match_on)
+        self._match_on = match_on
         self._repeat = repeat
         self._on_write_error = on_write_error
         self._notice = notice
@@ -128,7 +129,7 @@ class Cassette:
         self.base_url, self.foreign = loaded.base_url or base_url, loaded.foreign
         self._player = Player(
             () if record_mode == "all" else self._interactions,
-            self._matching,
+            match_on,
             prefix=base_path(self.base_url or ""),
             redactor=self._redactor,
             foreign=self.foreign,
@@ -262,7 +263,7 @@ class Cassette:
             self.path,
             redactor=self._redactor,
             metadata=self._metadata,
-            replaces=self._matching if anew else None,
+            replaces=self._match_on if anew else None,
         )
         # A kernel that ends, or a cassette that is dropped, closes its recording too.
         weakref.finalize(self, _close_quietly, recording)

@@ -36,7 +36,7 @@ from ..redaction import Redactor, secrets_in, unpack
 from ..redaction.personal import count_personal, personal_notice, texts_of
 from .layout import elapsed_s_of, recorded_at_of, text_of
 from .library import command_name, create, locked
-from .player import Matching
+from .player import DEFAULT_MATCH_ON
 from .reader import MAX_FOREIGN_BYTES, parse_cassette, read_bytes, read_cassette
 from .recorder import merge, redacted_metadata, unfinished_files, write_cassette
 
@@ -79,7 +79,13 @@ def convert(source: Path, target: Path, to: Layout) -> int:
             return len(interactions)
         redacted = list(map(redactor.interaction, interactions))
         try:
-            text = _foreign_text(to, redacted_metadata(metadata, redactor), redacted)
+            if to == "har":
+                text = har_text(redacted)
+            else:
+                from .vcr_files import block_text
+
+                about = redacted_metadata(metadata, redactor)
+                text = block_text(redacted, metadata=about, as_json=to == "json")
         except RecursionError:
             raise CassetteError(f"{source} is nested too deeply for that layout.") from None
         redactor.refuse_leak(text)
@@ -136,7 +142,7 @@ def repair(path: Path) -> list[str]:
         for unfinished in unfinished_files(file):
             with locked(unfinished):
                 redactor = Redactor(redact=(*loaded.redact, *read_cassette(unfinished).redact))
-                count = merge(file, unfinished, Matching(), redactor)
+                count = merge(file, unfinished, DEFAULT_MATCH_ON, redactor)
             problems.append(f"Put {plural(count, 'interaction')} of {unfinished.name} into it.")
         interactions = enumerate(read_cassette(file).interactions, 1)
         broken = [str(number) for number, each in interactions if _is_broken_json(each.response)]
@@ -190,16 +196,6 @@ def _secrets(metadata: Mapping[str, object], interactions: Sequence[Interaction]
     base_url = metadata.get("base_url")
     keys = known_keys(remembered_for=[base_url] if isinstance(base_url, str) else ())
     return {*secrets_in(interactions), *keys}
-
-
-def _foreign_text(
-    to: Layout, metadata: Mapping[str, object], interactions: Sequence[Interaction]
-) -> str:
-    if to == "har":
-        return har_text(interactions)
-    from .vcr_files import block_text
-
-    return block_text(interactions, metadata=metadata, as_json=to == "json")
 
 
 def har_text(interactions: Iterable[Interaction]) -> str:
@@ -329,8 +325,9 @@ def _posted(entry: Mapping[str, Any]) -> bytes | None:
 def _response(entry: Mapping[str, Any], method: str) -> RecordedResponse:
     content, headers = entry.get("content") or {}, _headers(entry)
     body = _body(content, content.get("encoding"))
+    coding = header(headers, "content-encoding")
     with suppress(ValueError):  # most programs save the decoded body with the headers as sent
-        body = unpack(body, header(headers, "content-encoding") or "")
+        body = unpack(body, coding) if coding else body
     response = RecordedResponse(
         int(entry["status"]), text_of(entry.get("statusText") or ""), headers, body
     )

@@ -33,14 +33,14 @@ END: Final = re.compile(rb"# end: (\d{1,18}) interactions?, sha256 ([0-9a-f]{64}
 
 # JSON may hold these as they are; YAML may not, or takes them for line breaks or a byte order mark
 # (YAML 1.1, section 5.1, `c-printable`, and 5.4, line breaks).
-_AWKWARD: Final = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+_ESCAPED: Final = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 # No escape of a lone surrogate can be read by libyaml, so it becomes the replacement character.
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
-# libyaml takes no longer key than 1,024 characters, unless it is written as `? key : value`.
-_LONGEST_KEY: Final = 1000
-_LONGEST_ESCAPE: Final = 6
+# libyaml takes no longer key than 1,024 characters, unless it is written as `? key : value`. An
+# escape has up to six.
+_MAX_NAME_CHARACTERS: Final = 1000 // 6
 _BINARY: Final = ': !!binary "'
 # A longer body is written in parts, of a multiple of three bytes for base64.
 _PART: Final = 3 * 2**16
@@ -137,8 +137,8 @@ def address_of(data: bytes, start: int) -> RecordedRequest | None:
     None if the lines differ from what we write: an escape in the address, another order. An address
     that the pattern matches is a valid URL, so it needs no further check.
     """
-    found = _ADDRESS.match(data, start)
-    return None if found is None else RecordedRequest(found[1].decode(), found[2].decode())
+    match = _ADDRESS.match(data, start)
+    return None if match is None else RecordedRequest(match[1].decode(), match[2].decode())
 
 
 def request_of(value: Mapping[str, Any]) -> RecordedRequest:
@@ -163,8 +163,6 @@ def response_of(value: Mapping[str, Any]) -> RecordedResponse:
 
 def recorded_at_of(text: object) -> datetime | None:
     """Return a time from its text; None if it is null, or not a time with a zone."""
-    if isinstance(text, datetime):  # YAML's own, which is in UTC where no zone stands with it
-        return text.astimezone(UTC) if text.tzinfo else text.replace(tzinfo=UTC)
     try:
         at = datetime.fromisoformat(str(text).strip('" '))
     except ValueError:
@@ -194,9 +192,9 @@ def text_of(value: object) -> str:
 def headers_of(value: Mapping[str, Any]) -> Headers:
     """Return headers from a mapping of each name to its values, or to the only one."""
     return tuple(
-        (text_of(name), text_of(each))
-        for name, values in value.items()
-        for each in (values if isinstance(values, list | tuple) else (values,))
+        (text_of(name), text_of(item))
+        for name, items in value.items()
+        for item in (items if isinstance(items, list | tuple) else (items,))
     )
 
 
@@ -204,10 +202,9 @@ def _headers_text(headers: Headers) -> str:
     values: dict[str, str] = {}
     for name, value in headers:
         values[name] = f"{values[name]}, {_quoted(value)}" if name in values else _quoted(value)
-    is_long = max(map(len, values), default=0) > _LONGEST_KEY // _LONGEST_ESCAPE
+    is_long = max(map(len, values), default=0) > _MAX_NAME_CHARACTERS
     start, colon = ("? ", " :") if is_long else ("", ":")
-    each = [f"{start}{_quoted(name)}{colon} [{told}]" for name, told in values.items()]
-    return f"{{{', '.join(each)}}}"
+    return f"{{{', '.join([f'{start}{_quoted(n)}{colon} [{v}]' for n, v in values.items()])}}}"
 
 
 def _body_parts(body: bytes | None) -> Iterator[str]:
@@ -231,7 +228,7 @@ def _one_line(text: str) -> str:
     """Return JSON, whose non-ASCII is all within texts, with what YAML cannot hold escaped."""
     if text.isascii() and "\x7f" not in text:
         return text
-    return _AWKWARD.sub(lambda found: f"\\u{ord(found[0]):04x}", _SURROGATE.sub("\ufffd", text))
+    return _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", _SURROGATE.sub("\ufffd", text))
 
 
 def _time(at: datetime | None) -> str:

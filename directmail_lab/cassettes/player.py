@@ -35,41 +35,26 @@ DEFAULT_MATCH_ON: Final = ("method", "path", "query", "body")
 """What must be equal: the path below the base address, and the body of writes."""
 
 
-class Matching:
-    """What must be equal in two requests.
+def check_match_on(match_on: Sequence[str | Matcher]) -> None:
+    """Raise ValueError for a name that no matcher has."""
+    for name in match_on:
+        if isinstance(name, str) and name not in _PARTS:
+            raise ValueError(
+                f"{name!r} is not a matcher. Use {', '.join(sorted(_PARTS))}, "
+                "or a function of two requests."
+            )
 
-    Parameters
-    ----------
-    match_on
-        Names of vcrpy's matchers, and functions of two requests (vcrpy's ``Request``: the one that
-        is sent, the recorded one) that return a verdict or assert one.
+
+def request_keys(request: RecordedRequest, prefix: str, names: Sequence[str]) -> tuple[Key, ...]:
+    """Return the keys of a request, strictest first: two match when they have any in common.
+
+    ``prefix`` is the path of the base address that the request was sent to, and ``names`` are those
+    of vcrpy's matchers.
     """
-
-    def __init__(self, match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON) -> None:
-        self.names = tuple(name for name in match_on if isinstance(name, str))
-        self.functions = tuple(matcher for matcher in match_on if not isinstance(matcher, str))
-        for name in self.names:
-            if name not in _PARTS:
-                raise ValueError(
-                    f"{name!r} is not a matcher. Use {', '.join(sorted(_PARTS))}, "
-                    "or a function of two requests."
-                )
-        self._parts = [_PARTS[name] for name in self.names if name != "body"]
-        self._is_by_address = not self.functions and {"headers", "raw_body"}.isdisjoint(self.names)
-
-    def is_by_address(self, method: str) -> bool:
-        """Return whether the keys of a request by this method depend on its address alone."""
-        return self._is_by_address and method in SAFE_METHODS
-
-    def keys(self, request: RecordedRequest, prefix: str) -> tuple[Key, ...]:
-        """Return the keys of a request, strictest first: two match when they have any in common.
-
-        ``prefix`` is the path of the base address that the request was sent to.
-        """
-        key = tuple([part(request, prefix) for part in self._parts])
-        if "body" not in self.names or request.method in SAFE_METHODS:
-            return (key,)
-        return tuple((*key, form) for form in _body_forms(request))
+    key = tuple([_PARTS[name](request, prefix) for name in names])
+    if "body" not in names or request.method in SAFE_METHODS:
+        return (key,)
+    return tuple((*key, form) for form in _body_forms(request))
 
 
 def _body_forms(request: RecordedRequest) -> list[Hashable]:
@@ -155,8 +140,9 @@ class Player:
     ----------
     interactions
         What was recorded.
-    matching
-        What must be equal in a request and the recorded one.
+    match_on
+        What must be equal: names of vcrpy's matchers, and functions of two requests (vcrpy's
+        ``Request``: the one that is sent, the recorded one) that return a verdict or assert one.
     prefix
         The path of the base address that the recording was made under.
     redactor
@@ -173,14 +159,17 @@ class Player:
     def __init__(
         self,
         interactions: Sequence[Interaction],
-        matching: Matching,
+        match_on: Sequence[str | Matcher],
         *,
         prefix: str,
         redactor: Redactor,
         foreign: bool = False,
     ) -> None:
         self._interactions = interactions
-        self._matching = matching
+        self._names = names = [name for name in match_on if isinstance(name, str)]
+        self._functions = [matcher for matcher in match_on if not isinstance(matcher, str)]
+        contents = {"headers", "raw_body"}.intersection(names)
+        self._needs_no_content = not contents and not self._functions
         self._prefix = prefix
         self._redactor = redactor
         self._foreign = foreign
@@ -188,14 +177,14 @@ class Player:
         # For each key the indexes of its interactions, in reverse: the next to be played is last.
         self._queues: dict[Key, list[int]] = {}
         for index in reversed(range(len(interactions))):
-            for key in matching.keys(self._request(index), prefix):
+            for key in request_keys(self._request(index), prefix, names):
                 self._queues.setdefault(key, []).append(index)
 
         @lru_cache(_MAX_CACHED)
-        def keys_of_address(method: str, uri: str, prefix: str) -> tuple[Key, ...]:
-            return matching.keys(redactor.request(RecordedRequest(method, uri)), prefix)
+        def address_keys(method: str, uri: str, prefix: str) -> tuple[Key, ...]:
+            return request_keys(redactor.request(RecordedRequest(method, uri)), prefix, names)
 
-        self._keys_of_address = keys_of_address
+        self._address_keys = address_keys
 
     def find(self, request: RecordedRequest, prefix: str) -> int | None:
         """Return the index of the first matching interaction not played yet, else of the last one.
@@ -203,15 +192,15 @@ class Player:
         One whose body has the same bytes comes before one whose body only parses the same.
         ``prefix`` is the path of the base address that the request is sent to.
         """
-        if self._matching.is_by_address(request.method):
-            keys = self._keys_of_address(request.method, request.uri, prefix)
+        if self._is_by_address(request.method):
+            keys = self._address_keys(request.method, request.uri, prefix)
         else:
             request = self._redactor.request(request)
-            keys = self._matching.keys(request, prefix)
+            keys = request_keys(request, prefix, self._names)
         last: int | None = None
         for queue in [self._queues[key] for key in keys if key in self._queues]:
             # A function's verdict depends on the request: a played one may be the last of another.
-            while not self._matching.functions and len(queue) > 1 and self.played[queue[-1]]:
+            while not self._functions and len(queue) > 1 and self.played[queue[-1]]:
                 queue.pop()
             repeated = None
             for index in reversed(queue):
@@ -251,12 +240,12 @@ class Player:
 
     def _passes(self, index: int, request: RecordedRequest) -> bool:
         """Return whether the functions that were given as matchers, if any, let it match."""
-        if not self._matching.functions:
+        if not self._functions:
             return True
         from .vcr_files import matches
 
         recorded = self._request(index)
-        return all(matches(function, request, recorded) for function in self._matching.functions)
+        return all(matches(function, request, recorded) for function in self._functions)
 
     def _nearest(self, request: RecordedRequest, prefix: str) -> str:
         """Name the most similar recorded request, and in what it differs, without its values."""
@@ -270,16 +259,22 @@ class Player:
         nearest = max((self._request(q[-1]) for q in queues), key=similarity, default=None)
         if nearest is None:
             return ""
-        differing = []
-        for name in self._matching.names:
-            rule = Matching([name])
-            if not {*rule.keys(request, prefix)} & {*rule.keys(nearest, self._prefix)}:
-                differing.append(name)
+        differing = [
+            name
+            for name in self._names
+            if set(request_keys(request, prefix, [name])).isdisjoint(
+                request_keys(nearest, self._prefix, [name])
+            )
+        ]
         differs = f", which differs in {' and '.join(differing)}" if differing else ""
         return f"Nearest: {nearest.method} {path_below(nearest.uri, self._prefix):.200}{differs}. "
 
+    def _is_by_address(self, method: str) -> bool:
+        """Return whether a request by this method is found by its address alone."""
+        return self._needs_no_content and method in SAFE_METHODS
+
     def _request(self, index: int) -> RecordedRequest:
         if isinstance(self._interactions, LoadedLines):
-            return self._interactions.request(index, self._matching.is_by_address)
+            return self._interactions.request(index, self._is_by_address)
         request = self._interactions[index].request
         return self._redactor.request(request) if self._foreign else request

@@ -20,7 +20,7 @@ from ..interaction import Interaction, base_path
 from ..redaction import Redactor, secrets_in
 from . import layout
 from .library import create, locked
-from .player import Matching, Player
+from .player import Matcher, Player
 from .reader import LoadedCassette, read_cassette
 
 _FSYNC_EVERY_S: Final = 1.0
@@ -136,9 +136,10 @@ class Recording:
     Parameters
     ----------
     replaces
-        Where the cassette is recorded anew, how an old interaction is found to be recorded again;
-        the others are kept, as vcrpy keeps them. The old file stands until `close`. After a kill
-        the file beside it does too, named as in `unfinished_files`, until ``repair`` merges it.
+        Where the cassette is recorded anew, the matchers by which a new interaction replaces an old
+        one; the others are kept, as vcrpy keeps them. The old file stands until `close`. After a
+        kill the file beside it does too, named as in `unfinished_files`, until ``repair`` merges
+        it.
 
     Attributes
     ----------
@@ -154,7 +155,7 @@ class Recording:
         *,
         redactor: Redactor,
         metadata: Mapping[str, object],
-        replaces: Matching | None = None,
+        replaces: Sequence[str | Matcher] | None = None,
     ) -> None:
         with ExitStack() as locks:
             self._path = self._file = locks.enter_context(locked(path))
@@ -220,16 +221,18 @@ class Recording:
         return LineWriter(self._file, header, loaded)
 
 
-def merge(path: Path, unfinished: Path, matching: Matching, redactor: Redactor) -> int:
+def merge(
+    path: Path, unfinished: Path, match_on: Sequence[str | Matcher], redactor: Redactor
+) -> int:
     """Put an unfinished recording into its cassette; return how many interactions it has.
 
     Old interactions whose requests are not among the new ones are kept, before them.
     """
     old, new = read_cassette(path), read_cassette(unfinished)
     old_prefix, prefix = base_path(old.base_url or ""), base_path(new.base_url or "")
-    player = Player(new.interactions, matching, prefix=prefix, redactor=redactor)
-    kept = (each for each in old.interactions if player.find(each.request, old_prefix) is None)
-    write_cassette(path, new.metadata, chain(kept, new.interactions), redactor)
+    player = Player(new.interactions, match_on, prefix=prefix, redactor=redactor)
+    others = (each for each in old.interactions if player.find(each.request, old_prefix) is None)
+    write_cassette(path, new.metadata, chain(others, new.interactions), redactor)
     unfinished.unlink()
     return len(new.interactions)
 

@@ -225,10 +225,10 @@ def vcr_request(request: RecordedRequest) -> Request:
 
 
 def matches(
-    matcher: Callable[[Any, Any], object], asked: RecordedRequest, recorded: RecordedRequest
+    matcher: Callable[[Any, Any], object], request: RecordedRequest, recorded: RecordedRequest
 ) -> bool:
     """Return what a custom matcher says: like vcrpy's, it may return a verdict or assert one."""
-    return bool(matchers.requests_match(vcr_request(asked), vcr_request(recorded), [matcher]))
+    return bool(matchers.requests_match(vcr_request(request), vcr_request(recorded), [matcher]))
 
 
 def dechunk(body: bytes) -> bytes | None:

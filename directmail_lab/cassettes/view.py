@@ -108,8 +108,9 @@ def _frame(rows: Iterable[Row], dtypes: Mapping[str, str] = _DTYPES) -> pd.DataF
 
 def _rows(cassette: Cassette | LoadedCassette) -> list[Row]:
     prefix = base_path(cassette.base_url or "")
-    held = cassette.interactions() if isinstance(cassette, Cassette) else cassette.interactions
-    return [_row(each, prefix) for each in as_shown(held, foreign=cassette.foreign)]
+    recorded = cassette.interactions
+    shown = as_shown(recorded() if callable(recorded) else recorded, foreign=cassette.foreign)
+    return [_row(interaction, prefix) for interaction in shown]
 
 
 def _row(interaction: Interaction, prefix: str) -> Row:
