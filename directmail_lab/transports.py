@@ -20,7 +20,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, closing
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, Protocol, cast
 
@@ -238,6 +238,7 @@ def _pause_s(mode: Mode, played: Interaction) -> float:
     return min(mode.latency_factor * (played.elapsed_s or 0.0), _LONGEST_PAUSE_S)
 
 
+@dataclass(eq=False, repr=False)
 class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     """Sends a request once, observes the response, and records it if there is a ``cassette``.
 
@@ -245,34 +246,26 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     seconds.
     """
 
-    def __init__(
-        self,
-        inner: Transport,
-        observe: Observer,
-        *,
-        cassette: Cassette | None = None,
-        clock: Callable[[], float] = time.time,
-        timer: Callable[[], float] = time.perf_counter,
-    ) -> None:
-        self._inner = inner
-        self._observe = observe
-        self._cassette = cassette
-        self._clock = clock
-        self._timer = timer
+    inner: Transport
+    observe: Observer
+    _: KW_ONLY
+    cassette: Cassette | None = None
+    clock: Callable[[], float] = time.time
+    timer: Callable[[], float] = time.perf_counter
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        started = self._timer()
-        response = self._inner.handle_request(request)
-        if self._cassette is not None:
+        started = self.timer()
+        response = self.inner.handle_request(request)
+        if self.cassette is not None:
             # No local holds the body: a traceback with locals would print what it echoes.
             with closing(cast("httpx.SyncByteStream", response.stream)) as stream:
                 response.stream = httpx.ByteStream(b"".join(stream))
         return self._received(request, response, started)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        started = self._timer()
-        response = await self._inner.handle_async_request(request)
-        if self._cassette is not None:
+        started = self.timer()
+        response = await self.inner.handle_async_request(request)
+        if self.cassette is not None:
             if STREAMED in request.extensions and _is_streamed(request, response):
                 return self._streamed(request, response, started)
             async with aclosing(cast("httpx.AsyncByteStream", response.stream)) as stream:
@@ -282,9 +275,9 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     def _received(
         self, request: httpx.Request, response: httpx.Response, started: float
     ) -> httpx.Response:
-        at, elapsed_s = self._clock(), round(self._timer() - started, 6)
-        if self._cassette is None:
-            return self._observe(request, response, at=at, elapsed_s=elapsed_s)
+        at, elapsed_s = self.clock(), round(self.timer() - started, 6)
+        if self.cassette is None:
+            return self.observe(request, response, at=at, elapsed_s=elapsed_s)
         recorded, response = _as_recorded(request, response)
         self._record(request, recorded, at, elapsed_s)
         return self._observe_recorded(request, response, at, elapsed_s, recorded.body)
@@ -293,21 +286,21 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         self, request: httpx.Request, response: httpx.Response, at: float, elapsed_s: float,
         body: bytes | None,
     ) -> httpx.Response:  # fmt: skip
-        assert self._cassette is not None
-        return self._observe(
+        assert self.cassette is not None
+        return self.observe(
             request, response, body=body, at=at, elapsed_s=elapsed_s, source="recorded",
-            cassette=self._cassette.name,
+            cassette=self.cassette.name,
         )  # fmt: skip
 
     def _record(
         self, request: httpx.Request, response: RecordedResponse, at: float, elapsed_s: float
     ) -> None:
         """Record a response before the caller has the whole of it: nothing seen is ever lost."""
-        assert self._cassette is not None
+        assert self.cassette is not None
         sent = request.extensions[_RECORDED_REQUEST]
         interaction = Interaction(sent, response, datetime.fromtimestamp(at, UTC), elapsed_s)
         try:
-            self._cassette.record(interaction)
+            self.cassette.record(interaction)
         except CassetteError as error:
             failure = without_traceback(error)
         else:
@@ -325,7 +318,7 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
         def record(body: io.BytesIO) -> None:
             written = recorded_response(response, body.getvalue())
-            self._record(request, written, self._clock(), round(self._timer() - started, 6))
+            self._record(request, written, self.clock(), round(self.timer() - started, 6))
 
         raw = response.headers.raw
         streamed = httpx.Response(
@@ -334,7 +327,7 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             stream=_RecordedStream(response, record),
             extensions={**response.extensions, STREAMED: True},
         )
-        at, elapsed_s = self._clock(), round(self._timer() - started, 6)
+        at, elapsed_s = self.clock(), round(self.timer() - started, 6)
         return self._observe_recorded(request, streamed, at, elapsed_s, None)
 
 
