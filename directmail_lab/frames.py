@@ -33,8 +33,6 @@ VALUE_COLUMN: Final = "value"
 _LARGEST_EXACT = 2**53 - 1  # a float holds every integer up to here exactly
 _LARGEST_INT64 = 2**63 - 1
 _DTYPES: Final = {bool: "boolean", str: "string", float: "Float64"}
-_MISSING: Final = object()
-_NOTHING: Final = {type(None), type(_MISSING)}
 _Path = tuple[str, ...]
 
 
@@ -84,45 +82,39 @@ def frame(
         ``record_path`` is not in the body.
     """
     try:
-        return _framed(response_or_json, record_path)
+        if isinstance(response_or_json, Iterator):
+            return _frame_of_pages(response_or_json, record_path)
+        body, response = _body_and_response(response_or_json)
+        records, envelope = _unwrap(body, record_path)
+        table = _table(records, response)
+        if envelope is not None:
+            table.attrs["envelope"] = envelope
+        return readable(table)
     except DirectMailLabError as error:
         failure = without_traceback(error)
     # A traceback with local variables would show the body, which may contain the key if the service
-    # echoed it. So the frames below are dropped from it, and this one deletes its own variable.
-    del response_or_json
+    # echoed it. So the frames below are dropped from it, and this one deletes its own variables.
+    response_or_json = body = response = None
     raise failure
 
 
-def _framed(given: Any, record_path: str | None) -> pd.DataFrame:
-    if isinstance(given, Iterator):
-        return _of_pages(given, record_path)
-    body, response = _body_of(given)
-    records, envelope = _unwrapped(body, record_path)
-    table = _table(records)
-    table.attrs.update(_attrs(response))
-    if envelope is not None:
-        table.attrs["envelope"] = envelope
-    return readable(table)
-
-
-def _of_pages(pages: Iterator[Any], record_path: str | None) -> pd.DataFrame:
+def _frame_of_pages(pages: Iterator[Any], record_path: str | None) -> pd.DataFrame:
     records: list[object] = []
     responses: list[Any] = []
     for page in pages:
-        body, response = _body_of(page)
-        found = records_of(body) if record_path == "auto" else _unwrapped(body, record_path)[0]
-        records.extend(found if isinstance(found, list) else [found])
+        body, response = _body_and_response(page)
+        value = records_of(body) if record_path == "auto" else _unwrap(body, record_path)[0]
+        records.extend(value if isinstance(value, list) else [value])
         responses.append(response)
-    table = _table(records)
-    table.attrs.update(_attrs(responses[0] if responses else None))
+    table = _table(records, responses[0] if responses else None)
     table.attrs["pages"] = len(responses)
     return readable(table)
 
 
-def _body_of(given: Any) -> tuple[Any, Any]:
-    """Return the JSON of a response, of the bytes of a body, or as given; and the response."""
-    response = given if hasattr(given, "status_code") and hasattr(given, "content") else None
-    body = given if response is None else response.content
+def _body_and_response(value: Any) -> tuple[Any, Any]:
+    """Return the JSON of a response or of the bytes of a body, or the value; and the response."""
+    response = value if hasattr(value, "status_code") and hasattr(value, "content") else None
+    body = value if response is None else response.content
     if isinstance(body, bytes | bytearray):
         body, problem = read_json(bytes(body), charset_in(_content_type(response)))
         if problem is not None:
@@ -135,13 +127,13 @@ def _body_of(given: Any) -> tuple[Any, Any]:
     return body, response
 
 
-# -- what a response says of itself ------------------------------------------------------------
+# -- responses ---------------------------------------------------------------------------------
 
 
-def _attrs(response: Any) -> dict[Hashable, Any]:
+def _describe(response: Any) -> dict[Hashable, Any]:
     """Return what `frame` leaves in ``attrs``: JSON values, so that Parquet keeps them."""
-    reading = _attribute(response, "extensions", {}).get(READING)
-    url = _attribute(response, "url", None)
+    reading = getattr(response, "extensions", {}).get(READING)
+    url = _of_request(response, "url")
     # vcrpy records no times, so the reading of its replay has NaN.
     at = getattr(reading, "at", math.nan)
     return {
@@ -158,8 +150,8 @@ def _not_json(problem: str, response: Any) -> NotJSONError:
         return NotJSONError(f"The body {problem}. Give frame() the bytes of a whole JSON body.")
     media_type = re.match(r"\s*([\w.+-]{1,60}/[\w.+-]{1,60})", _content_type(response))
     kind = f"content type {media_type[1]}" if media_type else "no content type"
-    status, path = int(response.status_code), _attrs(response)["path"] or "…"
-    method = _attribute(_attribute(response, "request", None), "method", "GET")
+    status, path = int(response.status_code), _describe(response)["path"] or "…"
+    method = getattr(_of_request(response, "request"), "method", "GET")
     call = f'get("{path}")' if method == "GET" else f'request("{method}", "{path}")'
     message = (
         f"{method} {path} answered with status {status} ({kind}), and the body "
@@ -169,163 +161,135 @@ def _not_json(problem: str, response: Any) -> NotJSONError:
 
 
 def _content_type(response: Any) -> str:
-    return str(_attribute(response, "headers", {}).get("content-type") or "")
+    return str(getattr(response, "headers", {}).get("content-type") or "")
 
 
-def _attribute(thing: Any, name: str, default: Any) -> Any:
-    """Return an attribute; httpx raises RuntimeError for those of a response without a request."""
-    try:
-        return getattr(thing, name, default)
-    except RuntimeError:
-        return default
+def _of_request(response: Any, name: str) -> Any:
+    """Return an attribute; httpx raises RuntimeError for a response without a request."""
+    with contextlib.suppress(RuntimeError):
+        return getattr(response, name, None)
+    return None
 
 
 # -- finding the records -----------------------------------------------------------------------
 
 
-def _unwrapped(body: object, record_path: str | None) -> tuple[object, dict[str, object] | None]:
+def _unwrap(body: Any, record_path: str | None) -> tuple[object, dict[str, object] | None]:
     """Return a body's records, and the envelope's other members, or None if it had no envelope."""
+    if record_path == "auto":
+        is_wrapped = isinstance(body, dict) and isinstance(body.get("data"), dict | list | tuple)
+        record_path = "data" if is_wrapped else None
     if record_path is None:
         return body, None
-    if record_path == "auto":
-        wrapped = isinstance(body, dict) and isinstance(body.get("data"), dict | list | tuple)
-        keys: Sequence[str] | None = ["data"] if wrapped else []
-    else:
-        keys = _keys_to(body, record_path)
-    if keys is None:
-        raise DirectMailLabError(_leads_nowhere(body, record_path))
-    records, envelope = body, _without(body, keys) if keys else None
-    for key in keys:
-        records = records[key]  # type: ignore[index]
-    return records, envelope
+    is_member = isinstance(body, dict) and record_path in body
+    *parents, last = [record_path] if is_member else record_path.split(".")
+    try:
+        envelope = inner = dict(body)
+        for key in parents:
+            inner[key] = dict(inner[key])
+            inner = inner[key]
+        records = inner.pop(last)
+    except (KeyError, TypeError, ValueError):
+        members = body if isinstance(body, dict) else ()
+        names = [name for name in members if re.fullmatch(r"[A-Za-z_][\w-]{0,39}", str(name))][:8]
+        has = f"its members are {', '.join(names)}" if names else "it is not an object"
+        raise DirectMailLabError(
+            f"record_path {record_path!r} is not in this body: {has}. "
+            "Name one of its members, or use record_path=None for the whole body."
+        ) from None
+    note = f"(nested more than {MAX_DEPTH} levels deep: see the response itself)"
+    return records, {key: note if _is_deep(value) else value for key, value in envelope.items()}
 
 
-def _keys_to(body: object, path: str) -> list[str] | None:
-    """Return the keys that a dotted path stands for; a key may hold dots itself."""
-    if not isinstance(body, dict):
-        return None
-    if path in body:
-        return [path]
-    for dot in (found.start() for found in re.finditer(r"\.", path)):
-        below = _keys_to(body.get(path[:dot]), path[dot + 1 :])
-        if below is not None:
-            return [path[:dot], *below]
-    return None
-
-
-def _without(body: Any, keys: Sequence[str]) -> dict[str, object]:
-    """Return a copy of ``body`` without the member that ``keys`` lead to."""
-    rest = {key: _shallow(value) for key, value in body.items() if key != keys[0]}
-    return {**rest, keys[0]: _without(body[keys[0]], keys[1:])} if keys[1:] else rest
-
-
-def _shallow(value: object) -> object:
-    """Return ``value``, or a note if it is too deep: pandas copies ``attrs`` by recursion."""
+def _is_deep(value: object) -> bool:
+    """Return whether a value is too deep for ``attrs``, which pandas copies by recursion."""
     level = [value]
     for _ in range(MAX_DEPTH):
-        level = [inner for outer in level for inner in _members(outer)]
-        if not level:
-            return value
-    return f"(nested more than {MAX_DEPTH} levels deep: see the response itself)"
-
-
-def _members(value: object) -> Iterable[object]:
-    if isinstance(value, dict):
-        return value.values()
-    return value if isinstance(value, list | tuple) else ()
-
-
-def _leads_nowhere(body: object, path: str) -> str:
-    members = body if isinstance(body, dict) else ()
-    names = [name for name in members if re.fullmatch(r"[A-Za-z_][\w-]{0,39}", str(name))][:8]
-    has = f"its members are {', '.join(names)}" if names else "it is not an object"
-    return (
-        f"record_path {path!r} is not in this body: {has}. "
-        "Name one of its members, or use record_path=None for the whole body."
-    )
+        objects = [each.values() for each in level if isinstance(each, dict)]
+        arrays = [each for each in level if isinstance(each, list | tuple)]
+        level = [inner for members in (*objects, *arrays) for inner in members]
+    return bool(level)
 
 
 # -- records to columns ------------------------------------------------------------------------
 
 
-def _table(records: object) -> pd.DataFrame:
+def _table(records: object, response: Any) -> pd.DataFrame:
     rows = records if isinstance(records, list | tuple) else [records]
     fields = _fields(rows)
     index = pd.RangeIndex(len(rows))
     columns = {number: _column(values, index) for number, values in enumerate(fields.values())}
     table = pd.DataFrame(columns, index=index, copy=False)
-    table.columns = pd.Index(_names(list(fields)), dtype=None if fields else object)
+    table.columns = pd.Index(_unique_names(fields), dtype=None if fields else object)
+    table.attrs.update(_describe(response))
     return table
 
 
 def _fields(rows: Sequence[object]) -> dict[_Path, list[object]]:
-    """Return the values of each field, by the path of its keys; the last rows may be missing."""
+    """Return the values of each field, by the path of its keys, missing ones as None."""
     fields: dict[_Path, list[object]] = {}
     most = min(MOST_COLUMNS, max(MOST_CELLS // max(len(rows), 1), 1))
     for number, row in enumerate(rows):
         for path, value in _leaves(row, ()) if isinstance(row, dict) else [((), row)]:
-            values = fields.get(path)
-            if values is None:
-                values = fields[path] = []
-            if missing := number - len(values):
-                values.extend([_MISSING] * missing)
+            values = fields.setdefault(path, [])
+            values.extend([None] * (number - len(values)))
             values.append(value)
         if len(fields) > most:
             return {(): list(rows)}
-    if len(fields) > 1 and {type(each) for each in fields.get((), [_MISSING])} <= _NOTHING:
+    if len(fields) > 1 and not any(value is not None for value in fields.get((), [])):
         fields.pop((), None)  # a null between records is a row without values
+    for values in fields.values():
+        values.extend([None] * (len(rows) - len(values)))
     return fields
 
 
 def _leaves(record: Mapping[str, object], path: _Path) -> Iterator[tuple[_Path, object]]:
     """Yield the path and value of each column of a record; nested objects are descended into."""
     for key, value in record.items():
-        place = (*path, key)
-        if value and isinstance(value, dict) and len(place) < MAX_DEPTH:
-            yield from _leaves(value, place)
+        inner = (*path, key)
+        if value and isinstance(value, dict) and len(inner) < MAX_DEPTH:
+            yield from _leaves(value, inner)
         else:
-            yield place, value
+            yield inner, value
 
 
-def _names(paths: Sequence[_Path]) -> list[str]:
+def _unique_names(paths: Iterable[_Path]) -> list[str]:
     """Return a name for each path, no two alike.
 
-    ``{"a.b": 1, "a": {"b": 2}}`` has two paths for one name: the shorter one keeps it and the
-    other one gets a number: ``a.b``, ``a.b_2``. A lone surrogate, which pandas' strings cannot
-    contain, is written as an escape.
+    ``{"a.b": 1, "a": {"b": 2}}`` has two paths for one name: ``a.b`` and ``a.b_2``. A lone
+    surrogate, which pandas' strings cannot contain, is written as an escape.
     """
-    names: dict[_Path, str] = {}
-    taken: set[str] = set()
+    names: dict[str, None] = {}
     numbers: Counter[str] = Counter()
-    for path in sorted(paths, key=lambda path: len(path) or len(paths) + MAX_DEPTH):
-        plain = ".".join(map(str, path)) if path else VALUE_COLUMN
-        plain = name = plain.encode("utf-8", "backslashreplace").decode()
-        while name in taken:
+    for path in paths:
+        name = plain = (
+            (".".join(map(str, path)) if path else VALUE_COLUMN)
+            .encode("utf-8", "backslashreplace")
+            .decode()
+        )
+        while name in names:
             numbers[plain] += 1
             name = f"{plain}_{numbers[plain] + 1}"
-        taken.add(name)
-        names[path] = name
-    return [names[path] for path in paths]
+        names[name] = None
+    return list(names)
 
 
 def _column(values: list[object], index: pd.RangeIndex) -> Any:
     """Return one column, its missing values as ``<NA>``, in the dtype that all values share."""
-    values.extend([_MISSING] * (len(index) - len(values)))
-    cells = [pd.NA if value is None or value is _MISSING else value for value in values]
-    kinds = set(map(type, cells)) - {type(pd.NA)}
-    if (dtype := _dtype(kinds, cells)) is not None:
-        with contextlib.suppress(UnicodeEncodeError):  # as in _names
-            return pd.array(cells, dtype=dtype)  # type: ignore[call-overload]
+    if (dtype := _dtype(values)) is not None:
+        with contextlib.suppress(UnicodeEncodeError):  # as in _unique_names
+            return pd.array(values, dtype=dtype)  # type: ignore[call-overload]
     # np.array() would make a two-dimensional array of lists of equal length. A Series keeps its
     # dtype, while DataFrame() would look for a narrower one in a bare array of objects.
+    cells = (pd.NA if value is None else value for value in values)
     return pd.Series(np.fromiter(cells, dtype=object, count=len(index)), index, dtype=object)
 
 
-def _dtype(kinds: set[type], cells: Iterable[object]) -> str | None:
-    if kinds <= {int, float} and int in kinds:
-        integers = [cell for cell in cells if isinstance(cell, int)]
-        span = max(max(integers), -min(integers) - 1)
-        if kinds == {int}:
-            return "Int64" if span <= _LARGEST_INT64 else None
-        return "Float64" if span <= _LARGEST_EXACT else None
-    return _DTYPES.get(next(iter(kinds))) if len(kinds) == 1 else None
+def _dtype(values: Iterable[object]) -> str | None:
+    """Return the dtype that holds all values exactly, or None."""
+    kinds = set(map(type, values)) - {type(None)}
+    if int in kinds and kinds <= {int, float}:
+        most = _LARGEST_INT64 if kinds == {int} else _LARGEST_EXACT
+        is_exact = all(-most - 1 <= value <= most for value in values if isinstance(value, int))
+        return ("Int64" if kinds == {int} else "Float64") if is_exact else None
+    return _DTYPES.get(kinds.pop()) if len(kinds) == 1 else None
