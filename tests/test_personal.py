@@ -1,27 +1,37 @@
-"""Personal data becomes pseudonyms: stable, of the same kind, and only where it was asked for."""
+"""Personal data becomes pseudonyms: stable, of the same kind, and only where redaction is on."""
 
 from __future__ import annotations
 
 import json
+import logging
 from dataclasses import astuple
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+from cassette_samples import answered, get, opened
 from hypothesis import given, settings, strategies as st
 
+from directmail_lab.cassettes import read_cassette
+from directmail_lab.credentials import ApiKey
 from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse
 from directmail_lab.redaction import Redactor
 from directmail_lab.redaction.personal import count_personal, personal_notice, texts_of
+from directmail_lab.sessions import Session
+from directmail_lab.standin import stand_in
 
-JOE = "joe.smith+mail@corp.com"
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+TUTORIALS = Path(__file__).parent.parent / "cassettes"
+EMAIL = "joe.smith+mail@corp.com"
 PHONE = "+31 6 1234 5678"
+PERSONAL = Redactor(redact=["personal"])
 
 
 def redacted(body: str, *redact: str) -> str:
     """Return a response's body as it is written with these fields redacted."""
-    exchange = Interaction(
-        RecordedRequest("GET", "/"), RecordedResponse(200, "", (), body.encode())
-    )
-    return Redactor(redact=redact).interaction(exchange).response.body.decode()
+    return Redactor(redact=redact).interaction(answered(body=body)).response.body.decode()
 
 
 def counts_of(*interactions: Interaction) -> dict[str, int]:
@@ -33,12 +43,11 @@ def test_addresses_and_numbers_are_replaced_wherever_they_are() -> None:
     request = RecordedRequest(
         "POST",
         "https://api.test/v1/joe%40corp.com?phone=%2B31612345678",
-        (("X-From", JOE),),
+        (("X-From", EMAIL),),
         b"email=joe%40corp.com&text=call+%2B31612345678",
     )
-    response = RecordedResponse(200, "", (("Reply-To", JOE),), f'{{"a": "{JOE}"}}'.encode())
-    redacted_one = Redactor(redact=["personal"]).interaction(Interaction(request, response))
-    written = repr(astuple(redacted_one))
+    response = RecordedResponse(200, "", (("Reply-To", EMAIL),), f'{{"a": "{EMAIL}"}}'.encode())
+    written = repr(astuple(PERSONAL.interaction(Interaction(request, response))))
 
     assert "joe" not in written
     assert "1234" not in written
@@ -47,14 +56,14 @@ def test_addresses_and_numbers_are_replaced_wherever_they_are() -> None:
 
 @pytest.mark.parametrize("number", [PHONE, "+31612345678", "%2B31612345678", "+31(6)12345678"])
 def test_equal_values_get_equal_pseudonyms_however_they_are_written(number: str) -> None:
-    """A replay that asks with other spaces or escapes still finds what was recorded."""
-    redactor = Redactor(redact=["personal"])
+    """A replay that sends other spaces or escapes still finds what was recorded."""
+    pseudonym = PERSONAL.text("joe@corp.com")
 
-    assert redactor.text("joe@corp.com") == "person-9748fa7c@example.invalid"  # in any process
-    assert redactor.text(number)[-12:] == redactor.text(PHONE)[-12:]
-    assert redactor.text("JOE@corp.com") == redactor.text("joe@corp.com")
-    assert redactor.text("joe%40corp.com").replace("%40", "@") == redactor.text("joe@corp.com")
-    assert redactor.text("jim@corp.com") != redactor.text("joe@corp.com")
+    assert pseudonym == "person-9748fa7c@example.invalid"  # in any process
+    assert PERSONAL.text("JOE@corp.com") == pseudonym
+    assert PERSONAL.text("joe%40corp.com").replace("%40", "@") == pseudonym
+    assert PERSONAL.text("jim@corp.com") != pseudonym
+    assert PERSONAL.text(number)[-12:] == PERSONAL.text(PHONE)[-12:]
 
 
 @pytest.mark.parametrize(
@@ -72,7 +81,7 @@ def test_equal_values_get_equal_pseudonyms_however_they_are_written(number: str)
 )
 def test_dates_ids_and_addresses_of_machines_are_no_personal_data(text: str) -> None:
     """What merely looks like a number to call stays as it is."""
-    assert Redactor(redact=["personal"]).text(text) == text
+    assert PERSONAL.text(text) == text
 
 
 def test_named_fields_and_dotted_paths_are_replaced_and_no_other_byte() -> None:
@@ -99,21 +108,6 @@ def test_a_pseudonym_is_of_the_type_it_replaces() -> None:
     assert got["e"] == ""
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        "name=Jo+Smith&b=1",
-        '--b\r\nContent-Disposition: form-data; name="name"\r\n\r\nJo Smith\r\n--b--',
-    ],
-)
-def test_form_fields_are_replaced_by_name(body: str) -> None:
-    """A letter's recipient is sent as a form as often as in JSON."""
-    written = redacted(body, "name")
-
-    assert "Jo" not in written
-    assert len(written.splitlines()) == len(body.splitlines())
-
-
 def test_numbers_in_telephone_fields_are_replaced_in_any_notation() -> None:
     """In a field named for it, digits alone are a telephone number."""
     got = json.loads(redacted('{"mobile": "0612345678", "phone_number": 612345678}', "personal"))
@@ -127,8 +121,8 @@ def test_numbers_in_telephone_fields_are_replaced_in_any_notation() -> None:
 def test_redacting_twice_is_redacting_once(text: str) -> None:
     """A cassette that is rewritten keeps its pseudonyms, or no replay would match."""
     redactor = Redactor(redact=["personal", "name", "n"])
-    body = json.dumps({"name": text, "t": f"{text} {JOE} {PHONE}", "n": [1, 2.5, text]})
-    request = RecordedRequest("POST", f"https://a.test/?q={JOE}&name=jo", (), body.encode())
+    body = json.dumps({"name": text, "t": f"{text} {EMAIL} {PHONE}", "n": [1, 2.5, text]})
+    request = RecordedRequest("POST", f"https://a.test/?q={EMAIL}&name=jo", (), body.encode())
     once = redactor.request(request)
 
     assert redactor.request(once) == once
@@ -143,7 +137,6 @@ def test_redacting_twice_is_redacting_once(text: str) -> None:
 )
 def test_personal_fields_are_known_by_their_names(field: str) -> None:
     """In JSON at any depth, in a form and in a query, however the name is spelled."""
-    redactor = Redactor(redact=["personal"])
     texts = (
         json.dumps({"a": [{field: "Ada 1"}, {field: None}, {"b": {field: ["Ada 1"]}}]}),
         f"x=1&{field}=Ada+1&contact[{field}]=Ada+1",
@@ -151,9 +144,12 @@ def test_personal_fields_are_known_by_their_names(field: str) -> None:
         f'--b\r\nContent-Disposition: form-data; name="{field}"\r\n\r\nAda 1\r\n--b--\r\n',
         json.dumps({"sent": json.dumps({field: "Ada 1"})}),
         json.dumps({field: "Ada 1", "rest": "is torn"})[:-6],
+        json.dumps({"it": 1, field: "Ada 1 is torn"})[:-6],
     )
+    written = list(map(PERSONAL.text, texts))
 
-    assert [text for text in texts if "Ada" in redactor.text(text)] == []
+    assert [text for text in written if "Ada" in text] == []
+    assert [len(text.splitlines()) for text in written] == [len(t.splitlines()) for t in texts]
 
 
 def test_all_that_is_below_an_address_or_a_name_is_part_of_it() -> None:
@@ -182,38 +178,137 @@ def test_an_address_that_follows_an_escape_leaves_json_whole(before: str, ascii_
     """The escape is not taken for a letter of the address, nor half of it for another escape."""
     for address in ("john@corp.com", "zoë@corp.com"):
         body = json.dumps({"t": f"{before}{address}"}, ensure_ascii=ascii_only)
-        got = json.loads(redacted(body, "personal"))["t"]
-        redactor = Redactor(redact=["personal"])
 
-        assert got == before + redactor.text(address)
-        assert redactor.text(f"data: {body}") == f"data: {redacted(body, 'personal')}"
+        assert json.loads(redacted(body, "personal"))["t"] == before + PERSONAL.text(address)
+        assert PERSONAL.text(f"data: {body}") == f"data: {redacted(body, 'personal')}"
 
 
-def test_a_summary_counts_different_values_and_says_what_to_do() -> None:
-    """One line at close: the same address twice is one person, examples are none."""
+def test_different_values_of_each_kind_are_counted() -> None:
+    """The same address twice is one person; examples and the stand-in's people are none."""
     request = RecordedRequest("GET", "https://a.test/?email=joe.smith%2Bmail%40corp.com")
-    body = f'["{JOE}", "ann@corp.com", "x@example.com", "{PHONE}"]'.encode()
-    exchange = Interaction(request, RecordedResponse(200, "", (), body))
-    counts = counts_of(exchange)
-
-    assert counts == {"e-mail address": 2, "telephone number": 1}
-    assert counts_of(Redactor(redact=["personal"]).interaction(exchange)) == {}
-    assert personal_notice(
-        {"e-mail address": 1, "telephone number": 2, "name": 3}, "tour"
-    ).startswith("Cassette 'tour' holds 1 e-mail address, 2 telephone numbers and 3 names. Before")
-    assert personal_notice(counts, "tour").startswith(
-        "Cassette 'tour' holds 2 e-mail addresses and 1 telephone number."
+    bodies = (
+        f'["{EMAIL}", "ann@corp.com", "x@example.com", "{PHONE}"]',
+        '{"name": "Ada L", "addr": {"city": "Ede", "zip": 1234}, "iban": "NL00", "x": [1]}',
+        '{"name": "Stand-in User", "service": "stand-in", "city": "Ede"}',
     )
+    interactions = [answered(request, body) for body in bodies]
+
+    assert counts_of(*interactions, *interactions) == {
+        "e-mail address": 2,
+        "telephone number": 1,
+        "name": 1,
+        "address line": 2,
+        "bank account": 1,
+    }
+    assert counts_of(*map(PERSONAL.interaction, interactions)) == {}
+
+
+def test_the_notice_counts_in_words() -> None:
+    """No kind is an empty line."""
+    counts = {"e-mail address": 1, "telephone number": 2, "name": 3}
+
     assert personal_notice({}, "tour") == ""
+    assert personal_notice(counts, "tour").startswith(
+        "Cassette 'tour' holds 1 e-mail address, 2 telephone numbers and 3 names. Before"
+    )
 
 
-def test_a_summary_counts_by_the_names_of_fields_too() -> None:
-    """A recording of an account is names and addresses; the stand-in's are made up."""
-    body = b'{"name": "Ada L", "addr": {"city": "Ede", "zip": 1234}, "iban": "NL00", "x": [1]}'
-    made_up = b'{"name": "Stand-in User", "service": "stand-in", "city": "Ede"}'
-    interactions = [
-        Interaction(RecordedRequest("GET", "/"), RecordedResponse(200, "", (), each))
-        for each in (body, body, made_up)
+# -- the end of a recording --------------------------------------------------------------------
+
+JOE = answered(body='{"email": "joe@corp.com", "phone": "+31 6 1234 5678"}')
+NO_ONE = answered(body='{"email": "stand-in@example.com", "from": "no-reply@corp.com"}')
+
+
+def notices(
+    *interactions: Interaction, redact: Iterable[str] = (), path: str | Path = "tour"
+) -> list[str]:
+    """Return what the end of a recording says."""
+    lines: list[str] = []
+    redactor = Redactor(redact=redact)
+    with opened(path, "any", redactor=redactor, notice=lines.append) as cassette:
+        for interaction in interactions:
+            cassette.record(interaction)
+    return lines
+
+
+def test_the_end_of_a_recording_says_what_is_personal_and_what_to_do() -> None:
+    """One line: how many of what, the command that redacts it, and how to record without."""
+    assert notices(JOE, JOE) == [
+        "Cassette 'tour' holds 1 e-mail address and 1 telephone number. Before you share it: "
+        "directmail-lab cassette redact tour, or record it with redact=['personal']."
     ]
 
-    assert counts_of(*interactions) == {"name": 1, "address line": 2, "bank account": 1}
+
+def test_a_cassette_that_no_name_finds_is_named_by_its_path(tmp_path: Path) -> None:
+    """So that the command can be pasted as it stands; the name may even find another."""
+    notices(NO_ONE, path="my tour")
+    (line,) = notices(JOE, path=tmp_path / "my tour.yaml")
+
+    assert f"directmail-lab cassette redact '{tmp_path / 'my tour.yaml'}', or" in line
+
+
+def test_there_is_no_notice_where_nothing_personal_was_recorded() -> None:
+    """Neither of examples and programs, nor of pseudonyms, nor where nothing was recorded."""
+    lines = notices(NO_ONE) + notices(JOE, redact=["personal"])
+    Path("cassettes/tour.yaml").unlink()
+    lines += notices()
+    notices(JOE)
+    with opened("tour", "any", notice=lines.append) as cassette:
+        cassette.play(get())
+    with opened("tour", "any", notice=lines.append) as cassette:
+        cassette.record(JOE)
+        Path("cassettes/tour.yaml").unlink()  # the notice is a courtesy: it is left out
+
+    assert lines == []
+
+
+def test_a_recording_that_is_resumed_says_it_again_only_when_it_changed() -> None:
+    """A with that comes back closes the recording twice."""
+    lines: list[str] = []
+    cassette = opened("tour", "any", notice=lines.append)
+    for interaction in (JOE, JOE, answered(body="ann@corp.com")):
+        cassette.resume()
+        cassette.record(interaction)
+        cassette.close()
+        cassette.close()
+
+    assert ["1 e-mail" in line for line in lines] == [True, False]
+    assert "2 e-mail addresses" in lines[1]
+
+
+@pytest.mark.parametrize(
+    ("count", "padding", "searched"), [(2500, 10, "834"), (4, 400_000, "2"), (2, 1_200_000, "1")]
+)
+def test_of_a_large_recording_a_sample_is_searched_and_the_notice_says_how_much(
+    count: int, padding: int, searched: str
+) -> None:
+    """Every so many interactions, from start to end, and not more than a megabyte."""
+    texts = (f'"u{number}@corp.com {"x" * padding}"' for number in range(count))
+    (line,) = notices(*(answered(body=text) for text in texts))
+
+    assert f" in the {searched} of its interactions that were searched. " in line
+
+
+def test_a_session_says_it_as_a_warning_that_a_notebook_shows(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Once, when its recording ends; not for a replay, nor for the stand-in's own people."""
+    for record in ({"name": "Joe", "email": "joe@corp.com"}, None):
+        with (
+            stand_in(**({"record": record} if record else {})) as service,
+            Session(service.base_url, ApiKey(service.api_key)) as session,
+        ):
+            with session.record("tour", record_mode="all"):
+                session.me()
+            with session.replay("tour"):
+                session.me()
+
+    assert [(each.name, each.levelno) for each in caplog.records if "holds" in each.message] == [
+        ("directmail_lab", logging.WARNING)
+    ]
+
+
+@pytest.mark.parametrize("path", sorted(TUTORIALS.glob("*.yaml")), ids=lambda path: path.stem)
+def test_the_tutorials_cassettes_hold_no_ones_data(path: Path) -> None:
+    """Whoever records in one gets no warning for what was in it."""
+    assert counts_of(*read_cassette(path).interactions) == {}
