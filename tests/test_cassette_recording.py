@@ -66,6 +66,23 @@ def loads_in_vcrpy(path: Path) -> int:
     return len(requests)
 
 
+def add(path: Path, interaction: Interaction, **options: Any) -> None:
+    """Record one more interaction to a cassette."""
+    with opened(path, **options) as cassette:
+        cassette.record(interaction)
+
+
+def in_another_process(code: str, path: Path) -> subprocess.Popen[str]:
+    """Start Python with a cassette's path, and what is defined here."""
+    code = f"import os, sys; sys.path.insert(0, sys.argv[2])\nfrom {__name__} import *\n{code}"
+    return subprocess.Popen(
+        [sys.executable, "-c", code, str(path), str(Path(__file__).parent)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
 @pytest.fixture
 def tour(tmp_path: Path) -> Path:
     """A cassette of three interactions."""
@@ -89,8 +106,7 @@ def test_a_kill_at_any_moment_loses_nothing_that_the_caller_saw(tmp_path: Path) 
         assert acknowledged <= len(found) <= acknowledged + 1
         assert f"{len(found)} interaction" in (loaded.problem or "")
         notices: list[str] = []
-        with opened(path, notice=notices.append) as again:
-            again.record(answered(get("/after")))
+        add(path, answered(get("/after")), notice=notices.append)
         assert (loaded.problem or "") in notices[0]
         assert paths_in(path) == [*found, "/after"]
         assert read_cassette(path).problem is None
@@ -113,8 +129,7 @@ def test_a_file_cut_at_any_byte_keeps_every_whole_interaction(tour: Path) -> Non
         assert paths_in(tour) == kept
         assert torn in str(read_cassette(tour).problem)
         if length % 25 == 0:
-            with opened(tour) as cassette:
-                cassette.record(answered(get("/new")))
+            add(tour, answered(get("/new")))
             assert paths_in(tour) == [*kept, "/new"]
             assert loads_in_vcrpy(tour) == len(kept) + 1
             assert tour.read_bytes().startswith(whole[:clean_bytes])
@@ -122,12 +137,9 @@ def test_a_file_cut_at_any_byte_keeps_every_whole_interaction(tour: Path) -> Non
 
 def test_a_torn_interaction_longer_than_the_next_is_gone_whole(tour: Path) -> None:
     """Nothing of it stands behind what is recorded after."""
-    with opened(tour) as cassette:
-        cassette.record(answered(get("/long"), body="x" * 50_000))
+    add(tour, answered(get("/long"), body="x" * 50_000))
     tour.write_bytes(tour.read_bytes()[:-1000])
-
-    with opened(tour) as cassette:
-        cassette.record(answered(get("/new")))
+    add(tour, answered(get("/new")))
 
     assert paths_in(tour) == ["/0", "/1", "/2", "/new"]
     assert read_cassette(tour).problem is None
@@ -186,8 +198,7 @@ def test_ctrl_c_anywhere_in_recording_leaves_a_whole_cassette(tmp_path: Path) ->
     """At each line of ours that runs while one interaction is recorded."""
     for stop in count(1):
         path = tmp_path / f"{stop}.yaml"
-        with opened(path) as cassette:
-            cassette.record(answered(get("/before")))
+        add(path, answered(get("/before")))
         with opened(path) as cassette:
             lines = 0
 
@@ -218,10 +229,7 @@ def test_one_file_has_one_recording_whatever_its_names(tour: Path) -> None:
     link.symlink_to(tour)
     with opened(tour), pytest.raises(CassetteInUseError):
         opened(link)
-    with opened(link) as cassette:
-        cassette.record(answered(get("/linked")))
-        with pytest.raises(CassetteInUseError):
-            opened(tour)
+    add(link, answered(get("/linked")))
     hard.hardlink_to(tour)
     for name in (tour, hard):
         with pytest.raises(CassetteError, match="another name"):
@@ -265,13 +273,6 @@ def test_a_large_interaction_takes_little_memory_beside_itself(
     assert loads_in_vcrpy(path) == 3
 
 
-def test_a_recording_that_was_closed_has_no_problem_and_leaves_no_other_file(tour: Path) -> None:
-    """The last line says how many, with the checksum; the lock file is gone."""
-    assert read_cassette(tour).problem is None
-    assert tour.read_text().splitlines()[-1].startswith("# end: 3 interactions, sha256 ")
-    assert list(tour.parent.iterdir()) == [tour]
-
-
 def test_a_file_that_was_edited_afterwards_says_so(tour: Path) -> None:
     """The checksum on the last line tells an edited recording from one as it was made."""
     tour.write_text(tour.read_text().replace('"300"', '"301"', 1))
@@ -294,15 +295,15 @@ def test_an_interaction_is_on_disk_before_record_returns(tmp_path: Path) -> None
 
 def test_new_interactions_are_added_after_the_old_ones(tour: Path) -> None:
     """The old lines stay as they are, byte for byte; one closing line stands at the end."""
-    before = tour.read_bytes().partition(b"# end")[0]
+    before, _, end = tour.read_bytes().partition(b"# end")
+    add(tour, answered(get("/more")))
 
-    with opened(tour) as cassette:
-        cassette.record(answered(get("/more")))
-
+    assert end.startswith(b": 3 interactions, sha256 ")
     assert tour.read_bytes().startswith(before)
     assert tour.read_bytes().count(b"# end") == 1
     assert paths_in(tour) == ["/0", "/1", "/2", "/more"]
     assert read_cassette(tour).problem is None
+    assert list(tour.parent.iterdir()) == [tour]
 
 
 def test_a_recording_without_an_interaction_changes_nothing(tour: Path, tmp_path: Path) -> None:
@@ -331,42 +332,30 @@ def test_recording_anew_replaces_only_at_close(tour: Path) -> None:
     assert paths_in(tour) == ["/1", "/2", "/0"]
     assert read_cassette(tour).interactions[2].response.body == b"new"
     assert list(tour.parent.iterdir()) == [tour]
-
-
-def test_recording_everything_anew_drops_the_old(tour: Path) -> None:
-    """Where each old request was recorded again, only the new answers remain."""
     recorded(tour, *(answered(get(f"/{index}")) for index in (2, 1, 0)))
-
     assert paths_in(tour) == ["/2", "/1", "/0"]
 
 
 def test_killing_a_recording_anew_keeps_the_old_cassette(tour: Path) -> None:
     """What was recorded so far stands beside, is named and readable, and repair adopts it."""
     before = tour.read_bytes()
-    code = (
-        "import os, sys; sys.path.insert(0, sys.argv[2])\n"
-        "from pathlib import Path\n"
-        "from test_cassette_recording import opened, answered, get\n"
-        "cassette = opened(Path(sys.argv[1]), 'all')\n"
-        "cassette.record(answered(get('/1'), '[1]')); os._exit(9)"
-    )
-    here = str(Path(__file__).parent)
-    subprocess.run([sys.executable, "-c", code, str(tour), here], check=False, timeout=60)
-
+    code = """
+cassette = opened(Path(sys.argv[1]), "all")
+cassette.record(answered(get("/1"), "[1]"))
+os._exit(9)
+"""
+    in_another_process(code, tour).communicate(timeout=60)
     notices: list[str] = []
     unfinished = tour.with_name("tour.unfinished.yaml")
     assert tour.read_bytes() == before
     assert paths_in(unfinished) == ["/1"]
-    with opened(tour, "all", notice=notices.append) as cassette:
-        cassette.record(answered(get("/0")))
+    add(tour, answered(get("/0")), record_mode="all", notice=notices.append)
     assert str(unfinished) in notices[0]
     assert f"directmail-lab cassette repair {tour}" in notices[0]
     assert paths_in(tour) == ["/1", "/2", "/0"]
     assert paths_in(unfinished) == ["/1"]
 
-    said = repair(tour)
-
-    assert said == ["Put 1 interaction of tour.unfinished.yaml into it."]
+    assert repair(tour) == ["Put 1 interaction of tour.unfinished.yaml into it."]
     assert paths_in(tour) == ["/2", "/0", "/1"]
     assert read_cassette(tour).interactions[2].response.body == b"[1]"
     assert list(tour.parent.iterdir()) == [tour]
@@ -399,19 +388,8 @@ def test_a_second_writer_is_refused_until_the_first_has_closed(tour: Path) -> No
 
 def test_a_second_process_is_refused_too(tour: Path) -> None:
     """The lock holds between processes, and goes with the process that held it."""
-    code = (
-        "import sys; sys.path.insert(0, sys.argv[2])\n"
-        "from pathlib import Path\n"
-        "from test_cassette_recording import opened\n"
-        "cassette = opened(Path(sys.argv[1])); print('open', flush=True); sys.stdin.read()"
-    )
-    here = str(Path(__file__).parent)
-    with subprocess.Popen(
-        [sys.executable, "-c", code, str(tour), here],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as other:
+    code = "c = opened(Path(sys.argv[1])); print('open', flush=True); sys.stdin.read()"
+    with in_another_process(code, tour) as other:
         assert other.stdout is not None
         other.stdout.readline()
         with pytest.raises(CassetteInUseError):
@@ -546,7 +524,7 @@ def test_a_cassette_that_is_dropped_unclosed_is_closed(tmp_path: Path, mode: str
 
 
 def test_closing_twice_is_fine_and_recording_after_it_is_refused(tour: Path) -> None:
-    """A closed recording takes no more, nor does a replay."""
+    """A closed recording takes no more, nor does a replay, nor a mode that is none of vcrpy's."""
     cassette = opened(tour)
     cassette.close()
     cassette.close()
@@ -555,9 +533,5 @@ def test_closing_twice_is_fine_and_recording_after_it_is_refused(tour: Path) -> 
         cassette.record(answered())
     with pytest.raises(CassetteError, match="opened to replay"):
         open_cassette(tour).record(answered())
-
-
-def test_an_unknown_record_mode_is_refused() -> None:
-    """The modes are vcrpy's, by their names."""
     with pytest.raises(ValueError, match="new_episode"):
-        open_cassette("tour", record_mode="new_episode")
+        open_cassette(tour, record_mode="new_episode")
