@@ -191,19 +191,6 @@ def test_its_json_cassettes_are_read_alike() -> None:
     assert as_we_see(text) == as_vcrpy_sees(text, jsonserializer)
 
 
-@pytest.mark.parametrize("as_json", [False, True])
-def test_converting_there_and_back_keeps_every_byte(tour: Path, as_json: bool) -> None:
-    """From the line layout to vcrpy's own layouts, and from there to ours."""
-    before = [
-        i for i in read_cassette(tour).interactions if not as_json or b"\xff" not in i.response.body
-    ]
-
-    written_by_vcrpy(tour, *before, as_json=as_json)
-    after = read_cassette(tour).interactions
-
-    assert [(i.request, i.response) for i in after] == [(i.request, i.response) for i in before]
-
-
 def outcome(matcher: Any, one: RecordedRequest, other: RecordedRequest) -> bool:
     """Return what one of vcrpy's matchers says of two requests."""
     both = (Request(e.method, e.uri, e.body, dict(e.headers)) for e in (one, other))
