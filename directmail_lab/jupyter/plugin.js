@@ -30,17 +30,11 @@ const BOOK = lines(
 
 // `shared` resolves to one of JupyterLab's own packages by its name; {} if the page has none.
 export async function createPlugin(shared) {
-  const [registry, services, widgets, ui, apputils, application, launcher] = await Promise.all(
-    [
-      "@jupyterlab/docregistry",
-      "@jupyterlab/services",
-      "@lumino/widgets",
-      "@jupyterlab/ui-components",
-      "@jupyterlab/apputils",
-      "@jupyterlab/application",
-      "@jupyterlab/launcher",
-    ].map(shared),
+  const names = ["docregistry", "services", "ui-components", "apputils", "application", "launcher"];
+  const [registry, services, ui, apputils, application, launcher] = await Promise.all(
+    names.map((name) => shared(`@jupyterlab/${name}`)),
   );
+  const widgets = await shared("@lumino/widgets");
   const icon = (name, svgstr) => new ui.LabIcon({ name: `directmail-lab:${name}`, svgstr });
   const tape = icon("tape", TAPE);
 
@@ -119,14 +113,8 @@ export async function createPlugin(shared) {
     });
     docRegistry.addFileType({ ...HAR, icon: tape });
     docRegistry.addModelFactory(new ModelFactory());
-    const factory = new Factory({
-      name: FACTORY,
-      fileTypes: ["har"],
-      defaultFor: ["har"],
-      readOnly: true,
-      modelName: ID,
-      contentProviderId: ID,
-    });
+    const models = { readOnly: true, modelName: ID, contentProviderId: ID };
+    const factory = new Factory({ name: FACTORY, fileTypes: ["har"], defaultFor: ["har"], ...models });
     // A file type matches a file's name only: the folder is checked here.
     const preferred = docRegistry.preferredWidgetFactories.bind(docRegistry);
     docRegistry.preferredWidgetFactories = (path) =>
@@ -143,11 +131,7 @@ export async function createPlugin(shared) {
         window.location.replace(address);
         return;
       }
-      await commands.execute("docmanager:open", {
-        path,
-        factory: name,
-        options: { ref: replaced.id },
-      });
+      await commands.execute("docmanager:open", { path, factory: name, options: { ref: replaced.id } });
       replaced.close();
     }
 
