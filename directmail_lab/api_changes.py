@@ -50,7 +50,7 @@ def api_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> pd.DataFrame:
         empty for the operation as a whole), ``path`` (of a field, or a name), ``change``, ``was``
         and ``now`` (types; string). No rows where nothing differs.
     """
-    before, after = (dict(_facts(_inlined(each["paths"], each))) for each in (old, new))
+    before, after = (dict(_facts(_inlined(document["paths"], document))) for document in (old, new))
     rows = [
         (is_breaking, *key, change, str(before.get(key, "")), str(after.get(key, "")))
         for key, fact in {**before, **after}.items()
@@ -183,7 +183,7 @@ def _inlined(node: Any, document: Mapping[str, Any], parents: Set[str] = frozens
     Any type is allowed where a schema contains itself, or is in another file.
     """
     if isinstance(node, list):
-        return [_inlined(each, document, parents) for each in node]
+        return [_inlined(item, document, parents) for item in node]
     if not isinstance(node, Mapping):
         return node
     reference = node.get("$ref")

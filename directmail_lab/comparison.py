@@ -1,4 +1,4 @@
-"""Compares two answers to one request, field by field. Pure: values in, differences out.
+"""Compares two responses to one request, field by field. Pure: values in, differences out.
 
 Values that differ from call to call although nothing changed, such as request ids, are not
 reported: see `VOLATILE_HEADERS`, `PASSING_HEADERS`, `VOLATILE_FIELDS`, `_is_time_of`.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import product
@@ -44,7 +44,7 @@ policy is one of them, since it may contain a nonce.
 """
 
 PASSING_HEADERS: Final = _names(
-    # Set by caches, gateways and servers in between, on some answers and not on others.
+    # Set by caches, gateways and servers in between, on some responses and not on others.
     "age via x-cache x-cache-hits x-served-by x-timer cf-cache-status cf-ray alt-svc nel report-to",
     "server-timing x-runtime x-response-time x-envoy-upstream-service-time retry-after set-cookie",
     # Identifiers of one request.
@@ -68,7 +68,7 @@ VOLATILE_FIELDS: Final = _names(
 Only lower-case letters and digits count: ``updatedat`` stands for ``updated_at`` and ``updatedAt``.
 """
 
-# How far a time stamp may be from the time its answer was recorded: clocks differ, answers travel.
+# How far a time may be from when its response was recorded: clocks differ, responses take time.
 _NEAR_S: Final = 300.0
 # Two field names at least this similar (difflib's ratio, 0 to 1) may be one that was renamed:
 # `postcode` and `postal_code` are (0.89), `name` and `email` are not (0.22).
@@ -82,7 +82,7 @@ ABSENT: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One difference between two answers.
+    """One difference between two responses.
 
     ``path`` is the header's name in lower case, the field's dotted path as in `frame`'s columns
     (``company.address.city``, ``tags[0]``, ``lists[id=7].name``), ``$`` for a body as a whole, or
@@ -112,16 +112,23 @@ def compare(
     ignore
         Paths to leave out; ``*`` matches any text: ``"company.*"``, ``"header.x-powered-by"``.
     """
-    old, new = recorded.response, now.response
-    found: list[Difference] = []
-    if old.status != new.status:
-        found.append(Difference("status", "status", "changed", old.status, new.status))
-    if old.status == new.status or max(old.status, new.status) < 400:
-        found.extend(_headers(old.headers, new.headers))
-        if recorded.request.method != "HEAD":
-            found.extend(_bodies(recorded, now))
     patterns = list(ignore)
-    return [each for each in found if not any(_matches(each, pattern) for pattern in patterns)]
+    return [
+        difference
+        for difference in _differences(recorded, now)
+        if not any(_matches(difference, pattern) for pattern in patterns)
+    ]
+
+
+def _differences(recorded: Interaction, now: Interaction) -> Iterator[Difference]:
+    old, new = recorded.response, now.response
+    if old.status != new.status:
+        yield Difference("status", "status", "changed", old.status, new.status)
+        if max(old.status, new.status) >= 400:
+            return
+    yield from _headers(old.headers, new.headers)
+    if recorded.request.method != "HEAD":
+        yield from _bodies(recorded, now)
 
 
 def _matches(difference: Difference, pattern: str) -> bool:
@@ -135,13 +142,10 @@ def _matches(difference: Difference, pattern: str) -> bool:
 
 def _headers(old: Headers, new: Headers) -> Iterator[Difference]:
     recorded, now = _joined(old), _joined(new)
-    for name in recorded | now:
-        before, after = recorded.get(name), now.get(name)
-        if before is None:
-            yield Difference("header", name, "added", ABSENT, after)
-        elif after is None:
-            yield Difference("header", name, "removed", before)
-        elif _is_integer(before) != _is_integer(after):
+    yield from _added_and_removed("header", "", recorded, now)
+    for name, before in recorded.items():
+        after = now.get(name, before)
+        if _is_integer(before) != _is_integer(after):
             yield Difference("header", name, "retyped", before, after)
         elif before != after and name not in VOLATILE_HEADERS:
             yield Difference("header", name, "changed", before, after)
@@ -193,7 +197,7 @@ def _values(
             yield Difference("body", path or ROOT, change, before, after)
         elif kind in ("object", "array"):
             old, new = _members(before, after)
-            yield from _added_and_removed(path, old, new)
+            yield from _added_and_removed("body", path, old, new)
             waiting += [
                 (_path(path, label), label, old[label], new[label])
                 for label in reversed(old)
@@ -219,13 +223,13 @@ def _members(*values: Any) -> Iterator[dict[str, Any]]:
             yield {f".{name}": member for name, member in value.items()}
         else:
             numbers = labels if None not in ids else range(len(value))
-            yield {f"[{label}]": each for label, each in zip(numbers or (), value, strict=True)}
+            yield {f"[{label}]": item for label, item in zip(numbers or (), value, strict=True)}
 
 
 def _ids(elements: Iterable[object]) -> list[str] | None:
     """Return the ``id`` of each element, or None unless all have one and all are different."""
-    ids = [each.get("id") if isinstance(each, dict) else None for each in elements]
-    labels = [f"id={each}" for each in ids if type(each) in (str, int)]
+    ids = [element.get("id") if isinstance(element, dict) else None for element in elements]
+    labels = [f"id={value}" for value in ids if type(value) in (str, int)]
     return labels if len(set(labels)) == len(ids) else None
 
 
@@ -233,16 +237,18 @@ def _path(path: str, label: str) -> str:
     return path + label if path else label.removeprefix(".")
 
 
-def _added_and_removed(path: str, old: dict[str, Any], new: dict[str, Any]) -> Iterator[Difference]:
+def _added_and_removed(
+    part: Part, path: str, old: Mapping[str, Any], new: Mapping[str, Any]
+) -> Iterator[Difference]:
     removed = {label: value for label, value in old.items() if label not in new}
     added = {label: value for label, value in new.items() if label not in old}
     for label, new_label in _renamed(removed, added).items():
         values, new_path = (removed.pop(label), added.pop(new_label)), _path(path, new_label)
-        yield Difference("body", _path(path, label), "possibly renamed", *values, new_path)
+        yield Difference(part, _path(path, label), "possibly renamed", *values, new_path)
     for label, value in removed.items():
-        yield Difference("body", _path(path, label), "removed", value)
+        yield Difference(part, _path(path, label), "removed", value)
     for label, value in added.items():
-        yield Difference("body", _path(path, label), "added", ABSENT, value)
+        yield Difference(part, _path(path, label), "added", ABSENT, value)
 
 
 def _renamed(removed: dict[str, Any], added: dict[str, Any]) -> dict[str, str]:

@@ -335,13 +335,13 @@ def _template(path: str) -> tuple[str, list[tuple[str, str]]]:
     """Return a path's template (``/v1/lists/{id}/members/{id_2}``), and names and values of ids."""
     ids: list[tuple[str, str]] = []
     segments = []
-    for segment, each in zip(path.split("/"), operation_of(path).split("/"), strict=True):
-        if each == "{id}":
+    for segment, name in zip(path.split("/"), operation_of(path).split("/"), strict=True):
+        if name == "{id}":
             name = f"id_{len(ids) + 1}" if ids else "id"
             ids.append((name, unquote(segment)))
             segments.append(f"{{{name}}}")
         else:
-            segments.append(each.replace("{", "%7B").replace("}", "%7D"))
+            segments.append(name.replace("{", "%7B").replace("}", "%7D"))
     return "/".join(segments), ids
 
 
@@ -354,6 +354,5 @@ def _is_envelope(shape: Shape) -> bool:
 
 def _part(shape: Shape, *, of_data: bool) -> Shape:
     """Return the shape of bodies reduced to ``data``, or the shape without it."""
-    properties = shape.properties.items()
-    kept = {name: inner for name, inner in properties if (name == "data") == of_data}
-    return replace(shape, properties=kept)
+    names = [name for name in shape.properties if (name == "data") == of_data]
+    return replace(shape, properties={name: shape.properties[name] for name in names})

@@ -16,14 +16,7 @@ from .comparison import ABSENT, compare
 from .display import plural, readable
 from .errors import CassetteError, DirectMailLabError
 from .http import recorded_response
-from .interaction import (
-    Interaction,
-    RecordedRequest,
-    RecordedResponse,
-    base_path,
-    operation_of,
-    path_below,
-)
+from .interaction import Interaction, RecordedRequest, base_path, operation_of, path_below
 from .redaction import PLACEHOLDER, Redactor, secrets_in
 
 if TYPE_CHECKING:
@@ -129,10 +122,8 @@ def drift(
     rows: list[tuple[object, ...]] = []
     with session.live():
         for number, recorded in reads:
-            response = _send_again(session, recorded.request, prefix)
-            at = datetime.fromtimestamp(clock(), UTC)
-            again = redactor.interaction(Interaction(recorded.request, response, at))
-            for difference in compare(recorded, again, ignore=ignore):
+            again = _send_again(session, recorded.request, prefix, clock)
+            for difference in compare(recorded, redactor.interaction(again), ignore=ignore):
                 cells = [getattr(difference, name) for name in [*_DTYPES][2:]]
                 values = (pd.NA if cell in (None, ABSENT) else cell for cell in cells)
                 rows.append((number, _operation(recorded.request, prefix), *values))
@@ -204,7 +195,9 @@ def _target(request: RecordedRequest, prefix: str) -> str:
     return path_below(request.uri, prefix) + (f"?{query}" if query else "")
 
 
-def _send_again(session: Session, request: RecordedRequest, prefix: str) -> RecordedResponse:
+def _send_again(
+    session: Session, request: RecordedRequest, prefix: str, clock: Callable[[], float]
+) -> Interaction:
     headers = [
         (name, value)
         for name, value in request.headers
@@ -212,4 +205,6 @@ def _send_again(session: Session, request: RecordedRequest, prefix: str) -> Reco
         if PLACEHOLDER not in value
     ]
     address = session.base_url + "/" + _target(request, prefix).lstrip("/")
-    return recorded_response(session.request(request.method, address, headers=headers))
+    response = session.request(request.method, address, headers=headers)
+    at = datetime.fromtimestamp(clock(), UTC)
+    return Interaction(request, recorded_response(response), at)

@@ -1,4 +1,4 @@
-"""What service.md leaves open, found in answers so far (`findings`) or by requests (`explore`)."""
+"""What service.md leaves open: seen so far (`findings`), and by new requests (`explore`)."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ _MOST_READS_FOR_UNIT: Final = 12
 
 
 def findings(cassette: str | Path | None = None) -> pd.DataFrame:
-    """Return what is known so far about each part that the service's document leaves open.
+    """Return what was seen so far of each part that the service's document leaves open.
 
     Nothing is sent.
 
     Parameters
     ----------
     cassette
-        A cassette's name or `Path`; by default all that the current session has seen: its answers,
-        the whole cassette that it records or replays, and the answers to `explore`. Of answers that
-        were not recorded only the shape is kept: fields and types, no values.
+        A cassette's name or `Path`; by default all that the current session has seen: its
+        responses, the whole cassette that it records or replays, and the responses to `explore`. Of
+        responses that are not recorded only the shape is kept: fields and types, no values.
 
     Returns
     -------
@@ -63,7 +63,7 @@ def findings(cassette: str | Path | None = None) -> pd.DataFrame:
     Raises
     ------
     NotConnectedError
-        No session is open, and no cassette was given.
+        No session is open, and no cassette is named.
     CassetteError
         There is no such cassette, or it cannot be read.
     """
@@ -98,13 +98,13 @@ def explore(
     Raises
     ------
     NotConnectedError
-        No session is open, or it replays: a recording cannot be asked for more.
+        No session is open, or it replays a recording, which answers no new requests.
     """
     opened = current()
     if opened.mode == "replay":
         raise NotConnectedError(
-            "The session replays a recording, which cannot be asked for more. See findings(), or "
-            "sign in with login() and explore() the live service."
+            "The session replays a recording, which answers no new requests. See findings(), "
+            "or sign in with login() and explore() the live service."
         )
     try:
         _Exploration(opened, pause_s, announce, sleep).run()
@@ -196,7 +196,7 @@ class _Exploration:
             if self.session.readings.evidence().unit != "undetermined":
                 return
             if last is not None and last.reset is None and last.reset_text is None:
-                self.announce("The responses have no X-RateLimit-Reset, so its unit is not sought.")
+                self.announce("There is no X-RateLimit-Reset, so its unit cannot be found.")
                 return
             last = self._send("GET", ME_PATH)
 

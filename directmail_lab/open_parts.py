@@ -152,7 +152,7 @@ def _exhaustion(samples: _Samples) -> _Finding:
 def _allowances(samples: _Samples) -> _Finding:
     limited = [sample for sample in samples if sample.reading.limit is not None]
     if matches := [sample for sample in limited if sample.reading.limit != TYPICAL_LIMIT]:
-        return matches, _joined(f"{each.operation} {each.reading.limit}" for each in matches)
+        return matches, _joined(f"{match.operation} {match.reading.limit}" for match in matches)
     matches = [sample for sample in limited if sample.reading.status < 400]
     operations = _joined(sample.operation for sample in matches)
     return matches, f"none so far: {TYPICAL_LIMIT} for {operations}" if matches else ""

@@ -28,9 +28,8 @@ class Mergeable:
 
     def merge(self, other: Self) -> None:
         """Add the counts of another one, which stays as it is."""
-        for each in fields(self):
-            merged = _merged(getattr(self, each.name), getattr(other, each.name))
-            setattr(self, each.name, merged)
+        for name in (each.name for each in fields(self)):
+            setattr(self, name, _merged(getattr(self, name), getattr(other, name)))
 
 
 def _merged(total: Any, part: Any) -> Any:
@@ -311,17 +310,12 @@ class ResponseShapes:
         """Return the explored responses, and a sample for each of the session's readings."""
         with self._lock:
             shapes = copy.deepcopy(self._shapes)
-        return self.explored + [
-            ResponseSample(
-                reading,
-                shapes.get(_key(reading)) or ResponseShape(),
-                "rate_limits()",
-                row,
-                base_url,
-                "unknown" if reading.source == "replayed" else "key",
-            )
-            for row, reading in enumerate(readings)
-        ]
+        samples = self.explored.copy()
+        for row, reading in enumerate(readings):
+            credentials: Credentials = "unknown" if reading.source == "replayed" else "key"
+            shape, source = shapes.get(_key(reading)) or ResponseShape(), "rate_limits()"
+            samples.append(ResponseSample(reading, shape, source, row, base_url, credentials))
+        return samples
 
 
 def _key(reading: Reading) -> tuple[object, ...]:
