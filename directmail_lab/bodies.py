@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 import re
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .interaction import Headers, header
 from .redaction.unpack import unpack
-
-if TYPE_CHECKING:
-    pass
 
 
 def read_json(content: bytes, charset: str | None = None) -> tuple[object, str | None]:
@@ -21,17 +18,17 @@ def read_json(content: bytes, charset: str | None = None) -> tuple[object, str |
     """
     if not content.strip():
         return None, "is empty"
-    text = _decoded(content, charset)
+    text = _decode(content, charset)
     if text is None:
-        return None, "is in no character set that it declares, nor in UTF-8"
+        return None, "is neither UTF-8 nor in the character set that it declares"
     try:
-        return json.loads(text, parse_constant=_refuse_constant, parse_int=_integer), None
+        return json.loads(text, parse_constant=_refuse_constant, parse_int=_parse_integer), None
     except json.JSONDecodeError as error:
         cut = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated")
         where = f"line {error.lineno}, column {error.colno}"
         return None, "is JSON cut short" if cut else f"is not JSON (from {where} on)"
     except ValueError:
-        return None, "is not JSON (it holds NaN or Infinity, which JSON does not have)"
+        return None, "is not JSON (it has NaN or Infinity, which JSON does not allow)"
     except RecursionError:
         return None, "is nested deeper than can be read"
 
@@ -46,8 +43,9 @@ def records_of(page: object) -> object:
     arrays = [value for value in page.values() if isinstance(value, list)]
     if isinstance(page.get("data"), list):
         return page["data"]
-    is_plain = len(arrays) == 1 and all(isinstance(each, dict) for each in arrays[0])
-    return arrays[0] if is_plain else page
+    if len(arrays) == 1 and all(isinstance(record, dict) for record in arrays[0]):
+        return arrays[0]
+    return page
 
 
 def json_in(headers: Headers, body: bytes) -> tuple[object, str | None]:
@@ -61,22 +59,22 @@ def json_in(headers: Headers, body: bytes) -> tuple[object, str | None]:
 
 def decoded_headers(headers: Any) -> Headers:
     """Return an httpx response's headers without Content-Encoding: httpx has decoded the body."""
-    return tuple(each for each in headers.multi_items() if each[0] != "content-encoding")
+    return tuple(item for item in headers.multi_items() if item[0] != "content-encoding")
 
 
 def charset_in(content_type: str) -> str | None:
     """Return the character set that a content type declares, or None."""
-    found = re.search(r"charset=\"?([\w.:-]{1,40})", content_type, re.IGNORECASE)
-    return found[1] if found else None
+    match = re.search(r"charset=\"?([\w.:-]{1,40})", content_type, re.IGNORECASE)
+    return match[1] if match else None
 
 
 def text_in(content: bytes, charset: str | None = None) -> str:
     """Return a body as text, with U+FFFD for bytes that are no text; it raises nothing."""
-    text = _decoded(content, charset)
+    text = _decode(content, charset)
     return content.decode("utf-8", "replace") if text is None else text
 
 
-def _decoded(content: bytes, charset: str | None) -> str | None:
+def _decode(content: bytes, charset: str | None) -> str | None:
     """Return a body as text: decoded as UTF-8, -16 or -32 as detected, else as it declares."""
     for encoding in (json.detect_encoding(content), charset):
         try:
@@ -92,6 +90,6 @@ def _refuse_constant(name: str) -> object:
     raise ValueError(name)
 
 
-def _integer(digits: str) -> int | Decimal:
+def _parse_integer(digits: str) -> int | Decimal:
     # int() refuses a text of more than 4,300 digits; Decimal() does not.
     return int(digits) if len(digits) < 4000 else Decimal(digits)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final, Literal
@@ -56,74 +55,70 @@ def check_contract(
 
         ``attrs["notes"]`` has sentences about the readings as a whole, such as a clock set back.
     """
-    kept = list(readings)
-    unit = reset_unit or infer_reset_unit(kept).unit
-    groups: defaultdict[str | None, _Group] = defaultdict(list)
-    for row, reading in enumerate(kept):
-        groups[reading.operation].append((row, reading))
-    named: Mapping[str | None, _Group] = groups or {None: []}
-    judged = [_headers_present(operation, group) for operation, group in named.items()]
-    judged += [_remaining_within(operation, group) for operation, group in named.items()]
-    judged.append(_majority_within(groups, unit))
-    frame = pd.DataFrame(judged, columns=list(_DTYPES)).astype(_DTYPES)
-    frame.attrs["notes"] = _notes(kept, groups)
+    log = list(readings)
+    unit = reset_unit or infer_reset_unit(log).unit
+    groups: dict[str | None, _Group] = {}
+    for row, reading in enumerate(log):
+        groups.setdefault(reading.operation, []).append((row, reading))
+    rows = [_check_headers(name, group) for name, group in (groups or {None: []}).items()]
+    rows += [_check_remaining(name, group) for name, group in (groups or {None: []}).items()]
+    rows.append(_check_majority(groups, unit))
+    frame = pd.DataFrame(rows, columns=list(_DTYPES)).astype(_DTYPES)
+    frame.attrs["notes"] = _notes(log, groups)
     hidden = () if frame["violations"].any() else ("rows",)
     return readable(frame, once=("rule", "statement"), hidden=hidden)
 
 
-_Row = tuple[int, str, str | None, Verdict, int, int, tuple[int, ...], str]
-
-
-def _judgement(
+def _row(
     rule: int,
     operation: str | None,
     responses: int,
-    wrong: Sequence[int],
+    violations: Sequence[int],
     detail: str,
     *,
-    violated: bool = False,
-) -> _Row:
-    verdict: Verdict = "violated" if wrong or violated else "holds"
+    is_violated: bool = False,
+) -> dict[str, object]:
+    """Return a row of the frame; ``violations`` are the positions of the readings."""
+    verdict: Verdict = "violated" if violations or is_violated else "holds"
     if not responses:
-        verdict, detail = "not observed", "no response says"
-    told = operation, verdict, responses, len(wrong), tuple(wrong), detail
-    return rule, _STATEMENTS[rule], *told
+        verdict, detail = "not observed", "no response has these headers"
+    return {
+        "rule": rule, "statement": _STATEMENTS[rule], "operation": operation, "verdict": verdict,
+        "responses": responses, "violations": len(violations), "rows": tuple(violations),
+        "detail": detail,
+    }  # fmt: skip
 
 
-def _headers_present(operation: str | None, group: _Group) -> _Row:
-    wrong = [row for row, each in group if None in (each.limit, each.remaining, each.reset)]
-    told = {each for _, reading in group for each in (reading.problem or "").split("; ")}
+def _check_headers(operation: str | None, group: _Group) -> dict[str, object]:
+    wrong = [row for row, one in group if None in (one.limit, one.remaining, one.reset)]
+    problems = {problem for _, one in group for problem in (one.problem or "").split("; ")}
     # A remaining that is larger than the limit violates rule 2, and not this one.
-    problems = sorted(told - {"", REMAINING_OVER_LIMIT})
-    have = f"all three in {len(group) - len(wrong)} of {len(group)}"
-    return _judgement(1, operation, len(group), wrong, "; ".join([have, *problems]))
+    problems -= {"", REMAINING_OVER_LIMIT}
+    detail = f"all three in {len(group) - len(wrong)} of {len(group)}"
+    return _row(1, operation, len(group), wrong, "; ".join([detail, *sorted(problems)]))
 
 
-def _remaining_within(operation: str | None, group: _Group) -> _Row:
-    told = [
-        (row, reading.remaining > reading.limit)
-        for row, reading in group
-        if reading.remaining is not None and reading.limit is not None
-    ]
-    wrong = [row for row, is_larger in told if is_larger]
-    return _judgement(2, operation, len(told), wrong, f"larger in {len(wrong)} of {len(told)}")
+def _check_remaining(operation: str | None, group: _Group) -> dict[str, object]:
+    known = [(row, one) for row, one in group if None not in (one.limit, one.remaining)]
+    wrong = [row for row, one in known if one.remaining > one.limit]  # type: ignore[operator]
+    return _row(2, operation, len(known), wrong, f"larger in {len(wrong)} of {len(known)}")
 
 
-def _majority_within(groups: Mapping[str | None, _Group], unit: UnitName) -> _Row:
-    known = {name: group for name, group in groups.items() if _limits(group)}
-    windows = {name: _window_s([each for _, each in known[name]], unit) for name in known}
+def _check_majority(groups: Mapping[str | None, _Group], unit: UnitName) -> dict[str, object]:
+    known = {str(name): group for name, group in groups.items() if _limits(group)}
+    windows = {name: _window_s(group, unit) for name, group in known.items()}
     above = [
-        str(name)
+        name
         for name, group in known.items()
-        if _limits(group)[-1] * TYPICAL_WINDOW_S
-        > TYPICAL_LIMIT * (windows[name] or TYPICAL_WINDOW_S)
+        if _limits(group)[-1] / (windows[name] or TYPICAL_WINDOW_S)
+        > TYPICAL_LIMIT / TYPICAL_WINDOW_S
     ]
     detail = f"true of {len(known) - len(above)} of {len(known)} operations seen"
     if None in windows.values():
         detail += f" (a window whose length is not known is taken as {TYPICAL_WINDOW_S:g} s)"
     detail += f"; above: {', '.join(above)}" if above else ""
     responses = sum(map(len, known.values()))
-    return _judgement(3, None, responses, (), detail, violated=2 * len(above) >= len(known))
+    return _row(3, None, responses, (), detail, is_violated=2 * len(above) >= len(known))
 
 
 def _limits(group: _Group) -> list[int]:
@@ -131,48 +126,42 @@ def _limits(group: _Group) -> list[int]:
     return [reading.limit for _, reading in group if reading.limit is not None]
 
 
-def _window_s(readings: Sequence[Reading], unit: UnitName) -> float | None:
+def _window_s(group: _Group, unit: UnitName) -> float | None:
     """Return the length of one operation's windows in seconds; None if it cannot be known.
 
-    It is the time left after the first request of a window, if two windows or more were seen, or
-    else the least time between two renewals. Either counts only if it is also the greatest time
-    left in any reading.
+    It is the time left after the first request of a window, if two windows or more were seen, and
+    if no reading has more time left.
     """
-    told = [(each, at) for each in readings if (at := renewal_time(each, unit)) is not None]
-    left = [at - each.at for each, at in told]
-    first = [at - each.at for each, at in told if each.limit and each.remaining == each.limit - 1]
+    left = [(reading, renewal_time(reading, unit)) for _, reading in group]
+    known = [(reading, renewal - reading.at) for reading, renewal in left if renewal is not None]
+    first = [left_s for one, left_s in known if one.limit and one.remaining == one.limit - 1]
     step_s = SCALES[unit].seconds if unit in SCALES else 1.0
-    tolerance_s = step_s + _TOLERANCE_S
-    renewals = sorted(at for _, at in told)
-    steps = [b - a for a, b in pairwise(renewals) if b - a > tolerance_s]
-    if len(first) > 1 and max(left) - min(first) <= tolerance_s:
-        seconds = min(first)
-    elif steps and abs(min(steps) - max(left)) <= tolerance_s:
-        seconds = min(steps)
-    else:
+    if len(first) < 2 or max(left_s for _, left_s in known) - min(first) > step_s + _TOLERANCE_S:
         return None
     # A window of 60 s is measured as 60.04 s because of latency: round it.
-    whole = float(round(seconds))
-    return whole if abs(seconds - whole) <= max(step_s / 2, _TOLERANCE_S) else seconds
+    whole = float(round(min(first)))
+    return whole if abs(min(first) - whole) <= max(step_s / 2, _TOLERANCE_S) else min(first)
 
 
 def _notes(readings: Sequence[Reading], groups: Mapping[str | None, _Group]) -> list[str]:
     """Return sentences about a clock that may have been set back, or accounts that were mixed."""
+    notes = []
     # Replayed readings have the recording's times, in any order, so they say nothing about clocks.
-    timed = [(row, each) for row, each in enumerate(readings) if each.source != "replayed"]
+    timed = [(row, reading) for row, reading in enumerate(readings) if reading.source != "replayed"]
     back = [
         row
         for (_, before), (row, after) in pairwise(timed)
         if after.source == before.source and after.at < before.at - 1.0 - (after.elapsed_s or 0.0)
     ]
-    clock = (
-        f"{plural(len(back), 'time')} a reading is older than the one before it (first: row "
-        f"{(back or [0])[0]}): was a clock set back, or are these several sessions in one?"
-    )
-    different = {name: len(set(_limits(group))) for name, group in groups.items()}
-    return [clock] * bool(back) + [
-        f"{name} had {limits} different limits: was its allowance changed, or are these several "
-        "accounts?"
-        for name, limits in different.items()
-        if limits > 1
-    ]
+    if back:
+        notes.append(
+            f"{plural(len(back), 'time')} a reading is older than the one before it (first: row "
+            f"{back[0]}): was a clock set back, or are these several sessions in one?"
+        )
+    for name, group in groups.items():
+        if (limits := len(set(_limits(group)))) > 1:
+            notes.append(
+                f"{name} had {limits} different limits: was its allowance changed, or are these "
+                "several accounts?"
+            )
+    return notes
