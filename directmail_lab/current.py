@@ -27,7 +27,7 @@ from .drifting import drift as drift_of
 from .errors import NotConnectedError
 from .http import recorded_request
 from .modes import ModeChange
-from .pacing.stores import as_share
+from .pacing.stores import Share
 from .sessions import Session, SessionOptions, replaying_session
 from .settings import API_KEY_VARIABLE, BASE_URL_VARIABLE, choose_address, variable
 
@@ -98,7 +98,7 @@ def connect(
         The cassette cannot be found, read or written.
     """
     try:
-        options["share"] = as_share(options.pop("share", "machine"))
+        options["share"] = Share(options.pop("share", "machine"))
         hidden = as_api_key(api_key)
     finally:
         api_key = None  # %xmode Verbose prints a frame's arguments into the cell's saved output

@@ -20,7 +20,7 @@ from .interaction import READING, base_path
 from .modes import live, record, replay
 from .network import NetworkTransport
 from .pacing import Pace, Pacer, PacingTransport
-from .pacing.stores import Share, as_share
+from .pacing.stores import Share
 from .pacing.windows import frame_of_windows, windows_in
 from .readings import Exchanges, ReadingLog
 from .redaction import Redactor
@@ -118,7 +118,7 @@ class Session:
         try:
             self._api_key = as_api_key(api_key)
             address = base_address(base_url, only_replays=self._api_key is None)
-            shared = as_share(share).open(self._api_key, address, clock)
+            shared = Share(share).open(self._api_key, address, clock)
         finally:
             # %xmode Verbose prints a frame's arguments into the cell's saved output
             api_key = share = None
@@ -194,6 +194,8 @@ class Session:
         observing = ObservingTransport(
             self._network, self._observe, cassette=cassette, clock=self._clock, timer=self._timer
         )
+        if self._pacer.pace == "off":
+            return observing
         return PacingTransport(observing, self._pacer, clock=self._clock)
 
     @property

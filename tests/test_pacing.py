@@ -131,13 +131,17 @@ def test_even_pace_spreads_the_allowance_over_the_window() -> None:
 
 
 def test_pace_off_never_waits() -> None:
-    """A refusal comes back as it is, at once."""
-    service = Service(Clock())
+    """A refusal comes back as it is, at once, and a failed read is not repeated."""
+    with (
+        stand_in(limit=2, limits={}) as service,
+        dm.Session(service.base_url, service.api_key, pace="off") as session,
+    ):
+        statuses = [session.get(ME).status_code for _ in range(3)]
+        with service.fault(status=503):
+            statuses.append(session.get(ME).status_code)
 
-    burst(service, 8, pace="off")
-
-    assert service.statuses == [200] * 5 + [429] * 3
-    assert service.clock.slept == []
+        assert statuses == [200, 200, 429, 503]
+        assert len(session.rate_limits()) == 4
 
 
 def test_a_wait_that_is_too_long_says_until_when() -> None:

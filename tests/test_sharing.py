@@ -24,7 +24,7 @@ from shared_allowance import run
 import directmail_lab as dm
 from directmail_lab.credentials import ApiKey
 from directmail_lab.pacing.state import PaceState
-from directmail_lab.pacing.stores import Share, Store, machine
+from directmail_lab.pacing.stores import Share, SharedStore, machine
 from directmail_lab.pacing.windows import RenewalReader, WindowLog
 from directmail_lab.quota import read_headers
 from directmail_lab.reset_unit import ResetUnitInference
@@ -39,7 +39,7 @@ ME = "/v1/users/me"
 KEY = ApiKey("hk_Zt7Qm2Xr9LwT4bV1")
 
 
-def on_machine(base_url: str = "https://api.example.test") -> Store:
+def on_machine(base_url: str = "https://api.example.test") -> SharedStore:
     store = Share("machine").open(KEY, base_url, time.time)
     assert store is not None
     return store

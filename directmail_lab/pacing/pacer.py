@@ -7,7 +7,7 @@ import os
 import random
 import threading
 import warnings
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
@@ -20,7 +20,7 @@ from ..errors import QuotaExhaustedError
 from ..quota import Reading
 from ..reset_unit import ResetUnitInference
 from .state import PaceState, Pause
-from .stores import MemoryStore, Store, StoreError, machine
+from .stores import SharedStore, StoreError, machine
 from .windows import RenewalReader, WindowLog
 
 Pace = Literal["burst", "even", "off"]
@@ -62,8 +62,8 @@ class Pacer:
     Parameters
     ----------
     pace
-        ``"burst"`` sends at once while requests remain, ``"even"`` spreads them over the window,
-        ``"off"`` never waits.
+        ``"burst"`` sends at once while requests remain, ``"even"`` spreads them over the window;
+        with ``"off"`` there is no `PacingTransport`, and the pacer is not asked.
     max_wait_s
         The longest that one request waits for the allowance, in total; if it would take longer,
         `QuotaExhaustedError` is raised.
@@ -86,7 +86,7 @@ class Pacer:
         *,
         pace: Pace = "burst",
         max_wait_s: float = 120.0,
-        shared: Store | None = None,
+        shared: SharedStore | None = None,
     ) -> None:
         if pace not in ("burst", "even", "off"):
             raise ValueError('pace must be "burst", "even" or "off".')
@@ -94,10 +94,10 @@ class Pacer:
         self.max_wait_s = max_wait_s
         self._longest_gap_s = max_wait_s if pace == "even" else None
         self._renewals = RenewalReader(inference, max_wait_s=max_wait_s)
-        self._own = MemoryStore()
+        self._own: defaultdict[str, PaceState] = defaultdict(PaceState)
         self._shared = shared
         self._retry_at, self._has_warned = -math.inf, False
-        self._named = 0, ""
+        self._suffix = f"{random.getrandbits(32):x}"
         # By operation: the requests that wait, in the order they came.
         self._queues: dict[str, deque[PacedRequest]] = {}
         self._lock = threading.Lock()
@@ -116,8 +116,6 @@ class Pacer:
         QuotaExhaustedError
             Nothing remains, and the allowance renews after the request's ``give_up_at``.
         """
-        if self.pace == "off":
-            return None
 
         def decide(state: PaceState, ahead_s: float) -> Pause | None:
             pause = state.request(name, now + ahead_s, longest_gap_s=self._longest_gap_s)
@@ -161,8 +159,6 @@ class Pacer:
                 state.take(reading, renewal, now + ahead_s, name=name, ahead_s=ahead_s)
             return state, ahead_s
 
-        if self.pace == "off":
-            return
         with self._lock:
             if request.is_in_flight:
                 request.is_in_flight = False
@@ -180,12 +176,7 @@ class Pacer:
 
     def _name(self) -> str:
         """Return this session's name in the shared store: machine, process, random number."""
-        if self._shared is None:
-            return "this"
-        process = os.getpid()  # it changes when the process forks
-        if process != self._named[0]:
-            self._named = process, f"{machine()}-{process}.{random.getrandbits(32):x}"
-        return self._named[1]
+        return f"{machine()}-{os.getpid()}.{self._suffix}"  # a fork has another process number
 
     def _change(self, operation: str, decide: Callable[[PaceState, float], _T], now: float) -> _T:
         """Apply ``decide`` to the state in the shared store; if that fails, to our own."""
@@ -194,15 +185,13 @@ class Pacer:
                 return self._shared.change(operation, decide)
             except StoreError as error:
                 self._retry_at = now + _RETRY_AFTER_S
-                self._warn(error)
-        return self._own.change(operation, decide)
+                if not self._has_warned:
+                    self._has_warned = True
+                    self._warn(error)
+        return decide(self._own[operation], 0.0)
 
     def _warn(self, error: StoreError) -> None:
-        if self._has_warned:
-            return
-        self._has_warned = True
-        # If the user turns warnings into errors, the request must not fail.
-        with suppress(UserWarning):
+        with suppress(UserWarning):  # if warnings are errors, the request must not fail
             warnings.warn(
                 "The allowance is not shared with other kernels, and this session paces alone: "
                 f"{error}. If it does not need to be shared, use share=None.",

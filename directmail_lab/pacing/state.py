@@ -175,16 +175,12 @@ class PaceState:
         me.in_flight = max(0, me.in_flight - 1)
 
     def _participant(self, name: str, now: float) -> Participant:
-        me = self.participants.get(name)
-        if me is None:
-            me = self.participants[name] = Participant(now)
+        me = self.participants.get(name) or self.participants.setdefault(name, Participant(now))
         me.seen_at = now
         return me
 
     def _pause(self, me: Participant, now: float, longest_gap_s: float | None) -> Pause | None:
-        in_flight, waiting, behind = me.in_flight, 0, 0.0
-        if len(self.participants) > 1:
-            in_flight, waiting, behind = self._demand(me, now)
+        in_flight, waiting, behind = self._demand(me, now)
         window_s = self.window_s or TYPICAL_WINDOW_S
         if self.remaining is None:
             # The first request finds out what remains; the others wait for its response. If
@@ -193,14 +189,17 @@ class PaceState:
             return self._poll(me, now) if is_first_response_pending else None
         free = self.remaining - in_flight - waiting
         left_s = max(0.0, self.renews_at - now)
-        if free > 0 and (not behind or free * window_s > behind * left_s):
+        if free > 0 and (free - 1) * window_s >= behind * left_s:
             return None if longest_gap_s is None else self._slot(now, free, longest_gap_s)
-        if self._may_probe(now, in_flight):
+        # If nothing seems to remain, one request is sent to find out once the allowance should have
+        # renewed, or if a clock was set back.
+        is_due = not left_s or now < self.answered_at - 1.0
+        if is_due and not self.remaining and not (in_flight and self.probed_for == self.renews_at):
             self.probed_for = self.renews_at
             return None
         poll = self._poll(me, now)
         if free > 0:
-            enough_at = self.renews_at - window_s * free / behind
+            enough_at = self.renews_at - window_s * (free - 1) / behind
             return Pause(max(poll.until, min(enough_at, now + _LONGEST_POLL_S)), for_response=True)
         if self.remaining or in_flight or not left_s:
             return poll
@@ -215,6 +214,8 @@ class PaceState:
         used 20 and another session 1, so 19 are free and it lacks 19. I may send the next one after
         0.1 s, another after 0.2 s, and the last one just before the renewal.
         """
+        if len(self.participants) == 1:
+            return me.in_flight, 0, 0.0
         active_s = _ACTIVE_S + min(10 * self.latency_s, _REMOVED_AFTER_S)
         others = []
         for name, other in list(self.participants.items()):
@@ -230,16 +231,6 @@ class PaceState:
         share = (self.limit or 0) / (len(others) + 1)
         behind = sum([max(0.0, share - each.used) for each in others])
         return me.in_flight + in_flight, waiting, behind if me.used >= share else 0
-
-    def _may_probe(self, now: float, in_flight: int) -> bool:
-        """Return whether one request may be sent to find out what remains, if nothing seems to.
-
-        That is so once the allowance should have renewed, or if a clock was set back.
-        """
-        clock_was_set_back = now < self.answered_at - 1.0
-        if self.remaining or (now < self.renews_at and not clock_was_set_back):
-            return False
-        return not (in_flight and self.probed_for == self.renews_at)
 
     def _poll(self, me: Participant, now: float) -> Pause:
         """Return when to ask again. Other sessions' responses can only be found by polling.

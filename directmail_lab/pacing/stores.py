@@ -1,4 +1,4 @@
-"""Where pacing keeps its states: in memory, in a file of this user's, or on a Redis server.
+"""Where sessions share what pacing knows: in a file of this user's, or on a Redis server.
 
 A store keeps a `PaceState` for each operation. It changes a state atomically, under a lock or by
 compare and set. On a failure it raises `StoreError`.
@@ -19,10 +19,11 @@ import sqlite3
 import stat
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from ..errors import DirectMailLabError
 from ..http import httpx
@@ -37,12 +38,16 @@ _Decide = Callable[[PaceState, float], _T]
 is ahead of ours. It may be called more than once."""
 
 _SHARES: Final = re.compile(r"machine|rediss?://.+")
-_OPERATIONS_AT_MOST: Final = 1000
 _BUSY_S: Final = 0.5
 _KEPT_S: Final = 86_400
 _TIMEOUT_S: Final = 1.0
 _ATTEMPTS: Final = 500
 _SECRET: Final = "directmail-lab:secret"
+
+_WRITE: Final = """
+INSERT INTO kept VALUES (?, ?, ?)
+ON CONFLICT (name) DO UPDATE SET value = excluded.value, at = excluded.at
+"""
 
 # Compare and set: stores the new state (ARGV[2]) if the key still has the old one (ARGV[1]), else
 # returns what it has. Also returns the server's time. The rules of pacing are in Python only.
@@ -61,36 +66,8 @@ class StoreError(Exception):
     """A shared store cannot be read or written; the text says why."""
 
 
-class Store(Protocol):
-    """Keeps the state of each operation's allowance."""
-
-    def change(self, operation: str, decide: _Decide[_T]) -> _T:
-        """Call ``decide`` with the operation's state, keep that state, return the result."""
-
-    def close(self) -> None:
-        """Close files and connections."""
-
-
-class MemoryStore:
-    """Keeps states in memory, for one session. Not thread-safe: the `Pacer` has a lock."""
-
-    def __init__(self) -> None:
-        self._states: dict[str, PaceState] = {}
-
-    def change(self, operation: str, decide: _Decide[_T]) -> _T:
-        state = self._states.get(operation)
-        if state is None:
-            if len(self._states) >= _OPERATIONS_AT_MOST:
-                self._states = {name: kept for name, kept in self._states.items() if kept.in_flight}
-            state = self._states[operation] = PaceState()
-        return decide(state, 0.0)
-
-    def close(self) -> None:
-        self._states.clear()
-
-
-class SharedStore:
-    """What a file and a server have in common: a connection of this process, used by one thread.
+class SharedStore(ABC):
+    """Keeps states where other sessions find them; one thread at a time uses its connection.
 
     Parameters
     ----------
@@ -101,40 +78,49 @@ class SharedStore:
 
     def __init__(self, name_account: Callable[[bytes], bytes]) -> None:
         self._name_account = name_account
-        self._connection: Any = None
         self._account = b""
+        self._connection: Any = None
         self._process = os.getpid()
         self._inherited: object = None
         self._lock = threading.Lock()
 
     def change(self, operation: str, decide: _Decide[_T]) -> _T:
+        """Call ``decide`` with the operation's state, keep that state, return the result."""
         with self._lock:
             try:
                 if self._process != os.getpid():
-                    # After a fork the connection is the parent's: it must not even be closed here.
-                    self._inherited, self._connection = self._connection, None
+                    self._disconnect()
                     self._process = os.getpid()
                 if self._connection is None:
                     self._account = self._name_account(self._open())
-                name = _name_operation(self._account, operation)
-                return self._change(name, decide)
+                return self._change(_name_operation(self._account, operation), decide)
             except Exception as error:  # no failure of a store may make a request fail
                 self._disconnect()
                 raise StoreError(self._describe(error)) from None
 
     def close(self) -> None:
+        """Close the connection."""
         with self._lock:
             self._disconnect()
 
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if self._process != os.getpid():
+            # After a fork the connection is the parent's: it must not even be closed here.
+            self._inherited = connection
+        elif connection is not None:
+            with contextlib.suppress(Exception):
+                self._close(connection)
+
+    @abstractmethod
     def _open(self) -> bytes:
         """Open the connection, and return the secret, which is made if it is missing."""
-        raise NotImplementedError
 
-    def _change(self, name: str, decide: _Decide[_T]) -> _T:
-        raise NotImplementedError
+    @abstractmethod
+    def _change(self, name: str, decide: _Decide[_T]) -> _T: ...
 
-    def _disconnect(self) -> None:
-        raise NotImplementedError
+    def _close(self, connection: Any) -> None:
+        connection.close()
 
     def _describe(self, error: Exception) -> str:
         return str(error)
@@ -153,46 +139,31 @@ class MachineStore(SharedStore):
         with contextlib.suppress(FileExistsError):
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         _require_own(path, stat.S_ISREG)
-        self._connection = connection = sqlite3.connect(
+        self._connection = sqlite3.connect(
             path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
         )
+        execute = self._connection.execute
         # No need to wait for the disk: nothing in the file matters after a power failure.
-        for option in ("journal_mode = WAL", "synchronous = OFF", "busy_timeout = 0"):
-            connection.execute(f"PRAGMA {option}")
-        _begin(connection)
-        connection.execute(
+        execute("PRAGMA journal_mode = WAL")
+        execute("PRAGMA synchronous = OFF")
+        execute(
             "CREATE TABLE IF NOT EXISTS kept (name TEXT PRIMARY KEY, value, at REAL) WITHOUT ROWID"
         )
-        connection.execute("DELETE FROM kept WHERE at < ?", [time.time() - _KEPT_S])
-        connection.execute(
-            "INSERT OR IGNORE INTO kept VALUES ('secret', ?, NULL)", [secrets.token_bytes(32)]
-        )
-        (secret,) = connection.execute("SELECT value FROM kept WHERE name = 'secret'").fetchone()
-        connection.execute("COMMIT")
+        execute("DELETE FROM kept WHERE at < ?", [time.time() - _KEPT_S])
+        secret = secrets.token_bytes(32)
+        execute("INSERT OR IGNORE INTO kept VALUES ('secret', ?, NULL)", [secret])
+        (secret,) = execute("SELECT value FROM kept WHERE name = 'secret'").fetchone()
         return bytes(secret)
 
     def _change(self, name: str, decide: _Decide[_T]) -> _T:
-        connection: sqlite3.Connection = self._connection
-        _begin(connection)
-        try:
-            row = connection.execute("SELECT value FROM kept WHERE name = ?", [name]).fetchone()
+        execute = self._connection.execute
+        execute("BEGIN IMMEDIATE")
+        with self._connection:  # commits, or rolls back
+            row = execute("SELECT value FROM kept WHERE name = ?", [name]).fetchone()
             state = load(row[0] if row else "")
             result = decide(state, 0.0)
-            written = "UPDATE kept SET value = ?, at = ? WHERE name = ?"
-            if row is None:
-                written = "INSERT INTO kept (value, at, name) VALUES (?, ?, ?)"
-            connection.execute(written, [dump(state), time.time(), name])
-            connection.execute("COMMIT")
-        finally:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
+            execute(_WRITE, [name, dump(state), time.time()])
         return result
-
-    def _disconnect(self) -> None:
-        if self._connection is not None:
-            with contextlib.suppress(sqlite3.Error):
-                self._connection.close()
-            self._connection = None
 
 
 def _state_file() -> Path:
@@ -209,20 +180,6 @@ def _require_own(path: Path, is_kind: Callable[[int], bool]) -> None:
         raise PermissionError(f"{path} is not this user's own")
     if status.st_mode & 0o077:
         path.chmod(stat.S_IMODE(status.st_mode) & 0o700)
-
-
-def _begin(connection: sqlite3.Connection) -> None:
-    """Begin a write transaction; retry for 0.5 s while others write, in steps of at most 1 ms."""
-    give_up_at = time.monotonic() + _BUSY_S
-    while True:
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-            return
-        except sqlite3.OperationalError as error:
-            is_busy = error.sqlite_errorname.startswith("SQLITE_BUSY")
-            if not is_busy or time.monotonic() > give_up_at:
-                raise
-        time.sleep(random.uniform(0.0001, 0.001))
 
 
 class RedisStore(SharedStore):
@@ -258,53 +215,49 @@ class RedisStore(SharedStore):
             raise ValueError("share is not a Redis address such as redis://host:6379/0.") from None
         self._clock = clock
         self._server_clock = ClockDifference()
-        self._texts: dict[str, str | None] = {}
+        self._texts: dict[str, str] = {}
 
     def _open(self) -> bytes:
+        self._texts = {}
         self._connection = self._pool.make_connection()
         self._call("SET", _SECRET, secrets.token_hex(32), "NX")
         return str(self._call("GET", _SECRET)).encode()
 
-    def _call(self, *command: str | int) -> Any:
-        # Much quicker than a client, which does more for each command than the server.
-        self._connection.send_command(*command)
-        return self._connection.read_response()
-
-    def _change(self, name: str, decide: _Decide[_T]) -> _T:
-        # Usually nobody else has changed the state since, and one call is enough.
-        for attempt in range(_ATTEMPTS):
-            before = self._texts.get(name)
-            if before is not None:
-                state = load(before)
-                result = decide(state, (self._server_clock.least_s + self._server_clock.most_s) / 2)
-                after = dump(state)
-                if self._replace(name, before, after):
-                    return result
-                time.sleep(random.uniform(0.0, 0.001 * min(attempt, 10)))
-            else:
-                self._replace(name, "?", "")
-        raise TimeoutError
-
-    def _replace(self, name: str, before: str, after: str) -> bool:
-        """Replace a state's text if it is still the one before, else read it."""
-        sent_at = self._clock()
-        key = f"directmail-lab:2:{name}"
-        done, kept, (seconds, microseconds) = self._call(
-            "EVAL", _SCRIPT, 1, key, before, after, _KEPT_S
-        )
-        server_time = int(seconds) + int(microseconds) / 1e6
-        self._server_clock.narrow(server_time - self._clock(), server_time - sent_at)
-        self._texts[name] = after if done else kept
-        return bool(done)
-
-    def _disconnect(self) -> None:
-        if self._connection is not None:
-            self._connection.disconnect()
-            self._connection, self._texts = None, {}
+    def _close(self, connection: Any) -> None:
+        connection.disconnect()
 
     def _describe(self, error: Exception) -> str:
         where = self._pool.connection_kwargs
         return f"Redis at {where.get('host')}:{where.get('port')} fails ({type(error).__name__})"
+
+    def _call(self, *command: str | int) -> Any:
+        # A client of redis-py takes three times as long: it looks after pools and retries.
+        self._connection.send_command(*command)
+        return self._connection.read_response()
+
+    def _change(self, name: str, decide: _Decide[_T]) -> _T:
+        clock = self._server_clock
+        if name not in self._texts:
+            self._replace(name, "?", "")
+        # Usually nobody else has changed the state since, and one call is enough.
+        for attempt in range(_ATTEMPTS):
+            state = load(before := self._texts[name])
+            result = decide(state, (clock.least_s + clock.most_s) / 2)
+            if self._replace(name, before, dump(state)):
+                return result
+            time.sleep(random.uniform(0.0, 0.001 * min(attempt, 10)))
+        raise TimeoutError
+
+    def _replace(self, name: str, before: str, after: str) -> bool:
+        """Replace a state's text if it is still the one before, else read it."""
+        sent_at, key = self._clock(), f"directmail-lab:2:{name}"
+        is_replaced, kept, (seconds, microseconds) = self._call(
+            "EVAL", _SCRIPT, 1, key, before, after, _KEPT_S
+        )
+        server_time = int(seconds) + int(microseconds) / 1e6
+        self._server_clock.narrow(server_time - self._clock(), server_time - sent_at)
+        self._texts[name] = after if is_replaced else kept
+        return bool(is_replaced)
 
 
 @lru_cache(maxsize=1024)
@@ -350,21 +303,24 @@ class Share:
         It is not ``"machine"``, None or the address of a Redis server.
     """
 
-    __slots__ = ("__reveal", "_is_machine")
+    __slots__ = ("__reveal",)
 
-    def __init__(self, share: str | None) -> None:
-        if share is not None and not _SHARES.fullmatch(str(share)):
+    def __init__(self, share: str | Share | None) -> None:
+        self.__reveal: Callable[[], str | None]
+        if isinstance(share, Share):
+            self.__reveal = share.__reveal
+        elif share is None or _SHARES.fullmatch(str(share)):
+            self.__reveal = lambda: cast("str | None", share)
+        else:
             share = None  # a traceback may be printed with the frame's locals
             raise ValueError('share is "machine", None, or the address of a server, "redis://…".')
-        self._is_machine = share == "machine"
-        self.__reveal: Callable[[], str | None] = lambda: share
 
     def __repr__(self) -> str:
         return "Share(<hidden>)"
 
     def open(
         self, api_key: ApiKey | None, base_url: str, clock: Callable[[], float]
-    ) -> Store | None:
+    ) -> SharedStore | None:
         """Return the store for a key's allowance; None if it is not shared.
 
         Raises
@@ -380,7 +336,7 @@ class Share:
             account = f"{url.scheme}://{url.netloc.decode()}\n{api_key.reveal()}"
             return hmac.digest(secret, account.encode(), "sha256")
 
-        if self._is_machine:
+        if self.__reveal() == "machine":
             return MachineStore(name_account)
         try:
             return RedisStore(self.__reveal() or "", name_account, clock)  # no local: a password
@@ -388,11 +344,3 @@ class Share:
             raise DirectMailLabError(
                 'To share an allowance through Redis: pip install "directmail-lab[redis]".'
             ) from None
-
-
-def as_share(share: str | Share | None) -> Share:
-    """Return the value of ``share`` as a `Share`, which checks and hides it."""
-    try:
-        return share if isinstance(share, Share) else Share(share)
-    finally:
-        share = None  # as in Share

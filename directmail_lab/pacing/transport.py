@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -17,14 +18,13 @@ from .pacer import PacedRequest, Pacer
 from .state import Pause
 
 if TYPE_CHECKING:
-    from ..quota import Reading
     from ..transports import Transport
 
 
 _ATTEMPTS: Final = 4
 # If no connection can be made there is usually no service: one more attempt, and then the error.
 _ATTEMPTS_TO_CONNECT: Final = 2
-_RETRIED_STATUSES: Final = frozenset({502, 503, 504})
+_RETRIED_STATUSES: Final = frozenset({429, 502, 503, 504})
 # The connection failed. A timeout is not retried: the user has waited long enough.
 _RETRIED_ERRORS: Final = (httpx.NetworkError, httpx.RemoteProtocolError)
 
@@ -59,8 +59,7 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     Any number of threads, tasks and event loops may use one. ``inner`` must set the `Reading` of
     each response as ``response.extensions[READING]``. A read that is refused with status 429 waits
-    for the renewal and is sent again; it does not count as failed. With ``pace="off"`` nothing
-    waits and nothing is retried.
+    for the renewal and is sent again; it does not count as failed.
 
     Parameters
     ----------
@@ -142,13 +141,13 @@ class _Attempts:
             transport.clock() + self._pacer.max_wait_s,
         )
         self._failures = 0
-        self._retry_at: float | None = None
+        self._retry_at = -math.inf
         self._bar: Any = None
 
     def waits(self) -> Iterator[tuple[Future[None], float]]:
         """Yield the waits until the request may be sent: at most so many seconds for a future."""
         operation, clock = self._paced.operation, self._transport.clock
-        if self._retry_at is not None:
+        if self._failures:
             reason = f"{operation}: attempt {self._failures + 1} of {_ATTEMPTS}"
             yield from self._pieces(Pause(self._retry_at), Future(), reason)
         while (pause := self._pacer.ask(self._paced, clock())) is not None:
@@ -189,31 +188,25 @@ class _Attempts:
         After a refusal (429) the pacer decides how long to wait. After a failure it is what
         ``Retry-After`` asks for, else what ``backoff`` returns.
         """
-        reading: Reading | None = None
+        reading, is_retried = None, isinstance(outcome, _RETRIED_ERRORS)
         if isinstance(outcome, httpx.Response):
             reading = outcome.extensions[READING]
+            is_retried = outcome.status_code in _RETRIED_STATUSES
         now = self._transport.clock()
         self._pacer.settle(self._paced, reading, now)
-        self._retry_at = None
-        if reading is not None and reading.status < 400:
+        if not is_retried or not _may_repeat(self._request):
             return False
-        if self._pacer.pace == "off" or not _may_repeat(self._request):
-            return False
-        if reading is not None and reading.status == 429:
-            return now <= self._paced.give_up_at
-        self._failures += 1
-        if not self._is_passing(outcome):
-            return False
-        asked_s = None if reading is None else reading.retry_after_s
-        pause_s = self._transport.backoff(self._failures) if asked_s is None else asked_s
-        self._retry_at = now + pause_s
+        self._retry_at = now
+        if reading is None or reading.status != 429:
+            self._failures += 1
+            most = _ATTEMPTS_TO_CONNECT if isinstance(outcome, httpx.ConnectError) else _ATTEMPTS
+            if self._failures >= most:
+                return False
+            asked_s = None if reading is None else reading.retry_after_s
+            self._retry_at += (
+                self._transport.backoff(self._failures) if asked_s is None else asked_s
+            )
         return self._retry_at <= self._paced.give_up_at
-
-    def _is_passing(self, outcome: httpx.Response | httpx.TransportError) -> bool:
-        if isinstance(outcome, httpx.Response):
-            return self._failures < _ATTEMPTS and outcome.status_code in _RETRIED_STATUSES
-        most = _ATTEMPTS_TO_CONNECT if isinstance(outcome, httpx.ConnectError) else _ATTEMPTS
-        return self._failures < most and isinstance(outcome, _RETRIED_ERRORS)
 
     def __enter__(self) -> Self:
         return self

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 # No window is shorter than a second: if all values are below 1,000, they are not milliseconds.
 _LEAST_MILLISECONDS: Final = 1000
-_WINDOWS_AT_MOST: Final = 10_000
 
 
 class RenewalReader:
@@ -140,9 +139,6 @@ class WindowLog:
             method, operation, state.began_at - ahead_s, state.renews_at - ahead_s, limit,
             used, max(0, state.used - used), state.used_by_others,
         )  # fmt: skip
-        if len(self._windows) > _WINDOWS_AT_MOST:
-            for oldest in list(self._windows)[: _WINDOWS_AT_MOST // 10]:
-                del self._windows[oldest]
 
     def windows(self) -> list[Window]:
         """Return the windows so far, in the order in which they were first seen."""
