@@ -13,14 +13,14 @@ import re
 import tempfile
 import warnings
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from importlib.metadata import distribution, packages_distributions, version
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 from urllib.parse import unquote
 
-from ..cassettes import LoadedCassette, cassettes_by_name, find_cassette, read_cassette
+from ..cassettes import cassettes_by_name, find_cassette, read_cassette
 from ..cassettes.convert import convert, layout_of
 from ..errors import CassetteFormatError, DirectMailLabError
 from ..redaction.key_search import KeySearch
@@ -66,9 +66,6 @@ With Python 3.11 or newer, in this folder:
 Then choose Run, Run All Cells.
 """
 
-_Content = dict[str, Any] | LoadedCassette | bytes
-"""What was read from a file: a notebook, a cassette, or anything else."""
-
 
 class PersonalDataWarning(UserWarning):
     """What was shared holds personal data, such as e-mail addresses."""
@@ -79,21 +76,26 @@ class UnresolvedCassetteWarning(UserWarning):
 
 
 class _Bundle:
-    """The content of the zip: for each path in it, a file and what was read from that file."""
+    """The content of the zip: for each path in it, a file's bytes, written anew, and its parts."""
 
     def __init__(self, search: KeySearch) -> None:
-        self.files: dict[PurePosixPath, tuple[Path, _Content]] = {}
+        self.contents: dict[str, bytes] = {}
+        self.parts: list[Part] = []
+        self.code: dict[str, str] = {}
+        self._sources: dict[str, Path] = {}
         self._search = search
 
     def add_notebook(self, path: Path) -> None:
         """Add a notebook, its pictures, and the cassettes that its code names."""
         notebook, folder = read_notebook(path), path.parent
-        self._add(PurePosixPath("notebooks", path.name), path, notebook)
+        content = f"{json.dumps(notebook, indent=1, ensure_ascii=False)}\n".encode()
+        self._add(f"notebooks/{path.name}", path, content, parts_of_notebook(notebook, str(path)))
         for picture in _pictures(notebook, folder):
-            content = (folder / picture).read_bytes()
-            self._add(PurePosixPath("notebooks", picture), folder / picture, content)
+            file = folder / picture
+            content = file.read_bytes()
+            self._add(f"notebooks/{picture}", file, content, [Part(str(file), content)])
         cells = _code_cells(notebook)
-        code = "\n".join(cells.values())
+        code = self.code[f"notebooks/{path.name}"] = "\n".join(cells.values())
         by_name = cassettes_by_name(folder.resolve())  # as the notebook's kernel finds them
         available = {name for _, name in _MAKES.findall(code)}
         for name in sorted({name for _, name in _QUOTED.findall(code)}):
@@ -103,15 +105,7 @@ class _Bundle:
             if cassette or self._add_file(folder, name):
                 available.add(name)
         for number, cell in cells.items():
-            for call, quote, name in _READS.findall(cell):
-                if not quote and call == "replay":
-                    _warn_of_computed(f"{path.name}, cell {number}")
-                elif quote and name not in available:
-                    raise DirectMailLabError(
-                        f"Nothing was written: there is no cassette {name!r} ({path.name}, cell "
-                        f"{number}). Record it, or correct the name: it is looked up from the "
-                        "notebook's folder, as replay() does."
-                    )
+            _check_names(cell, f"{path.name}, cell {number}", available)
 
     def _add_file(self, folder: Path, name: str) -> bool:
         """Add a cassette by its path from the notebook's folder; return whether it is one."""
@@ -129,47 +123,35 @@ class _Bundle:
         return False
 
     def add_cassette(self, file: Path, name: str) -> None:
-        """Add a cassette, parsed, and learn the keys that the keyring has for its address."""
+        """Add a cassette, and learn the keys that the keyring has for its address."""
         cassette = read_cassette(file)
         learn_known_keys(self._search, [cassette.base_url])
-        self._add(PurePosixPath(name.removesuffix(file.suffix) + file.suffix), file, cassette)
+        place = name.removesuffix(file.suffix) + file.suffix
+        with tempfile.TemporaryDirectory() as temporary:
+            target = Path(temporary, PurePosixPath(place).name)
+            convert(file, target, layout_of(target))
+            content = target.read_bytes()
+        parts = parts_of_recording(cassette.metadata, cassette.interactions, str(file))
+        self._add(place, file, content, parts)
 
-    def _add(self, place: PurePosixPath, file: Path, content: _Content) -> None:
-        other, _ = self.files.setdefault(place, (file, content))
+    def _add(self, place: str, file: Path, content: bytes, parts: Iterable[Part]) -> None:
+        other = self._sources.setdefault(place, file)
         if other.resolve() != file.resolve():
             raise DirectMailLabError(
                 f"Two files would be {place} in the zip: {other} and {file}. "
                 "Rename one, or share them separately."
             )
+        if place not in self.contents:
+            self.contents[place] = content
+            self.parts.extend(parts)
 
-    def parts(self) -> Iterator[Part]:
-        """Yield each part that must not hold a secret."""
-        for file, content in self.files.values():
-            if isinstance(content, LoadedCassette):
-                yield from parts_of_recording(content.metadata, content.interactions, str(file))
-            elif isinstance(content, bytes):
-                yield Part(str(file), content)
-            else:
-                yield from parts_of_notebook(content, str(file))
-
-    def contents(self, title: str) -> dict[str, bytes]:
-        """Return the files of the zip, written anew from what was read; without the wheel."""
-        contents: dict[str, bytes] = {}
-        notebooks: dict[str, dict[str, Any]] = {}
-        for place, (file, content) in self.files.items():
-            if isinstance(content, LoadedCassette):
-                with tempfile.TemporaryDirectory() as folder:
-                    target = Path(folder, place.name)
-                    convert(file, target, layout_of(target))
-                    content = target.read_bytes()
-            elif isinstance(content, dict):
-                notebooks[str(place)] = content
-                content = f"{json.dumps(content, indent=1, ensure_ascii=False)}\n".encode()
-            contents[str(place)] = content
-        names = "\n".join(f"- `{name}`" for name in notebooks)
-        readme = _README.format(title=title, names=names, first=next(iter(notebooks)))
-        requirements = "\n".join([f"./{_wheel_name()}", *_requirements(notebooks.values()), ""])
-        return {**contents, "README.md": readme.encode(), "requirements.txt": requirements.encode()}
+    def add_instructions(self, title: str) -> None:
+        """Add a README, and the requirements that pip installs."""
+        names = "\n".join(f"- `{name}`" for name in self.code)
+        readme = _README.format(title=title, names=names, first=next(iter(self.code)))
+        requirements = [f"./{_wheel_name()}", *_requirements("\n".join(self.code.values())), ""]
+        self.contents["README.md"] = readme.encode()
+        self.contents["requirements.txt"] = "\n".join(requirements).encode()
 
 
 def share(
@@ -216,22 +198,22 @@ def share(
     bundle = _Bundle(search)
     for notebook in [notebooks] if isinstance(notebooks, str | Path) else notebooks:
         bundle.add_notebook(Path(notebook))
-    if not bundle.files:
+    if not bundle.code:
         raise DirectMailLabError("No notebook to share. Name at least one .ipynb file.")
     for cassette in cassettes:
         file = find_cassette(cassette)
         name = file.name if isinstance(cassette, Path) else cassette
         bundle.add_cassette(file, f"cassettes/{name}")
-    _refuse_secrets(find(bundle.parts(), search))
+    _refuse_secrets(find(bundle.parts, search))
     target = Path(target)
     target = target if target.suffix.lower() == ".zip" else target.with_name(target.name + ".zip")
-    contents = bundle.contents(target.stem)
+    bundle.add_instructions(target.stem)
     _refuse_secrets(
         Finding("secret", "your API key", place)
-        for place, content in contents.items()
+        for place, content in bundle.contents.items()
         if search.holds(content.decode("latin-1"))
     )
-    contents[_wheel_name()] = _wheel()
+    contents = {**bundle.contents, _wheel_name(): _wheel()}
     target.parent.mkdir(parents=True, exist_ok=True)
     # Written beside the target and then moved there, so that a reader never finds half a zip.
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
@@ -280,24 +262,27 @@ def _pictures(notebook: Mapping[str, Any], folder: Path) -> list[PurePosixPath]:
     )
 
 
-def _warn_of_computed(where: str) -> None:
-    warnings.warn(
-        f"{where}: replay(…) names its cassette by a value that only running it would tell. If it "
-        "is not in the zip, add it with share(…, cassettes=[…]).",
-        UnresolvedCassetteWarning,
-        stacklevel=4,
-    )
+def _check_names(cell: str, where: str, available: set[str]) -> None:
+    """Refuse a cell that reads a cassette which a reader would not have; warn if it may be one."""
+    for call, quote, name in _READS.findall(cell):
+        if quote and name not in available:
+            raise DirectMailLabError(
+                f"Nothing was written: there is no cassette {name!r} ({where}). Record it, or "
+                "correct the name: it is looked up from the notebook's folder, as replay() does."
+            )
+        if not quote and call == "replay":
+            warnings.warn(
+                f"{where}: replay(…) names its cassette by a value that only running it would "
+                "tell. If it is not in the zip, add it with share(…, cassettes=[…]).",
+                UnresolvedCassetteWarning,
+                stacklevel=4,
+            )
 
 
-def _requirements(notebooks: Iterable[Mapping[str, Any]]) -> list[str]:
+def _requirements(code: str) -> list[str]:
     """Return the distributions that code imports, pinned to the versions installed here."""
-    cells = (cell for notebook in notebooks for cell in _code_cells(notebook).values())
     by_module = packages_distributions()
-    names = {
-        name
-        for module in set(_IMPORT.findall("\n".join(cells)))
-        for name in by_module.get(module, ())[:1]
-    }
+    names = {name for module in _IMPORT.findall(code) for name in by_module.get(module, ())[:1]}
     return sorted(f"{name}=={version(name)}" for name in names - {"directmail-lab"})
 
 
