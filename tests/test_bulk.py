@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import signal
 import threading
 from collections import Counter
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, urlsplit
 
 import httpx
 import pytest
@@ -24,7 +21,9 @@ if TYPE_CHECKING:
 
     from directmail_lab.standin import StandIn
 
-    Answer = Callable[[dict[str, str]], tuple[object, dict[str, str]]]
+    # The JSON body of a response to a query, or the whole response.
+    Answer = Callable[[dict[str, str]], object]
+    Lists = Callable[[Answer], tuple[Session, Counter[str]]]
 
 RECORDS = [{"id": number, "name": f"n{number}"} for number in range(25)]
 
@@ -75,10 +74,10 @@ def test_what_was_asked_for_at_once_replays(items: StandIn) -> None:
         with session.replay("many", repeat="strict"):
             played = session.get_many(paths)
 
-    def told(results: list[Any]) -> list[Any]:
+    def contents(results: list[Any]) -> list[Any]:
         return [(r.text, r.headers["X-RateLimit-Remaining"]) for r in results]
 
-    assert told(played) == told(recorded)
+    assert contents(played) == contents(recorded)
     assert session.rate_limits()["source"].value_counts().to_dict() == {
         "recorded": len(paths),
         "replayed": len(paths),
@@ -130,204 +129,172 @@ def test_what_would_send_nothing_is_refused(live: Session) -> None:
 # -- pages ---------------------------------------------------------------------------------------
 
 
-class Lists:
-    """A service on loopback whose list is paged as ``answer`` says, of a query."""
+@pytest.fixture
+def lists(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lists]:
+    """Open a session whose service's list is paged as a function of the query says."""
+    opened: list[Session] = []
 
-    def __init__(self, answer: Answer) -> None:
-        self.asked: list[str] = []
-        lists = self
+    def serve(answer: Answer) -> tuple[Session, Counter[str]]:
+        requests: Counter[str] = Counter()
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
+        def respond(request: httpx.Request) -> httpx.Response:
+            requests[str(request.url)] += 1
+            body = answer(dict(request.url.params))
+            response = body if isinstance(body, httpx.Response) else httpx.Response(200, json=body)
+            for name in ("Limit", "Remaining", "Reset"):
+                response.headers[f"X-RateLimit-{name}"] = "300"
+            return response
 
-            def do_GET(self) -> None:
-                lists.asked.append(self.path)
-                body, headers = answer(dict(parse_qsl(urlsplit(self.path).query)))
-                data = json.dumps(body).encode()
-                self.send_response(int(headers.pop("status", 200)))
-                for name, value in {**headers, "Content-Length": str(len(data))}.items():
-                    self.send_header(name, value)
-                for name in ("Limit", "Remaining", "Reset"):
-                    self.send_header(f"X-RateLimit-{name}", "300")
-                self.end_headers()
-                self.wfile.write(data)
+        network = httpx.MockTransport(respond)
+        monkeypatch.setattr(httpx, "HTTPTransport", lambda **_: network)
+        opened.append(Session(ADDRESS, ApiKey("k-0123456789"), share=None))
+        return opened[-1], requests
 
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        self.base_url = f"http://127.0.0.1:{self.server.server_port}"
-        threading.Thread(target=self.server.serve_forever, args=[0.01], daemon=True).start()
-
-    def __enter__(self) -> Lists:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.server.shutdown()
-        self.server.server_close()
+    yield serve
+    for session in opened:
+        session.close()
 
 
-def page(query: dict[str, str], name: str = "page", first: int = 1, size: int = 10) -> list[Any]:
-    start = (int(query.get(name, first)) - first) * size
-    return RECORDS[start : start + size]
+ADDRESS = "https://lists.example.com"
 
 
-def by_link(query: dict[str, str]) -> tuple[object, dict[str, str]]:
-    number = int(query.get("p", 1))
-    link = {"Link": f'</v1/lists?p={number + 1}>; rel="next"'} if number < 3 else {}
-    return page(query, "p"), link
+def page(number: int, size: int = 10) -> list[Any]:
+    return RECORDS[(number - 1) * size : number * size]
 
 
-def by_next(query: dict[str, str]) -> tuple[object, dict[str, str]]:
-    number = int(query.get("p", 1))
-    told = f"?p={number + 1}" if number < 3 else None
-    return {"items": page(query, "p"), "links": {"next": told}}, {}
+def numbered(parameter: str, body: Callable[[list[Any], int, int | None], object]) -> Answer:
+    """Return what answers with ``body(records, number, next number or None)``, of three pages."""
+
+    def answer(query: dict[str, str]) -> object:
+        number = int(query.get(parameter, 1))
+        return body(page(number), number, number + 1 if number < 3 else None)
+
+    return answer
 
 
-def by_hal(query: dict[str, str]) -> tuple[object, dict[str, str]]:
-    number = int(query.get("p", 1))
-    links = {"next": {"href": f"/v1/lists?p={number + 1}"}} if number < 3 else {}
-    return {"items": page(query, "p"), "_links": links, "page": number}, {}
+def linked(records: list[Any], _: int, following: int | None) -> httpx.Response:
+    link = {"Link": f'</v1/lists?p={following}>; rel="next"'} if following else {}
+    return httpx.Response(200, json=records, headers=link)
 
 
-def by_cursor(query: dict[str, str]) -> tuple[object, dict[str, str]]:
-    number = int(query.get("cursor", "1"))
-    told = str(number + 1) if number < 3 else ""
-    return {"data": page({"p": str(number)}, "p"), "meta": {"next_cursor": told}}, {}
+PLAIN: dict[str, Answer] = {
+    "Link header": numbered("p", linked),
+    "next": numbered("p", lambda r, _, n: {"items": r, "links": {"next": n and f"?p={n}"}}),
+    "HAL": numbered(
+        "p",
+        lambda r, number, n: {
+            "items": r,
+            "_links": {"next": {"href": f"/v1/lists?p={n}"}} if n else {},
+            "page": number,
+        },
+    ),
+    "cursor": numbered(
+        "cursor", lambda r, _, n: {"data": r, "meta": {"next_cursor": str(n) if n else ""}}
+    ),
+    "echoed page": numbered(
+        "page", lambda r, number, _: {"data": r, "current_page": number, "last_page": 3}
+    ),
+    "page from 0": lambda query: {
+        "data": page(int(query.get("page", 0)) + 1),
+        "page": int(query.get("page", 0)),
+    },
+    "offset": lambda query: {
+        "results": RECORDS[int(query.get("offset", 0)) :][:10],
+        "offset": int(query.get("offset", 0)),
+        "limit": 10,
+    },
+    "flag": numbered(
+        "cursor",
+        lambda r, number, n: {"data": r, "next_cursor": str(number + 1), "has_more": bool(n)},
+    ),
+}
 
 
-def by_echoed_page(query: dict[str, str]) -> tuple[object, dict[str, str]]:
-    number = int(query.get("page", 1))
-    return {"data": page(query), "current_page": number, "last_page": 3}, {}
-
-
-def by_page_from_0(query: dict[str, str]) -> tuple[object, dict[str, str]]:
-    return {"data": page(query, first=0), "page": int(query.get("page", 0))}, {}
-
-
-def by_offset(query: dict[str, str]) -> tuple[object, dict[str, str]]:
-    start = int(query.get("offset", 0))
-    return {"results": RECORDS[start : start + 10], "offset": start, "limit": 10}, {}
-
-
-def by_flag(query: dict[str, str]) -> tuple[object, dict[str, str]]:
-    number = int(query.get("cursor", "1"))
-    return {
-        "data": page({"p": str(number)}, "p"),
-        "next_cursor": str(number + 1),
-        "has_more": number < 3,
-    }, {}
-
-
-def with_404_at_the_end(query: dict[str, str]) -> tuple[object, dict[str, str]]:
-    found = page(query) if query["page"] in "12" else []
-    return (found, {}) if found else ({"detail": "Invalid page."}, {"status": "404"})
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [by_link, by_next, by_hal, by_cursor, by_echoed_page, by_page_from_0, by_offset, by_flag],
-)
-def test_what_is_plain_is_found(answer: Answer) -> None:
-    """All pages in one frame, live and in a replay; none is asked for twice."""
-    with Lists(answer) as lists, Session(lists.base_url, ApiKey("k-0123456789")) as session:
-        with session.record("pages"):
-            recorded = dm.frame(session.pages("/v1/lists"))
-        asked = Counter(lists.asked)
-        with session.replay("pages", repeat="strict"):
-            played = dm.frame(session.pages("/v1/lists"))
+@pytest.mark.parametrize("answer", PLAIN.values(), ids=PLAIN)
+def test_what_is_plain_is_found(lists: Lists, answer: Answer) -> None:
+    """All pages are in one frame, live and in a replay, and each was requested once."""
+    session, requests = lists(answer)
+    with session.record("pages"):
+        recorded = dm.frame(session.pages("/v1/lists"))
+    with session.replay("pages", repeat="strict"):
+        played = dm.frame(session.pages("/v1/lists"))
 
     assert recorded["id"].tolist() == list(range(25))
     assert recorded.attrs["pages"] == 3
     assert played.equals(recorded)
-    assert max(asked.values()) == 1
-    assert Counter(lists.asked) == asked
+    assert set(requests.values()) == {1}
 
 
-def plain(query: dict[str, str]) -> tuple[object, dict[str, str]]:
-    return page(query), {}
+def ends_with_404(query: dict[str, str]) -> object:
+    number = int(query["page"])
+    return page(number) if number < 3 else httpx.Response(404, json={"detail": "Invalid page."})
 
 
-def from_0(query: dict[str, str]) -> tuple[object, dict[str, str]]:
-    return page(query, "n", 0), {}
-
-
-def by_sevens(query: dict[str, str]) -> tuple[object, dict[str, str]]:
-    return RECORDS[int(query["from"]) :][:7], {}
-
-
-def always(body: object) -> Answer:
-    return lambda _: (body, {})
-
-
-def oddly(query: dict[str, str]) -> tuple[object, dict[str, str]]:
-    following = int(query.get("t", 1)) + 1
-    told = {"x": {"y": following}, "z": f"?t={following}"}
-    return {"a": page(query, "t"), "b": [], **told}, {}
+BY_PAGE: Answer = lambda query: page(int(query.get("page", 1)))  # noqa: E731
+ODD = numbered("t", lambda r, number, _: {"a": r, "x": {"y": number + 1}, "z": f"?t={number + 1}"})
 
 
 @pytest.mark.parametrize(
     ("answer", "options", "count"),
     [
-        (plain, {}, 10),
-        (plain, {"params": {"page": 1}}, 25),
-        (plain, {"by": "page"}, 25),
-        (plain, {"by": "page", "max_pages": 2}, 20),
-        (from_0, {"by": "page", "params": {"n": 0}, "parameter": "n"}, 25),
-        (by_sevens, {"by": "offset", "parameter": "from"}, 25),
-        (with_404_at_the_end, {"by": "page"}, 20),
-        (always(RECORDS[:10]), {"by": "page"}, 10),
-        (always([]), {"by": "page"}, 0),
-        (always({"results": RECORDS[:10], "next": None, "page": 1}), {}, 10),
-        (oddly, {"by": "cursor", "next_at": "x.y", "parameter": "t", "record_path": "a"}, 25),
-        (oddly, {"by": "next", "next_at": "z", "record_path": "a"}, 25),
+        (BY_PAGE, {}, 10),
+        (BY_PAGE, {"params": {"page": 1}}, 25),
+        (BY_PAGE, {"by": "page"}, 25),
+        (BY_PAGE, {"by": "page", "max_pages": 2}, 20),
+        (
+            lambda query: page(int(query["n"]) + 1),
+            {"by": "page", "params": {"n": 0}, "parameter": "n"},
+            25,
+        ),
+        (
+            lambda query: RECORDS[int(query["from"]) :][:7],
+            {"by": "offset", "parameter": "from"},
+            25,
+        ),
+        (ends_with_404, {"by": "page"}, 20),
+        (lambda _: RECORDS[:10], {"by": "page"}, 10),
+        (lambda _: [], {"by": "page"}, 0),
+        (lambda _: {"results": RECORDS[:10], "next": None, "page": 1}, {}, 10),
+        (ODD, {"by": "cursor", "next_at": "x.y", "parameter": "t", "record_path": "a"}, 25),
+        (ODD, {"by": "next", "next_at": "z", "record_path": "a"}, 25),
     ],
 )
 def test_pages_are_as_the_caller_says_and_end(
-    answer: Answer, options: dict[str, Any], count: int
+    lists: Lists, answer: Answer, options: dict[str, Any], count: int
 ) -> None:
     """By what is named; they stop at a short, an empty and a repeated page, and at max_pages."""
-    with Lists(answer) as lists, Session(lists.base_url, ApiKey("k-0123456789")) as session:
-        pages = session.pages("/v1/lists", **options)
-        got = dm.frame(pages, record_path=options.get("record_path", "auto"))
+    session, requests = lists(answer)
+    pages = session.pages("/v1/lists", **options)
+    frame = dm.frame(pages, record_path=options.get("record_path", "auto"))
 
-    assert len(got) == count
-    assert got.get("id", got.iloc[:, :0]).tolist() == list(range(count)) if count else got.empty
-    assert len(lists.asked) <= 5
+    assert len(frame) == count
+    assert frame.get("id", frame.iloc[:, :0]).tolist() == list(range(count)) if count else True
+    assert requests.total() <= 5
 
 
-@pytest.mark.parametrize("where", ["header", "body"])
-def test_a_link_to_another_origin_is_not_followed(where: str, service: StandIn) -> None:
-    """The key, or a request at all, never goes where a body says."""
-    elsewhere = f"{service.base_url}/v1/lists?page=2"
-    answers = {
-        "header": (RECORDS, {"Link": f'<{elsewhere}>; rel="next"'}),
-        "body": ({"data": RECORDS, "next": elsewhere}, {}),
-    }
-    with (
-        Lists(lambda _: answers[where]) as lists,  # type: ignore[arg-type,return-value]
-        Session(lists.base_url, ApiKey("k-0123456789")) as session,
-        pytest.raises(dm.InsecureAddressError, match="nothing was sent there"),
-    ):
+@pytest.mark.parametrize(
+    "response",
+    [
+        httpx.Response(200, json=RECORDS, headers={"Link": '<https://x.test/?p=2>; rel="next"'}),
+        httpx.Response(200, json={"data": RECORDS, "next": "https://x.test/?p=2"}),
+    ],
+    ids=["header", "body"],
+)
+def test_a_link_to_another_origin_is_not_followed(lists: Lists, response: httpx.Response) -> None:
+    """The key, or a request at all, never goes where a response says."""
+    session, requests = lists(lambda _: response)
+    with pytest.raises(dm.InsecureAddressError, match="nothing was sent there"):
         list(session.pages("/v1/lists"))
 
-    assert service.requests.total() == 0
+    assert set(requests) == {f"{ADDRESS}/v1/lists"}
 
 
-def test_a_recording_of_another_address_is_paged_at_this_one() -> None:
-    """What its bodies call the next page is the recording's address, and is played at ours."""
-
-    def answer(query: dict[str, str]) -> tuple[object, dict[str, str]]:
-        number = int(query.get("p", 1))
-        told = f"{lists.base_url}/v1/lists?p={number + 1}" if number < 3 else None
-        return {"items": page(query, "p"), "next": told}, {}
-
-    with (
-        Lists(answer) as lists,
-        Session(lists.base_url, ApiKey("k-0123456789")) as session,
-        session.record("pages"),
-    ):
+def test_a_recording_of_another_address_is_paged_at_this_one(lists: Lists) -> None:
+    """Its bodies name the recording's address for the next page; it is replayed at ours."""
+    session, _ = lists(
+        numbered("p", lambda r, _, n: {"items": r, "next": n and f"{ADDRESS}/v1/lists?p={n}"})
+    )
+    with session.record("pages"):
         list(session.pages("/v1/lists"))
     with Session("https://api.example.com/eu") as elsewhere, elsewhere.replay("pages"):
         assert len(dm.frame(elsewhere.pages("/v1/lists"))) == 25
@@ -345,24 +312,18 @@ def test_an_error_is_no_page(service: StandIn, unpaced: Session) -> None:
 
 
 @pytest.mark.parametrize("options", [{"by": "number"}, {"max_pages": 0}])
-def test_what_pages_do_not_take_is_refused_at_once(
-    service: StandIn, live: Session, options: dict[str, Any]
-) -> None:
-    """Before the first page is asked for."""
+def test_what_pages_do_not_take_is_refused_at_once(lists: Lists, options: dict[str, Any]) -> None:
+    """Before the first page is requested."""
+    session, requests = lists(BY_PAGE)
     with pytest.raises(ValueError, match=next(iter(options))):
-        live.pages("/v1/lists", **options)
+        session.pages("/v1/lists", **options)
 
-    assert service.requests.total() == 0
+    assert not requests
 
 
-def test_more_pages_than_are_asked_for_unasked_are_told(
-    live: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A frame that is cut short by itself says so."""
+def test_a_list_that_is_cut_short_warns(lists: Lists, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without max_pages there is a bound all the same."""
     monkeypatch.setattr("directmail_lab.bulk._MOST_PAGES", 2)
-    with (
-        Lists(lambda query: (page(query), {})) as lists,
-        Session(lists.base_url, ApiKey("k-0123456789")) as session,
-        pytest.warns(UserWarning, match="more than 2 pages"),
-    ):
+    session, _ = lists(BY_PAGE)
+    with pytest.warns(UserWarning, match="more than 2 pages"):
         assert len(dm.frame(session.pages("/v1/lists", by="page"))) == 20

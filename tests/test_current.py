@@ -6,13 +6,11 @@ import asyncio
 import inspect
 import subprocess
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 import directmail_lab as dm
-from directmail_lab import current
 
 if TYPE_CHECKING:
     from directmail_lab.sessions import Session
@@ -58,15 +56,12 @@ def test_with_nothing_set_a_call_says_how_to_get_a_session() -> None:
         dm.me()
 
 
-def test_the_environment_opens_a_session(monkeypatch: pytest.MonkeyPatch, service: StandIn) -> None:
+def test_the_environment_opens_a_session(account: StandIn) -> None:
     """The first call connects by itself, and later ones reuse it; arguments go before it."""
-    monkeypatch.setenv("DIRECTMAIL_BASE_URL", service.base_url)
-    monkeypatch.setenv("DIRECTMAIL_API_KEY", service.api_key)
-
-    given = dm.connect("https://api.example.com")
+    elsewhere = dm.connect("https://api.example.com")
     dm.logout()
 
-    assert given.base_url == "https://api.example.com"
+    assert elsewhere.base_url == "https://api.example.com"
     assert len(dm.me()) == 1
     assert dm.session() is dm.session()
 
@@ -153,50 +148,29 @@ def test_every_call_acts_on_the_current_session(service: StandIn) -> None:
     dm.get("/v1/lists")
     dm.post("/v1/letters", json={})
     dm.request("HEAD", "/v1/users/me")
-    asyncio.run(closing_me())
 
-    assert dm.rate_limits()["operation"].tolist() == [
-        "/v1/lists",
-        "/v1/letters",
-        "/v1/users/me",
-        "/v1/users/me",
-    ]
+    async def me_and_close() -> None:
+        await dm.me_async()
+        await dm.session().aclose()
 
+    asyncio.run(me_and_close())
 
-async def closing_me() -> None:
-    await dm.me_async()
-    await dm.session().async_client.aclose()
-    await dm.session().aclose()
+    operations = ["/v1/lists", "/v1/letters", "/v1/users/me", "/v1/users/me"]
+    assert dm.rate_limits()["operation"].tolist() == operations
 
 
-def test_a_session_with_no_reading_has_an_empty_frame(connected: Session) -> None:
-    """No response yet: no rows, and all the columns."""
-    assert len(dm.rate_limits()) == 0
-    assert dm.rate_limits().columns.tolist()[:3] == ["at", "method", "path"]
-
-
-def test_readings_come_straight_from_a_cassette(service: StandIn) -> None:
-    """rate_limits(cassette) reads the file, and the session's own readings stay as they are."""
-    dm.connect(service.base_url, service.api_key)
+def test_readings_and_interactions_are_the_sessions_or_a_cassettes(connected: Session) -> None:
+    """By name they come from the file, and the session's own readings stay as they are."""
     with dm.record("tour"):
         dm.me()
-
-    read = dm.rate_limits("tour")
-    assert read["remaining"].tolist() == [299]
-    assert len(dm.rate_limits()) == 1
-
-
-def test_interactions_are_those_of_the_cassette_in_use(service: StandIn) -> None:
-    """By name from the file, without one from the recording that goes on; live there are none."""
-    dm.connect(service.base_url, service.api_key)
-    with dm.record("tour"):
-        dm.me()
-        running = dm.interactions()
+        recording = dm.interactions()
     with pytest.raises(dm.CassetteError, match="live"):
         dm.interactions()
 
-    assert running["path"].tolist() == ["/v1/users/me"]
-    assert dm.interactions("tour").equals(running)
+    assert recording["path"].tolist() == ["/v1/users/me"]
+    assert dm.interactions("tour").equals(recording)
+    assert dm.rate_limits("tour")["remaining"].tolist() == [299]
+    assert len(dm.rate_limits()) == 1
 
 
 def test_readings_that_contradict_the_stated_unit_are_told(service: StandIn) -> None:
@@ -208,9 +182,8 @@ def test_readings_that_contradict_the_stated_unit_are_told(service: StandIn) -> 
         dm.rate_limits()
 
 
-def test_a_burst_gives_the_readings_it_made(service: StandIn) -> None:
+def test_a_burst_gives_the_readings_it_made(connected: Session) -> None:
     """n requests, n readings, and no others; less than one is refused and sends nothing."""
-    dm.connect(service.base_url, service.api_key)
     dm.me()
     made = dm.burst(5, "/v1/lists")
     with pytest.raises(ValueError, match="1 or more"):
@@ -220,30 +193,17 @@ def test_a_burst_gives_the_readings_it_made(service: StandIn) -> None:
     assert len(dm.rate_limits()) == 6
 
 
-def test_an_interrupted_burst_leaves_the_session_usable(service: StandIn) -> None:
+def test_an_interrupted_burst_leaves_the_session_usable(connected: Session) -> None:
     """Ctrl-C ends the burst; what was sent is in the readings, and the next call works."""
-    opened = dm.connect(service.base_url, service.api_key)
 
     def interrupt(_: object) -> None:
-        if len(opened.readings) == 3:
+        if len(connected.readings) == 3:
             raise KeyboardInterrupt
 
-    stop = opened.on_reading(interrupt)
+    stop = connected.on_reading(interrupt)
     with pytest.raises(KeyboardInterrupt):
         dm.burst(100)
     stop()
 
     assert len(dm.rate_limits()) == 3
     assert len(dm.me()) == 1
-
-
-def test_no_name_of_a_module_is_rebound() -> None:
-    """What is global is in one object, the holder of the current session."""
-    package = Path(current.__file__).parent
-    rebinding = [
-        path.name
-        for path in package.rglob("*.py")
-        if any(line.strip().startswith("global ") for line in path.read_text().splitlines())
-    ]
-
-    assert rebinding == []

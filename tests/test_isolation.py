@@ -20,32 +20,39 @@ from directmail_lab.sessions import Session
 from directmail_lab.standin import Fault, StandIn, stand_in
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Callable, Iterator
 
 THREADS = TASKS = 8
 WORKERS = range(THREADS + TASKS)
 ROUNDS = range(8)
 
 
-def side_by_side(
-    in_thread: Callable[[int], object], in_task: Callable[[int], Awaitable[object]]
-) -> None:
-    """Run 8 threads and 8 tasks at once, each with its number; they start together."""
+def get_side_by_side(
+    session_of: Callable[[int], Session], path_of: Callable[[int, int], str]
+) -> dict[int, list[httpx.Response]]:
+    """Send each worker's requests from 8 threads and 8 tasks that start together."""
     start = threading.Barrier(THREADS + 1, timeout=30)
+    got: dict[int, list[httpx.Response]] = {worker: [] for worker in WORKERS}
 
     def thread(worker: int) -> None:
         start.wait()
-        in_thread(worker)
+        for n in ROUNDS:
+            got[worker].append(session_of(worker).client.get(path_of(worker, n)))
+
+    async def task(worker: int) -> None:
+        for n in ROUNDS:
+            got[worker].append(await session_of(worker).async_client.get(path_of(worker, n)))
 
     async def tasks() -> None:
         start.wait()
-        await asyncio.gather(*(in_task(worker) for worker in WORKERS[THREADS:]))
+        await asyncio.gather(*map(task, WORKERS[THREADS:]))
 
     with ThreadPoolExecutor(THREADS) as pool:
         running = [pool.submit(thread, worker) for worker in WORKERS[:THREADS]]
         asyncio.run(tasks())
         for each in running:
             each.result(timeout=30)
+    return got
 
 
 class Foreigner:
@@ -92,48 +99,36 @@ def services() -> Iterator[list[StandIn]]:
 
 
 def test_sessions_in_threads_and_tasks_never_meet(services: list[StandIn]) -> None:
-    """Each records and replays its own service's answers; the foreigner's are in no cassette."""
-    plain = httpx.HTTPTransport.handle_request, httpx.AsyncHTTPTransport.handle_async_request
+    """Each records and replays its own service's responses; the foreigner's are in no cassette."""
+    methods = {httpx.HTTPTransport.handle_request, httpx.AsyncHTTPTransport.handle_async_request}
     sessions = [connected(service) for service in services[:-1]]
-    got: dict[tuple[str, int], list[int]] = {}
+    patched: set[object] = set()
 
-    def note(worker: int, response: httpx.Response) -> None:
-        assert plain == (
-            httpx.HTTPTransport.handle_request,
-            httpx.AsyncHTTPTransport.handle_async_request,
-        )
-        got.setdefault((sessions[worker].mode, worker), []).append(response.json()["id"])
+    def note_methods(_: object) -> None:
+        patched.add(httpx.HTTPTransport.handle_request)
+        patched.add(httpx.AsyncHTTPTransport.handle_async_request)
 
-    def in_thread(worker: int) -> None:
-        for n in ROUNDS:
-            note(worker, sessions[worker].client.get("/v1/users/me", params={"n": n}))
-
-    async def in_task(worker: int) -> None:
-        for n in ROUNDS:
-            note(worker, await sessions[worker].async_client.get("/v1/users/me", params={"n": n}))
-
+    sessions[0].on_reading(note_methods)
     with Foreigner(services[-1]) as foreigner:
         for mode in ("record", "replay"):
             for worker, session in enumerate(sessions):
                 getattr(session, mode)(f"of-{worker}")
-            side_by_side(in_thread, in_task)
+            got = get_side_by_side(sessions.__getitem__, lambda _, n: f"/v1/users/me?n={n}")
+            assert {worker: {r.json()["id"] for r in got[worker]} for worker in WORKERS} == {
+                worker: {worker} for worker in WORKERS
+            }
     for session in sessions:
         session.close()
 
-    assert got == {
-        (mode, worker): [worker] * len(ROUNDS)
-        for mode in ("record", "replay")
-        for worker in WORKERS
-    }
+    assert patched == methods
     for worker, service in enumerate(services[:-1]):
-        kept = read_cassette(Path(f"cassettes/of-{worker}.yaml")).interactions
-        assert [each.request.uri for each in kept] == [
+        recorded = read_cassette(Path(f"cassettes/of-{worker}.yaml")).interactions
+        assert [interaction.request.uri for interaction in recorded] == [
             f"{service.base_url}/v1/users/me?n={n}" for n in ROUNDS
         ]
-        assert {json.loads(each.response.body)["id"] for each in kept} == {worker}
-        assert [r.cassette for r in sessions[worker].readings.since(0)] == [f"of-{worker}"] * (
-            2 * len(ROUNDS)
-        )
+        assert {json.loads(interaction.response.body)["id"] for interaction in recorded} == {worker}
+        readings = sessions[worker].readings.since(0)
+        assert [r.cassette for r in readings] == [f"of-{worker}"] * (2 * len(ROUNDS))
     assert set(foreigner.answers) == {len(WORKERS)}
     assert services[-1].requests.total() == len(foreigner.answers) > 0
     assert len(list(Path("cassettes").glob("*.yaml"))) == len(WORKERS)
@@ -151,60 +146,37 @@ def items() -> Iterator[StandIn]:
 
 
 @pytest.mark.parametrize("record_mode", ["new_episodes", "all"])
-def test_one_session_used_by_many_gives_each_its_own_answer(
+def test_one_session_used_by_many_gives_each_its_own_response(
     items: StandIn, record_mode: str
 ) -> None:
     """Recording and replaying; every exchange is in the cassette once, and so is its reading."""
-    wrong: list[str] = []
-
-    def note(worker: int, n: int, response: httpx.Response) -> None:
-        if response.json() != [worker, n]:
-            wrong.append(f"{worker} {n}: {response.text}")
-
-    def in_thread(worker: int) -> None:
-        for n in ROUNDS:
-            note(worker, n, session.client.get(f"/v1/items/{worker:02}-{n:02}"))
-
-    async def in_task(worker: int) -> None:
-        for n in ROUNDS:
-            note(worker, n, await session.async_client.get(f"/v1/items/{worker:02}-{n:02}"))
-
+    expected = {worker: [[worker, n] for n in ROUNDS] for worker in WORKERS}
     with connected(items) as session:
-        with session.record("shared", record_mode=record_mode):
-            side_by_side(in_thread, in_task)
-        with session.replay("shared", repeat="strict"):
-            side_by_side(in_thread, in_task)
+        for mode, options in (
+            ("record", {"record_mode": record_mode}),
+            ("replay", {"repeat": "strict"}),
+        ):
+            with getattr(session, mode)("shared", **options):
+                got = get_side_by_side(lambda _: session, "/v1/items/{:02}-{:02}".format)
+            assert {worker: [r.json() for r in got[worker]] for worker in WORKERS} == expected
         sources = [reading.source for reading in session.readings.since(0)]
-    kept = read_cassette(Path("cassettes/shared.yaml"))
+    recorded = read_cassette(Path("cassettes/shared.yaml"))
 
-    assert wrong == []
-    assert sorted(json.loads(each.response.body) for each in kept.interactions) == [
-        [worker, n] for worker, n in itertools.product(WORKERS, ROUNDS)
-    ]
-    assert kept.problem is None
-    count = len(WORKERS) * len(ROUNDS)
-    assert sources == ["recorded"] * count + ["replayed"] * count
+    bodies = sorted(json.loads(each.response.body) for each in recorded.interactions)
+    assert bodies == list(itertools.chain.from_iterable(expected.values()))
+    assert recorded.problem is None
+    assert sources == ["recorded"] * len(bodies) + ["replayed"] * len(bodies)
 
 
-def test_answers_to_one_request_are_shared_out_once_each(items: StandIn) -> None:
-    """All workers poll: a strict replay gives every recorded answer to exactly one of them."""
-    remaining: dict[str, list[int]] = {"record": [], "replay": []}
-
-    def in_thread(_: int) -> None:
-        for _ in ROUNDS:
-            session.me()
-
-    async def in_task(_: int) -> None:
-        for _ in ROUNDS:
-            await session.me_async()
-
+def test_responses_to_one_request_are_shared_out_once_each(items: StandIn) -> None:
+    """All workers poll: a strict replay gives every recorded response to exactly one of them."""
+    remaining = {}
     with connected(items) as session:
-        session.on_reading(lambda reading: remaining[session.mode].append(reading.remaining or 0))
-        with session.record("polled"):
-            side_by_side(in_thread, in_task)
-        with session.replay("polled", repeat="strict"):
-            side_by_side(in_thread, in_task)
+        for mode, options in (("record", {}), ("replay", {"repeat": "strict"})):
+            with getattr(session, mode)("polled", **options):
+                got = get_side_by_side(lambda _: session, lambda *_: "/v1/users/me")
+            responses = itertools.chain.from_iterable(got.values())
+            remaining[mode] = sorted(int(r.headers["X-RateLimit-Remaining"]) for r in responses)
 
     count = len(WORKERS) * len(ROUNDS)
-    assert sorted(remaining["record"]) == list(range(100_000 - count, 100_000))
-    assert sorted(remaining["replay"]) == sorted(remaining["record"])
+    assert remaining["record"] == remaining["replay"] == list(range(100_000 - count, 100_000))

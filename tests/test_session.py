@@ -53,23 +53,6 @@ def test_me_async_gives_the_same_row(live: Session) -> None:
     assert asyncio.run(ask()) == asyncio.run(ask()) == live.me().to_json()
 
 
-@pytest.mark.parametrize(
-    ("options", "shape"),
-    [
-        ({"record": [1, 2]}, (2, 1)),
-        ({"record": "x"}, (1, 1)),
-        ({"record": None}, (1, 1)),
-        ({"record": {}}, (1, 0)),
-        ({"record": {"a": 1}, "envelope": "data"}, (1, 1)),
-    ],
-    ids=str,
-)
-def test_me_of_any_json_is_a_frame(options: dict[str, Any], shape: tuple[int, int]) -> None:
-    """The record's fields are open: an array, a scalar and an envelope are told apart."""
-    with stand_in(**options) as server, Session(server.base_url, ApiKey(server.api_key)) as session:
-        assert session.me().shape == shape
-
-
 def test_a_loop_that_ends_takes_its_connections_along(live: Session) -> None:
     """`asyncio.run(session.me_async())`, again and again, leaves no socket open behind it."""
     for _ in range(3):
@@ -89,7 +72,6 @@ def test_a_loop_that_ends_takes_its_connections_along(live: Session) -> None:
         (404, dm.ServiceError, "Check the path"),
         (422, dm.ServiceError, "excerpt"),
         (429, dm.ServiceError, "rate_limits"),
-        (500, dm.ServiceError, "try again"),
         (502, dm.ServiceError, "try again"),
     ],
 )
@@ -108,14 +90,6 @@ def test_an_error_status_is_a_service_error(
     assert error.reading.limit == 300
     assert "<API_KEY>" in error.excerpt
     assert service.api_key not in f"{error}{error!r}{vars(error)}"
-
-
-def test_a_gateways_page_is_no_record(service: StandIn, live: Session) -> None:
-    """HTML with status 200 is told from JSON."""
-    with service.fault(html=True, status=200), pytest.raises(dm.NotJSONError) as caught:
-        live.me()
-
-    assert (caught.value.status, caught.value.content_type) == (200, "text/html")
 
 
 def test_what_was_recorded_replays_without_key_or_network(service: StandIn) -> None:
@@ -215,17 +189,12 @@ def test_what_is_replayed_is_neither_held_back_nor_counted() -> None:
     assert few.requests.total() == 2
 
 
-def test_a_write_to_a_live_service_is_refused(service: StandIn, live: Session) -> None:
-    """Without allow_writes nothing leaves, whatever the method."""
-    for method in ("POST", "PUT", "PATCH", "DELETE"):
-        with pytest.raises(dm.WriteRefusedError, match="allow_writes=True"):
-            live.request(method, "/v1/letters")
-
-    assert not [sent for sent in service.requests if "letters" in sent]
-
-
 def test_an_allowed_write_is_sent_once_and_replays_free(service: StandIn) -> None:
-    """A write goes out with allow_writes; its replay needs none."""
+    """A write goes out with allow_writes alone; its replay needs none."""
+    with Session(service.base_url, ApiKey(service.api_key)) as session:
+        for method in ("POST", "PUT", "PATCH", "DELETE"):
+            with pytest.raises(dm.WriteRefusedError, match="allow_writes=True"):
+                session.request(method, "/v1/letters")
     with Session(service.base_url, ApiKey(service.api_key), allow_writes=True) as session:
         with session.record("letter"):
             sent = session.request("POST", "/v1/letters", json={"to": "x"})
