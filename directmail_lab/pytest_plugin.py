@@ -147,24 +147,22 @@ class _Settings:
     max_age: str = ""
     on_old: str = "warn"
 
-
-_CHOICES: Final = {
-    "record_mode": _MODES,
-    "unplayed": ("fail", "allow"),
-    "on_old": ("warn", "fail"),
-}
+    def matching(self) -> dict[str, Any]:
+        """Return the argument ``match_on`` if the marker has one."""
+        return {} if self.match_on is None else {"match_on": self.match_on}
 
 
 def _settings(node: pytest.Item) -> _Settings:
     """Return the marker's settings, those nearest to the test winning, and the ini file's."""
     names = {field.name for field in fields(_Settings)}
     merged = {name: node.config.getini(f"directmail_{name}") for name in ("max_age", "on_old")}
+    choices = {"record_mode": _MODES, "unplayed": ("fail", "allow"), "on_old": ("warn", "fail")}
     problem = ""
     for marker in reversed(list(node.iter_markers("directmail"))):
         if marker.args or not names.issuperset(marker.kwargs):
             problem = f"the directmail marker takes {', '.join(sorted(names))}, each by its name"
         merged.update(marker.kwargs)
-    for name, allowed in _CHOICES.items():
+    for name, allowed in choices.items():
         if merged.get(name) not in (None, *allowed):
             problem = f"{name} is one of {', '.join(allowed)}"
     if problem:
@@ -233,7 +231,6 @@ def _refuse_beside_vcr(node: pytest.Item, *, may_collide: bool) -> None:
 
 def _replaying(path: Path, settings: _Settings, node: pytest.Item) -> Session:
     """Return a session that only replays: it has no key, and no transport that could send."""
-    from .cassettes import DEFAULT_MATCH_ON
     from .sessions import replaying_session
 
     if not path.exists():
@@ -243,13 +240,12 @@ def _replaying(path: Path, settings: _Settings, node: pytest.Item) -> Session:
             pytrace=False,
         )
     session = replaying_session(path)
-    session.replay(path, repeat=settings.repeat, match_on=settings.match_on or DEFAULT_MATCH_ON)
+    session.replay(path, repeat=settings.repeat, **settings.matching())
     return session
 
 
 def _recording(path: Path, mode: str, settings: _Settings) -> Session:
     """Return a session that records, with the environment's key."""
-    from .cassettes import DEFAULT_MATCH_ON
     from .credentials import find_api_key
     from .sessions import Session
     from .settings import choose_address
@@ -258,8 +254,7 @@ def _recording(path: Path, mode: str, settings: _Settings) -> Session:
     session = Session(address, find_api_key(base_url=address))
     # The event loop of an async test is gone when the fixture ends: no connection may outlive it.
     session.async_client.headers["Connection"] = "close"
-    match_on = settings.match_on or DEFAULT_MATCH_ON
-    session.record(path, record_mode=mode, redact=settings.redact, match_on=match_on)
+    session.record(path, record_mode=mode, redact=settings.redact, **settings.matching())
     return session
 
 
@@ -300,14 +295,10 @@ class _Use:
     def report(self) -> str:
         """Return which requests were left unplayed or not recorded, by method and path."""
         unplayed = [] if self.cassette.records else self.cassette.unplayed()
-        return "\n".join(
-            [
-                f"{self.shown_path}, record mode {self.cassette.record_mode}",
-                *self._counted("left unplayed", unplayed),
-                *self._counted("not recorded", self.unmatched),
-                self._advice(),
-            ]
-        )
+        lines = [f"{self.shown_path}, record mode {self.cassette.record_mode}"]
+        lines += self._counted("left unplayed", unplayed)
+        lines += self._counted("not recorded", self.unmatched)
+        return "\n".join([*lines, self._advice()])
 
     def _counted(self, title: str, requests: Sequence[RecordedRequest]) -> Iterator[str]:
         from .interaction import base_path, path_below

@@ -22,7 +22,7 @@ import requests
 from cassette_samples import BASE_URL, answered, get
 from hypothesis import example, given, settings, strategies as st
 from key_search import planted, traces
-from test_cli import invoke, said_until, started
+from test_cli import invoke, output_until, started
 
 from directmail_lab import Session
 from directmail_lab.cassettes import open_cassette, read_cassette
@@ -662,7 +662,7 @@ def recording_command(folder: Path, service: Feed) -> Iterator[tuple[subprocess.
     port = service.base_url.rpartition(":")[2]
     words = ("--record", f"{port}.yaml", "--to", service.base_url, "--port", "0")
     with started(folder, "serve", *words, DIRECTMAIL_API_KEY=KEY) as process:
-        address = re.search(SERVED, said_until(process, "Ctrl-C ends it"))
+        address = re.search(SERVED, output_until(process, "Ctrl-C ends it"))
         assert address is not None
         yield process, address[0]
 
@@ -721,7 +721,7 @@ def test_the_command_records_until_ctrl_c(account: StandIn, tmp_path: Path) -> N
     words = ("serve", "--record", "tour", "--port", "0", "--token")
     (tmp_path / "cassettes").mkdir()
     with started(tmp_path, *words) as process:
-        printed = said_until(process, "Ctrl-C ends it")
+        printed = output_until(process, "Ctrl-C ends it")
         address = re.search(r"http://127\.0\.0\.1:\d+/[\w-]{20,}", printed)
         assert address is not None
         answer = requests.get(address[0] + ME, timeout=10)
@@ -741,7 +741,7 @@ def test_the_command_replays_as_slowly_as_recorded(tmp_path: Path) -> None:
     write(tmp_path / "slow.yaml", slow)
     words = ("serve", "--cassette", "slow.yaml", "--port", "0", "--timing", "recorded", "--strict")
     with started(tmp_path, *words) as process:
-        address = re.search(r"http://127\.0\.0\.1:\d+", said_until(process, "Ctrl-C ends it"))
+        address = re.search(r"http://127\.0\.0\.1:\d+", output_until(process, "Ctrl-C ends it"))
         assert address is not None
         first, second = (requests.get(address[0] + ME, timeout=10) for _ in range(2))
 

@@ -41,18 +41,12 @@ from .options import (
 )
 
 # The stand-in's own: service.md shows no operation but GET /v1/users/me.
-_LISTS_PATH: Final = "/v1/lists"
 _LETTERS_PATH: Final = "/v1/letters"
-_METHODS: Final[Mapping[str, tuple[str, ...]]] = {
-    ME_PATH: ("GET", "HEAD"),
-    _LISTS_PATH: ("GET", "HEAD"),
-    f"{_LISTS_PATH}/{{id}}": ("GET", "HEAD"),
-    _LETTERS_PATH: ("POST",),
-}
-_LISTS: Final = tuple(
+_ROWS: Final = [
     {"id": f"lst_stand_in_{n}", "name": name, "addresses": addresses, "service": "stand-in"}
     for n, (name, addresses) in enumerate([("Spring", 120), ("Café owners", 48), ("Empty", 0)], 1)
-)
+]
+_LISTS: Final = {"/v1/lists": _ROWS, **{f"/v1/lists/{row['id']}": row for row in _ROWS}}
 _GATEWAY_PAGE: Final = (
     "<!doctype html><html><head><title>{status} {reason}</title></head>"
     "<body><h1>{status} {reason}</h1><hr>stand-in gateway</body></html>"
@@ -177,7 +171,7 @@ class StandIn(LoopbackServer):
                 seconds = _reset_text(quota.renews_at, "seconds_left", now)
                 response = with_headers(response, {"Retry-After": seconds})
         else:
-            response = self._routed(request, path, operation)
+            response = self._routed(request.method, path)
         return replace(response, headers=response.headers + self._common_headers(quota, now))
 
     def _count(self, now: float, method: str, operation: str, *, is_known: bool) -> _Quota:
@@ -198,27 +192,19 @@ class StandIn(LoopbackServer):
             ("Server", "directmail-lab-stand-in"),
         )
 
-    def _routed(self, request: RecordedRequest, path: str, operation: str) -> RecordedResponse:
-        methods = _METHODS.get(operation)
-        if methods is None:
+    def _routed(self, method: str, path: str) -> RecordedResponse:
+        number = self._requests[f"POST {_LETTERS_PATH}"]
+        letter = {"id": f"ltr_stand_in_{number}", "state": "accepted", "service": "stand-in"}
+        values = {**_LISTS, ME_PATH: self.options.record, _LETTERS_PATH: letter}
+        if path not in values:
             return _error(404, "There is nothing at this path.")
-        if request.method not in methods:
+        methods = ("POST",) if path == _LETTERS_PATH else ("GET", "HEAD")
+        if method not in methods:
             response = _error(405, "This path does not take that method.")
             return with_headers(response, {"Allow": ", ".join(methods)})
-        if operation == _LETTERS_PATH:
-            number = self._requests[f"POST {_LETTERS_PATH}"]
-            letter = {"id": f"ltr_stand_in_{number}", "state": "accepted", "service": "stand-in"}
-            return self._success(letter, status=201)
-        if operation == ME_PATH:
-            return self._success(self.options.record)
-        if operation == _LISTS_PATH:
-            return self._success(_LISTS)
-        matches = [row for row in _LISTS if path == f"{_LISTS_PATH}/{row['id']}"]
-        return self._success(matches[0]) if matches else _error(404, "There is no such list.")
-
-    def _success(self, value: object, status: int = 200) -> RecordedResponse:
-        envelope = self.options.envelope
-        return _response(status, {envelope: value, "service": "stand-in"} if envelope else value)
+        value, envelope = values[path], self.options.envelope
+        wrapped = {envelope: value, "service": "stand-in"} if envelope else value
+        return _response(201 if path == _LETTERS_PATH else 200, wrapped)
 
 
 def _path_within(uri: str, prefix: str) -> str:
