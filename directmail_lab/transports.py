@@ -275,7 +275,7 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     def _received(
         self, request: httpx.Request, response: httpx.Response, started: float
     ) -> httpx.Response:
-        at, elapsed_s = self.clock(), round(self.timer() - started, 6)
+        elapsed_s, at = round(self.timer() - started, 6), self.clock()
         if self.cassette is None:
             return self.observe(request, response, at=at, elapsed_s=elapsed_s)
         recorded, response = _as_recorded(request, response)

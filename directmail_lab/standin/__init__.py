@@ -197,7 +197,8 @@ class StandIn(LoopbackServer):
         letter = {"id": f"ltr_stand_in_{number}", "state": "accepted", "service": "stand-in"}
         values = {**_LISTS, ME_PATH: self.options.record, _LETTERS_PATH: letter}
         if path not in values:
-            return _error(404, "There is nothing at this path.")
+            is_list = path.startswith("/v1/lists/")
+            return _error(404, f"There is {'no such list' if is_list else 'nothing at this path'}.")
         methods = ("POST",) if path == _LETTERS_PATH else ("GET", "HEAD")
         if method not in methods:
             response = _error(405, "This path does not take that method.")
