@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import typer
 
 from ..errors import CassetteError, CredentialError
-from ..standin import STAND_IN_KEY, StandIn, StandInOptions
+from ..standin import STAND_IN_KEY, StandIn, stand_in
 from ..standin.options import ResetUnit
 from .output import cassette_file, complete_cassette, error_message
 
@@ -64,11 +64,10 @@ def serve(
     elif cassette:
         sessions = [_replaying(name, strict, timing) for name in cassette]
     else:
-        options = StandInOptions(
+        service = stand_in(
             port=port, api_key=api_key, limit=limit, window_s=window, reset_unit=reset_unit
         )
-        stand_in = StandIn(options)
-        _run(stand_in, _describe(stand_in))
+        _run(service, _describe(service))
         return
     from ..serving import SessionServer
 

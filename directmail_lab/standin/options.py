@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import reprlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,18 +32,24 @@ STAND_IN_RECORD: Final[Mapping[str, object]] = {
 }
 
 _LISTS_LIMIT: Final = 60
-_RESET_MEANINGS: Final[Mapping[str, str]] = {
-    "seconds_left": "seconds until the allowance renews",
-    "milliseconds_left": "milliseconds until the allowance renews",
-    "epoch_s": "the time it renews, in seconds since 1970",
-    "epoch_ms": "the time it renews, in milliseconds since 1970",
-    "zero": "always 0",
+_ASSUMPTIONS: Final[Mapping[str, str]] = {
+    "reset_unit": "what X-RateLimit-Reset holds",
+    "window_s": "seconds in a window",
+    "window": "when windows start",
+    "limit": "requests allowed in a window, for each operation",
+    "limits": "other allowances",
+    "exhausted_status": "the status when nothing is left",
+    "retry_after": "whether Retry-After comes with it",
+    "unauthorized_status": "the status without the key, with another, or with a password",
+    "record": "the current user's record",
+    "envelope": "the member that wraps a body",
+    "prefix": "the path before /v1 in the base address",
 }
-_WINDOW_MEANINGS: Final[Mapping[str, str]] = {
-    "fixed": "a window starts with its first request",
-    "aligned": "windows start at whole multiples of their length since 1970",
-    "sliding": "each request leaves the count one window after it was made",
-}
+_MORE_ASSUMPTIONS: Final = (
+    'errors: {"error": {"status", "message"}} as JSON',
+    "operations of its own: GET /v1/lists, GET /v1/lists/{id}, POST /v1/letters",
+    "versions: /v1 alone; any other answers 404",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,27 +183,8 @@ class StandInOptions:
 
     def assumptions(self) -> list[str]:
         """Return a line for each part that service.md leaves open, with what is assumed."""
-        others = ", ".join(f"{operation} {limit}" for operation, limit in self.limits.items())
-        retry_after = "Retry-After in seconds" if self.retry_after else "no Retry-After"
-        envelope = f"wrapped in {self.envelope!r}" if self.envelope else "bare"
-        return [
-            f"X-RateLimit-Reset: {_RESET_MEANINGS[self.reset_unit]} (reset_unit)",
-            f"window: {self.window_s:g} s; {_WINDOW_MEANINGS[self.window]} (window_s, window)",
-            f"allowance: {self.limit} requests a window for each operation (limit)",
-            f"other allowances: {others or 'none'} (limits)",
-            f"nothing left: status {self.exhausted_status}, {retry_after} "
-            "(exhausted_status, retry_after)",
-            f"no key, a wrong one, or a password: status {self.unauthorized_status}, counted "
-            "against an allowance of their own (unauthorized_status)",
-            f"the record: {_shape(self.record)}, {envelope} (record, envelope)",
-            'errors: {"error": {"status", "message"}} as JSON',
-            "operations of its own: GET /v1/lists, GET /v1/lists/{id}, POST /v1/letters",
-            f"regional base addresses: one, {self.prefix or '/'} (prefix)",
-            "versions: /v1 alone; any other answers 404",
+        values = [
+            f"{text}: {reprlib.repr(getattr(self, name))} ({name})"
+            for name, text in _ASSUMPTIONS.items()
         ]
-
-
-def _shape(record: object) -> str:
-    if isinstance(record, Mapping):
-        return f"an object with {', '.join(map(str, record)) or 'no members'}"
-    return f"a JSON {type(record).__name__}"
+        return [*values, *_MORE_ASSUMPTIONS]
