@@ -188,12 +188,12 @@ class Cassette:
         if request.body is None:  # as vcrpy records httpx, so that its body matcher agrees
             request = replace(request, body=b"")
         response = normalize_headers(interaction.response, method=request.method)
-        interaction = replace(interaction, request=request, response=response)
+        at, elapsed_s = interaction.recorded_at, interaction.elapsed_s
         with self._own_lock():
             if self._is_full:
                 return
             try:
-                self._recording.append(interaction)
+                self._recording.append(Interaction(request, response, at, elapsed_s))
             except OSError as error:
                 self._handle_write_error(error)
 
