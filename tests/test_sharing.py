@@ -292,7 +292,7 @@ def test_two_users_or_two_addresses_do_not_share(service: StandIn, tmp_path: Pat
         store.close()
     (database,) = (tmp_path / "state").rglob("*.sqlite")
     with sqlite3.connect(database) as connection:
-        (rows,) = connection.execute("SELECT count(*) FROM kept").fetchone()
+        (rows,) = connection.execute("SELECT count(*) FROM states").fetchone()
     connection.close()
 
     assert names == [["one"], ["one"]]
@@ -369,7 +369,7 @@ def test_a_state_that_is_not_ours_is_begun_anew(service: StandIn) -> None:
     (database,) = Path(os.environ["XDG_STATE_HOME"]).rglob("*.sqlite")
     for text in ("", "{", "[]", '{"a": 1}', "[{}, 1, 2, 3, 4, 5]" * 2, "null"):
         with sqlite3.connect(database) as connection:
-            connection.execute("UPDATE kept SET value = ? WHERE at IS NOT NULL", [text])
+            connection.execute("UPDATE states SET value = ? WHERE at IS NOT NULL", [text])
         connection.close()
 
         assert store.change("GET /", lambda state, _: state.request("two", 0.0)) is None

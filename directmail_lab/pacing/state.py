@@ -150,7 +150,7 @@ class PaceState:
     @property
     def in_flight(self) -> int:
         """How many requests have no response yet; ``remaining`` may not include them."""
-        return sum([each.in_flight for each in self.participants.values()])
+        return sum([participant.in_flight for participant in self.participants.values()])
 
     def request(self, name: str, now: float, *, longest_gap_s: float | None = None) -> Pause | None:
         """Count a request of a session as sent and return None, or return what it waits for.
@@ -180,16 +180,16 @@ class PaceState:
         return me
 
     def _pause(self, me: Participant, now: float, longest_gap_s: float | None) -> Pause | None:
-        in_flight, waiting, behind = self._demand(me, now)
+        in_flight, waiting, lacking = self._demand(me, now)
         window_s = self.window_s or TYPICAL_WINDOW_S
         if self.remaining is None:
             # The first request finds out what remains; the others wait for its response. If
             # responses do not say what remains, nothing waits.
-            is_first_response_pending = in_flight and self.answered_at == -math.inf
-            return self._poll(me, now) if is_first_response_pending else None
+            is_pending = in_flight and self.answered_at == -math.inf
+            return self._poll(me, now) if is_pending else None
         free = self.remaining - in_flight - waiting
         left_s = max(0.0, self.renews_at - now)
-        if free > 0 and (free - 1) * window_s >= behind * left_s:
+        if free > 0 and (free - 1) * window_s >= lacking * left_s:
             return None if longest_gap_s is None else self._slot(now, free, longest_gap_s)
         # If nothing seems to remain, one request is sent to find out once the allowance should have
         # renewed, or if a clock was set back.
@@ -199,7 +199,7 @@ class PaceState:
             return None
         poll = self._poll(me, now)
         if free > 0:
-            enough_at = self.renews_at - window_s * (free - 1) / behind
+            enough_at = self.renews_at - window_s * (free - 1) / lacking
             return Pause(max(poll.until, min(enough_at, now + _LONGEST_POLL_S)), for_response=True)
         if self.remaining or in_flight or not left_s:
             return poll
@@ -208,11 +208,11 @@ class PaceState:
     def _demand(self, me: Participant, now: float) -> tuple[int, int, float]:
         """Return how many requests are in flight, and how many others may come before me.
 
-        First come active sessions that have used as much of the window as I have or less, and that
-        wait longer: one request each. If I have used my share, the second number is what the others
-        lack of theirs, and it counts for as much as is left of the window. Example: of 40 in 3 s I
-        used 20 and another session 1, so 19 are free and it lacks 19. I may send the next one after
-        0.1 s, another after 0.2 s, and the last one just before the renewal.
+        Active sessions that have used no more of the window than I have, and that wait longer, come
+        first: one request each. If I have used my share, the third number is what the others lack
+        of theirs, and it counts for as much as is left of the window. Example: of 40 in 3 s I used
+        20 and another session 1, so 19 are free and it lacks 19. I may send the next one after
+        0.16 s, another after 0.32 s, and the last one at the renewal.
         """
         if len(self.participants) == 1:
             return me.in_flight, 0, 0.0
@@ -224,13 +224,14 @@ class PaceState:
                 del self.participants[name]
             elif silent_s <= active_s and other is not me:
                 others.append(other)
-        in_flight = sum([each.in_flight for each in others if now <= each.seen_at + active_s])
-        turn = me.used, me.waits_since
-        waits = [(each.used, each.waits_since) for each in others if each.waits_since <= now]
-        waiting = sum([wait < turn for wait in waits])
+        in_flight = sum([other.in_flight for other in others if now <= other.seen_at + active_s])
+        waits = [(other.used, other.waits_since) for other in others if other.waits_since <= now]
+        waiting = sum([wait < (me.used, me.waits_since) for wait in waits])
         share = (self.limit or 0) / (len(others) + 1)
-        behind = sum([max(0.0, share - each.used) for each in others])
-        return me.in_flight + in_flight, waiting, behind if me.used >= share else 0
+        lacking = 0.0
+        if me.used >= share:
+            lacking = sum([max(0.0, share - other.used) for other in others])
+        return me.in_flight + in_flight, waiting, lacking
 
     def _poll(self, me: Participant, now: float) -> Pause:
         """Return when to ask again. Other sessions' responses can only be found by polling.
@@ -302,8 +303,8 @@ class PaceState:
             self.window_s = max(renewal.at - now, 0.9 * self.window_s)
         if not self.slides:
             self.began_at, self.used, self.used_by_others = now, 1, 0
-            for each, participant in self.participants.items():
-                participant.used = participant.in_flight + (each == name)
+            for other, participant in self.participants.items():
+                participant.used = participant.in_flight + (other == name)
 
     def _is_overtaken(self, remaining: int, renewal: Renewal | None) -> bool:
         """Return whether a newer response came before: of a later window, or with less left."""

@@ -44,8 +44,11 @@ _TIMEOUT_S: Final = 1.0
 _ATTEMPTS: Final = 500
 _SECRET: Final = "directmail-lab:secret"
 
+_CREATE: Final = """
+CREATE TABLE IF NOT EXISTS states (name TEXT PRIMARY KEY, value, at REAL) WITHOUT ROWID
+"""
 _WRITE: Final = """
-INSERT INTO kept VALUES (?, ?, ?)
+INSERT INTO states VALUES (?, ?, ?)
 ON CONFLICT (name) DO UPDATE SET value = excluded.value, at = excluded.at
 """
 
@@ -146,20 +149,18 @@ class MachineStore(SharedStore):
         # No need to wait for the disk: nothing in the file matters after a power failure.
         execute("PRAGMA journal_mode = WAL")
         execute("PRAGMA synchronous = OFF")
-        execute(
-            "CREATE TABLE IF NOT EXISTS kept (name TEXT PRIMARY KEY, value, at REAL) WITHOUT ROWID"
-        )
-        execute("DELETE FROM kept WHERE at < ?", [time.time() - _KEPT_S])
+        execute(_CREATE)
+        execute("DELETE FROM states WHERE at < ?", [time.time() - _KEPT_S])
         secret = secrets.token_bytes(32)
-        execute("INSERT OR IGNORE INTO kept VALUES ('secret', ?, NULL)", [secret])
-        (secret,) = execute("SELECT value FROM kept WHERE name = 'secret'").fetchone()
+        execute("INSERT OR IGNORE INTO states VALUES ('secret', ?, NULL)", [secret])
+        (secret,) = execute("SELECT value FROM states WHERE name = 'secret'").fetchone()
         return bytes(secret)
 
     def _change(self, name: str, decide: _Decide[_T]) -> _T:
         execute = self._connection.execute
         execute("BEGIN IMMEDIATE")
         with self._connection:  # commits, or rolls back
-            row = execute("SELECT value FROM kept WHERE name = ?", [name]).fetchone()
+            row = execute("SELECT value FROM states WHERE name = ?", [name]).fetchone()
             state = load(row[0] if row else "")
             result = decide(state, 0.0)
             execute(_WRITE, [name, dump(state), time.time()])

@@ -202,9 +202,9 @@ class _Attempts:
             most = _ATTEMPTS_TO_CONNECT if isinstance(outcome, httpx.ConnectError) else _ATTEMPTS
             if self._failures >= most:
                 return False
-            asked_s = None if reading is None else reading.retry_after_s
+            retry_after_s = None if reading is None else reading.retry_after_s
             self._retry_at += (
-                self._transport.backoff(self._failures) if asked_s is None else asked_s
+                self._transport.backoff(self._failures) if retry_after_s is None else retry_after_s
             )
         return self._retry_at <= self._paced.give_up_at
 
