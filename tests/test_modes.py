@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def test_a_mode_decorates_a_function(service: StandIn, live: Session) -> None:
-    """As `vcr.use_cassette` does: each call runs in it, and between the calls it is not there."""
+    """As `vcr.use_cassette` does: each call runs in it; an async one until its coroutine ends."""
 
     @live.record("tour")
     def ask(path: str) -> str:
@@ -25,24 +25,17 @@ def test_a_mode_decorates_a_function(service: StandIn, live: Session) -> None:
         live.request("GET", path)
         return live.mode
 
-    before = live.mode
-    modes = [ask("/v1/users/me"), live.mode, ask("/v1/lists"), live.mode]
-
-    assert [before, *modes] == ["live", "record", "live", "record", "live"]
-    assert ask.__doc__ == "Ask."
-    assert len(read_cassette(Path("cassettes/tour.yaml")).interactions) == 2
-
-
-def test_a_mode_decorates_an_async_function(live: Session) -> None:
-    """It lasts until the coroutine ends, not until it is made."""
-
     @live.record("tour")
-    async def ask() -> str:
-        await live.async_client.get("/v1/users/me")
+    async def ask_async() -> str:
+        await live.async_client.get("/v1/letters")
         return live.mode
 
-    assert asyncio.run(ask()) == "record"
-    assert live.mode == "live"
+    before = live.mode
+    modes = [ask("/v1/users/me"), live.mode, ask("/v1/lists"), asyncio.run(ask_async()), live.mode]
+
+    assert [before, *modes] == ["live", "record", "live", "record", "record", "live"]
+    assert ask.__doc__ == "Ask."
+    assert len(read_cassette(Path("cassettes/tour.yaml")).interactions) == 3
 
 
 def test_a_decorator_acts_on_the_session_that_is_current_at_the_call(service: StandIn) -> None:
@@ -148,9 +141,8 @@ def test_a_timing_that_is_none_names_the_known(live: Session, timing: float) -> 
     assert live.mode == "live"
 
 
-def test_a_burst_over_too_few_answers_says_that_the_last_is_repeated(service: StandIn) -> None:
-    """Of 5 reads over 3 recorded answers, 2 are the last one again."""
-    dm.connect(service.base_url, service.api_key)
+def test_a_burst_over_too_few_responses_says_that_the_last_is_repeated(connected: Session) -> None:
+    """Of 5 reads over 3 recorded responses, 2 are the last one again."""
     with dm.record("tour"):
         dm.burst(3)
     with (

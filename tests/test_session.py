@@ -309,16 +309,16 @@ def test_nothing_that_the_caller_holds_has_the_key(service: StandIn, live: Sessi
 
 
 def test_the_key_goes_to_the_base_address_alone(service: StandIn, live: Session) -> None:
-    """Another origin gets no key, by an absolute address or by a redirect."""
+    """Another origin gets no key, by an absolute address or by a redirect, nor does `auth=None`."""
+    without = live.client.get("/v1/users/me", auth=None)
     with stand_in() as other:
         absolute = live.request("GET", f"{other.base_url}/v1/users/me")
         with service.fault(redirect_to=f"{other.base_url}/v1/users/me"):
             stayed = live.request("GET", "/v1/users/me")
             followed = live.request("GET", "/v1/users/me", follow_redirects=True)
 
-    assert absolute.status_code == 401
-    assert stayed.status_code == 302
-    assert followed.status_code == 401
+    statuses = [response.status_code for response in (without, absolute, stayed, followed)]
+    assert statuses == [401, 401, 302, 401]
 
 
 @pytest.mark.parametrize(
