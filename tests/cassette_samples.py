@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,13 @@ def answered(
     return Interaction(
         request or get(), RecordedResponse(status, "OK", headers, data), NOON, elapsed_s=0.042
     )
+
+
+def typed(content_type: str, body: bytes | str, *more: tuple[str, str]) -> Interaction:
+    """Return an interaction whose response has a content type."""
+    interaction = answered(get("/v1/x"), body)
+    headers = (("Content-Type", content_type), *more)
+    return replace(interaction, response=replace(interaction.response, headers=headers))
 
 
 def opened(path: Path | str, record_mode: str = "new_episodes", **options: Any) -> Cassette:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from cassette_samples import answered, get, recorded
+from cassette_samples import answered, get, recorded, typed
 from hypothesis import given, strategies as st
 from key_search import traces
 
@@ -21,7 +21,6 @@ from directmail_lab.cassettes.vcr_files import block_text
 from directmail_lab.errors import CassetteError, NotConnectedError, NotRecordedError
 
 if TYPE_CHECKING:
-    from directmail_lab.interaction import Interaction
     from directmail_lab.sessions import Session
     from directmail_lab.standin import StandIn
 
@@ -35,12 +34,6 @@ def ask(recording: Recording, action: str, **request: object) -> Any:
     others = {"other": lambda: Recording("other", [answered(get("/b"))])}
     response, _ = handle_request(recording, {"action": action, **request}, others)
     return json.loads(json.dumps(response, allow_nan=False))
-
-
-def typed(kind: str, body: bytes, *more: tuple[str, str]) -> Interaction:
-    """Return an interaction whose response has a content type."""
-    headers = (("Content-Type", kind), *more)
-    return replace(answered(), response=replace(answered().response, headers=headers, body=body))
 
 
 def test_a_row_has_what_a_list_shows() -> None:

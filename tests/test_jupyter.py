@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,18 +13,18 @@ import httpx
 import nbformat
 import pytest
 from browser.jupyter import Server, running_server
-from cassette_samples import BASE_URL, answered, get
+from cassette_samples import BASE_URL, answered, get, opened
 
 import directmail_lab
 from directmail_lab import jupyter
-from directmail_lab.cassettes import open_cassette
 from directmail_lab.cassettes.convert import convert
 from directmail_lab.jupyter import MAX_FOREIGN_BYTES
-from directmail_lab.redaction import Redactor
 from directmail_lab.tutorials import first_tutorial
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+Ask = Callable[[str, object], httpx.Response]
 
 TOKEN = "token-of-the-jupyter-server"
 KEY = "key-that-another-program-recorded"
@@ -43,42 +43,31 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield started
 
 
-@pytest.fixture
-def ask(server: Server) -> Any:
-    """Ask for a recording, with the token."""
-    return partial(asked, server)
-
-
 def record(path: Path, *interactions: Any) -> None:
     """Write a cassette of our own."""
-    with open_cassette(path, record_mode="any", redactor=Redactor(), base_url=BASE_URL) as cassette:
-        for each in interactions:
-            cassette.record(each)
+    with opened(path, "any") as cassette:
+        for interaction in interactions:
+            cassette.record(interaction)
 
 
-def asked(server: Server, path: str, question: object) -> httpx.Response:
-    """Ask what a recording holds."""
-    return httpx.get(
-        f"{server.url}/directmail-lab/recording",
-        params={"path": path, "request": json.dumps(question)},
-        headers={"Authorization": f"token {TOKEN}"},
-        timeout=30,
-    )
+def call(server: Server, verb: str, name: str, **parameters: str) -> httpx.Response:
+    """Call a handler with the token."""
+    headers = {"Authorization": f"token {TOKEN}"}
+    url = f"{server.url}/directmail-lab/{name}"
+    return httpx.request(verb, url, params=parameters, headers=headers, timeout=30)
 
 
-def made(server: Server, name: str, folder: str = "") -> httpx.Response:
-    """Ask for a notebook."""
-    return httpx.post(
-        f"{server.url}/directmail-lab/{name}",
-        params={"folder": folder},
-        headers={"Authorization": f"token {TOKEN}"},
-        timeout=30,
+@pytest.fixture
+def ask(server: Server) -> Ask:
+    """Send a request about a recording, with the token."""
+    return lambda path, request: call(
+        server, "GET", "recording", path=path, request=json.dumps(request)
     )
 
 
 @pytest.mark.parametrize("method", ["GET recording", "POST explore", "POST tutorials"])
 @pytest.mark.parametrize("headers", [{}, {"Authorization": "token wrong"}], ids=["no", "wrong"])
-def test_without_the_servers_token_nothing_is_told(
+def test_without_the_servers_token_nothing_is_sent(
     server: Server, method: str, headers: dict[str, str]
 ) -> None:
     """Neither that there is such a file nor what it holds; and nothing is made."""
@@ -87,10 +76,10 @@ def test_without_the_servers_token_nothing_is_told(
     with httpx.Client(headers=headers) as client:
         client.get(f"{server.url}/login")  # else a POST is refused for want of this cookie
         known = {"X-XSRFToken": client.cookies["_xsrf"]}
-        told = client.request(verb, address, headers=known)
+        response = client.request(verb, address, headers=known)
 
-    assert told.status_code == 403
-    assert "users" not in told.text
+    assert response.status_code == 403
+    assert "users" not in response.text
     assert not (server.notebooks / "directmail-lab-tutorials").exists()
 
 
@@ -98,46 +87,36 @@ def test_without_the_servers_token_nothing_is_told(
 def test_the_front_end_is_given_to_who_is_signed_in(server: Server, name: str) -> None:
     """Another is sent to the login page."""
     address = f"{server.url}/directmail-lab/{name}"
-    told = httpx.get(address, headers={"Authorization": f"token {TOKEN}"})
+    response = call(server, "GET", name)
+    media_type = "text/css" if name.endswith("css") else "text/javascript"
 
-    assert told.headers["content-type"].startswith(
-        "text/css" if name.endswith("css") else "text/javascript"
-    )
-    assert len(told.text) > 1000
+    assert response.headers["content-type"] == f"{media_type}; charset=utf-8"
+    assert len(response.text) > 1000
     assert httpx.get(address).status_code == 302
 
 
 @pytest.mark.parametrize("name", ["tour.yaml", "blocks.yaml", "tour.json", "tour.har"])
-def test_every_layout_reads_alike(ask: Any, name: str) -> None:
-    """Rows, and what is known of one interaction with its body."""
-    listed = ask(f"cassettes/{name}", LIST).json()["response"]
+def test_every_layout_reads_alike(ask: Ask, name: str) -> None:
+    """Rows in pages, and the details of one interaction with its body."""
+    part = ask(f"cassettes/{name}", LIST | {"offset": 28}).json()["response"]
     detail = ask(f"cassettes/{name}", {"action": "detail", "index": 7}).json()
-    one = ask("cassettes/tour.yaml", {"action": "detail", "index": 7}).json()
+    ours = ask("cassettes/tour.yaml", {"action": "detail", "index": 7}).json()
 
-    assert listed["total"] == 30
-    assert [row[1:4] for row in listed["rows"]] == [["GET", "/v1/users/me", 200]] * 30
+    assert part["total"] == 30
+    assert [row[1:4] for row in part["rows"]] == [["GET", "/v1/users/me", 200]] * 2
     assert base64.b64decode(detail["buffers"][1]) == b'{"n": 7}'
-    assert detail["response"]["response"] == one["response"]["response"]
-
-
-def test_rows_come_in_pages(ask: Any) -> None:
-    """As many as are asked for, from where it is asked."""
-    told = ask("cassettes/tour.yaml", {"action": "list", "offset": 28, "limit": 5}).json()[
-        "response"
-    ]
-
-    assert (told["total"], len(told["rows"])) == (30, 2)
+    assert detail["response"]["response"] == ours["response"]["response"]
 
 
 @pytest.mark.parametrize(
-    "question", [None, [], {"action": "nothing"}, {"action": "detail", "index": -1}]
+    "odd", [None, [], {"action": "nothing"}, {"action": "detail", "index": -1}]
 )
-def test_an_odd_question_is_told_so(ask: Any, question: object) -> None:
-    """In a sentence."""
-    assert ask("cassettes/tour.yaml", question).json()["response"]["problem"].endswith(".")
+def test_an_odd_request_gets_a_sentence(ask: Ask, odd: object) -> None:
+    """It says what is wrong."""
+    assert ask("cassettes/tour.yaml", odd).json()["response"]["problem"].endswith(".")
 
 
-def test_no_path_leads_out_of_the_servers_folder(server: Server, ask: Any) -> None:
+def test_no_path_leads_out_of_the_servers_folder(server: Server, ask: Ask) -> None:
     """Outside, hidden, not there, or not a file: all are answered alike."""
     outside = server.home / "outside.yaml"
     record(outside, answered())
@@ -162,13 +141,13 @@ def test_no_path_leads_out_of_the_servers_folder(server: Server, ask: Any) -> No
     assert answers[0].json()["message"] == "There is no such file in the server's folder."
 
 
-def test_recordings_to_compare_with_are_those_beside_it(server: Server, ask: Any) -> None:
+def test_recordings_to_compare_with_are_those_beside_it(server: Server, ask: Ask) -> None:
     """Not itself, and no link that leads out of the server's folder."""
     record(server.home / "elsewhere.yaml", answered())
     (server.notebooks / "cassettes" / "elsewhere.yaml").symlink_to(server.home / "elsewhere.yaml")
     names = ask("cassettes/tour.yaml", {"action": "recordings"}).json()["response"]["names"]
-    question = {"action": "compare_recordings", "name": "tour.har"}
-    compared = ask("cassettes/tour.yaml", question).json()["response"]
+    request = {"action": "compare_recordings", "name": "tour.har"}
+    compared = ask("cassettes/tour.yaml", request).json()["response"]
 
     assert {"blocks.yaml", "tour.har", "tour.json"} <= set(names)
     assert not {"tour.yaml", "elsewhere.yaml"} & set(names)
@@ -186,28 +165,28 @@ def test_recordings_to_compare_with_are_those_beside_it(server: Server, ask: Any
     ],
 )
 def test_what_is_no_recording_is_told_from_one(
-    server: Server, ask: Any, name: str, text: str, status: int
+    server: Server, ask: Ask, name: str, text: str, status: int
 ) -> None:
     """415 lets the front end open it as text. The sentence names the file and no folder."""
     (server.notebooks / "cassettes" / name).write_text(text)
-    told = ask(f"cassettes/{name}", LIST)
+    response = ask(f"cassettes/{name}", LIST)
 
-    assert told.status_code == status
-    assert str(server.home) not in told.text
+    assert response.status_code == status
+    assert str(server.home) not in response.text
 
 
-def test_what_is_too_large_is_not_read(server: Server, ask: Any) -> None:
+def test_what_is_too_large_is_not_read(server: Server, ask: Ask) -> None:
     """The server is for everybody: a large file belongs in a kernel."""
     path = server.notebooks / "large.har"
     path.touch()
     os.truncate(path, MAX_FOREIGN_BYTES + 1)
-    told = ask("large.har", LIST)
+    response = ask("large.har", LIST)
 
-    assert told.status_code == 422
-    assert "dm.browse()" in told.json()["message"]
+    assert response.status_code == 422
+    assert "dm.browse()" in response.json()["message"]
 
 
-def test_a_change_of_the_file_is_seen(server: Server, ask: Any) -> None:
+def test_a_change_of_the_file_is_seen(server: Server, ask: Ask) -> None:
     """What is remembered is of the file as it was."""
     path = server.notebooks / "grows.yaml"
     record(path, answered())
@@ -220,7 +199,7 @@ def test_a_change_of_the_file_is_seen(server: Server, ask: Any) -> None:
 
 
 def test_credentials_of_another_program_are_in_no_answer_and_no_log(
-    server: Server, ask: Any
+    server: Server, ask: Ask
 ) -> None:
     """Nor is any value of a recording in the log, at the level of debugging."""
     request = {"method": "GET", "uri": f"{BASE_URL}/v1/x", "body": None}
@@ -249,7 +228,7 @@ def test_credentials_of_another_program_are_in_no_answer_and_no_log(
 def test_a_new_notebook_signs_in_and_makes_three_calls(server: Server) -> None:
     """In the folder that is looked at; one that is there already stays as it is."""
     (server.notebooks / "mine").mkdir()
-    paths = [made(server, "explore", folder="mine").json()["path"] for _ in range(2)]
+    paths = [call(server, "POST", "explore", folder="mine").json()["path"] for _ in range(2)]
     notebook = nbformat.read(server.notebooks / paths[0], 4)
     code = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
     nbformat.validate(notebook)
@@ -264,17 +243,17 @@ def test_a_new_notebook_signs_in_and_makes_three_calls(server: Server) -> None:
 @pytest.mark.parametrize("folder", ["../above", ".hidden"])
 def test_no_notebook_is_made_where_contents_may_not_be(server: Server, folder: str) -> None:
     """The contents manager's own rules hold."""
-    assert made(server, "explore", folder=folder).status_code in (400, 404)
+    assert call(server, "POST", "explore", folder=folder).status_code in (400, 404)
 
 
 def test_the_tutorials_are_copied_to_the_servers_folder(server: Server) -> None:
     """Once; what a reader changed stays."""
-    path = made(server, "tutorials").json()["path"]
+    path = call(server, "POST", "tutorials").json()["path"]
     (server.notebooks / path).write_text("changed")
 
     assert path == "directmail-lab-tutorials/notebooks/01-first-look.ipynb"
     assert (server.notebooks / "directmail-lab-tutorials/cassettes/first-look.yaml").is_file()
-    assert made(server, "tutorials").json()["path"] == path
+    assert call(server, "POST", "tutorials").json()["path"] == path
     assert (server.notebooks / path).read_text() == "changed"
 
 

@@ -27,13 +27,8 @@ Theme = Literal["Light", "Dark", "Dark High Contrast"]
 
 # What keeps Debian's Chromium off the network, and running as root in a container.
 _CHROMIUM_FLAGS: Final = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
+    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync"
 )
 _START_S: Final = 60.0
 _WAIT_MS: Final = 60_000
@@ -47,7 +42,7 @@ def find_chromium() -> str | None:
 
 def launch(kind: BrowserType) -> Browser:
     """Start Chromium."""
-    return kind.launch(executable_path=find_chromium(), args=list(_CHROMIUM_FLAGS))
+    return kind.launch(executable_path=find_chromium(), args=_CHROMIUM_FLAGS.split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,30 +139,23 @@ def started(home: Path, module: str, *arguments: str, at: Path) -> Iterator[Serv
         yield Server(address.partition("/lab")[0], home, process, address)
     finally:
         process.terminate()
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(timeout=20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        process.kill()
+        process.wait()
 
 
 def _environment(home: Path) -> dict[str, str]:
-    ours = {name: value for name, value in os.environ.items() if "DIRECTMAIL" not in name}
+    inherited = {name: value for name, value in os.environ.items() if "DIRECTMAIL" not in name}
     folders = {
-        "JUPYTER_CONFIG_DIR": "config",
-        "JUPYTER_DATA_DIR": "data",
-        "JUPYTER_RUNTIME_DIR": "runtime",
-        "JUPYTERLAB_SETTINGS_DIR": "settings",
-        "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
+        **{f"JUPYTER_{name.upper()}_DIR": name for name in ("config", "data", "runtime")},
+        **{f"JUPYTERLAB_{name.upper()}_DIR": name for name in ("settings", "workspaces")},
         "IPYTHONDIR": "ipython",
         "XDG_CONFIG_HOME": "xdg",
         "MPLCONFIGDIR": "matplotlib",
     }
-    return (
-        ours
-        | {name: str(home / folder) for name, folder in folders.items()}
-        | {"PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring"}
-    )
+    paths = {name: str(home / folder) for name, folder in folders.items()}
+    return inherited | paths | {"PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring"}
 
 
 def _write_json(path: Path, settings: dict[str, Any]) -> None:
@@ -204,20 +192,17 @@ def new_tab(
     tab = Tab(context.new_page())
     home = urlsplit(server.url).netloc
 
-    def guard(route: Route) -> None:
-        address = urlsplit(route.request.url)
-        if address.scheme in ("data", "blob") or address.netloc == home:
-            route.continue_()
-        else:
-            tab.foreign.append(route.request.url)
-            route.abort()
+    def is_foreign(url: str) -> bool:
+        scheme, netloc = urlsplit(url)[:2]
+        if foreign := scheme not in ("data", "blob") and netloc != home:
+            tab.foreign.append(url)
+        return foreign
 
-    def note(address: str) -> None:
-        if urlsplit(address).netloc != home:
-            tab.foreign.append(address)
+    def guard(route: Route) -> None:
+        (route.abort if is_foreign(route.request.url) else route.continue_)()
 
     context.route("**/*", guard)
-    tab.page.on("websocket", lambda opened: note(opened.url))
+    tab.page.on("websocket", lambda socket: is_foreign(socket.url))
     return tab
 
 

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+import cassette_samples
 import nbformat
 import pytest
-from cassette_samples import answered, get, post
+from cassette_samples import answered, get, post, typed
 from playwright.sync_api import Locator, Page, expect
 
-from directmail_lab.cassettes import open_cassette
 from directmail_lab.standin import stand_in
 
 from .jupyter import (
     App,
     Server,
     Theme,
-    command,
     open_notebook,
     restart_kernel,
     run_all,
@@ -31,7 +30,6 @@ from .test_monitor import start_cell
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from directmail_lab.interaction import Interaction
     from directmail_lab.standin import StandIn
@@ -45,19 +43,11 @@ PNG = bytes.fromhex(
 )
 
 
-def typed(kind: str, body: bytes | str, path: str = "/v1/x") -> Interaction:
-    """Return an answer of a media type."""
-    one = answered(get(path), body)
-    return replace(one, response=replace(one.response, headers=(("Content-Type", kind),)))
-
-
 def recorded(server: Server, name: str, *interactions: Interaction) -> str:
     """Write a cassette that notebooks of the server find, and return its name."""
     path = server.notebooks / "cassettes" / f"{name}.yaml"
     path.parent.mkdir(exist_ok=True)
-    with open_cassette(path, record_mode="all") as cassette:
-        for each in interactions:
-            cassette.record(each)
+    cassette_samples.recorded(path, *interactions)
     return name
 
 
@@ -132,7 +122,7 @@ def test_each_body_is_shown_as_what_it_is(page: Page, server: Server) -> None:
         typed("application/octet-stream", bytes(range(256)) * 40),
         typed("application/pdf", b"%PDF-1.4\n%\xff\n"),
         typed("text/html", MARKUP),
-        typed("image/svg+xml", f"<svg xmlns='http://www.w3.org/2000/svg'>{MARKUP}</svg>"),
+        typed("image/svg+xml", f"<svg>{MARKUP}</svg>"),
     )
     root = browse(page, server, name)
     details = opened(root, 1)
@@ -149,9 +139,7 @@ def test_each_body_is_shown_as_what_it_is(page: Page, server: Server) -> None:
     expect(details.get_by_text("The rest is not shown.")).to_be_visible()
     expect(opened(root, 5).get_by_role("button", name="Show the PDF")).to_be_visible()
     expect(opened(root, 6).get_by_text(MARKUP)).to_be_visible()
-    expect(
-        opened(root, 7).get_by_text(f"<svg xmlns='http://www.w3.org/2000/svg'>{MARKUP}</svg>")
-    ).to_be_visible()
+    expect(opened(root, 7).get_by_text(f"<svg>{MARKUP}</svg>")).to_be_visible()
 
     assert page.evaluate("() => typeof hacked") == "undefined"
 
@@ -161,12 +149,11 @@ def test_nothing_of_a_hostile_cassette_is_markup_in_the_page_or_in_the_notebook(
 ) -> None:
     """In the address, header names and values, reasons, JSON's names and values, and its name."""
     one = answered(get(f"/v1/{MARKUP}?q={MARKUP}"), f'{{"{MARKUP}": ["{MARKUP}"], "__proto__": 1}}')
-    response = replace(
-        one.response, reason=MARKUP, headers=(("X-A", MARKUP), ("X-RateLimit-Reset", MARKUP))
-    )
-    hostile = replace(one, response=response)
-    other = replace(one, response=replace(response, headers=(), body=b'{"<b class=taken>": 2}'))
-    name = recorded(server, "hostile", hostile, other)
+    headers = (("X-A", MARKUP), ("X-RateLimit-Reset", MARKUP))
+    response = replace(one.response, reason=MARKUP, headers=headers)
+    other = replace(response, headers=(), body=b'{"<b class=taken>": 2}')
+    pair = (replace(one, response=response), replace(one, response=other))
+    name = recorded(server, "hostile", *pair)
     page = new_page(height=1400)
     root = browse(page, server, name)
     details = opened(root, 1)
@@ -304,19 +291,14 @@ def test_any_number_of_interactions_is_a_small_page_and_a_small_notebook(
     assert 0 < max(saved) < 10_000
 
 
-def lay_out(server: Server, name: str, count: int) -> Path:
+def lay_out(server: Server, name: str, count: int) -> None:
     """Write a cassette of very many interactions, as fast as lines are copied."""
-    sample = (
-        server.notebooks
-        / "cassettes"
-        / f"{recorded(server, name, answered(get('/v1/lists/0')))}.yaml"
-    )
-    head, one = sample.read_text().split("interactions:\n")
-    one = one[: one.index("# end")]
-    with sample.open("w") as file:
-        file.write(f"{head}interactions:\n")
-        file.writelines(one.replace("/v1/lists/0", f"/v1/lists/{n}") for n in range(count))
-    return sample
+    recorded(server, name, answered(get("/v1/lists/0")))
+    path = server.notebooks / "cassettes" / f"{name}.yaml"
+    head, line = path.read_text().split("interactions:\n")
+    line = line[: line.index("# end")]
+    lines = (line.replace("/v1/lists/0", f"/v1/lists/{n}") for n in range(count))
+    path.write_text("".join([head, "interactions:\n", *lines]))
 
 
 @pytest.mark.parametrize("theme", ["Light", "Dark", "Dark High Contrast"])
@@ -340,9 +322,8 @@ def test_every_text_is_readable_in_every_theme_and_width(
 
 def test_a_screen_reader_is_told_what_each_part_is(page: Page, server: Server) -> None:
     """Names, roles, how many rows there are, and which is chosen."""
-    one: Any = answered(get("/v1/a"))
-    failed: Any = answered(get("/v1/b"), status=500)
-    root = browse(page, server, recorded(server, "named", one, failed))
+    failed = answered(get("/v1/b"), status=500)
+    root = browse(page, server, recorded(server, "named", answered(get("/v1/a")), failed))
     opened(root, 2)
 
     expect(root.get_by_role("row", selected=True)).to_have_attribute("aria-rowindex", "3")
@@ -369,12 +350,8 @@ def test_a_screen_reader_is_told_what_each_part_is(page: Page, server: Server) -
 def test_a_kernel_that_is_gone_is_told(page: Page, server: Server) -> None:
     """What was drawn stays; a click on a row that cannot be answered says why."""
     root = browse(page, server, "first-look")
-    page.evaluate(
-        "() => jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()"
-        ".then(() => true)"
-    )
+    restart_kernel(page)
     root.locator(".dml-b-row").first.click()
 
     expect(page.get_by_text("The kernel does not respond.")).to_be_visible()
     expect(rows(root).first).to_be_visible()
-    command(page, "docmanager:save")
