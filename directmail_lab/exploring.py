@@ -19,7 +19,7 @@ from .http import httpx
 from .interaction import READING, base_path
 from .open_parts import findings_of
 from .quota import Reading, read_headers, reading_of
-from .redaction import as_shown
+from .redaction import redact_foreign
 from .reset_unit import Evidence, infer_reset_unit
 from .settings import configured_regions
 from .shapes import Credentials, ResponseSample, ResponseShape
@@ -142,7 +142,9 @@ def _recorded(path: Path) -> list[ResponseSample]:
     loaded, samples = read_cassette(path), list[ResponseSample]()
     shapes = defaultdict[tuple[str, str, int], ResponseShape](ResponseShape)
     prefix = base_path(loaded.base_url or "")
-    for number, interaction in enumerate(as_shown(loaded.interactions, foreign=loaded.foreign)):
+    for number, interaction in enumerate(
+        redact_foreign(loaded.interactions, foreign=loaded.foreign)
+    ):
         reading = reading_of(interaction, prefix=prefix, cassette=path.stem)
         shape = shapes[reading.method, reading.operation, reading.status]
         shape.add(interaction.response.headers, interaction.response.body)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from .display import readable
 from .interaction import Interaction, RecordedRequest, RecordedResponse, base_path
 from .quota import Reading, reading_of
-from .redaction import as_shown
+from .redaction import redact_foreign
 from .reset_unit import Evidence, ResetUnit, ResetUnitInference, UnitName
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def readings_in(path: str | Path) -> list[Reading]:
 
 def _readings(loaded: LoadedCassette, name: str) -> list[Reading]:
     prefix = base_path(loaded.base_url or "")
-    shown = as_shown(loaded.interactions, foreign=loaded.foreign)
+    shown = redact_foreign(loaded.interactions, foreign=loaded.foreign)
     return [reading_of(interaction, prefix=prefix, cassette=name) for interaction in shown]
 
 

@@ -370,12 +370,15 @@ OFF: dict[str, tuple[Any, dict[str, Any]]] = {
     "percent": (key_search, {"_layers": unescaping("json", "html")}),
     "html": (key_search, {"_layers": unescaping("json", "percent")}),
     "packed": (redactor, {"unpack": lambda body, _: body}),
-    "headers": (redactor, {"_writable": lambda headers: headers, "_secrets_of": lambda _: ()}),
+    "headers": (
+        redactor,
+        {"_redact_headers": lambda headers: headers, "_secrets_of": lambda _: ()},
+    ),
     "query": (
         redactor,
-        {"_PARAMETER": NEVER, "_PLACES": redactor._PLACES[1:], "_secrets_of": lambda _: ()},
+        {"_PARAMETER": NEVER, "_RULES": redactor._RULES[1:], "_secrets_of": lambda _: ()},
     ),
-    "userinfo": (redactor, {"_PLACES": redactor._PLACES[:-1]}),
+    "userinfo": (redactor, {"_RULES": redactor._RULES[:-1]}),
 }
 
 

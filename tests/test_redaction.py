@@ -233,7 +233,7 @@ def test_what_is_written_at_once_is_what_is_redacted_part_by_part(
     around = interaction_text(Interaction(empty, RecordedResponse(200)))
     assume(not traces(around.encode(), key))
     redactor = Redactor([key])
-    written = redactor.written(Interaction(request, response), interaction_text)
+    written = redactor.redacted_text(Interaction(request, response), interaction_text)
 
     assert written == interaction_text(redactor.interaction(Interaction(request, response)))
     assert traces(written.encode(), key) == []
@@ -378,7 +378,7 @@ def test_a_callers_own_credential_is_learned_for_the_recording(
     learned = redactor.interaction(Interaction(request, response))
 
     assert learned.response.body == f"no: {kept}".encode()
-    assert redactor.also(["personal"]).text(echoed) == kept
+    assert redactor.extended(["personal"]).text(echoed) == kept
 
 
 def test_an_address_stays_one_even_where_a_key_with_slashes_is_in_it() -> None:

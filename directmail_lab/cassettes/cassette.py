@@ -124,7 +124,7 @@ class Cassette:
         if self.records:
             self._recording = self._open_recording(anew=record_mode == "all")
         loaded = self._recording.loaded if self._recording else read_cassette(self.path)
-        self._redactor = self._redactor.also(loaded.redact)
+        self._redactor = self._redactor.extended(loaded.redact)
         self._interactions = loaded.interactions
         self.base_url, self.foreign = loaded.base_url or base_url, loaded.foreign
         self._player = Player(

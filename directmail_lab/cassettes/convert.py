@@ -113,7 +113,7 @@ def redact(path: Path, rules: Sequence[str]) -> int:
         loaded = read_cassette(file)
         before = list(loaded.interactions)
         secrets = _secrets({"base_url": loaded.base_url}, before)
-        redactor = Redactor(secrets, redact=loaded.redact).also(rules)
+        redactor = Redactor(secrets, redact=loaded.redact).extended(rules)
         after = list(map(redactor.interaction, before))
         for number, (old, new) in enumerate(zip(before, after, strict=True), 1):
             messages = (old.request, new.request), (old.response, new.response)

@@ -166,7 +166,7 @@ class Recording:
                 self._file = locks.enter_context(locked(unused))
             self._locks = locks.pop_all()
         # A field that was once redacted in a cassette is redacted in all later recordings to it.
-        self._redactor = redactor.also(self.loaded.redact)
+        self._redactor = redactor.extended(self.loaded.redact)
         self._metadata = metadata
         self._replaces = replaces
         self._writer: LineWriter | None = None
@@ -256,7 +256,7 @@ def _redacted_texts(interaction: Interaction, redactor: Redactor) -> Iterable[st
     """
     size = len(interaction.request.body or b"") + len(interaction.response.body)
     if size <= _LONG_BODY_BYTES:
-        return (redactor.written(interaction, layout.interaction_text),)
+        return (redactor.redacted_text(interaction, layout.interaction_text),)
     interaction = redactor.interaction(interaction)
     window = ""
     for text in layout.interaction_parts(interaction):

@@ -17,7 +17,7 @@ import pandas as pd
 from ..display import readable
 from ..errors import CassetteError
 from ..interaction import Interaction, base_path, header, operation_of, path_below
-from ..redaction import as_shown
+from ..redaction import redact_foreign
 from ..snippets import copy_as
 from .cassette import Cassette
 from .reader import LoadedCassette, is_one_file, read_cassette, read_many
@@ -98,7 +98,7 @@ def show_interaction(path: Path, number: int) -> InteractionView:
         raise CassetteError(
             f"Cassette {path.stem!r} has no interaction {number}: it has {count}, counted from 1."
         )
-    shown = as_shown(loaded.interactions, foreign=loaded.foreign)
+    shown = redact_foreign(loaded.interactions, foreign=loaded.foreign)
     return InteractionView(next(islice(shown, number - 1, None)))
 
 
@@ -109,7 +109,7 @@ def _frame(rows: Iterable[Row], dtypes: Mapping[str, str] = _DTYPES) -> pd.DataF
 def _rows(cassette: Cassette | LoadedCassette) -> list[Row]:
     prefix = base_path(cassette.base_url or "")
     recorded = cassette.interactions
-    shown = as_shown(recorded() if callable(recorded) else recorded, foreign=cassette.foreign)
+    shown = redact_foreign(recorded() if callable(recorded) else recorded, foreign=cassette.foreign)
     return [_row(interaction, prefix) for interaction in shown]
 
 

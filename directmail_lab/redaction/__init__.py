@@ -18,5 +18,9 @@ The threat model of this package:
 """
 
 from .key_search import PLACEHOLDER as PLACEHOLDER
-from .redactor import Redactor as Redactor, as_shown as as_shown, secrets_in as secrets_in
+from .redactor import (
+    Redactor as Redactor,
+    redact_foreign as redact_foreign,
+    secrets_in as secrets_in,
+)
 from .unpack import unpack as unpack

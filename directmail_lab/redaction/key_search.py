@@ -189,7 +189,7 @@ class KeySearch:
                         return True
         return False
 
-    def without(self, text: str) -> str:
+    def removed_from(self, text: str) -> str:
         """Return a text that `holds` a key without it; JSON stays JSON of the same shape."""
         cleaned = self._replace(_JSON_PARTS, text, self._clean_json)
         return PLACEHOLDER if self.holds(cleaned) else cleaned

@@ -75,7 +75,7 @@ _PSEUDONYM = re.compile(
     r"person-[0-9a-f]{8}(?:@|%40)example\.invalid|(?:\+|%2[Bb])?999\d{9}(?:\.0)?|<[^<>]+-[0-9a-f]{8}>"
 )
 # Domains that RFC 2606 keeps for examples, addresses of programs, or of code fetched by ssh.
-_NOBODYS = re.compile(
+_NOT_PERSONAL = re.compile(
     r"(?:git|no-?reply)@.*"
     r"|(?:.*[@.])?(?:example(?:\.(?:com|net|org))?|invalid|test|localhost|noreply\.github\.com)",
     re.IGNORECASE | re.DOTALL,
@@ -93,7 +93,7 @@ _STEP = re.compile(
 _OPENS, _CLOSES, _STRING, _NAME = 2, 3, 4, 5
 _SCALAR = re.compile(r"-?\d[\d.eE+\-]*|true|false")
 # No text without one of these holds what is known by its form, or a form's field.
-_MAY_HOLD = re.compile(r"[@=%&\\]|\d[ ().\-/]{0,2}\d")
+_CANDIDATE = re.compile(r"[@=%&\\]|\d[ ().\-/]{0,2}\d")
 _NO_DIGITS = re.compile(r"\D+")
 _NO_LETTERS = re.compile(r"[\W_]+")
 _MADE_UP = re.compile(r'"service": ?"stand-in"')
@@ -102,14 +102,14 @@ _MADE_UP = re.compile(r'"service": ?"stand-in"')
 _cached = functools.lru_cache(4096)
 
 
-class _Place(NamedTuple):
+class _Field(NamedTuple):
     """Where in JSON: the names of the fields, the last one last; and what a pseudonym is called."""
 
     path: tuple[str, ...] = ()
     label: str = ""
 
 
-_OUTSIDE: Final = _Place()
+_ROOT: Final = _Field()
 
 
 def _digest(value: str) -> str:
@@ -134,10 +134,10 @@ def _normalize(name: str) -> str:
 class Pseudonyms:
     """Replaces the personal data that ``redact`` names; see `redaction.Redactor`.
 
-    With ``found``, nothing is replaced: it collects the values by kind, except what is nobody's.
+    With ``values``, nothing is replaced: it collects them by kind, those that are nobody's left out.
     """
 
-    def __init__(self, redact: Iterable[str], *, found: dict[str, set[str]] | None = None) -> None:
+    def __init__(self, redact: Iterable[str], *, values: dict[str, set[str]] | None = None) -> None:
         paths = {tuple(map(_normalize, name.split("."))) for name in redact if name.strip()}
         self._by_form = (PERSONAL,) in paths
         self._paths = paths - {(PERSONAL,)}
@@ -146,8 +146,8 @@ class Pseudonyms:
         if self._by_form:
             self._paths |= {(name,) for name in PERSONAL_FIELDS}
         self._depth = max(map(len, self._paths), default=1)
-        self._found = found
-        self._below = _cached(self._place_below)
+        self._values = values
+        self._cached_field_below = _cached(self._field_below)
         self._pair = _cached(self._replace_field)
         self._number = _cached(self._replace_number)
         self._value = _cached(self._replace_value)
@@ -159,8 +159,10 @@ class Pseudonyms:
         """Return a text with its personal data replaced: JSON, a form, an address or any other."""
         if text.startswith("--") and "name=" in text:
             boundary = text.partition("\r\n")[0]
-            return boundary.join(map(self._part, text.split(boundary)))
-        return self._json(text) if '"' in text or text[:1] in ("[", "{") else self._plain(text)
+            return boundary.join(map(self._replace_part, text.split(boundary)))
+        return (
+            self._json(text) if '"' in text or text[:1] in ("[", "{") else self._replace_plain(text)
+        )
 
     def by_form(self, text: str) -> str:
         """Return a text with its e-mail addresses and telephone numbers replaced."""
@@ -168,7 +170,7 @@ class Pseudonyms:
             text = _EMAIL.sub(self._replace_email, text)
         return _PHONE.sub(self._replace_phone, text)
 
-    def _plain(self, text: str) -> str:
+    def _replace_plain(self, text: str) -> str:
         if "=" in text:
             text = _PAIR.sub(lambda match: match[1] + self._pair(match[2], match[3]), text)
         return self.by_form(text) if self._by_form else text
@@ -176,51 +178,55 @@ class Pseudonyms:
     def _json(self, text: str) -> str:
         """Return JSON of the same shape, or text that quotes some: its strings are written anew."""
         parts: list[str] = []
-        outside = [_OUTSIDE]
-        place, done = _OUTSIDE, 0
+        ancestors = [_ROOT]
+        field, done = _ROOT, 0
         for step in _STEP.finditer(text):
-            kind, label = step.lastindex, place.label
+            kind, label = step.lastindex, field.label
             if kind == _NAME:
-                place = self._below(outside[-1], step[_STRING])
+                field = self._cached_field_below(ancestors[-1], step[_STRING])
             elif kind == _OPENS:
-                outside += [place] * len(step[_OPENS])
+                ancestors += [field] * len(step[_OPENS])
             elif kind == _CLOSES:
-                depth = max(len(outside) - len(step[_CLOSES]), 0)
-                place = outside[depth]
-                del outside[depth or 1 :]
+                depth = max(len(ancestors) - len(step[_CLOSES]), 0)
+                field = ancestors[depth]
+                del ancestors[depth or 1 :]
             start, end = step.span()
             # An e-mail address or a form's named field has at least five characters.
-            if label or (end - start > 4 and _MAY_HOLD.search(text, start, end)):
+            if label or (end - start > 4 and _CANDIDATE.search(text, start, end)):
                 between, _, _, string, colon, torn = step.groups("")
                 old = between + string + torn
-                new = self._between(between, label) if between.strip(", ") else between
+                new = self._replace_between(between, label) if between.strip(", ") else between
                 if string:
-                    new += self._string(string, "" if colon else label)
+                    new += self._replace_string(string, "" if colon else label)
                 elif torn:
-                    new += self._string(f'{torn}"', label)[:-1] if label else self._plain(torn)
+                    new += (
+                        self._replace_string(f'{torn}"', label)[:-1]
+                        if label
+                        else self._replace_plain(torn)
+                    )
                 if new != old:
                     parts += (text[done:start], new)
                     done = start + len(old)
         return "".join((*parts, text[done:]))
 
-    def _place_below(self, place: _Place, raw_name: str) -> _Place:
-        path = (*place.path, _normalize(parse_string(raw_name)))[-self._depth :]
+    def _field_below(self, field: _Field, raw_name: str) -> _Field:
+        path = (*field.path, _normalize(parse_string(raw_name)))[-self._depth :]
         if any(path[start:] in self._paths for start in range(len(path))):
-            return _Place(path, path[-1])
-        return _Place(path, place.label if place.label in self._inherited else "")
+            return _Field(path, path[-1])
+        return _Field(path, field.label if field.label in self._inherited else "")
 
-    def _between(self, text: str, label: str) -> str:
+    def _replace_between(self, text: str, label: str) -> str:
         """Return what stands between strings and brackets: numbers, and in no JSON any text."""
         if label and JSON_NUMBERS.fullmatch(text):
             return _SCALAR.sub(lambda match: self._number(match[0], label), text)
-        return self._plain(text)
+        return self._replace_plain(text)
 
-    def _string(self, raw: str, label: str) -> str:
+    def _replace_string(self, raw: str, label: str) -> str:
         value = parse_string(raw)
         new = self._value(value, label) if label else self.text(value)
         return raw if new == value else format_string(new, raw)
 
-    def _part(self, part: str) -> str:
+    def _replace_part(self, part: str) -> str:
         """Return a part of a multipart form."""
         head, gap, value = part.partition("\r\n\r\n")
         name = _PART_NAME.search(head)
@@ -232,10 +238,10 @@ class Pseudonyms:
 
     def _label(self, name: str) -> str:
         """Return the label of a form's field: ``first_name``, ``contact[first_name]``."""
-        place = _OUTSIDE
+        field = _ROOT
         for part in unquote_plus(name).replace("[", ".").split("."):
-            place = self._place_below(place, f'"{part}"')
-        return place.label
+            field = self._field_below(field, f'"{part}"')
+        return field.label
 
     def _replace_field(self, name: str, raw: str) -> str:
         """Return a field of a form or a query."""
@@ -280,12 +286,12 @@ class Pseudonyms:
 
     def _is_counted(self, kind: str | None, value: str) -> bool:
         """Return whether values are only counted, and count this one unless it is nobody's."""
-        if self._found is None:
+        if self._values is None:
             return False
         if kind:
             value = _digits(value) if kind == _TELEPHONE_NUMBER else unquote(value).strip().lower()
-            if not _NOBODYS.fullmatch(value):
-                self._found.setdefault(kind, set()).add(value)
+            if not _NOT_PERSONAL.fullmatch(value):
+                self._values.setdefault(kind, set()).add(value)
         return True
 
 
@@ -300,11 +306,11 @@ def count_personal(texts: Iterable[str], *, by_field: bool = True) -> dict[str, 
     dict
         ``{"e-mail address": 2, "name": 1}``; what does not occur is left out.
     """
-    found: dict[str, set[str]] = {}
-    search = Pseudonyms([PERSONAL], found=found)
+    values: dict[str, set[str]] = {}
+    search = Pseudonyms([PERSONAL], values=values)
     for text in texts:
         (search.text if by_field and not _MADE_UP.search(text) else search.by_form)(text)
-    return {kind: len(found[kind]) for kind in _FIELDS if kind in found}
+    return {kind: len(values[kind]) for kind in _FIELDS if kind in values}
 
 
 def texts_of(interaction: Interaction) -> Iterator[str]:

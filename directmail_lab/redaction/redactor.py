@@ -91,7 +91,7 @@ class Redactor:
         """The personal data it replaces, as named. A replay needs the same to find its requests."""
         return self.__redact
 
-    def also(self, redact: Iterable[str]) -> Redactor:
+    def extended(self, redact: Iterable[str]) -> Redactor:
         """Return a redactor of the same keys that replaces more personal data, or this very one."""
         more = tuple(rule for rule in redact if rule not in self.__redact)
         if not more:
@@ -115,7 +115,7 @@ class Redactor:
         return replace(interaction, request=request, response=response)
 
     @_hide_frames
-    def written(self, interaction: Interaction, text_of: Callable[[Interaction], str]) -> str:
+    def redacted_text(self, interaction: Interaction, text_of: Callable[[Interaction], str]) -> str:
         """Return the text of an interaction as it may be written, searched once more for the key.
 
         Where nothing is to be removed, as in most, that one search is all that it costs.
@@ -141,7 +141,7 @@ class Redactor:
         self._learn(_secrets_of(request))
         # Apart, so that an address stays one where a key that holds a slash is in its path.
         # Also an `api_key` whose name is escaped, and a placeholder that httpx has escaped.
-        uri = _PARAMETER.sub(_without_value, request.uri.replace("%3CAPI_KEY%3E", PLACEHOLDER))
+        uri = _PARAMETER.sub(_mask_value, request.uri.replace("%3CAPI_KEY%3E", PLACEHOLDER))
         texts = [request.method, *_ORIGIN.split(uri, maxsplit=1)]
         (method, *uri_parts), headers, body = self._message(
             texts, request.headers, request.body or b""
@@ -181,14 +181,14 @@ class Redactor:
 
     def _is_affected(self, text: str) -> bool:
         """Return whether anything but personal data is to be removed from a text."""
-        return _may_name_a_key(text) or self.__search.holds(text)
+        return _may_hold_credentials(text) or self.__search.holds(text)
 
     def _message(
         self, texts: list[str], headers: Headers, body: bytes
     ) -> tuple[list[str], Headers, bytes]:
         """Return what a message begins with, its headers, which fit its body, and the body."""
         written = self._body(body, header(headers, "content-encoding") or "")
-        headers = _writable(headers)
+        headers = _redact_headers(headers)
         if written != body:
             length = str(len(written))
             headers = tuple(
@@ -219,11 +219,11 @@ class Redactor:
         return body if written == text else written.encode(charset)
 
     def _text(self, text: str) -> str:
-        if _may_name_a_key(text):
-            for place, replacement in _PLACES:
-                text = place.sub(replacement, text)
+        if _may_hold_credentials(text):
+            for pattern, replacement in _RULES:
+                text = pattern.sub(replacement, text)
         if self.__search.holds(text):
-            text = self.__search.without(text)
+            text = self.__search.removed_from(text)
         return self.__personal.text(text) if self.__personal else text
 
 
@@ -232,7 +232,7 @@ def _has_special(headers: Headers) -> bool:
     return not _SPECIAL.isdisjoint([name.lower() for name, _ in headers])
 
 
-def _writable(headers: Headers) -> Headers:
+def _redact_headers(headers: Headers) -> Headers:
     """Return the headers that may be written at all, those named for a key without their value."""
     return tuple(
         (name, PLACEHOLDER if name.lower() in _MASKED else value)
@@ -241,24 +241,24 @@ def _writable(headers: Headers) -> Headers:
     )
 
 
-def _may_name_a_key(text: str) -> bool:
+def _may_hold_credentials(text: str) -> bool:
     if "@" in text and _USER_INFO.search(text):
         return True
     low = text.lower()
     return "key" in low and ("api_key" in low or "apikey" in low or "api-key" in low)
 
 
-def _names_a_key(name: str) -> bool:
+def _is_api_key(name: str) -> bool:
     return unquote(name).lower().replace("-", "").replace("_", "") == "apikey"
 
 
-def _without_value(match: re.Match[str]) -> str:
-    return match[1] + PLACEHOLDER if _names_a_key(match[2]) else match[0]
+def _mask_value(match: re.Match[str]) -> str:
+    return match[1] + PLACEHOLDER if _is_api_key(match[2]) else match[0]
 
 
 # What is known by its place, and what stands there instead.
-_PLACES: Final[tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]] = (
-    (_PARAMETER, _without_value),
+_RULES: Final[tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]] = (
+    (_PARAMETER, _mask_value),
     (_FIELD, rf"\1{PLACEHOLDER}"),
     (_USER_INFO, rf"\1{PLACEHOLDER}@"),
 )
@@ -273,7 +273,7 @@ def secrets_in(interactions: Iterable[Interaction]) -> frozenset[str]:
     return frozenset(chain.from_iterable(_secrets_of(each.request) for each in interactions))
 
 
-def as_shown(interactions: Iterable[Interaction], *, foreign: bool) -> Iterable[Interaction]:
+def redact_foreign(interactions: Iterable[Interaction], *, foreign: bool) -> Iterable[Interaction]:
     """Return what a file holds as it may be shown: another program's without its credentials."""
     if not foreign:
         return interactions
@@ -290,7 +290,7 @@ def _secrets_of(request: RecordedRequest) -> Iterator[str]:
     with contextlib.suppress(ValueError):
         parts = urlsplit(request.uri)
         yield from filter(None, (parts.username, parts.password))
-        yield from (value for name, value in parse_qsl(parts.query) if _names_a_key(name))
+        yield from (value for name, value in parse_qsl(parts.query) if _is_api_key(name))
 
 
 def _credentials(authorization: str) -> Iterator[str]:
