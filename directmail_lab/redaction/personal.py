@@ -134,7 +134,7 @@ def _normalize(name: str) -> str:
 class Pseudonyms:
     """Replaces the personal data that ``redact`` names; see `redaction.Redactor`.
 
-    With ``values``, nothing is replaced: it collects them by kind, those that are nobody's left out.
+    With ``values``, nothing is replaced: it collects them by kind, without examples.
     """
 
     def __init__(self, redact: Iterable[str], *, values: dict[str, set[str]] | None = None) -> None:
