@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
 from typing import Any, Final, Literal
 
 import pandas as pd
 
 from .contract import HEADERS, TYPICAL_LIMIT, TYPICAL_WINDOW_S
-from .display import plural, readable
+from .display import readable
 from .quota import REMAINING_OVER_LIMIT, Reading
 from .reset_unit import SCALES, ResetUnit, UnitName, infer_reset_unit, renewal_time
 
@@ -53,7 +52,7 @@ def check_contract(
         detail     string  what was seen, in words
         ========== ======= ===================================================================
 
-        ``attrs["notes"]`` has sentences about the readings as a whole, such as a clock set back.
+        ``attrs["notes"]`` has a sentence about each operation whose limit changed.
     """
     log = list(readings)
     unit = reset_unit or infer_reset_unit(log).unit
@@ -64,7 +63,7 @@ def check_contract(
     rows += [_check_remaining(name, group) for name, group in (groups or {None: []}).items()]
     rows.append(_check_majority(groups, unit))
     frame = pd.DataFrame(rows, columns=list(_DTYPES)).astype(_DTYPES)
-    frame.attrs["notes"] = _notes(log, groups)
+    frame.attrs["notes"] = _notes(groups)
     hidden = () if frame["violations"].any() else ("rows",)
     return readable(frame, once=("rule", "statement"), hidden=hidden)
 
@@ -143,25 +142,12 @@ def _window_s(group: _Group, unit: UnitName) -> float | None:
     return whole if abs(min(first) - whole) <= max(step_s / 2, _TOLERANCE_S) else min(first)
 
 
-def _notes(readings: Sequence[Reading], groups: Mapping[str | None, _Group]) -> list[str]:
-    """Return sentences about a clock that may have been set back, or accounts that were mixed."""
-    notes = []
-    # Replayed readings have the recording's times, in any order, so they say nothing about clocks.
-    timed = [(row, reading) for row, reading in enumerate(readings) if reading.source != "replayed"]
-    back = [
-        row
-        for (_, before), (row, after) in pairwise(timed)
-        if after.source == before.source and after.at < before.at - 1.0 - (after.elapsed_s or 0.0)
+def _notes(groups: Mapping[str | None, _Group]) -> list[str]:
+    """Return a sentence about each operation whose limit changed."""
+    limits = {name: len(set(_limits(group))) for name, group in groups.items()}
+    return [
+        f"{name} had {count} different limits: was its allowance changed, or are these several "
+        "accounts?"
+        for name, count in limits.items()
+        if count > 1
     ]
-    if back:
-        notes.append(
-            f"{plural(len(back), 'time')} a reading is older than the one before it (first: row "
-            f"{back[0]}): was a clock set back, or are these several sessions in one?"
-        )
-    for name, group in groups.items():
-        if (limits := len(set(_limits(group)))) > 1:
-            notes.append(
-                f"{name} had {limits} different limits: was its allowance changed, or are these "
-                "several accounts?"
-            )
-    return notes

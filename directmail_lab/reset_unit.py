@@ -192,18 +192,13 @@ class ResetUnitInference:
         reasons = "; ".join(
             f"not {' or '.join(units)}: {reason}" for reason, units in by_reason.items()
         )
-        if not self.candidates:
-            return (
-                "No unit fits all readings: were two accounts mixed, or a clock set meanwhile? "
-                f"{reasons}."
-            )
         if not reasons:
             return "No reading has an X-RateLimit-Reset other than 0 yet."
-        if self._inferred == "undetermined":
-            return (
-                f"Possible: {', '.join(self.candidates)} (more readings of one operation within "
-                f"one window would show which); {reasons}."
-            )
+        if not self.candidates:
+            reasons = f"no unit fits all readings (two accounts mixed, or a clock set?): {reasons}"
+        elif self._inferred == "undetermined":
+            units_left = ", ".join(self.candidates)
+            reasons = f"possible: {units_left} (more readings of one window show which); {reasons}"
         return f"{reasons[0].upper()}{reasons[1:]}."
 
 

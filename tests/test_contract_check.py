@@ -137,20 +137,6 @@ def test_verdicts_are_kept_in_parquet(tmp_path: Path) -> None:
     assert kept["verdict"].tolist() == frame["verdict"].tolist()
 
 
-def test_a_clock_that_was_set_back_is_noted() -> None:
-    """A log out of order may be several sessions in one."""
-    notes = check_contract([reading(n=100), reading(n=0)]).attrs["notes"]
-
-    assert any("row 1" in note for note in notes)
-
-
-def test_a_replay_that_goes_back_to_its_first_answer_sets_no_clock() -> None:
-    """Cells are run in any order, and each answer comes with the time of its recording."""
-    played = [reading(n=n, source="replayed") for n in (100, 0, 100)]
-
-    assert check_contract([reading(n=200), *played, reading(n=201)]).attrs["notes"] == []
-
-
 def test_two_limits_of_one_operation_are_noted() -> None:
     """They may be two accounts in one log."""
     notes = check_contract([reading(limit=300), reading(limit=500)]).attrs["notes"]
