@@ -121,7 +121,7 @@ def _chart_remaining(frame: pd.DataFrame) -> Chart:
     is_timed = _is_timed(frame)
     spans = _spans(pd.concat([readings["x"] for _, readings in operations]))
     panel_in = 1.6 if len(operations) < 4 else 1.25
-    chart = Chart(2 * figures.AROUND_IN + panel_in * len(operations))
+    chart = Chart(1.0 + panel_in * len(operations))
     grid = chart.subplots(len(operations), len(spans), squeeze=False, sharex="col", sharey="row")
     for row, (name, readings) in enumerate(operations):
         for axes, (begin, end) in zip(grid[row], spans, strict=True):
@@ -223,7 +223,7 @@ def _chart_allowance(frame: pd.DataFrame) -> Chart:
     names = [name for name, _ in operations]
     last = pd.concat([readings.tail(1) for _, readings in operations])
     texts = [_describe_last(readings) for _, readings in operations]
-    chart = Chart(_BAR_IN * len(names) + 2 * figures.AROUND_IN + 0.2)
+    chart = Chart(0.9 + _BAR_IN * len(names))
     axes = chart.subplots()
     bars = axes.barh(names, last["limit"].astype(int), color=figures.UNFILLED, height=0.62)
     axes.bar_label(bars, texts, padding=6)

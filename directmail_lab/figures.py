@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final
 import matplotlib.style
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
 from PIL import Image
 
@@ -31,9 +30,7 @@ BAND: Final = (0.48, 0.55, 0.65, 0.14)
 UNFILLED: Final = (0.48, 0.55, 0.65, 0.30)
 _FAINT: Final = (0.48, 0.48, 0.48, 0.25)
 
-WIDTH_IN: Final = 8.0
-# Free space at the top for the title, and at the bottom for the text there.
-AROUND_IN: Final = 0.35
+_WIDTH_IN: Final = 8.0
 # The PNG has twice the pixels that it is shown with, for screens of high resolution.
 _SHOWN_DPI: Final = 96
 _DPI: Final = 2 * _SHOWN_DPI
@@ -84,10 +81,8 @@ class Chart(Figure):
     """
 
     def __init__(self, height_in: float, alt_text: str = "") -> None:
-        """Make a chart with room for a title at the top and for text at the bottom."""
-        around = AROUND_IN / height_in
-        arranging = ConstrainedLayoutEngine(rect=(0, around, 1, 1 - 2 * around))
-        super().__init__(figsize=(WIDTH_IN, height_in), dpi=_DPI, layout=arranging)
+        """Make an empty chart of this height, title and legend included."""
+        super().__init__(figsize=(_WIDTH_IN, height_in), dpi=_DPI, layout="constrained")
         self.alt_text = alt_text
         _refuse_pyplots_printers()
 
@@ -102,16 +97,14 @@ class Chart(Figure):
 
     def label(self, title: str, foot: str) -> None:
         """Write the chart's title, and ``foot`` at the lower right."""
-        x, y = 0.08 / WIDTH_IN, 0.08 / self.get_figheight()
-        self.text(x, 1 - y, title, va="top", fontsize=11, fontweight="bold")
-        self.text(1 - x, y, foot, ha="right", fontsize=8)
+        self.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
+        self.supxlabel(foot, x=0.99, ha="right", fontsize=8)
 
     def share_legend(self, **options: Any) -> None:
         """Add a legend at the lower left: one entry for each label, whichever panels have it."""
         panels = [axes.get_legend_handles_labels() for axes in self.axes]
         entries = {label: handle for panel in panels for handle, label in zip(*panel, strict=True)}
-        place: dict[str, Any] = {"loc": "lower left", "ncols": 4, "borderaxespad": 0.0}
-        self.legend(entries.values(), entries.keys(), **place, **options)
+        self.legend(entries.values(), entries.keys(), loc="outside lower left", ncols=4, **options)
 
     def _repr_mimebundle_(
         self, include: object = None, exclude: object = None
