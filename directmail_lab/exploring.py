@@ -58,7 +58,7 @@ def findings(cassette: str | Path | None = None) -> pd.DataFrame:
         ``"undecided"``, ``"seen once"``, ``"seen repeatedly"``, or ``"certain"`` if everything else
         is ruled out. ``interactions`` lists where, by source and number from 0. ``find_out`` is the
         one call that would find out more. These are strings. ``schema`` (object) is a JSON Schema
-        of the bodies (dict) or None; the table does not show it.
+        of the bodies (dict) or None; the table shows neither it nor ``section``.
 
     Raises
     ------

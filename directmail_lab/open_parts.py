@@ -20,7 +20,7 @@ from .shapes import Credentials, ResponseSample, ResponseShape
 
 _COLUMNS: Final = ("part", "section", "seen", "how_sure", "interactions", "find_out", "schema")
 _ME: Final = f"GET {ME_PATH}"
-_ASK: Final = "ask the service's operator: no request shows it"
+_ASK: Final = "ask the service's operator"
 _KNOWN_PATH: Final = 'dm.get("/v1/…") with a known path'
 _SIGN_IN: Final = 'dm.connect("https://…"), then dm.me()'
 _NEXT_VERSION: Final = f'dm.get("{ME_PATH.replace("/v1/", "/v2/")}")'
@@ -59,7 +59,8 @@ def findings_of(samples: _Samples, reset_unit: Evidence) -> pd.DataFrame:
         _row("versions: new ones, deprecation", "9", _NEXT_VERSION, *_versions(samples)),
     ]  # fmt: skip
     frame = pd.DataFrame(rows, columns=list(_COLUMNS), dtype=object)
-    return readable(frame.astype(dict.fromkeys(_COLUMNS[:-1], "string")), hidden=["schema"])
+    frame = frame.astype(dict.fromkeys(_COLUMNS[:-1], "string"))
+    return readable(frame, hidden=["section", "schema"])
 
 
 def _row(

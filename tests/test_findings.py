@@ -67,27 +67,25 @@ def by_part(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.set_index("part")
 
 
-def test_every_open_part_has_its_row_even_where_nothing_was_seen() -> None:
-    """In the document's order, each with the call that would find out more."""
-    rows = found()
+@pytest.mark.parametrize("status", [None, 200])
+def test_every_open_part_has_its_row(status: int | None) -> None:
+    """In the document's order, also if nothing was seen, with the call that would show more."""
+    rows = found(*[sample({"id": "1"}, status=status)] if status else ())
+    frame = rows.reset_index()
 
+    assert list(frame) == [
+        "part", "section", "seen", "how_sure", "interactions", "find_out", "schema",
+    ]  # fmt: skip
+    assert [*frame.dtypes.astype(str)] == ["string"] * 6 + ["object"]
     assert list(rows["section"]) == [
         "1, 4", "2", "3", "4", "4", "5", "5", "5", "6", "7", "8", "8", "8", "9",
     ]  # fmt: skip
-    assert set(rows["how_sure"]) == {"not seen"}
-    assert set(rows["seen"]) == {""}
     assert rows["find_out"].str.len().gt(0).all()
+    assert status or set(rows["how_sure"]) == {"not seen"}
+    assert status or set(rows["seen"]) == {""}
 
 
-def test_the_columns_and_their_types_are_fixed() -> None:
-    """Text in all columns but the schema's, also where nothing was seen."""
-    expected = ["part", "section", "seen", "how_sure", "interactions", "find_out", "schema"]
-    for frame in (found().reset_index(), found(sample({"id": "1"})).reset_index()):
-        assert list(frame) == expected
-        assert [str(dtype) for dtype in frame.dtypes] == ["string"] * 6 + ["object"]
-
-
-def test_the_records_schema_tells_types_nulls_and_what_is_always_there() -> None:
+def test_the_records_schema_has_types_nulls_and_required_fields() -> None:
     """One schema of all records seen: a field that was null once may be null."""
     rows = found(
         sample({"id": "1", "phone": None, "company": {"postcode": "01234"}}),
@@ -100,48 +98,42 @@ def test_the_records_schema_tells_types_nulls_and_what_is_always_there() -> None
     )
     assert schema["required"] == ["company", "id", "phone"]
     assert set(schema["properties"]["phone"]["type"]) == {"null", "string"}
-    assert (rows.loc[ME, "how_sure"], rows.loc[ME, "interactions"]) == (
-        "seen repeatedly",
-        "tour 0-1",
-    )
+    assert list(rows.loc[ME, ["how_sure", "interactions"]]) == ["seen repeatedly", "tour 0-1"]
 
 
-def test_errors_are_told_by_status_with_their_shape() -> None:
-    """Alike ones together; JSON, HTML and nothing are told apart."""
-    page = (("Content-Type", "text/html; charset=utf-8"),)
-    rows = found(
-        sample({"error": "x"}, status=404),
-        sample({"error": "y"}, status=401),
-        sample("<h1>", status=502, headers=page),
-        sample("", status=500),
-    )
-
-    assert rows.loc[ERRORS, "seen"] == ("401, 404: JSON error string; 500: no body; 502: text/html")
+UNKNOWN = "401: JSON object (the recording does not say with which key)"
 
 
-def test_what_key_a_refusal_answers_is_said_only_where_it_is_known() -> None:
-    """A cassette keeps no credentials, so its 401 may be either."""
-    recorded = found(sample({}, status=401))
-    asked = found(sample({}, status=401), sample({"a": 1}, status=403, credentials="none"))
+@pytest.mark.parametrize(
+    ("part", "samples", "seen"),
+    [
+        (ERRORS,
+         [sample({"error": "x"}, status=404), sample({"error": "y"}, status=401),
+          sample("<h1>", status=502, headers=(("Content-Type", "text/html; charset=utf-8"),)),
+          sample("", status=500)],
+         "401, 404: JSON error string; 500: no body; 502: text/html"),
+        (NO_KEY, [sample({}, status=401)], UNKNOWN),
+        (WRONG_KEY, [sample({}, status=401)], UNKNOWN),
+        (NO_KEY, [sample({}, status=401), sample({"a": 1}, status=403, credentials="none")],
+         "403: JSON a integer"),
+        (VERSIONS,
+         [sample({}, path="/v2/users/me", status=404), sample({}, path="/v1x/y"),
+          sample({}, path="/v1/lists", headers=(("sunset", "x"),))],
+         "GET /v2/users/me 404, GET /v1/lists has the header Sunset"),
+        (EXHAUSTED,
+         [sample({"error": "x"}, status=503,
+                 headers=(("X-RateLimit-Remaining", "0"), ("Retry-After", "9"))),
+          sample({}, status=404)],
+         "503: JSON error string, with Retry-After"),
+    ],
+)  # fmt: skip
+def test_a_part_says_what_was_seen(part: str, samples: list[ResponseSample], seen: str) -> None:
+    """Statuses with the same body stand together; the key is named only where it is known."""
+    assert found(*samples).loc[part, "seen"] == seen
 
-    assert "does not say" in recorded.loc[NO_KEY, "seen"]
-    assert "does not say" in recorded.loc[WRONG_KEY, "seen"]
-    assert asked.loc[NO_KEY, "seen"] == "403: JSON a integer"
 
-
-def test_versions_and_deprecation_headers_are_noted() -> None:
-    """Another version's path, or a header that announces an end."""
-    rows = found(
-        sample({}, path="/v2/users/me", status=404),
-        sample({}, path="/v1/lists", headers=(("sunset", "x"),)),
-        sample({}, path="/v1x/y"),
-    )
-
-    assert rows.loc[VERSIONS, "seen"] == "GET /v2/users/me 404, GET /v1/lists has the header Sunset"
-
-
-def test_a_schema_and_words_hold_no_value_of_the_account() -> None:
-    """Shapes are shown, not the data; a state is a word and shown."""
+def test_no_value_of_the_account_is_shown() -> None:
+    """Only shapes, and single words that are states."""
     rows = found(sample({"email": "ada@example.com", "state": "active", "status": "ada@x.org"}))
     text = rows.to_string() + json.dumps(rows.loc[ME, "schema"])
 
@@ -188,8 +180,8 @@ def current_session(server: StandIn, key: str = "", **options: Any) -> Iterator[
     current.make_current(None)
 
 
-def test_a_live_session_tells_what_it_saw() -> None:
-    """Not recorded, and all the same the record, a refusal and its shape; no value is kept."""
+def test_a_live_sessions_findings_need_no_recording() -> None:
+    """The record, a refusal and its shape; no value is kept."""
     with (
         stand_in(limit=60, exhausted_status=420) as server,
         current_session(server, pace="off") as opened,
@@ -202,9 +194,7 @@ def test_a_live_session_tells_what_it_saw() -> None:
         rows = by_part(findings())
 
     assert rows.loc[ME, "seen"].startswith("id string, name string, email string")
-    assert (rows.loc[ME, "how_sure"], rows.loc[ME, "interactions"]) == (
-        "seen repeatedly", "rate_limits() 0-59",
-    )  # fmt: skip
+    assert rows.loc[ME, "interactions"] == "rate_limits() 0-59"
     assert rows.loc[EXHAUSTED, "seen"].startswith("420: JSON error.status integer")
     assert rows.loc[EXHAUSTED, "seen"].endswith("no Retry-After")
     assert rows.loc[EXHAUSTED, "interactions"] == "rate_limits() 60-63"
@@ -212,58 +202,30 @@ def test_a_live_session_tells_what_it_saw() -> None:
     assert "Stand-in User" not in repr(vars(opened.response_shapes)) + rows.to_string()
 
 
-def test_exhaustion_is_told_with_its_body_where_that_was_kept() -> None:
-    """And whether it says when to come back."""
-    spent = (("X-RateLimit-Remaining", "0"), ("Retry-After", "9"))
-    rows = found(sample({"error": "x"}, status=503, headers=spent), sample({}, status=404))
-
-    assert rows.loc[EXHAUSTED, "seen"] == "503: JSON error string, with Retry-After"
-
-
-def test_explore_sends_reads_only_and_says_so(connected: Session, service: StandIn) -> None:
-    """Each request is announced, and those before it were not writes."""
+def test_explore_sends_reads_and_shows_what_they_found(
+    connected: Session, service: StandIn
+) -> None:
+    """Each is announced, with a pause before the next; the result stays with the session."""
     lines: list[str] = []
-    explore(pause_s=0, announce=lines.append)
-    methods = {name.partition(" ")[0] for name in service.requests}
+    pauses: list[float] = []
+    frame = explore(pause_s=0.5, announce=lines.append, sleep=pauses.append)
+    rows, sent = by_part(frame), service.requests.total()
 
-    assert methods <= {"GET", "OPTIONS"}
-    assert len(lines) == 1 + service.requests.total()
+    assert {name.partition(" ")[0] for name in service.requests} == {"GET", "OPTIONS"}
     assert "GET /v1/users/me with a wrong key: 401" in lines
-
-
-def test_explore_finds_what_it_asked_for(connected: Session) -> None:
-    """The record, both refusals, an error, the next version."""
-    rows = by_part(explore(pause_s=0, announce=list))
-
+    assert (len(lines), pauses) == (1 + sent, [0.5] * (sent - 1))
+    assert sent <= 20
     assert "company.address.postcode string" in rows.loc[ME, "seen"]
     assert rows.loc[NO_KEY, "seen"].startswith("401: JSON error")
     assert rows.loc[WRONG_KEY, "seen"].startswith("401: JSON error")
     assert rows.loc[VERSIONS, "seen"] == "GET /v2/users/me 404"
     assert rows.loc[ERRORS, "seen"].startswith("401, 404, 405: JSON")
+    pd.testing.assert_frame_equal(findings(), frame)
+    assert service.requests.total() == sent
 
 
-def test_what_it_found_stays_with_the_session(connected: Session) -> None:
-    """Later findings have it, and send nothing."""
-    first = explore(pause_s=0, announce=list)
-    sent = len(connected.readings)
-
-    pd.testing.assert_frame_equal(findings(), first)
-    assert len(connected.readings) == sent
-
-
-def test_explore_pauses_between_requests_until_the_unit_is_known(
-    connected: Session, service: StandIn
-) -> None:
-    """A pause less than there were requests, and an end where nothing tells the unit."""
-    pauses: list[float] = []
-    explore(pause_s=0.5, announce=list, sleep=pauses.append)
-
-    assert pauses == [0.5] * (service.requests.total() - 1)
-    assert len(pauses) < 20
-
-
-def test_a_wrong_key_is_sent_once_whatever_the_session(service: StandIn) -> None:
-    """In the life of the process: another session with that address sends it no more."""
+def test_a_wrong_key_is_sent_once_by_all_sessions(service: StandIn) -> None:
+    """In the life of the process, for one address."""
     lines: list[str] = []
     for _ in range(2):
         with current_session(service):
@@ -273,16 +235,16 @@ def test_a_wrong_key_is_sent_once_whatever_the_session(service: StandIn) -> None
     assert any("not sent again" in line for line in lines)
 
 
-def test_a_refused_key_is_sent_once(service: StandIn) -> None:
-    """The session's own key is the wrong one: nothing more goes out, and no other wrong one."""
+def test_a_refused_key_of_the_session_is_sent_once(service: StandIn) -> None:
+    """Nothing more goes out, and no other wrong key later."""
     lines: list[str] = []
-    sent = []
-    for key in ("not-the-key", service.api_key):
-        with current_session(service, key):
-            explore(pause_s=0, announce=lines.append)
-        sent.append(service.requests.total())
+    with current_session(service, "not-the-key"):
+        explore(pause_s=0, announce=lines.append)
+    sent = service.requests.total()
+    with current_session(service):
+        explore(pause_s=0, announce=lines.append)
 
-    assert sent[0] == 1
+    assert sent == 1
     assert any("not sent again" in line for line in lines)
 
 
@@ -309,47 +271,38 @@ def test_no_reads_are_sent_for_a_unit_where_there_is_no_reset(
     assert "no X-RateLimit-Reset" in capsys.readouterr().out.splitlines()[-1]
 
 
-def test_a_recording_holds_no_answer_to_another_key(connected: Session, tmp_path: Path) -> None:
-    """Or a replay would give it to who asks with the right one."""
+def test_a_recording_has_no_response_to_another_key(connected: Session, tmp_path: Path) -> None:
+    """Or a replay would give it to a request with the right one; a replay is not explored."""
     with connected.record(tmp_path / "tour.yaml"):
         explore(pause_s=0, announce=list)
-    with connected.replay(tmp_path / "tour.yaml", repeat="strict"):
-        record = connected.me()
+    connected.replay(tmp_path / "tour.yaml", repeat="strict")
 
-    assert len(record) == 1
+    assert len(connected.me()) == 1
     assert '"code": 401' not in (tmp_path / "tour.yaml").read_text(encoding="utf-8")
+    with pytest.raises(NotConnectedError, match="findings"):
+        explore()
 
 
-def test_other_regions_are_asked_without_the_key(
-    connected: Session, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("faults", "line"),
+    [
+        ([], "GET /v1/users/me without a key: 401"),
+        (
+            [Fault(drop="close")],
+            "GET /v1/users/me without a key: no response (RemoteProtocolError)",
+        ),
+    ],
+)
+def test_other_regions_get_requests_without_the_key(
+    connected: Session, monkeypatch: pytest.MonkeyPatch, faults: list[Fault], line: str
 ) -> None:
-    """It is not known to be theirs."""
-    with stand_in(api_key="another-region") as other:
-        monkeypatch.setenv("DIRECTMAIL_REGIONS", f"other={other.base_url}")
-        rows = by_part(explore(pause_s=0, announce=list))
-
-    assert f"{other.base_url}: 401" in rows.loc["regional base addresses", "seen"]
-    assert other.requests == {f"GET {ME_PATH}": 1}
-
-
-def test_no_answer_is_announced_and_the_rest_goes_on(
-    connected: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A region that hangs up on everybody."""
+    """It may not be theirs. One that hangs up is announced, and the rest goes on."""
     lines: list[str] = []
-    with stand_in(faults=[Fault(drop="close")]) as other:
+    with stand_in(api_key="another-region", faults=faults) as other:
         monkeypatch.setenv("DIRECTMAIL_REGIONS", f"other={other.base_url}")
         rows = by_part(explore(pause_s=0, announce=lines.append))
 
-    assert f"GET {ME_PATH} without a key: no response (RemoteProtocolError)" in lines
+    assert lines.index(line, 7) == 7  # after the six to the session's own address
+    assert other.requests == {f"GET {ME_PATH}": 1}
+    assert faults or f"{other.base_url}: 401" in rows.loc["regional base addresses", "seen"]
     assert rows.loc[UNIT, "how_sure"] == "undecided"
-
-
-def test_a_replay_cannot_be_asked(connected: Session, tmp_path: Path) -> None:
-    """It says what can be done instead."""
-    with connected.record(tmp_path / "tour.yaml"):
-        connected.me()
-    connected.replay(tmp_path / "tour.yaml")
-
-    with pytest.raises(NotConnectedError, match="findings"):
-        explore()
