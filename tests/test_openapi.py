@@ -32,7 +32,6 @@ from directmail_lab.cli import app
 from directmail_lab.describing import Description, describe
 from directmail_lab.errors import CassetteError
 from directmail_lab.interaction import (
-    Headers,
     Interaction,
     RecordedRequest,
     RecordedResponse,
@@ -69,74 +68,69 @@ def problem(document: dict[str, Any], interaction: Interaction) -> str | None:
     """What an interaction has that the document does not allow; read as another program would."""
     request, response = interaction.request, interaction.response
     path = urlsplit(request.uri).path.replace("{", "%7B").replace("}", "%7D")
-    fitting = [
+    matches = [
         template
         for template in document["paths"]
         if re.fullmatch(re.sub(r"\\\{[^}]*\\\}", "[^/]+", re.escape(template)), path)
     ]
-    # OpenAPI: what is concrete comes before what is templated.
-    item = document["paths"].get(min(fitting, key=lambda each: each.count("{"), default=""), {})
+    # OpenAPI: a concrete path comes before a template.
+    item = document["paths"].get(min(matches, key=lambda match: match.count("{"), default=""), {})
     operation = item.get(request.method.lower(), {"responses": {}})
-    answers = operation["responses"]
-    answer = answers.get(str(response.status)) or answers.get("default")
-    if answer is None:
+    responses = operation["responses"]
+    described = responses.get(str(response.status)) or responses.get("default")
+    if described is None:
         return f"no {response.status} of {request.method} {path}"
-    sent = operation.get("requestBody", {"required": False, "content": {}})
-    if sent["required"] and not request.body:
-        return "lacks a body"
-    return (
-        problem_of_query(operation, urlsplit(request.uri).query)
-        or problem_of_headers(document, answer, response.headers)
-        or problem_of_body(document, sent["content"], request.headers, request.body or b"")
-        or problem_of_body(document, answer.get("content", {}), response.headers, response.body)
+    query = [each for each in operation.get("parameters", ()) if each["in"] == "query"]
+    headers = {
+        name.lower(): document["components"]["headers"][name] if "$ref" in about else about
+        for name, about in described.get("headers", {}).items()
+    }
+    body = operation.get("requestBody", {"required": False, "content": {}})
+    sent, sent_schema = body_of(body["content"], request)
+    received, schema = body_of(described.get("content", {}), response)
+    instance = {
+        "query": dict(parse_qsl(urlsplit(request.uri).query, keep_blank_values=True)),
+        "headers": {k.lower(): int(v) if v.isdecimal() else v for k, v in response.headers},
+        "received": received,
+        **({"sent": sent} if request.body else {}),
+    }
+    properties = {
+        "query": {
+            "properties": {each["name"]: {} for each in query},
+            "required": [each["name"] for each in query if each["required"]],
+            "additionalProperties": False,
+        },
+        "headers": {
+            "properties": {name: about["schema"] for name, about in headers.items()},
+            "required": [name for name, about in headers.items() if about["required"]],
+        },
+        "sent": sent_schema,
+        "received": schema,
+    }
+    whole = {
+        "properties": properties,
+        "required": ["sent"] if body["required"] else [],
+        "components": document["components"],
+    }
+    checker = Draft202012Validator(whole, format_checker=FormatChecker())
+    return next(
+        (f"{error.json_path}: {error.message}" for error in checker.iter_errors(instance)), None
     )
 
 
-def problem_of_query(operation: dict[str, Any], query: str) -> str | None:
-    """A parameter that is required and missing, or one that is not described."""
-    asked = {name for name, _ in parse_qsl(query, keep_blank_values=True)}
-    told = {
-        each["name"]: each["required"]
-        for each in operation.get("parameters", ())
-        if each["in"] == "query"
-    }
-    wrong = {name for name in told if told[name]} - asked | asked - set(told)
-    return f"of the query: {wrong}" if wrong else None
-
-
-def problem_of_headers(
-    document: dict[str, Any], answer: dict[str, Any], headers: Headers
-) -> str | None:
-    """A header that is required and missing, or of another type."""
-    for name, each in answer.get("headers", {}).items():
-        told = document["components"]["headers"][name] if "$ref" in each else each
-        value = header(headers, name)
-        is_integer = told["schema"].get("type") == "integer"
-        if told["required"] and value is None:
-            return f"lacks {name}"
-        if value is not None and is_integer and not value.isdecimal():
-            return f"{name} is no integer"
-    return None
-
-
-def problem_of_body(
-    document: dict[str, Any], content: dict[str, Any], headers: Headers, body: bytes
-) -> str | None:
-    """A content type that is not described, or what its schema does not allow."""
-    declared = (header(headers, "Content-Type") or "").partition(";")[0].lower()
+def body_of(content: dict[str, Any], message: RecordedRequest | RecordedResponse) -> Any:
+    """A body as JSON or text, and the schema of its content type."""
+    declared = (header(message.headers, "Content-Type") or "").partition(";")[0].lower()
     media = content.get(declared) or content.get("*/*")
+    body = message.body or b""
     if not body or "form-urlencoded" in declared:
-        return None
-    if media is None:
-        return f"no {declared}"
-    value, fault = json_in(headers, body)
-    if fault and "x-not-json" in media:
-        return None
+        return None, True
+    value, fault = json_in(message.headers, body)
+    if media is None or (fault and "x-not-json" in media):
+        return value, media is not None
     if fault or ("json" not in declared and not isinstance(value, dict | list)):
         value = body.decode("utf-8", "replace")
-    schema = {**media["schema"], "components": document["components"]}
-    checker = Draft202012Validator(schema, format_checker=FormatChecker())
-    return next((f"{each.json_path}: {each.message}" for each in checker.iter_errors(value)), None)
+    return value, media["schema"]
 
 
 # -- what it says ------------------------------------------------------------------------------
