@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cache
 from importlib.util import find_spec
 from typing import Final
 from urllib.parse import unquote, urlsplit
@@ -202,6 +201,9 @@ def operation_of(path: str) -> str:
 
 # RFC 9110: these have no body; the headers of a 304 describe the body that is not sent.
 _BODILESS: Final = frozenset({204, 304})
+# What httpx decodes: br and zstd need a package each.
+_MODULES: Final = (("br", "brotli"), ("br", "brotlicffi"), ("zstd", "zstandard"))
+_DECODED: Final = {"gzip", "deflate", "identity"} | {c for c, name in _MODULES if find_spec(name)}
 _BODY_HEADERS: Final = frozenset({"content-encoding", "transfer-encoding", "content-length"})
 
 
@@ -227,16 +229,5 @@ def _normalized(name: str, value: str, length: str) -> str | None:
         return None
     if name == "content-length":
         return length
-    undone = _undone_codings()
-    return ", ".join(c for c in value.split(",") if c.strip().lower() not in undone).strip() or None
-
-
-@cache
-def _undone_codings() -> frozenset[str]:
-    """Return the content codings that httpx decodes here; br and zstd need a package each."""
-    codings = {"gzip", "deflate", "identity"}
-    if find_spec("brotli") or find_spec("brotlicffi"):
-        codings.add("br")
-    if find_spec("zstandard"):
-        codings.add("zstd")
-    return frozenset(codings)
+    codings = (coding.strip() for coding in value.split(","))
+    return ", ".join(coding for coding in codings if coding.lower() not in _DECODED) or None
