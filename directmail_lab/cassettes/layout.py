@@ -41,13 +41,11 @@ _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 # libyaml takes no longer key than 1,024 characters, unless it is written as `? key : value`. An
 # escape has up to six.
 _MAX_NAME_CHARACTERS: Final = 1000 // 6
-_BINARY: Final = ': !!binary "'
 # A longer body is written in parts, of a multiple of three bytes for base64.
 _PART: Final = 3 * 2**16
 
 # A time in the metadata of another program's cassette becomes its text.
 _encode = json.JSONEncoder(ensure_ascii=False, default=str).encode
-_decode = json.JSONDecoder().decode
 # Joining a line from texts takes a third of the encoder's time. This quotes a text as it does.
 _quoted = json.encoder.encode_basestring
 
@@ -111,24 +109,6 @@ def is_by_hand(tail: bytes) -> bool:
     A torn one ends before the end of its ``response:`` line, which never stands within JSON.
     """
     return tail.endswith(b"\n") and b"\n  response:" in tail
-
-
-def read_json(line: bytes) -> Any:
-    """Return the value on a line: JSON, where one body in it may be ``!!binary "…"``.
-
-    Raises
-    ------
-    ValueError
-        Where it is anything else: YAML that another program or a person wrote.
-    """
-    text = line.decode()
-    if _BINARY not in text:
-        return _decode(text)
-    # Inside a JSON string each quote has a backslash before it, so this mark can only be ours.
-    value = _decode(text.replace(_BINARY, ': "'))
-    holder, name = (value["body"], "string") if "status" in value else (value, "body")
-    holder[name] = base64.b64decode(holder[name], validate=True)
-    return value
 
 
 def address_of(data: bytes, start: int) -> RecordedRequest | None:
