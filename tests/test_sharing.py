@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import hashlib
 import os
 import shutil
@@ -18,11 +19,12 @@ import httpx
 import pytest
 from hypothesis import given, strategies as st
 from key_search import traces
-from paced_service import START, Clock, Service, client, paced
+from paced_service import START, Clock, Service, paced
 from shared_allowance import run
 
 import directmail_lab as dm
 from directmail_lab.credentials import ApiKey
+from directmail_lab.errors import QuotaExhaustedError
 from directmail_lab.pacing.state import PaceState
 from directmail_lab.pacing.stores import Share, SharedStore, machine
 from directmail_lab.pacing.windows import RenewalReader, WindowLog
@@ -39,8 +41,10 @@ ME = "/v1/users/me"
 KEY = ApiKey("hk_Zt7Qm2Xr9LwT4bV1")
 
 
-def on_machine(base_url: str = "https://api.example.test") -> SharedStore:
-    store = Share("machine").open(KEY, base_url, time.time)
+def on_machine(
+    base_url: str = "https://api.example.test", api_key: ApiKey | None = KEY
+) -> SharedStore:
+    store = Share("machine").open(api_key, base_url, time.time)
     assert store is not None
     return store
 
@@ -49,9 +53,9 @@ def state_files(tmp_path: Path) -> list[Path]:
     return sorted((tmp_path / "state").rglob("*"))
 
 
-@pytest.fixture(scope="module")
-def redis_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A real server, on loopback and with a password."""
+@contextlib.contextmanager
+def redis_server(folder: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A real server, on loopback and with a password; yields its process and its address."""
     pytest.importorskip("redis", reason="redis-py is not installed (the extra `redis`)")
     program = shutil.which("redis-server") or shutil.which("valkey-server")
     if program is None:
@@ -60,14 +64,18 @@ def redis_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [program, "--port", str(port), "--bind", "127.0.0.1", "--save", ""]
-    command += ["--requirepass", "open-sesame", "--dir", str(tmp_path_factory.mktemp("redis"))]
+    command += ["--requirepass", "open-sesame", "--dir", str(folder)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
-        for line in server.stdout:
-            if "Ready to accept connections" in line:
-                break
-        yield f"redis://:open-sesame@127.0.0.1:{port}/0"
+        assert any("Ready to accept connections" in line for line in server.stdout)
+        yield server, f"redis://:open-sesame@127.0.0.1:{port}/0"
         server.terminate()
+
+
+@pytest.fixture(scope="module")
+def redis_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with redis_server(tmp_path_factory.mktemp("redis")) as (_, address):
+        yield address
 
 
 # -- the rules, on a clock that is moved ----------------------------------------------------------
@@ -217,30 +225,28 @@ def test_never_more_is_said_to_be_others_than_was(steps: list[str]) -> None:
 def test_where_requests_come_free_one_by_one_nobody_else_is_accused(unit: str) -> None:
     """A sliding window that one session uses alone has no others in it, once it is known to."""
     service = Service(Clock(), limit=10, window_s=20.0, unit=unit, sliding=True)
+    transport = paced(service, reset_unit=unit)
 
-    with client(service, reset_unit=unit) as mine:
+    with httpx.Client(transport=transport, base_url="https://api.example.test") as mine:
         for _ in range(40):
             mine.get(ME)
             service.clock.now += 1.5
-        (*_, last) = mine._transport.pacer.windows.windows()  # type: ignore[attr-defined]
 
-    assert last.used_by_others == 0
+    assert transport.pacer.windows.windows()[-1].used_by_others == 0
 
 
-def test_what_others_use_is_told_by_window() -> None:
-    """Seven of ten: the next answer says that they are gone, and not by us."""
+def test_what_others_use_is_counted_by_window() -> None:
+    """Of ten, six are used by somebody else between two requests of ours."""
     service = Service(Clock(), limit=10)
-    log = WindowLog()
+    transport = paced(service, reset_unit="seconds_left")
 
-    with client(service, reset_unit="seconds_left") as mine:
+    with httpx.Client(transport=transport, base_url="https://api.example.test") as mine:
         mine.get(ME)
         for _ in range(6):
             service.spend()
         mine.get(ME)
-        transport = mine._transport
-        log = transport.pacer.windows  # type: ignore[attr-defined]
 
-    (window,) = log.windows()
+    (window,) = transport.pacer.windows.windows()
     assert (window.limit, window.used_here, window.used_by_others) == (10, 2, 6)
 
 
@@ -285,8 +291,7 @@ def test_two_users_or_two_addresses_do_not_share(service: StandIn, tmp_path: Pat
     """The same key at another address is another allowance, and so is another key."""
     names = []
     for base_url, key in [(service.base_url, "a" * 20), ("https://x.test", "a" * 20)]:
-        store = Share("machine").open(ApiKey(key), base_url, time.time)
-        assert store is not None
+        store = on_machine(base_url, ApiKey(key))
         store.change("GET /", lambda state, _: state.request("one", 0.0))
         names.append(store.change("GET /", lambda state, _: list(state.participants)))
         store.close()
@@ -395,8 +400,7 @@ def test_other_kernels_are_told_of(service: StandIn) -> None:
         dm.current.make_current(session)
         session.me()
         alone = session.shared_with
-        store = Share("machine").open(session.api_key, service.base_url, time.time)
-        assert store is not None
+        store = on_machine(service.base_url, session.api_key)
         for name in ("one-1.a", "one-1.b", "two-2.a"):
             store.change(f"GET {ME}", lambda state, _, name=name: state.request(name, time.time()))
         session.me()
@@ -412,21 +416,22 @@ def test_other_kernels_are_told_of(service: StandIn) -> None:
 
 
 def test_sessions_share_through_redis_whatever_their_clocks_say(redis_address: str) -> None:
-    """Two machines whose clocks are a minute apart spend an allowance together, and wait for it."""
-    with stand_in(limit=5, window_s=1.0, limits={}) as service:
+    """Two machines whose clocks are a minute apart use up an allowance and agree on its renewal."""
+    clocks = [time.time, lambda: time.time() + 60.0]
+    options = {"share": redis_address, "reset_unit": "seconds_left"}
+    with stand_in(limit=5, window_s=600.0, limits={}) as service:
         sessions = [
-            Session(service.base_url, service.api_key, share=redis_address, clock=clock)
-            for clock in (time.time, lambda: time.time() + 60.0)
+            Session(service.base_url, service.api_key, clock=clock, **options)  # type: ignore[arg-type]
+            for clock in clocks
         ]
-        statuses = [
-            session.request("GET", ME).status_code for _ in range(6) for session in sessions
-        ]
-        refused = [int((each.rate_limits()["status"] == 429).sum()) for each in sessions]
+        statuses = [sessions[number % 2].get(ME).status_code for number in range(5)]
+        with pytest.raises(QuotaExhaustedError) as caught:
+            sessions[1].get(ME)
         for session in sessions:
             session.close()
 
-    assert statuses == [200] * 12
-    assert refused == [0, 0]
+    assert statuses == [200] * 5
+    assert caught.value.until == pytest.approx(time.time() + 60.0 + 600.0, abs=25.0)
 
 
 def test_the_server_is_told_neither_key_nor_path(redis_address: str, service: StandIn) -> None:
@@ -445,24 +450,23 @@ def test_the_server_is_told_neither_key_nor_path(redis_address: str, service: St
     assert "open-sesame" not in shown
 
 
-@pytest.mark.parametrize("address", ["redis://:open-sesame@127.0.0.1:1/0", "wrong password"])
-def test_a_server_that_does_not_answer_costs_no_request(
-    address: str, service: StandIn, request: pytest.FixtureRequest
-) -> None:
-    """The session paces alone and says so once, without the password."""
-    pytest.importorskip("redis")
-    if address == "wrong password":
-        right = request.getfixturevalue("redis_address")
-        address = right.replace("open-sesame", "open-barley")
-    with (
-        Session(service.base_url, service.api_key, share=address) as session,
-        pytest.warns(UserWarning, match="this session paces alone: Redis at 127.0.0.1") as warned,
-    ):
-        statuses = [session.request("GET", ME).status_code for _ in range(3)]
+@pytest.mark.parametrize("how", ["unreachable", "wrong password", "lost"])
+def test_a_server_that_fails_costs_no_request(how: str, service: StandIn, tmp_path: Path) -> None:
+    """The session paces alone and says so once, without the password: in mid-session too."""
+    with redis_server(tmp_path) as (server, address):
+        if how == "wrong password":
+            address = address.replace("open-sesame", "open-barley")
+        with Session(service.base_url, service.api_key, share=address) as session:
+            statuses = [session.get(ME).status_code] if how == "lost" else []
+            if how != "wrong password":
+                server.kill()
+                server.wait()
+            with pytest.warns(UserWarning, match="paces alone: Redis at 127.0.0.1") as warned:
+                statuses += [session.get(ME).status_code for _ in range(3)]
 
-    assert statuses == [200] * 3
-    assert [str(each.message) for each in warned if "open" in str(each.message)] == []
+    assert set(statuses) == {200}
     assert len(warned) == 1
+    assert "open" not in str(warned[0].message)
 
 
 # -- processes ------------------------------------------------------------------------------------
