@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import contextlib
-import io
 import re
 import shlex
 import shutil
@@ -16,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import pytest
-from cassette_samples import BASE_URL, answered, get, post
+from cassette_samples import BASE_URL, answered, get, post, recorded
 from hypothesis import given, settings, strategies as st
 
 import directmail_lab as dm
-from directmail_lab.cassettes import open_cassette
 from directmail_lab.errors import CassetteError
 from directmail_lab.interaction import RecordedRequest
 from directmail_lab.snippets import copy_as
@@ -78,15 +75,15 @@ REQUESTS = {
 @pytest.mark.parametrize("name", REQUESTS)
 def test_what_is_copied_sends_the_very_same_request(echo: str, kind: str, name: str) -> None:
     """By a real shell with a real curl, and by httpx: method, target, headers, body and key."""
-    recorded = REQUESTS[name]
-    recorded = replace(recorded, uri=echo + recorded.uri.removeprefix(BASE_URL))
-    run(copy_as(answered(recorded), kind), kind)
+    request = REQUESTS[name]
+    request = replace(request, uri=echo + request.uri.removeprefix(BASE_URL))
+    run(copy_as(answered(request), kind), kind)
     method, target, headers, body = _Echo.seen[-1]
     sent = {(key.lower(), value) for key, value in headers.items()}
-    expected = {(key.lower(), value) for key, value in recorded.headers} - {("accept", "*/*")}
+    expected = {(key.lower(), value) for key, value in request.headers} - {("accept", "*/*")}
 
-    assert (method, body) == (recorded.method, recorded.body)
-    assert echo + unquote(target) == unquote(recorded.uri)
+    assert (method, body) == (request.method, request.body)
+    assert echo + unquote(target) == unquote(request.uri)
     assert expected <= sent
     assert ("content-type" in dict(sent)) == ("content-type" in dict(expected))
     assert headers["Authorization"] == "Basic " + base64.b64encode(f"{KEY}:".encode()).decode()
@@ -94,31 +91,29 @@ def test_what_is_copied_sends_the_very_same_request(echo: str, kind: str, name: 
 
 def run(code: str, kind: str) -> None:
     """Run what was copied as a user would, the key in the environment."""
-    environment = {"DIRECTMAIL_API_KEY": KEY, "PATH": "/usr/bin:/bin"}
-    if kind == "curl":
-        if not shutil.which("curl"):
-            pytest.skip("no curl is installed")
-        subprocess.run(["sh", "-c", f"{code} --silent"], env=environment, check=True)
-        return
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DIRECTMAIL_API_KEY", KEY)
-        exec(code, {})
+        if kind == "httpx":
+            exec(code, {})
+        elif shutil.which("curl"):
+            subprocess.run(["sh", "-c", f"{code} --silent"], check=True)
+        else:
+            pytest.skip("no curl is installed")
 
 
 @pytest.mark.parametrize("name", REQUESTS)
-def test_a_call_of_ours_sends_the_very_same_body(name: str) -> None:
+def test_a_call_of_ours_sends_the_very_same_body(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Address and key are the session's own; a JSON body reads as one where that is the same."""
-    recorded = REQUESTS[name]
-    code = copy_as(answered(recorded), "request", base_url=BASE_URL)
-    calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dm, "request", lambda *told, **options: calls.append((told, options)))
-        exec(code, {})
-    ((told, options),) = calls
-    made = dm.Session(BASE_URL).client.build_request(*told, **options)
+    request, build = REQUESTS[name], dm.Session(BASE_URL).client.build_request
+    code = copy_as(answered(request), "request", base_url=BASE_URL)
+    built: list[Any] = []
+    monkeypatch.setattr(dm, "request", lambda *args, **kw: built.append(build(*args, **kw)))
+    exec(code, {})
 
-    assert (made.method, made.read()) == (recorded.method, recorded.body)
-    assert "json=" in code if name == "json" else "json=" not in code
+    assert [(each.method, each.read()) for each in built] == [(request.method, request.body)]
+    assert ("json=" in code) == (name == "json")
     assert BASE_URL not in code
 
 
@@ -126,8 +121,8 @@ def test_a_call_of_ours_sends_the_very_same_body(name: str) -> None:
 @settings(max_examples=200)
 def test_whatever_was_recorded_is_printable_and_quoted(path: str, value: str, body: bytes) -> None:
     """What is pasted moves no cursor and ends no paste; a shell reads it as mere words."""
-    recorded = RecordedRequest("POST", f"{BASE_URL}/{path}", (("X-V", value),), body)
-    curl, httpx = (copy_as(answered(recorded), kind) for kind in ("curl", "httpx"))
+    request = RecordedRequest("POST", f"{BASE_URL}/{path}", (("X-V", value),), body)
+    curl, httpx = (copy_as(answered(request), kind) for kind in ("curl", "httpx"))
     command = curl[curl.index("curl ") :]
     words = shlex.split(command.replace("\\\n", " "))
 
@@ -145,10 +140,10 @@ def test_whatever_was_recorded_is_printable_and_quoted(path: str, value: str, bo
 
 def test_a_placeholder_becomes_the_key_of_the_environment() -> None:
     """In an address, escaped or not, a header and nowhere else; the key itself is not known."""
-    recorded = replace(
+    request = replace(
         get("/v1/x?k=<API_KEY>&l=%3CAPI_KEY%3E"), headers=(("X-Key", "a <API_KEY> b"),)
     )
-    curl = copy_as(answered(recorded), "curl")
+    curl = copy_as(answered(request), "curl")
     script = curl.replace("curl ", "printf '%s|' ", 1)
     environment = {"DIRECTMAIL_API_KEY": KEY, "PATH": "/usr/bin:/bin"}
     words = subprocess.run(["sh", "-c", script], env=environment, check=True, capture_output=True)
@@ -179,15 +174,10 @@ def test_an_address_that_is_not_of_http_is_refused(uri: str) -> None:
 
 def test_one_interaction_of_a_cassette_gives_its_code(tmp_path: Path) -> None:
     """`dm.interactions(…, number=…)` is the way to it."""
-    with open_cassette(tmp_path / "tour.yaml", record_mode="all") as cassette:
-        cassette.record(answered(get("/a")))
-        cassette.record(answered(get("/b")))
-    view = dm.interactions(tmp_path / "tour.yaml", number=2)
+    path = recorded(tmp_path / "tour.yaml", answered(get("/a")), answered(get("/b")))
+    view = dm.interactions(path, number=2)
 
     assert view.as_curl().endswith(f"--url {BASE_URL}/b")
     assert f"'{BASE_URL}/b'" in view.as_httpx()
-    with (
-        contextlib.redirect_stdout(io.StringIO()),
-        pytest.raises(CassetteError, match="no interaction 3"),
-    ):
-        dm.interactions(tmp_path / "tour.yaml", number=3)
+    with pytest.raises(CassetteError, match="no interaction 3"):
+        dm.interactions(path, number=3)

@@ -285,7 +285,7 @@ def sign_in(request: SignInRequest) -> SignedIn:
     options, cassette = request.options, request.cassette
     if request.mode == "replay":
         session = connect(cassette=cassette, **options)
-        count = plural(len(session.open_cassette or ()), "recorded answer")
+        count = plural(len(session.open_cassette or ()), "recorded response")
         detail = f"{count} from {session.base_url}. No key, no network."
         return SignedIn(session=session, title=f"Replaying {session.cassette}", detail=detail)
     address = choose_address(request.address or None)

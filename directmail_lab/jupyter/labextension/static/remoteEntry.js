@@ -1,5 +1,5 @@
-// JupyterLab loads this file and asks it for the extension, as it does a webpack container. All
-// else comes from our server extension, so that it is always of the version that is installed.
+// JupyterLab loads this file and gets the extension from it, as from a webpack container. All
+// other files come from our server extension, and so are always of the installed version.
 (() => {
   let scope;
 
@@ -18,13 +18,13 @@
   // A package of JupyterLab's own, in the version that it uses itself.
   async function shared(name) {
     const versions = Object.values(scope[name] ?? {});
-    const version = versions.find((each) => each.loaded) ?? versions[0];
+    const version = versions.find(({ loaded }) => loaded) ?? versions[0];
     return version ? (await version.get())() : {};
   }
 
   window._JUPYTERLAB ??= {};
   window._JUPYTERLAB["directmail-lab"] = {
-    init: (given) => { scope = given; },
+    init: (packages) => { scope = packages; },
     get: async () => {
       const extension = await load();
       return () => extension;
