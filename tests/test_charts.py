@@ -118,7 +118,7 @@ def test_a_chart_has_no_background_and_reads_on_any() -> None:
         light = np.where(solid <= 0.04045, solid / 12.92, ((solid + 0.055) / 1.055) ** 2.4)
         luminance = light @ [0.2126, 0.7152, 0.0722]
 
-        assert (pixels[:, :, 3] == 0).mean() > 0.5
+        assert (pixels[:, :, 3] < 64).mean() > 0.5  # but for the shade of windows
         assert (1.05 / (luminance + 0.05)).min() > 3  # on white
         assert ((luminance + 0.05) / 0.0556).min() > 3  # on #111111, JupyterLab's dark page
 
@@ -277,14 +277,21 @@ def test_every_pixel_keeps_its_colour() -> None:
     """A palette of few colours does not give up the rarest, such as that of a single mark."""
     readings = [reading(n, 9, operation=f"/v1/{name}") for n, name in enumerate("abcdef")]
     chart = chart_rate_limits(frame([*countdown(60), *readings, reading(13, 0, status=429)]))
-    kept = np.asarray(Image.open(io.BytesIO(chart.png())).convert("RGBA")).astype(int)
     canvas = FigureCanvasAgg(chart)
     canvas.draw()
-    drawn = np.asarray(canvas.buffer_rgba()).astype(int)
-    seen = drawn[:, :, 3] > 16
+    pictures = [
+        Image.open(io.BytesIO(chart.png())),
+        Image.fromarray(np.asarray(canvas.buffer_rgba())),
+    ]
+    for page in ("white", "black"):
+        kept, drawn = (
+            np.asarray(
+                Image.alpha_composite(Image.new("RGBA", one.size, page), one.convert("RGBA"))
+            )
+            for one in pictures
+        )
 
-    assert np.abs(kept - drawn)[seen].max() < 32
-    assert kept[~seen][:, 3].max() < 20
+        assert np.abs(kept.astype(int) - drawn).max() < 32
 
 
 def test_allowance_bars_are_the_last_sound_reading_of_each_operation() -> None:
