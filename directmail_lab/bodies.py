@@ -33,7 +33,7 @@ def read_json(content: bytes, charset: str | None = None) -> tuple[object, str |
         return None, "is nested deeper than can be read"
 
 
-def records_of(page: object) -> object:
+def find_records(page: object) -> object:
     """Return the records of a list's page: its ``data``, or its only array if that has objects.
 
     If it has neither, the page itself is returned.
@@ -48,13 +48,13 @@ def records_of(page: object) -> object:
     return page
 
 
-def json_in(headers: Headers, body: bytes) -> tuple[object, str | None]:
+def read_json_body(headers: Headers, body: bytes) -> tuple[object, str | None]:
     """Return the same as `read_json`, for a body that its headers may say is compressed."""
     try:
         content = unpack(body, header(headers, "Content-Encoding") or "")
     except ValueError as error:
         return None, f"is {error}"
-    return read_json(content, charset_in(header(headers, "Content-Type") or ""))
+    return read_json(content, declared_charset(header(headers, "Content-Type") or ""))
 
 
 def decoded_headers(headers: Any) -> Headers:
@@ -62,13 +62,13 @@ def decoded_headers(headers: Any) -> Headers:
     return tuple(item for item in headers.multi_items() if item[0] != "content-encoding")
 
 
-def charset_in(content_type: str) -> str | None:
+def declared_charset(content_type: str) -> str | None:
     """Return the character set that a content type declares, or None."""
     match = re.search(r"charset=\"?([\w.:-]{1,40})", content_type, re.IGNORECASE)
     return match[1] if match else None
 
 
-def text_in(content: bytes, charset: str | None = None) -> str:
+def decode_text(content: bytes, charset: str | None = None) -> str:
     """Return a body as text, with U+FFFD for bytes that are no text; it raises nothing."""
     text = _decode(content, charset)
     return content.decode("utf-8", "replace") if text is None else text

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from anyio.from_thread import start_blocking_portal
 
-from .bodies import read_json, records_of
+from .bodies import find_records, read_json
 from .display import ProgressBar
 from .errors import DirectMailLabError, InsecureAddressError, without_traceback
 from .http import httpx, origin
@@ -258,7 +258,7 @@ class Pager:
         previous, is_first = self._records, self._page_size is None
         self._body, _ = read_json(response.content, response.charset_encoding)
         is_auto = self.record_path == "auto"
-        self._records = records_of(self._body) if is_auto else _at(self._body, self.record_path)
+        self._records = find_records(self._body) if is_auto else _at(self._body, self.record_path)
         if is_first:
             self._page_size = self._count()
         return is_first or (bool(self._records) and self._records != previous)

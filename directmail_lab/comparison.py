@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from .bodies import json_in
+from .bodies import read_json_body
 from .contract import REMAINING_HEADER, RESET_HEADER
 from .shapes import type_of
 
@@ -170,7 +170,9 @@ def _is_integer(value: str) -> bool:
 
 def _bodies(recorded: Interaction, now: Interaction) -> Iterator[Difference]:
     old, new = recorded.response, now.response
-    (before, problem), (after, new_problem) = (json_in(r.headers, r.body) for r in (old, new))
+    (before, problem), (after, new_problem) = (
+        read_json_body(r.headers, r.body) for r in (old, new)
+    )
     if problem is None and new_problem is None:
         yield from _values(before, after, recorded.recorded_at, now.recorded_at)
     elif problem is None or new_problem is None or old.body != new.body:

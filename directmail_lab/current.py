@@ -245,12 +245,12 @@ def rate_limits(
     """
     if cassette is not None:
         from .cassettes import find_cassette
-        from .readings import read_readings, readings_in
+        from .readings import cassette_readings, read_readings
 
         if by == "window":
             from .pacing.windows import frame_of_windows, windows_in
 
-            return frame_of_windows(windows_in(readings_in(find_cassette(cassette))))
+            return frame_of_windows(windows_in(cassette_readings(find_cassette(cassette))))
         return read_readings(find_cassette(cassette))
     return session().rate_limits(by=by)
 
@@ -274,9 +274,9 @@ def check_contract(cassette: str | Path | None = None) -> pd.DataFrame:
         log = session().readings
         return check(log.since(0), reset_unit=log.reset_unit)
     from .cassettes import find_cassette
-    from .readings import readings_in
+    from .readings import cassette_readings
 
-    return check(readings_in(find_cassette(cassette)))
+    return check(cassette_readings(find_cassette(cassette)))
 
 
 @overload
@@ -362,7 +362,7 @@ def burst(n: int, path: str = ME_PATH) -> pd.DataFrame:
     ValueError
         Where ``n`` is less than 1; nothing is sent.
     """
-    from .readings import frame_of
+    from .readings import frame_readings
 
     if n < 1:
         raise ValueError(f"burst({n}) would send nothing. Give 1 or more.")
@@ -381,4 +381,4 @@ def burst(n: int, path: str = ME_PATH) -> pd.DataFrame:
             f"last one was repeated {repeated} times.",
             stacklevel=2,
         )
-    return frame_of(opened.readings.since(first))
+    return frame_readings(opened.readings.since(first))

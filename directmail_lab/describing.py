@@ -18,7 +18,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from .api_changes import METHODS
-from .bodies import json_in
+from .bodies import read_json_body
 from .cassettes import find_cassette, read_cassette
 from .comparison import PASSING_HEADERS
 from .contract import HEADERS
@@ -118,7 +118,7 @@ class _Body(Mergeable):
     def add(self, media_type: str, headers: Headers, body: bytes, at: str | None) -> None:
         """Add a body; it is an example if ``at``, its time, is not None."""
         self.seen += 1
-        value, problem = json_in(headers, body)
+        value, problem = read_json_body(headers, body)
         if media_type == _FORM:
             pairs = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True)
             value = {name: v if len(v) > 1 else v[0] for name, v in _values(pairs).items()}

@@ -18,7 +18,7 @@ from .errors import CassetteError, NotConnectedError, QuotaExhaustedError
 from .http import httpx
 from .interaction import READING, base_path
 from .open_parts import findings_of
-from .quota import Reading, read_headers, reading_of
+from .quota import Reading, read_headers, recorded_reading
 from .redaction import redact_foreign
 from .reset_unit import Evidence, infer_reset_unit
 from .settings import configured_regions
@@ -145,7 +145,7 @@ def _recorded(path: Path) -> list[ResponseSample]:
     for number, interaction in enumerate(
         redact_foreign(loaded.interactions, foreign=loaded.foreign)
     ):
-        reading = reading_of(interaction, prefix=prefix, cassette=path.stem)
+        reading = recorded_reading(interaction, prefix=prefix, cassette=path.stem)
         shape = shapes[reading.method, reading.operation, reading.status]
         shape.add(interaction.response.headers, interaction.response.body)
         samples.append(ResponseSample(reading, shape, path.stem, number, loaded.base_url))

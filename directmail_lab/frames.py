@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import pandas as pd
 
-from .bodies import charset_in, read_json, records_of
+from .bodies import declared_charset, find_records, read_json
 from .display import readable
 from .errors import DirectMailLabError, NotJSONError, without_traceback
 from .interaction import READING
@@ -103,7 +103,7 @@ def _frame_of_pages(pages: Iterator[Any], record_path: str | None) -> pd.DataFra
     responses: list[Any] = []
     for page in pages:
         body, response = _body_and_response(page)
-        value = records_of(body) if record_path == "auto" else _unwrap(body, record_path)[0]
+        value = find_records(body) if record_path == "auto" else _unwrap(body, record_path)[0]
         records.extend(value if isinstance(value, list) else [value])
         responses.append(response)
     table = _table(records, responses[0] if responses else None)
@@ -116,7 +116,7 @@ def _body_and_response(value: Any) -> tuple[Any, Any]:
     response = value if hasattr(value, "status_code") and hasattr(value, "content") else None
     body = value if response is None else response.content
     if isinstance(body, bytes | bytearray):
-        body, problem = read_json(bytes(body), charset_in(_content_type(response)))
+        body, problem = read_json(bytes(body), declared_charset(_content_type(response)))
         if problem is not None:
             raise _not_json(problem, response)
     if not isinstance(body, dict | list | tuple | str | bool | int | float | Decimal | None):

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import httpx as httpx
 
-from .bodies import text_in
+from .bodies import decode_text
 from .contract import SAFE_METHODS
 from .errors import (
     DirectMailLabError,
@@ -226,7 +226,7 @@ def service_error(
         f"{operation} answered {status} {redacted(response.reason_phrase)}. {advice}",
         status=status,
         operation=operation,
-        excerpt=redacted(text_in(searched, response.charset_encoding))[:_EXCERPT],
+        excerpt=redacted(decode_text(searched, response.charset_encoding))[:_EXCERPT],
         reading=response.extensions.get(READING),
     )
 

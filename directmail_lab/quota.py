@@ -74,7 +74,7 @@ def is_exhausted(status: Any, remaining: Any) -> Any:
     return (status == 429) | ((status >= 400) & (remaining == 0))
 
 
-def reading_of(
+def recorded_reading(
     interaction: Interaction,
     *,
     prefix: str = "",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from .display import readable
 from .interaction import Interaction, RecordedRequest, RecordedResponse, base_path
-from .quota import Reading, reading_of
+from .quota import Reading, recorded_reading
 from .redaction import redact_foreign
 from .reset_unit import Evidence, ResetUnit, ResetUnitInference, UnitName
 
@@ -127,7 +127,9 @@ class ReadingLog:
         return self._table
 
 
-def frame_of(readings: Iterable[Reading], *, reset_unit: ResetUnit | None = None) -> pd.DataFrame:
+def frame_readings(
+    readings: Iterable[Reading], *, reset_unit: ResetUnit | None = None
+) -> pd.DataFrame:
     """Return readings as a DataFrame, one row each, with the columns of `ReadingLog.frame`."""
     return ReadingLog(readings, reset_unit=reset_unit).frame()
 
@@ -156,7 +158,7 @@ def read_readings(path: str | Path | Iterable[str | Path]) -> pd.DataFrame:
     from .columns import ReadingTable
 
     if is_one_file(path):
-        return frame_of(readings_in(path))
+        return frame_readings(cassette_readings(path))
     logs, problems = read_many(path, lambda loaded, name: ReadingLog(_readings(loaded, name)))
     table = ReadingTable()
     for log in logs:
@@ -167,7 +169,7 @@ def read_readings(path: str | Path | Iterable[str | Path]) -> pd.DataFrame:
     return readable(frame, hidden=_HIDDEN)
 
 
-def readings_in(path: str | Path) -> list[Reading]:
+def cassette_readings(path: str | Path) -> list[Reading]:
     """Return the readings of the responses in a cassette file, in order."""
     from .cassettes import read_cassette
 
@@ -177,7 +179,7 @@ def readings_in(path: str | Path) -> list[Reading]:
 def _readings(loaded: LoadedCassette, name: str) -> list[Reading]:
     prefix = base_path(loaded.base_url or "")
     shown = redact_foreign(loaded.interactions, foreign=loaded.foreign)
-    return [reading_of(interaction, prefix=prefix, cassette=name) for interaction in shown]
+    return [recorded_reading(interaction, prefix=prefix, cassette=name) for interaction in shown]
 
 
 class _Exchange(NamedTuple):

@@ -11,7 +11,7 @@ from datetime import datetime
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
-from .bodies import decoded_headers, json_in
+from .bodies import decoded_headers, read_json_body
 from .interaction import Headers, header
 
 if TYPE_CHECKING:
@@ -237,7 +237,7 @@ class ResponseShape(Mergeable):
     def add(self, headers: Headers, body: bytes) -> None:
         """Add one response."""
         self.headers.update({name.lower() for name, _ in headers})
-        value, problem = json_in(headers, body)
+        value, problem = read_json_body(headers, body)
         if problem is None:
             self.body.add(value)
         media_type = (header(headers, "Content-Type") or "no content type").partition(";")[0]

@@ -23,7 +23,7 @@ from PIL import Image
 import directmail_lab as dm
 from directmail_lab.charts import Chart, chart_rate_limits
 from directmail_lab.quota import Reading
-from directmail_lab.readings import frame_of
+from directmail_lab.readings import frame_readings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -81,7 +81,7 @@ def countdown(n: int, *, every_s: float = 0.2, limit: int = 300) -> list[Reading
 
 
 def frame(readings: Sequence[Reading]) -> pd.DataFrame:
-    return frame_of(readings, reset_unit="seconds_left")
+    return frame_readings(readings, reset_unit="seconds_left")
 
 
 def markers(chart: Chart, marker: str) -> list[Line2D]:
@@ -129,7 +129,7 @@ def test_readings_without_times_are_drawn_by_number(draw: Draw) -> None:
     times = [math.nan, *(NOON + n for n in range(4))]
     for at in (times, [math.nan] * 5):
         made = [reading(n, 299 - n)._replace(at=at[n]) for n in range(5)]
-        chart = draw(frame_of(made))
+        chart = draw(frame_readings(made))
 
         assert not any("1970" in text.get_text() for text in chart.texts)
         if draw is not chart_allowance:
@@ -212,7 +212,7 @@ def test_windows_are_shaded_to_the_earliest_renewal_that_they_told() -> None:
     """Seconds are rounded up: a later reading may tell a later second of the same renewal."""
     chart = chart_rate_limits(frame([reading(0, 9), reading(0.9, 8), reading(70, 9)]))
     ends = [patch.get_corners()[2, 0] for patch in chart.axes[0].patches]
-    unknown = chart_rate_limits(frame_of([reading(0, 299)]))
+    unknown = chart_rate_limits(frame_readings([reading(0, 299)]))
 
     assert [f"{num2date(each):%T}" for each in ends] == ["12:01:00", "12:02:00"]
     assert not unknown.axes[0].patches
@@ -340,10 +340,10 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.pylabtools import select_figure_formats
 from directmail_lab.charts import chart_rate_limits
 from directmail_lab.quota import Reading
-from directmail_lab.readings import frame_of
+from directmail_lab.readings import frame_readings
 shell = InteractiveShell.instance()
 line = (1.0, "GET", "/v1/users/me", "/v1/users/me", 200, 300, 299, 60)
-chart = chart_rate_limits(frame_of([Reading(*line)]), kind="allowance")
+chart = chart_rate_limits(frame_readings([Reading(*line)]), kind="allowance")
 assert "matplotlib.pyplot" not in sys.modules
 before = shell.display_formatter.format(chart)
 select_figure_formats(shell, {"png", "svg"})

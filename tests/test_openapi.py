@@ -26,7 +26,7 @@ from typer.testing import CliRunner
 
 import directmail_lab as dm
 from directmail_lab.api_changes import api_changes
-from directmail_lab.bodies import json_in
+from directmail_lab.bodies import read_json_body
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.cli import app
 from directmail_lab.describing import Description, describe
@@ -125,7 +125,7 @@ def body_of(content: dict[str, Any], message: RecordedRequest | RecordedResponse
     body = message.body or b""
     if not body or "form-urlencoded" in declared:
         return None, True
-    value, fault = json_in(message.headers, body)
+    value, fault = read_json_body(message.headers, body)
     if media is None or (fault and "x-not-json" in media):
         return value, media is not None
     if fault or ("json" not in declared and not isinstance(value, dict | list)):

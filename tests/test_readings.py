@@ -14,10 +14,10 @@ from reading_samples import NOON_S, reading as sample
 
 from directmail_lab.contract_check import check_contract
 from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse
-from directmail_lab.quota import reading_of
+from directmail_lab.quota import recorded_reading
 from directmail_lab.readings import (
     ReadingLog,
-    frame_of,
+    frame_readings,
     read_readings,
 )
 from directmail_lab.reset_unit import SCALES
@@ -81,7 +81,7 @@ def hostile_interactions() -> st.SearchStrategy[list[Interaction]]:
 @pytest.mark.parametrize("n", [0, 1, 700])
 def test_a_frame_has_the_same_columns_however_many_readings_there_are(n: int) -> None:
     """Columns and dtypes are as documented, with no readings too."""
-    frame = frame_of([reading(i) for i in range(n)])
+    frame = frame_readings([reading(i) for i in range(n)])
 
     assert {name: str(dtype) for name, dtype in frame.dtypes.items()} == DTYPES
     assert len(frame) == n
@@ -90,7 +90,7 @@ def test_a_frame_has_the_same_columns_however_many_readings_there_are(n: int) ->
 
 def test_a_row_holds_what_its_reading_says() -> None:
     """Each value is where it belongs."""
-    row = frame_of([reading(2, source="replayed", cassette="tour")]).iloc[0]
+    row = frame_readings([reading(2, source="replayed", cassette="tour")]).iloc[0]
 
     assert row["at"] == pd.Timestamp("2026-11-21 12:00:02", tz="UTC")
     assert (row["limit"], row["remaining"], row["reset"], row["status"]) == (300, 298, 58, 200)
@@ -101,7 +101,7 @@ def test_what_is_missing_is_missing_in_the_row() -> None:
     """Malformed headers are <NA> and their problem is told; an unknown time is NaT."""
     odd = reading(limit=None, reset=None, elapsed_s=None, problem="X is missing", at=math.nan)
 
-    row = frame_of([odd, reading()]).iloc[0]
+    row = frame_readings([odd, reading()]).iloc[0]
 
     assert row[["at", "limit", "reset", "reset_at", "elapsed_s", "cassette"]].isna().all()
     assert (row["remaining"], row["problem"]) == (300, "X is missing")
@@ -120,7 +120,7 @@ def test_the_renewal_follows_a_stated_unit(unit: str, reset: int, expected: floa
     """A user who knows the unit has every renewal."""
     no_time = reading(reset=2**63 - 1)  # of which no calendar knows
     dated = reading(reset=None, reset_text="2026-11-21T12:01:00Z")
-    frame = frame_of([reading(reset=reset), no_time, dated], reset_unit=unit)  # type: ignore[arg-type]
+    frame = frame_readings([reading(reset=reset), no_time, dated], reset_unit=unit)  # type: ignore[arg-type]
 
     assert frame["reset_at"][0].timestamp() == pytest.approx(expected, abs=1e-6)
     assert pd.isna(frame["reset_at"][1])
@@ -181,7 +181,7 @@ def test_a_frame_after_each_reading_shows_each_reading() -> None:
         log.append(reading(n))
         assert len(log.frame()) == n + 1
 
-    pd.testing.assert_frame_equal(log.frame(), frame_of([reading(n) for n in range(700)]))
+    pd.testing.assert_frame_equal(log.frame(), frame_readings([reading(n) for n in range(700)]))
 
 
 def test_any_number_of_threads_may_append_and_look() -> None:
@@ -204,7 +204,7 @@ def test_any_number_of_threads_may_append_and_look() -> None:
 def test_a_frame_survives_parquet(n: int, tmp_path: Path) -> None:
     """Columns, dtypes and the unit are kept, whatever is missing or malformed."""
     odd = reading(limit=None, reset=None, problem="X is missing", elapsed_s=None, at=math.nan)
-    frame = frame_of([odd, reading(1), reading(2)][:n], reset_unit="seconds_left")
+    frame = frame_readings([odd, reading(1), reading(2)][:n], reset_unit="seconds_left")
     frame.to_parquet(tmp_path / "readings.parquet")
     kept = pd.read_parquet(tmp_path / "readings.parquet")
 
@@ -219,8 +219,8 @@ def test_any_recorded_answers_give_a_frame_and_verdicts(
     interactions: list[Interaction], unit: ResetUnit | None
 ) -> None:
     """Years, counts, dates and texts that no service sends are missing values, not exceptions."""
-    readings = [reading_of(each, cassette="\udcff") for each in interactions]
-    frame = frame_of(readings, reset_unit=unit)
+    readings = [recorded_reading(each, cassette="\udcff") for each in interactions]
+    frame = frame_readings(readings, reset_unit=unit)
 
     assert len(frame) == len(interactions)
     assert {name: str(dtype) for name, dtype in frame.dtypes.items()} == DTYPES

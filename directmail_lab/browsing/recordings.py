@@ -19,7 +19,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from .. import comparison
-from ..bodies import charset_in, read_json, text_in
+from ..bodies import declared_charset, decode_text, read_json
 from ..cassettes import read_cassette
 from ..cassettes.convert import read_har
 from ..cassettes.reader import MAX_FOREIGN_BYTES, read_bytes
@@ -32,7 +32,7 @@ from ..interaction import (
     header,
     path_below,
 )
-from ..quota import Reading, is_exhausted, reading_of
+from ..quota import Reading, is_exhausted, recorded_reading
 from ..redaction import Redactor, secrets_in
 from ..redaction.unpack import unpack
 from ..reset_unit import infer_reset_unit, renewal_time
@@ -76,7 +76,7 @@ class Recording:
     def entry(self, index: int) -> tuple[Reading, Interaction]:
         """Return the reading of an interaction's rate-limit headers, and the interaction."""
         interaction = self.interaction(index)
-        return reading_of(interaction, prefix=self.prefix), interaction
+        return recorded_reading(interaction, prefix=self.prefix), interaction
 
     def has_bodies(self, index: int) -> bool:  # noqa: ARG002
         """Return whether an interaction's bodies were kept."""
@@ -234,7 +234,7 @@ def _describe_message(
         media_type = ""  # it could not be decompressed, so it is shown as bytes
     kind, shown, truncated = "absent", b"", False
     if is_kept:
-        kind, shown, truncated = _classify_body(body, media_type, charset_in(content_type))
+        kind, shown, truncated = _classify_body(body, media_type, declared_charset(content_type))
     about = {"kind": kind, "media_type": media_type, "size": len(body), "truncated": truncated}
     return {"headers": message.headers, "body": about}, shown
 
@@ -247,7 +247,7 @@ def _classify_body(body: bytes, media_type: str, charset: str | None) -> tuple[s
     if (is_pdf or media_type in _IMAGE_TYPES) and len(body) <= _MAX_IMAGE_BYTES:
         return ("pdf" if is_pdf else "image"), body, False
     is_long = len(body) > _MAX_TEXT_BYTES
-    text = text_in(body[:_MAX_TEXT_BYTES], charset)
+    text = decode_text(body[:_MAX_TEXT_BYTES], charset)
     shown = text.encode("utf-8", "replace")
     if not is_long and read_json(body, charset)[1] is None:
         return "json", shown, False

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, get_args
 from urllib.parse import parse_qsl, urlencode
 
-from ..bodies import charset_in, json_in
+from ..bodies import declared_charset, read_json_body
 from ..credentials import known_keys
 from ..display import plural
 from ..errors import CassetteError, CassetteFormatError
@@ -155,7 +155,7 @@ def repair(path: Path) -> list[str]:
 
 
 def _is_json(message: RecordedRequest | RecordedResponse) -> bool:
-    return json_in(message.headers, message.body or b"")[1] is None
+    return read_json_body(message.headers, message.body or b"")[1] is None
 
 
 def _is_broken_json(response: RecordedResponse) -> bool:
@@ -258,7 +258,7 @@ def _har_pairs(pairs: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
 def _har_content(message: RecordedRequest | RecordedResponse, encoding: str) -> dict[str, str]:
     """Return a body's type and text; ``encoding`` names the field that says it is base64."""
     body, mime_type = message.body or b"", header(message.headers, "content-type") or ""
-    charset = charset_in(mime_type) or "utf-8"
+    charset = declared_charset(mime_type) or "utf-8"
     with suppress(LookupError, ValueError):
         text = body.decode(charset)
         if text.encode(charset) == body:
@@ -339,7 +339,7 @@ def _body(content: Mapping[str, Any], encoding: object) -> bytes:
     if encoding == "base64":
         return base64.b64decode(text)
     with suppress(LookupError, UnicodeEncodeError):
-        return text.encode(charset_in(text_of(content.get("mimeType") or "")) or "utf-8")
+        return text.encode(declared_charset(text_of(content.get("mimeType") or "")) or "utf-8")
     return text.encode("utf-8", "surrogatepass")
 
 
