@@ -84,12 +84,12 @@ def test_serve_says_what_it_assumes_and_ends_on_a_signal(tmp_path: Path, number:
         printed = output_until(serving, "Ctrl-C ends it")
         match = re.search(r"listens on (\S+)\nIts key is (\S+):", printed)
         assert match is not None
-        answer = httpx.get(f"{match[1]}/v1/users/me", auth=(match[2], ""))
+        response = httpx.get(f"{match[1]}/v1/users/me", auth=(match[2], ""))
         serving.send_signal(number)
         rest, _ = serving.communicate(timeout=20)
 
-    assert answer.headers["X-RateLimit-Limit"] == "7"
-    assert int(answer.headers["X-RateLimit-Reset"]) > 1_700_000_000
+    assert response.headers["X-RateLimit-Limit"] == "7"
+    assert int(response.headers["X-RateLimit-Reset"]) > 1_700_000_000
     assert "X-RateLimit-Reset holds: 'epoch_s' (reset_unit)" in printed
     assert (serving.returncode, rest.strip()) == (0, "Stopped.")
 
@@ -386,8 +386,8 @@ def test_verify_exits_with_1_where_an_answer_changed(account: StandIn, live: Ses
 def test_the_demonstration_is_ready_to_sign_in(tmp_path: Path) -> None:
     """Its notebook needs nothing typed: the kernel's environment has the address and the key."""
     with started(tmp_path, "demo", "--no-browser", "--port", "0") as process:
-        said = output_until(process, "/lab/tree/demo.ipynb?token=")
-        address = re.search(r":(\d+)/lab/tree/demo\.ipynb\?token=(\w+)", said)
+        printed = output_until(process, "/lab/tree/demo.ipynb?token=")
+        address = re.search(r":(\d+)/lab/tree/demo\.ipynb\?token=(\w+)", printed)
         assert address is not None
         token = {"Authorization": f"token {address[2]}"}
         kernel = httpx.post(
@@ -396,7 +396,7 @@ def test_the_demonstration_is_ready_to_sign_in(tmp_path: Path) -> None:
         notebook = json.loads((tmp_path / "directmail-lab-demo" / "demo.ipynb").read_text())
         outputs = outputs_of(tmp_path / "run" / f"kernel-{kernel}.json", notebook)
 
-    assert said.startswith("Starting the stand-in service")
+    assert printed.startswith("Starting the stand-in service")
     assert "error" not in outputs
     assert outputs.count("display_data") + outputs.count("execute_result") >= 5
 
@@ -410,7 +410,9 @@ def outputs_of(connection: Path, notebook: dict[str, Any]) -> list[str]:
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":
             client.execute_interactive(
-                cell["source"], timeout=60, output_hook=lambda told: kinds.append(told["msg_type"])
+                cell["source"],
+                timeout=60,
+                output_hook=lambda received: kinds.append(received["msg_type"]),
             )
     client.stop_channels()
     return kinds
@@ -431,7 +433,7 @@ def test_lab_asks_no_server_outside(tmp_path: Path) -> None:
 def test_the_lab_starts_on_the_first_tutorial(tmp_path: Path) -> None:
     """The command starts a real JupyterLab whose page opens the notebook, and Ctrl-C ends it."""
     with started(tmp_path, "lab", "--no-browser", "--port", "0") as process:
-        said = output_until(process, "/lab/tree/notebooks/01-first-look.ipynb?token=")
+        printed = output_until(process, "/lab/tree/notebooks/01-first-look.ipynb?token=")
 
-    assert said.startswith("Starting JupyterLab")
-    assert f"/lab/tree/notebooks/{tutorials.FIRST}?token=" in said
+    assert printed.startswith("Starting JupyterLab")
+    assert f"/lab/tree/notebooks/{tutorials.FIRST}?token=" in printed

@@ -126,22 +126,22 @@ def test_every_response_has_the_three_headers(
 )
 def test_what_is_no_http_gets_a_400_with_the_three_headers(service: StandIn, sent: bytes) -> None:
     """A request that cannot be parsed is counted, as one of an unknown key."""
-    answer = raw_answer(service, sent).decode()
+    response = raw_answer(service, sent).decode()
 
-    assert answer.startswith("HTTP/1.1 400 ")
-    assert all(f"\r\n{name}: " in answer for name in HEADERS)
+    assert response.startswith("HTTP/1.1 400 ")
+    assert all(f"\r\n{name}: " in response for name in HEADERS)
 
 
 def test_the_window_counts_down_and_then_answers_as_told() -> None:
     """Three of three are answered; the fourth is not, and nothing goes below 0."""
     options = {"limit": 3, "exhausted_status": 420, "retry_after": True, "clock": lambda: NOON}
     with stand_in(**options) as service, client_of(service) as client:
-        answers = [client.get(ME_PATH) for _ in range(5)]
+        responses = [client.get(ME_PATH) for _ in range(5)]
 
-    assert [each.status_code for each in answers] == [200, 200, 200, 420, 420]
-    assert [each.headers[REMAINING_HEADER] for each in answers] == ["2", "1", "0", "0", "0"]
-    assert answers[2].headers.get("Retry-After") is None
-    assert answers[3].headers["Retry-After"] == "60"
+    assert [r.status_code for r in responses] == [200, 200, 200, 420, 420]
+    assert [r.headers[REMAINING_HEADER] for r in responses] == ["2", "1", "0", "0", "0"]
+    assert responses[2].headers.get("Retry-After") is None
+    assert responses[3].headers["Retry-After"] == "60"
 
 
 @pytest.mark.parametrize(
@@ -162,9 +162,9 @@ def test_a_window_renews_when_it_ends(window: str, seen: dict[float, tuple[int, 
     options = {"limit": 2, "window_s": 10, "window": window, "clock": iter(times).__next__}
     with stand_in(**options) as service, client_of(service) as client:
         responses = [client.get(ME_PATH) for _ in seen]
-        answers = [(r.status_code, *map(int, limits_of(r)[1:])) for r in responses]
+        responses = [(r.status_code, *map(int, limits_of(r)[1:])) for r in responses]
 
-    assert answers == list(seen.values())
+    assert responses == list(seen.values())
 
 
 @pytest.mark.parametrize(
@@ -191,14 +191,14 @@ def test_operations_have_allowances_of_their_own() -> None:
     limits = {"/v1/lists/{id}": 7, "POST /v1/letters": 2}
     with stand_in(limits=limits) as service, client_of(service) as client:
         client.get("/v1/lists/lst_stand_in_1")
-        answers = [
+        responses = [
             client.get("/v1/lists/lst_stand_in_2"),
             client.get(ME_PATH),
             client.post("/v1/letters"),
             client.head(ME_PATH),
         ]
 
-    assert [limits_of(each)[:2] for each in answers] == [
+    assert [limits_of(r)[:2] for r in responses] == [
         ("7", "5"), ("300", "299"), ("2", "1"), ("300", "298"),
     ]  # fmt: skip
 
@@ -335,7 +335,7 @@ def test_closing_frees_the_port_and_the_thread(caplog: pytest.LogCaptureFixture)
         with pytest.raises(httpx.ConnectError):
             client.get(ME_PATH)
     assert caplog.text == ""
-    assert not [each for each in threading.enumerate() if each.name.startswith("<StandIn")]
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("<StandIn")]
     with stand_in(port=port) as again:
         assert again.base_url == service.base_url
 

@@ -187,8 +187,8 @@ def test_every_chart_is_a_picture(name: str) -> None:
 def test_every_cassette_and_notebook_is_fit_to_be_shared() -> None:
     """Our own audit finds neither a secret nor personal data in what is committed."""
     found = [
-        *(each for path in (ROOT / "cassettes").glob("*.yaml") for each in audit_cassette(path)),
-        *(each for name in NOTEBOOKS for each in audit_notebook(ROOT / "notebooks" / name)),
+        *(f for path in (ROOT / "cassettes").glob("*.yaml") for f in audit_cassette(path)),
+        *(f for name in NOTEBOOKS for f in audit_notebook(ROOT / "notebooks" / name)),
     ]
 
     assert found == []

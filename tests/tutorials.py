@@ -211,8 +211,11 @@ def _keep_what_lasts(notebook: Any, folder: Path) -> None:
         cell.metadata.pop("execution", None)
         if cell.cell_type == "code":
             # A progress bar is a widget, and at its end an output with nothing in it.
-            shown = [each for each in cell.outputs if each.get("data") != {}]
-            cell.outputs = [each for each in shown if _WIDGET not in each.get("data", {})]
+            cell.outputs = [
+                output
+                for output in cell.outputs
+                if output.get("data") != {} and _WIDGET not in output.get("data", {})
+            ]
             if cell.source in _PICTURED:
                 cell.outputs.append(_picture(folder / _PICTURED[cell.source]))
 
