@@ -24,6 +24,8 @@ from directmail_lab.sessions import Session
 from directmail_lab.standin import STAND_IN_KEY, stand_in
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from directmail_lab.modes import Timing
     from directmail_lab.quota import Reading
     from directmail_lab.standin import StandIn
@@ -34,34 +36,28 @@ def text_of(cassette: str) -> str:
 
 
 def test_me_is_one_row_of_the_users_record(live: Session) -> None:
-    """The record comes as one row, nested members dotted, leading zeros kept."""
-    me = live.me()
+    """Nested members are dotted, leading zeros kept; the asynchronous call gives the same."""
 
-    assert len(me) == 1
-    assert me.loc[0, "name"] == "Stand-in User"
+    async def me_async() -> pd.DataFrame:
+        async with Session(live.base_url, ApiKey(STAND_IN_KEY)) as session:
+            return await session.me_async()
+
+    me = live.me()
+    assert (len(me), me.loc[0, "name"]) == (1, "Stand-in User")
     assert me.loc[0, "company.address.postcode"] == "01234"
     assert me.attrs["path"] == "/v1/users/me"
-
-
-def test_me_async_gives_the_same_row(live: Session) -> None:
-    """The asynchronous call has the same answer, in any number of event loops."""
-
-    async def ask() -> str:
-        async with Session(live.base_url, ApiKey(STAND_IN_KEY)) as session:
-            return (await session.me_async()).to_json()
-
-    assert asyncio.run(ask()) == asyncio.run(ask()) == live.me().to_json()
+    assert asyncio.run(me_async()).equals(me)
 
 
 def test_a_loop_that_ends_takes_its_connections_along(live: Session) -> None:
     """`asyncio.run(session.me_async())`, again and again, leaves no socket open behind it."""
     for _ in range(3):
         assert len(asyncio.run(live.me_async())) == 1
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             gc.collect()
 
-        assert [str(each.message) for each in told if each.category is ResourceWarning] == []
+        assert [str(w.message) for w in caught if w.category is ResourceWarning] == []
 
 
 @pytest.mark.parametrize(
@@ -340,15 +336,15 @@ def test_an_address_that_exposes_something_is_refused(
 
 def test_a_redacted_recording_replays_and_stays_redacted(service: StandIn, live: Session) -> None:
     """A replay knows from the cassette what to redact in what is asked; so does a recording."""
-    asked = {"email": "reader@example.org"}
+    params = {"email": "reader@example.org"}
     with live.record("private", redact=["personal"]):
-        live.request("GET", "/v1/lists", params=asked)
+        live.request("GET", "/v1/lists", params=params)
     with live.record("private"):
-        live.request("GET", "/v1/lists", params=asked)
-        live.request("GET", "/v1/users/me", params=asked)
+        live.request("GET", "/v1/lists", params=params)
+        live.request("GET", "/v1/users/me", params=params)
     with live.replay("private", repeat="strict"):
-        live.request("GET", "/v1/lists", params=asked)
-        live.request("GET", "/v1/users/me", params=asked)
+        live.request("GET", "/v1/lists", params=params)
+        live.request("GET", "/v1/users/me", params=params)
 
     assert "reader@example.org" not in text_of("private")
     assert service.requests["GET /v1/lists"] == 1
@@ -367,8 +363,8 @@ def test_no_frame_below_the_key_is_left_in_a_traceback(
     with live.record("tour"), pytest.raises(httpx.WriteTimeout) as caught:
         live.me()
 
-    told = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
-    shown = "".join(told.format())
+    summary = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
+    shown = "".join(summary.format())
     assert httpx.BasicAuth(service.api_key, "")._auth_header.split()[1] not in shown
     assert " headers" in shown
 
