@@ -14,6 +14,7 @@ MAX_UNPACKED_BYTES: Final = 64 * 1024**2
 _MAX_TIMES: Final = 100
 _ALWAYS_BYTES: Final = 1024**2
 _MAX_NESTING: Final = 2
+_MAX_MEMBERS: Final = 100
 
 MAGIC: Final = {"gzip": b"\x1f\x8b\x08", "zstd": b"\x28\xb5\x2f\xfd"}
 
@@ -75,14 +76,19 @@ def _open(body: bytes, name: str, room: int) -> bytes:
 
 
 def _inflate(body: bytes, wbits: int, room: int) -> bytes:
-    reader = zlib.decompressobj(wbits)
-    try:
-        unpacked = reader.decompress(body, room + 1)
-    except zlib.error:
-        raise ValueError("compressed, and damaged") from None
-    if reader.unused_data:
-        raise ValueError("compressed, with more behind its end")
-    return unpacked
+    """Return what each member of a gzip file holds, and what stands behind the last."""
+    parts: list[bytes] = []
+    for _ in range(_MAX_MEMBERS):
+        reader = zlib.decompressobj(wbits)
+        try:
+            parts.append(reader.decompress(body, room + 1))
+        except zlib.error:
+            raise ValueError("compressed, and damaged") from None
+        room -= len(parts[-1])
+        body = reader.unused_data
+        if room < 0 or not body.startswith(MAGIC["gzip"]):
+            return b"".join((*parts, body))
+    raise ValueError("compressed in more than a hundred parts")
 
 
 def _zstd(zstd: Any, body: bytes, limit: int) -> Any:
