@@ -25,7 +25,7 @@ from .jupyter import (
 )
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Page
 
 IMAGES: Final = Path(__file__).parents[2] / "notebooks" / "images"
 LARGEST_BYTES: Final = 150_000
@@ -76,19 +76,16 @@ def main(folder: Path = IMAGES) -> None:
         browser = launch(driver.chromium)
         for theme in themes:
             server.set_theme(theme)
-            take_sign_in(browser, server, folder, theme.lower())
-            take_monitor(browser, server, folder, theme.lower())
-            take_recording(browser, server, folder, theme.lower())
-            take_browser(browser, server, folder, theme.lower())
-        server.set_theme("Light")
-        take_what_stands_in_a_notebook(browser, server, folder)
+            for take_picture, (width, height, scale) in PICTURES.items():
+                page = new_tab(browser, server, width=width, height=height, scale=scale).page
+                take_picture(page, server, folder, theme.lower())
+                page.context.close()
         browser.close()
 
 
-def take_sign_in(browser: Browser, server: Server, folder: Path, theme: str) -> None:
-    """Take the form, and what it becomes."""
+def take_sign_in(page: Page, server: Server, folder: Path, theme: str) -> None:
+    """Take the form, what it becomes, and the form marked as a picture of a cell yet to be run."""
     with stand_in() as service:
-        page = new_tab(browser, server, width=900, height=760, scale=2).page
         cell = SIGN_IN.format(service.base_url)
         run_notebook(page, server, f"sign-in-{theme}", cell)
         form = Form(page).ready()
@@ -100,53 +97,51 @@ def take_sign_in(browser: Browser, server: Server, folder: Path, theme: str) -> 
         form.sign_in(STAND_IN_KEY)
         expect(form.account).to_be_visible()
         take(page, ".dml-account", folder / f"signed-in-{theme}.png")
-        page.context.close()
+        form.sign_out()
+    if theme == "light":
+        run_notebook(page, server, "picture", SIGN_IN.format(""))
+        Form(page).ready()
+        page.locator(".dml-form").evaluate(MARK_AS_PICTURE)
+        take(page, ".a-picture", folder / "sign-in-picture.png")
 
 
-def take_what_stands_in_a_notebook(browser: Browser, server: Server, folder: Path) -> None:
-    """Take the form, marked as a picture of a cell that is yet to be run."""
-    page = new_tab(browser, server, width=900, height=760, scale=2).page
-    run_notebook(page, server, "picture", SIGN_IN.format(""))
-    Form(page).ready()
-    page.locator(".dml-form").evaluate(MARK_AS_PICTURE)
-    take(page, ".a-picture", folder / "sign-in-picture.png")
-    page.context.close()
-
-
-def take_monitor(browser: Browser, server: Server, folder: Path, theme: str) -> None:
+def take_monitor(page: Page, server: Server, folder: Path, theme: str) -> None:
     """Take the monitor after some windows."""
-    page = new_tab(browser, server, width=1160, height=800, scale=2).page
     run_notebook(page, server, f"monitor-{theme}", MONITOR, TRAFFIC)
     expect(page.locator(".dml-row")).to_have_count(2)
     take(page, ".dml-monitor", folder / f"monitor-{theme}.png")
-    page.context.close()
 
 
-def take_recording(browser: Browser, server: Server, folder: Path, theme: str) -> None:
+def take_recording(page: Page, server: Server, folder: Path, theme: str) -> None:
     """Take a cassette that was opened by a double click."""
     cassettes = server.notebooks / "cassettes"
-    ours = shutil.ignore_patterns("my-*")
-    shutil.copytree(IMAGES.parents[1] / "cassettes", cassettes, dirs_exist_ok=True, ignore=ours)
-    page = new_tab(browser, server, width=1280, height=560, scale=1.1).page
+    own = shutil.ignore_patterns("my-*")
+    shutil.copytree(IMAGES.parents[1] / "cassettes", cassettes, dirs_exist_ok=True, ignore=own)
     open_app(page, server)
     command(page, "filebrowser:go-to-path", path="/cassettes")
     command(page, "docmanager:open", path="cassettes/explore-an-unknown-api.yaml")
     page.get_by_role("grid", name="Interactions").get_by_role("row").nth(1).click()
     expect(page.get_by_role("region", name="Details")).to_contain_text("Response headers")
     take(page, "#jp-main-content-panel", folder / f"recording-{theme}.png")
-    page.context.close()
 
 
-def take_browser(browser: Browser, server: Server, folder: Path, theme: str) -> None:
+def take_browser(page: Page, server: Server, folder: Path, theme: str) -> None:
     """Take the browser of interactions, with one that failed open."""
-    page = new_tab(browser, server, width=1400, height=900).page
     cell = "import directmail_lab as dm\ndm.browse('explore-an-unknown-api')"
     run_notebook(page, server, f"browse-{theme}", cell)
     command(page, "application:toggle-left-area")
     page.locator(".dml-b-row").nth(7).click()
     expect(page.get_by_role("region", name="Details")).to_contain_text("502")
     take(page, ".dml-browser", folder / f"browse-{theme}.png")
-    page.context.close()
+
+
+# Width and height in CSS pixels, and how many of the picture's there are to one.
+PICTURES: Final = {
+    take_sign_in: (900, 760, 2.0),
+    take_monitor: (1160, 800, 2.0),
+    take_recording: (1280, 560, 1.1),
+    take_browser: (1400, 900, 1.0),
+}
 
 
 def take(page: Page, selector: str, path: Path) -> None:

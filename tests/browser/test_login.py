@@ -38,6 +38,12 @@ def run_in_last_cell(page: Page, code: str) -> None:
     command(page, "notebook:run-cell")
 
 
+@pytest.fixture
+def form(page: Page, server: Server, service: StandIn) -> Form:
+    """A form that is ready, in JupyterLab, above an empty cell."""
+    return opened(page, server, login_cell(service), "")
+
+
 @pytest.mark.parametrize("app", ["lab", "notebook"])
 def test_enter_signs_in_and_says_who_and_what_is_left(
     page: Page, server: Server, service: StandIn, app: App
@@ -53,11 +59,8 @@ def test_enter_signs_in_and_says_who_and_what_is_left(
     assert service.requests["GET /v1/users/me"] == 2
 
 
-def test_a_refused_key_is_cleared_and_asked_for_again(
-    page: Page, server: Server, service: StandIn
-) -> None:
+def test_a_refused_key_is_cleared_and_asked_for_again(form: Form, service: StandIn) -> None:
     """Focus goes to the field with the problem. A key that was not refused stays in its field."""
-    form = opened(page, server, login_cell(service))
     form.sign_in(KEY_OF_NOBODY)
     expect(form.problem).to_contain_text("did not accept this key (status 401)")
     expect(form.key).to_be_focused()
@@ -72,11 +75,8 @@ def test_a_refused_key_is_cleared_and_asked_for_again(
     assert service.requests["GET /v1/users/me"] == 1
 
 
-def test_the_key_is_gone_from_the_page_at_once(
-    page: Page, server: Server, service: StandIn
-) -> None:
+def test_the_key_is_gone_from_the_page_at_once(page: Page, form: Form, service: StandIn) -> None:
     """While the service is asked the field is empty; a second click or Enter does nothing."""
-    form = opened(page, server, login_cell(service))
     with service.fault(latency_s=1.0):
         form.key.fill(service.api_key)
         form.button.dblclick()
@@ -90,38 +90,28 @@ def test_the_key_is_gone_from_the_page_at_once(
     assert service.requests["GET /v1/users/me"] == 1
 
 
-def test_without_a_key_nothing_is_sent(page: Page, server: Server, service: StandIn) -> None:
-    """What is missing is said, at its field, and the keyboard alone is enough."""
-    form = opened(page, server, login_cell(service))
+def test_the_keyboard_is_enough_and_its_keys_are_the_forms_own(
+    page: Page, form: Form, service: StandIn
+) -> None:
+    """In JupyterLab's command mode "d d" deletes a cell and "a" inserts one."""
     form.address.focus()
     page.keyboard.press("Tab")
     page.keyboard.press("Tab")
     page.keyboard.press("Space")
-
     expect(form.problem).to_contain_text("Type your API key")
     expect(form.key).to_be_focused()
-    assert not service.requests
-
-
-def test_commands_of_the_notebook_do_not_see_what_is_typed(
-    page: Page, server: Server, service: StandIn
-) -> None:
-    """In JupyterLab's command mode "d d" deletes a cell and "a" inserts one."""
-    form = opened(page, server, login_cell(service), "1 + 1")
-    form.key.click()
     page.keyboard.type("ddaabxzm0")
-    form.root.get_by_role("radio", name="Live").focus()
-    page.keyboard.type("aabddx")
-    form.button.focus()
-    page.keyboard.type("aabddx")
+    for control in (form.root.get_by_role("radio", name="Live"), form.button):
+        control.focus()
+        page.keyboard.type("aabddx")
 
     expect(form.key).to_have_value("ddaabxzm0")
     expect(page.locator(".jp-Notebook .jp-Cell")).to_have_count(2)
+    assert not service.requests
 
 
-def test_replaying_needs_no_key_and_no_service(page: Page, server: Server) -> None:
+def test_replaying_needs_no_key_and_no_service(form: Form, service: StandIn) -> None:
     """The offline choice lists the cassettes that are found."""
-    form = opened(page, server, "import directmail_lab as dm\ndm.login()", "")
     form.root.get_by_text("Replay").first.click()
     expect(form.key).to_be_hidden()
     form.root.get_by_role("combobox", name="Cassette").select_option("first-look")
@@ -129,22 +119,23 @@ def test_replaying_needs_no_key_and_no_service(page: Page, server: Server) -> No
 
     expect(form.account).to_contain_text("Replaying first-look")
     expect(form.account).to_contain_text("No key, no network")
+    assert not service.requests
 
 
-def test_recording_writes_a_cassette(page: Page, server: Server, service: StandIn) -> None:
+def test_recording_writes_a_cassette(
+    page: Page, form: Form, server: Server, service: StandIn
+) -> None:
     """What is requested from then on is kept, and the key is not."""
-    form = opened(page, server, login_cell(service), "")
     form.root.get_by_text("Record").first.click()
     form.root.get_by_role("textbox", name="Cassette").fill("of-the-form")
     form.sign_in(service.api_key)
     expect(form.account).to_contain_text("recording to of-the-form")
     run_in_last_cell(page, "dm.get('/v1/users/me').status_code")
     expect(page.locator(".jp-OutputArea-output").last).to_have_text("200")
-    written = list(server.home.rglob("of-the-form.yaml"))
+    (written,) = server.home.rglob("of-the-form.yaml")
 
-    assert len(written) == 1
-    assert "Stand-in User" in written[0].read_text()
-    assert service.api_key not in written[0].read_text()
+    assert "Stand-in User" in written.read_text()
+    assert service.api_key not in written.read_text()
 
 
 def test_two_forms_tell_the_same_story(page: Page, server: Server, service: StandIn) -> None:
@@ -165,9 +156,8 @@ def test_two_forms_tell_the_same_story(page: Page, server: Server, service: Stan
     expect(other.root).to_contain_text("no session is open")
 
 
-def test_a_restarted_kernel_is_told(page: Page, server: Server, service: StandIn) -> None:
+def test_a_restarted_kernel_is_told(page: Page, form: Form, service: StandIn) -> None:
     """A form whose kernel is gone claims nothing, and says how to go on."""
-    form = opened(page, server, login_cell(service))
     form.sign_in(service.api_key)
     expect(form.account).to_be_visible()
     restart_kernel(page)
@@ -204,15 +194,10 @@ def test_a_reopened_notebook_does_not_say_signed_in(
     assert "Signed in as" not in saved
 
 
-def test_it_fits_a_narrow_page(
-    new_page: Callable[..., Page], server: Server, service: StandIn
-) -> None:
+def test_it_fits_a_narrow_page(form: Form, service: StandIn) -> None:
     """In a narrow column nothing sticks out, in the form and in what follows it."""
-    page = new_page(width=700)
-    form = opened(page, server, login_cell(service))
-    narrow = "node => { node.parentElement.style.width = '400px' }"
+    form.root.evaluate("node => { node.parentElement.style.width = '400px' }")
     sticks_out = "node => node.scrollWidth > node.clientWidth || node.offsetWidth > 400"
-    form.root.evaluate(narrow)
     form.sign_in(KEY_OF_NOBODY)
     expect(form.problem).to_contain_text("did not accept")
     before = form.root.evaluate(sticks_out)

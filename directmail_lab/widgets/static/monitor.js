@@ -131,11 +131,13 @@ function drawLine(context, points, x, y, color) {
 
 function drawMarks(context, points, x, y, symbols) {
   Object.assign(context, { textAlign: "center", textBaseline: "middle", font: "bold 13px system-ui, sans-serif" });
+  let nextX = 0; // marks do not overlap
   points.forEach(([, mark], i) => {
-    if (!mark) return;
+    if (!mark || x(i) < nextX) return;
     const [symbol, color] = symbols[mark];
     context.fillStyle = color;
     context.fillText(symbol, x(i), y);
+    nextX = x(i) + 7;
   });
 }
 
