@@ -85,7 +85,7 @@ def openapi(
     description = Description()
     for name in names:
         description.merge(describe(find_cassette(name), examples=examples))
-    if not description.operations:
+    if not description.requests:
         cassettes = ", ".join(map(str, names)) or "no cassette"
         raise CassetteError(f"There are no interactions in {cassettes} to describe.")
     return description.document()
@@ -171,43 +171,34 @@ class _Message(Mergeable):
         if body:
             self.bodies.setdefault(media_type, _Body()).add(media_type, headers, body, at)
 
-    def content(self) -> dict[str, Any]:
-        """Return the media type objects."""
-        return {name: self.bodies[name].to_openapi(name) for name in sorted(self.bodies)}
-
-
-@dataclass(slots=True)
-class _Operation(Mergeable):
-    """The requests with one method and one template of a path, and the responses by status."""
-
-    request: _Message = field(default_factory=_Message)
-    responses: dict[str, _Message] = field(default_factory=dict)
-
-    def to_openapi(self) -> dict[str, Any]:
-        """Return the operation object."""
-        operation: dict[str, Any] = {"x-seen": self.request.seen}
+    def operation(self) -> dict[str, Any]:
+        """Return the operation object of requests, without responses."""
+        operation: dict[str, Any] = {"x-seen": self.seen}
         parameters = [
             {"name": name, "in": where, **text}
-            for where, shape in self.request.texts.items()
+            for where, shape in self.texts.items()
             for name, text in _texts(shape).items()
         ]
         if parameters:
             operation["parameters"] = parameters
-        if content := self.request.content():
-            is_required = sum(body["x-seen"] for body in content.values()) == self.request.seen
+        if content := self._content():
+            is_required = sum(body["x-seen"] for body in content.values()) == self.seen
             operation["requestBody"] = {"required": is_required, "content": content}
-        responses = operation["responses"] = {}
-        for status, message in sorted(self.responses.items(), key=itemgetter(0)):
-            responses[status] = {"description": _PHRASES.get(status, "Another status")}
-            responses[status]["x-seen"] = message.seen
-            if headers := _texts(message.texts["header"]):
-                components = {
-                    name: {"$ref": _COMPONENT + name} for name in HEADERS if name in headers
-                }
-                responses[status]["headers"] = headers | components
-            if content := message.content():
-                responses[status]["content"] = content
-        return operation
+        return operation | {"responses": {}}
+
+    def response(self, status: str) -> dict[str, Any]:
+        """Return the response object of responses."""
+        description = _PHRASES.get(status, "Another status")
+        response: dict[str, Any] = {"description": description, "x-seen": self.seen}
+        if headers := _texts(self.texts["header"]):
+            components = {name: {"$ref": _COMPONENT + name} for name in HEADERS if name in headers}
+            response["headers"] = headers | components
+        if content := self._content():
+            response["content"] = content
+        return response
+
+    def _content(self) -> dict[str, Any]:
+        return {name: self.bodies[name].to_openapi(name) for name in sorted(self.bodies)}
 
 
 @dataclass(slots=True)
@@ -216,13 +207,16 @@ class Description(Mergeable):
 
     Attributes
     ----------
-    operations
-        By method and template of the path.
+    requests
+        By template of the path and method.
+    responses
+        By template, method and status.
     servers
         How many interactions there were with each base address.
     """
 
-    operations: dict[tuple[str, str], _Operation] = field(default_factory=dict)
+    requests: dict[tuple[str, str], _Message] = field(default_factory=dict)
+    responses: dict[tuple[str, str, str], _Message] = field(default_factory=dict)
     servers: Counter[str] = field(default_factory=Counter)
 
     def add(self, interaction: Interaction, *, base_url: str, example: bool = False) -> None:
@@ -231,18 +225,20 @@ class Description(Mergeable):
         self.servers[base_url] += 1
         path = path_below(request.uri, base_path(base_url))
         template, ids = _template(path if path.startswith("/") else f"/{path}")
-        operation = self.operations.setdefault((request.method, template), _Operation())
+        method = request.method.lower()
+        key = template, method if method in METHODS else f"x-{method}"
         at = str(interaction.recorded_at or "") if example else None
         sent: _Texts = {
             "path": ids,
             "query": parse_qsl(urlsplit(request.uri).query, keep_blank_values=True),
             "header": [pair for pair in _named(request.headers) if _OWN_HEADER.fullmatch(pair[0])],
         }
-        operation.request.add(sent, request.headers, request.body or b"", at)
+        message = self.requests.setdefault(key, _Message())
+        message.add(sent, request.headers, request.body or b"", at)
         status = str(response.status) if 100 <= response.status < 600 else "default"
         headers = [pair for pair in _named(response.headers) if pair[0] not in _LEFT_OUT]
         body = b"" if request.method == "HEAD" else response.body
-        message = operation.responses.setdefault(status, _Message())
+        message = self.responses.setdefault((*key, status), _Message())
         message.add({"header": headers}, response.headers, body, at)
 
     # -- the document --------------------------------------------------------------------------
@@ -250,9 +246,12 @@ class Description(Mergeable):
     def document(self) -> dict[str, Any]:
         """Return the OpenAPI document."""
         paths: dict[str, dict[str, Any]] = {}
-        for (method, template), operation in sorted(self.operations.items(), key=itemgetter(0)):
-            key = method.lower() if method.lower() in METHODS else f"x-{method.lower()}"
-            paths.setdefault(template, {})[key] = operation.to_openapi()
+        for (template, method), message in sorted(self.requests.items(), key=itemgetter(0)):
+            paths.setdefault(template, {})[method] = message.operation()
+        for (template, method, status), message in sorted(
+            self.responses.items(), key=itemgetter(0)
+        ):
+            paths[template][method]["responses"][status] = message.response(status)
         servers = [{"url": url, "x-seen": self.servers[url]} for url in sorted(self.servers)]
         return {
             "openapi": "3.1.0",
@@ -275,9 +274,8 @@ class Description(Mergeable):
     def _rate_limits(self) -> dict[str, Any]:
         """Return the rate-limit headers that were seen; required if every response has them."""
         headers = Shape()
-        for operation in self.operations.values():
-            for response in operation.responses.values():
-                headers.merge(response.texts["header"])
+        for response in self.responses.values():
+            headers.merge(response.texts["header"])
         texts = _texts(headers)
         return {
             name: {"description": meaning, **texts[name]}
@@ -288,11 +286,10 @@ class Description(Mergeable):
     def _envelope(self) -> dict[str, Any]:
         """Return the schema of the members beside ``data``; empty if no body is an envelope."""
         envelope = Shape()
-        for operation in self.operations.values():
-            for message in (operation.request, *operation.responses.values()):
-                for body in message.bodies.values():
-                    if _is_envelope(body.shape):
-                        envelope.merge(_part(body.shape, of_data=False))
+        for message in (*self.requests.values(), *self.responses.values()):
+            for body in message.bodies.values():
+                if _is_envelope(body.shape):
+                    envelope.merge(_part(body.shape, of_data=False))
         if not envelope.seen:
             return {}
         # ``data`` is listed so that additionalProperties, where it is set, does not apply to it.
