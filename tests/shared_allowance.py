@@ -16,8 +16,13 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from directmail_lab.standin import StandIn
 
 LIMIT, WINDOW_S = 40, 3.0
 
@@ -31,7 +36,7 @@ class Outcome:
     requests: int
     refused: int
     failed: int
-    each_took_s: list[float] = field(default_factory=list)
+    each_took_s: list[float]
 
     def __str__(self) -> str:
         ratio = max(self.each_took_s) / min(self.each_took_s)
@@ -52,7 +57,7 @@ def read(base_url: str, api_key: str, requests: int, threads: int, share: str | 
         sys.stdout.write("ready\n")
         sys.stdout.flush()
         sys.stdin.readline()
-        began, failed = time.time(), 0
+        began = time.time()
 
         def ask(_: int) -> bool:
             try:
@@ -75,67 +80,53 @@ def run(
     share: str | None = "machine",
     killed_after_s: float | None = None,
     foreign_per_s: float = 0.0,
-    limit: int = LIMIT,
-    window_s: float = WINDOW_S,
 ) -> Outcome:
     """Let processes send so many reads each to a stand-in service with a common allowance.
 
     One of them is killed after so many seconds; and a client that does not share spends
     ``foreign_per_s`` of the allowance.
     """
-    import httpx
-
     from directmail_lab.standin import stand_in
 
-    with stand_in(limit=limit, window_s=window_s, limits={}) as service:
+    with stand_in(limit=LIMIT, window_s=WINDOW_S, limits={}) as service, ExitStack() as stack:
         command = [sys.executable, __file__, "--read", service.base_url, service.api_key]
         command += [f"--requests={requests}", f"--threads={threads}", f"--share={share}"]
-        started = [
-            subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                text=True,
-            )
-            for _ in range(processes)
-        ]
-        try:
-            for each in started:
-                each.stdout.readline()
-            for each in started:
-                each.stdin.write("go\n")
-                each.stdin.flush()
-            over = threading.Event()
-
-            def spend() -> None:
-                auth = (service.api_key, "")
-                with httpx.Client(base_url=service.base_url, auth=auth) as client:
-                    while not over.wait(1.0 / foreign_per_s):
-                        client.get("/v1/users/me")
-
-            if foreign_per_s:
-                threading.Thread(target=spend, daemon=True).start()
-            survivors = started
-            if killed_after_s is not None:
-                time.sleep(killed_after_s)
-                os.kill(started[0].pid, signal.SIGKILL)
-                survivors = started[1:]
-            told = [json.loads(each.communicate()[0]) for each in survivors]
-            over.set()
-        finally:
-            for each in started:
-                each.kill()
-                each.communicate()
-    count = requests * len(told)
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        started = [subprocess.Popen(command, text=True, **pipes) for _ in range(processes)]
+        for process in started:
+            stack.enter_context(process)
+            stack.callback(process.kill)
+        for process in started:
+            process.stdout.readline()
+        for process in started:
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        over = threading.Event()
+        if foreign_per_s:
+            threading.Thread(target=spend, args=[service, foreign_per_s, over], daemon=True).start()
+        if killed_after_s is not None:
+            time.sleep(killed_after_s)
+            os.kill(started[0].pid, signal.SIGKILL)
+            del started[0]
+        results = [json.loads(process.communicate()[0]) for process in started]
+        over.set()
+    count = requests * len(results)
     return Outcome(
-        took_s=max(one["ended"] for one in told) - min(one["began"] for one in told),
-        ideal_s=(math.ceil(count / limit) - 1) * window_s,
+        took_s=max(r["ended"] for r in results) - min(r["began"] for r in results),
+        ideal_s=(math.ceil(count / LIMIT) - 1) * WINDOW_S,
         requests=count,
-        refused=sum(one["refused"] for one in told),
-        failed=sum(one["failed"] for one in told),
-        each_took_s=[one["ended"] - one["began"] for one in told],
+        refused=sum(r["refused"] for r in results),
+        failed=sum(r["failed"] for r in results),
+        each_took_s=[r["ended"] - r["began"] for r in results],
     )
+
+
+def spend(service: StandIn, per_s: float, over: threading.Event) -> None:
+    import httpx
+
+    with httpx.Client(base_url=service.base_url, auth=(service.api_key, "")) as client:
+        while not over.wait(1.0 / per_s):
+            client.get("/v1/users/me")
 
 
 if __name__ == "__main__":
@@ -148,17 +139,10 @@ if __name__ == "__main__":
     parser.add_argument("--share", default="machine")
     parser.add_argument("--killed-after-s", type=float)
     parser.add_argument("--foreign-per-s", type=float, default=0.0)
-    given = parser.parse_args()
-    share = None if given.share == "None" else given.share
-    if given.read:
-        read(*given.read, given.requests, given.threads, share)
+    options = vars(parser.parse_args())
+    options["share"] = None if options["share"] == "None" else options["share"]
+    address_and_key = options.pop("read")
+    if address_and_key:
+        read(*address_and_key, options["requests"], options["threads"], options["share"])
     else:
-        outcome = run(
-            given.processes,
-            given.requests,
-            threads=given.threads,
-            share=share,
-            killed_after_s=given.killed_after_s,
-            foreign_per_s=given.foreign_per_s,
-        )
-        sys.stdout.write(f"{outcome}\n")
+        sys.stdout.write(f"{run(**options)}\n")

@@ -93,6 +93,19 @@ def test_a_clock_that_is_off_is_seen_in_the_date_header(unit: str, ahead_s: floa
     assert took_s < 2.0 + 2.1
 
 
+def test_a_response_that_leaves_as_much_as_the_one_before_is_of_another_window() -> None:
+    """Reset is 1 in each window of a second: a slow response first, then one of the next window."""
+    service = Service(Clock(), window_s=1.0, latency_s=0.4)
+
+    with client(service, reset_unit="seconds_left") as paced_client:
+        paced_client.get(ME)
+        service.latency_s, service.clock.now = 0.001, service.clock.now + 0.85
+        for _ in range(6):
+            paced_client.get(ME)
+
+    assert service.statuses == [200] * 7
+
+
 def test_operations_with_allowances_of_their_own_do_not_wait_for_each_other() -> None:
     """What one operation used up holds no other one back."""
     service = Service(Clock())
