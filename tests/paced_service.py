@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 import math
-from collections import deque
+from collections import defaultdict, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from email.utils import formatdate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx
 
@@ -16,10 +18,10 @@ from directmail_lab.readings import ReadingLog
 from directmail_lab.transports import Observer, ObservingTransport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from concurrent.futures import Future
 
 START = 1_795_000_000.25
+BASE_URL = "https://api.example.test"
 
 
 class Clock:
@@ -54,38 +56,29 @@ class Clock:
         self.waits.remove(until)
 
 
+@dataclass
 class Service:
     """Counts requests by path, and says so in the three headers.
 
-    ``tell`` turns the time left and the time of renewal into the text of Reset.
+    ``instead`` are responses or errors that come first, and are not counted.
     """
 
-    def __init__(
-        self,
-        clock: Clock,
-        *,
-        limit: int = 5,
-        window_s: float = 2.0,
-        unit: str = "seconds_left",
-        sliding: bool = False,
-        rounding: Callable[[float], int] = math.ceil,
-        latency_s: float = 0.001,
-        ahead_s: float = 0.0,
-        with_date: bool = True,
-    ) -> None:
-        self.clock, self.limit, self.window_s, self.unit = clock, limit, window_s, unit
-        self.sliding, self.rounding, self.latency_s = sliding, rounding, latency_s
-        self.ahead_s, self.with_date = ahead_s, with_date
-        self.taken: dict[str, deque[float]] = {}
-        self.statuses: list[int] = []
-        self.sent_at: list[float] = []
-        self.instead: list[httpx.Response | Exception] = []
-        self.extra_headers: dict[str, str] = {}
+    clock: Clock
+    limit: int = 5
+    window_s: float = 2.0
+    unit: str = "seconds_left"
+    sliding: bool = False
+    rounding: Callable[[float], int] = math.ceil
+    latency_s: float = 0.001
+    ahead_s: float = 0.0
+    taken: dict[str, deque[float]] = field(default_factory=lambda: defaultdict(deque))
+    statuses: list[int] = field(default_factory=list)
+    sent_at: list[float] = field(default_factory=list)
+    instead: list[httpx.Response | Exception] = field(default_factory=list)
 
     def spend(self, path: str = "/v1/users/me") -> tuple[bool, int, float]:
         """Count one request; return whether it was allowed, what is left, and the renewal."""
-        now = self.clock()
-        taken = self.taken.setdefault(path, deque())
+        now, taken = self.clock(), self.taken[path]
         if self.sliding:
             while taken and taken[0] <= now - self.window_s:
                 taken.popleft()
@@ -116,42 +109,33 @@ class Service:
             "X-RateLimit-Limit": str(self.limit),
             "X-RateLimit-Remaining": str(remaining),
             "X-RateLimit-Reset": self.reset(renews_at),
-            **self.extra_headers,
+            "Date": formatdate(int(self.clock() + self.ahead_s), usegmt=True),
         }
-        if self.with_date:
-            headers["Date"] = formatdate(int(self.clock() + self.ahead_s), usegmt=True)
         self.clock.now += self.latency_s / 2
         self.statuses.append(200 if allowed else 429)
         return httpx.Response(self.statuses[-1], headers=headers)
 
 
-def paced(service: Service, log: ReadingLog | None = None, **options: object) -> PacingTransport:
-    """Return a stack on a service, paced on its clock."""
+def paced(service: Service, log: ReadingLog | None = None, **options: Any) -> PacingTransport:
+    """Return a stack on a service, paced on its clock; ``options`` are the pacer's and its own."""
     clock = service.clock
-    log = ReadingLog(reset_unit=options.pop("reset_unit", None)) if log is None else log  # type: ignore[arg-type]
+    if log is None:
+        log = ReadingLog(reset_unit=options.pop("reset_unit", None))
     observing = ObservingTransport(
-        httpx.MockTransport(service),
-        Observer(log.append),
-        clock=clock,
-        timer=clock,
+        httpx.MockTransport(service), Observer(log.append), clock=clock, timer=clock
     )
-    pacer = Pacer(
-        log.inference,
-        pace=options.pop("pace", "burst"),  # type: ignore[arg-type]
-        max_wait_s=options.pop("max_wait_s", 120.0),  # type: ignore[arg-type]
-        shared=options.pop("shared", None),  # type: ignore[arg-type]
-    )
-    settings = {
-        "clock": clock,
-        "wait": clock.wait,
-        "wait_async": clock.wait_async,
-        "progress": None,
-        "backoff": lambda failures: 0.5 * failures,
-        **options,
-    }
-    return PacingTransport(observing, pacer, **settings)  # type: ignore[arg-type]
+    for_pacer = {"pace", "max_wait_s", "shared"} & options.keys()
+    pacer = Pacer(log.inference, **{name: options.pop(name) for name in for_pacer})
+    settings = {"wait": clock.wait, "wait_async": clock.wait_async, "progress": None}
+    settings["backoff"] = lambda failures: 0.5 * failures
+    return PacingTransport(observing, pacer, clock=clock, **settings | options)
 
 
-def client(service: Service, **options: object) -> httpx.Client:
+def client(service: Service, **options: Any) -> httpx.Client:
     """Return a client of a service, paced on its clock."""
-    return httpx.Client(transport=paced(service, **options), base_url="https://api.example.test")
+    return httpx.Client(transport=paced(service, **options), base_url=BASE_URL)
+
+
+def async_client(service: Service, **options: Any) -> httpx.AsyncClient:
+    """Return a client for tasks, paced on its service's clock."""
+    return httpx.AsyncClient(transport=paced(service, **options), base_url=BASE_URL)

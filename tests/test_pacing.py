@@ -7,22 +7,22 @@ import math
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 
 import httpx
 import nbclient
 import nbformat
 import pytest
-from paced_service import START, Clock, Service, client, paced
+from paced_service import START, Clock, Service, async_client, client
 
 import directmail_lab as dm
 from directmail_lab.errors import OutcomeUnknownError, QuotaExhaustedError
-from directmail_lab.pacing import Pacer, PacingTransport
+from directmail_lab.pacing import Pacer
 from directmail_lab.pacing.pacer import PacedRequest
 from directmail_lab.quota import Reading
 from directmail_lab.readings import ReadingLog
 from directmail_lab.reset_unit import ResetUnitInference
 from directmail_lab.standin import stand_in
-from directmail_lab.transports import Observer, ObservingTransport
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -172,31 +172,26 @@ def test_a_wait_that_is_too_long_says_until_when() -> None:
 
 
 def test_an_interrupted_wait_ends_at_once_and_leaves_the_session_usable() -> None:
-    """Ctrl-C passes through the wait, its bar is taken away, and the next request is paced."""
-    clock, shown = Clock(), []
+    """Ctrl-C passes through the wait, its bar is closed, and the next request is paced."""
+    clock, bars = Clock(), []
 
-    class Bar:
-        def __init__(self, *_: object) -> None:
-            shown.append("shown")
-
-        def update(self, seconds: float) -> None: ...
-
-        def close(self) -> None:
-            shown.append("closed")
+    def show(*_: object) -> Mock:
+        bars.append(Mock())
+        return bars[-1]
 
     def wait(woken: Future[None], seconds: float) -> None:
-        if shown == ["shown"]:
+        if len(bars) == 1:
             raise KeyboardInterrupt
         clock.sleep(seconds)
 
     service = Service(clock, limit=1)
-    with client(service, progress=Bar, wait=wait) as paced_client:
+    with client(service, progress=show, wait=wait) as paced_client:
         paced_client.get(ME)
         with pytest.raises(KeyboardInterrupt):
             paced_client.get(ME)
         paced_client.get(ME)
 
-    assert shown == ["shown", "closed", "shown", "closed"]
+    assert [bar.close.call_count for bar in bars] == [1, 1]
     assert service.statuses == [200, 200]
 
 
@@ -302,16 +297,15 @@ async def gather(service: Service, n: int, **options: object) -> list[int | Base
     """Send n reads at once, as tasks; return the order in which they were answered, or errors."""
     order: list[int | BaseException] = []
 
-    async def ask(client: httpx.AsyncClient, number: int) -> None:
+    async def ask(number: int) -> None:
         try:
-            await client.get(ME)
+            await paced_client.get(ME)
             order.append(number)
         except QuotaExhaustedError as error:
             order.append(error)
 
-    transport, base_url = paced(service, **options), "https://api.example.test"
-    async with httpx.AsyncClient(transport=transport, base_url=base_url) as paced_client:
-        await asyncio.gather(*(ask(paced_client, number) for number in range(n)))
+    async with async_client(service, **options) as paced_client:
+        await asyncio.gather(*(ask(number) for number in range(n)))
     return order
 
 
@@ -378,9 +372,8 @@ def test_a_task_that_is_cancelled_while_it_waits_gives_its_place_back() -> None:
         await asyncio.Event().wait()
 
     async def go() -> int:
-        transport = paced(service, reset_unit="seconds_left", wait_async=wait_async)
-        base_url = "https://api.example.test"
-        async with httpx.AsyncClient(transport=transport, base_url=base_url) as paced_client:
+        options = {"reset_unit": "seconds_left", "wait_async": wait_async}
+        async with async_client(service, **options) as paced_client:
             await paced_client.get(ME)
             waiting = asyncio.create_task(paced_client.get(ME))
             await asyncio.sleep(0)
@@ -391,31 +384,6 @@ def test_a_task_that_is_cancelled_while_it_waits_gives_its_place_back() -> None:
             return (await paced_client.get(ME)).status_code
 
     assert asyncio.run(go()) == 200
-
-
-@pytest.mark.asyncio
-async def test_the_first_request_of_many_asks_for_all() -> None:
-    """Until an answer says what there is, one request is out and the others wait for it."""
-    sent, release = [], asyncio.Event()
-    log = ReadingLog()
-
-    async def answer(request: httpx.Request) -> httpx.Response:
-        sent.append(request)
-        await release.wait()
-        headers = {"X-RateLimit-Limit": "9", "X-RateLimit-Remaining": "8", "X-RateLimit-Reset": "9"}
-        return httpx.Response(200, headers=headers)
-
-    observing = ObservingTransport(httpx.MockTransport(answer), Observer(log.append))
-    transport = PacingTransport(observing, Pacer(log.inference))
-    request = httpx.Request("GET", f"https://api.example.test{ME}")
-    tasks = [asyncio.create_task(transport.handle_async_request(request)) for _ in range(4)]
-    for _ in range(10):
-        await asyncio.sleep(0)
-    first = len(sent)
-    release.set()
-    await asyncio.gather(*tasks)
-
-    assert (first, len(sent)) == (1, 4)
 
 
 def test_threads_never_overrun_a_real_service() -> None:
@@ -456,19 +424,33 @@ def test_an_answer_to_a_write_that_breaks_off_leaves_its_outcome_open(method: st
             asyncio.run(send(session))
 
 
-def test_an_answer_that_was_overtaken_does_not_give_back_what_is_spent() -> None:
-    """A slow answer says that more is left than a later request was told: the less counts."""
+def reading(remaining: int, reset: int, at: float, elapsed_s: float = 0.0) -> Reading:
+    return Reading(at, "GET", ME, ME, 200, 5, remaining, reset, elapsed_s=elapsed_s)
 
-    def reading(remaining: int, reset: int, at: float, elapsed_s: float) -> Reading:
-        return Reading(at, "GET", ME, ME, 200, 5, remaining, reset, elapsed_s=elapsed_s)
 
+def test_the_first_request_of_many_asks_for_all() -> None:
+    """Until a response says what remains, one request is out and the others wait for it."""
+    pacer = Pacer(ResetUnitInference(stated="milliseconds_left"))
+    first, *others = [PacedRequest(ME, START + 120.0) for _ in range(4)]
+
+    pauses = [pacer.ask(request, START) for request in (first, *others)]
+    pacer.settle(first, reading(4, 1000, START), START)
+
+    assert [pause and pause.for_response for pause in pauses] == [None, True, True, True]
+    assert [request.woken and request.woken.done() for request in others] == [True, False, False]
+    assert [pacer.ask(request, START) for request in others] == [None, None, None]
+
+
+def test_a_response_that_was_overtaken_does_not_give_back_what_is_used() -> None:
+    """A slow response says that more remains than a later request was told: the less counts."""
     pacer = Pacer(ResetUnitInference(stated="milliseconds_left"))
     first, slow, quick, *later = [PacedRequest(ME, START + 120.0) for _ in range(6)]
-    asked_first = pacer.ask(first, START)
-    pacer.settle(first, reading(4, 1000, START, 0.0), START)
-    asked_next = pacer.ask(slow, START), pacer.ask(quick, START)
+
+    pauses = [pacer.ask(first, START)]
+    pacer.settle(first, reading(4, 1000, START), START)
+    pauses += pacer.ask(slow, START), pacer.ask(quick, START)
     pacer.settle(quick, reading(2, 990, START + 0.01, 0.01), START + 0.01)
     pacer.settle(slow, reading(3, 995, START + 0.4, 0.395), START + 0.4)
 
-    assert (asked_first, *asked_next) == (None, None, None)
+    assert pauses == [None, None, None]
     assert [pacer.ask(request, START + 0.4) is None for request in later] == [True, True, False]
