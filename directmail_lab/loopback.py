@@ -187,30 +187,37 @@ class Exchange:
         With ``parts``, the body comes from them, and its length is not known. After ``cut_after``
         bytes of the body the connection is closed.
         """
-        is_bodiless = response.status in _BODILESS
+        head = self._head(response, is_streamed=parts is not None)
+        if head is None:
+            response, parts = RecordedResponse(502, body=_UNSENDABLE), None
+            head = h11.Response(status_code=502, headers=[])
+        has_no_body = response.status in _BODILESS or self.method == "HEAD"
+        body = b"" if has_no_body else response.body[:cut_after]
+        await self._send(head)
+        async with aclosing(parts or _in_parts(body)) as source:
+            async for part in source:
+                await self._send(h11.Data(data=part))
+        if cut_after is not None and len(body) < len(response.body):
+            self.drop()
+        else:
+            await self._send(h11.EndOfMessage())
+
+    def _head(self, response: RecordedResponse, *, is_streamed: bool) -> h11.Response | None:
+        """Return the head of a response, or None if HTTP cannot carry it."""
         changes: dict[str, str | None] = dict.fromkeys(HOP_BY_HOP)
         # The response to HEAD says how long the body of the response to GET would be.
-        if not (is_bodiless or parts) and (self.method != "HEAD" or response.body):
+        is_get = self.method != "HEAD" or bool(response.body)
+        if is_get and not is_streamed and response.status not in _BODILESS:
             changes["Content-Length"] = str(len(response.body))
         headers = with_headers(response, changes).headers
         try:
-            head = h11.Response(
+            return h11.Response(
                 status_code=response.status,
                 reason="".join(filter(str.isprintable, response.reason)).encode("ascii", "replace"),
                 headers=[(name.encode(), value.encode("latin-1")) for name, value in headers],
             )
         except (h11.LocalProtocolError, UnicodeError):
-            response, parts = RecordedResponse(502, body=_UNSENDABLE), None
-            head = h11.Response(status_code=502, headers=[])
-        shown = b"" if is_bodiless or self.method == "HEAD" else response.body[:cut_after]
-        await self._send(head)
-        async with aclosing(parts or _in_parts(shown)) as source:
-            async for part in source:
-                await self._send(h11.Data(data=part))
-        if cut_after is not None and len(shown) < len(response.body):
-            self.drop()
-        else:
-            await self._send(h11.EndOfMessage())
+            return None
 
     def drop(self, *, reset: bool = False) -> None:
         """Close the connection, with a TCP reset where asked for."""
