@@ -19,6 +19,8 @@ _DTYPES: Final[dict[str, Any]] = {
     "breaking": "bool", "operation": "string", "part": "string", "path": "string",
     "change": "string", "was": "string", "now": "string",
 }  # fmt: skip
+_DEEPEST: Final = 5
+
 _Key = tuple[str, str, str]
 """A place in a document: the operation, its part (``200 application/json``), the field's path."""
 
@@ -180,7 +182,8 @@ def _types(schema: Mapping[str, Any]) -> frozenset[str]:
 def _inlined(node: Any, document: Mapping[str, Any], parents: Set[str] = frozenset()) -> Any:
     """Return a part of a document with the target of each ``$ref`` in its place.
 
-    Any type is allowed where a schema contains itself, or is in another file.
+    Any type is allowed where a schema contains itself, is in another file, or is referred to
+    through more than five others.
     """
     if isinstance(node, list):
         return [_inlined(item, document, parents) for item in node]
@@ -189,7 +192,7 @@ def _inlined(node: Any, document: Mapping[str, Any], parents: Set[str] = frozens
     reference = node.get("$ref")
     if not isinstance(reference, str):
         return {name: _inlined(value, document, parents) for name, value in node.items()}
-    target: Any = {} if reference in parents else document
+    target: Any = {} if reference in parents or len(parents) == _DEEPEST else document
     for name in reference.removeprefix("#/").split("/"):
         name = name.replace("~1", "/").replace("~0", "~")
         target = target.get(name, {}) if isinstance(target, Mapping) else {}

@@ -398,17 +398,18 @@ def test_changes_are_listed_with_breaking_ones_first(
     assert set(changes["operation"]) <= {"GET /v1/users/me", "GET /v1/other"}
 
 
-def test_a_schema_may_contain_itself() -> None:
-    """Documents of other authors have trees; they end where a reference is repeated."""
-    node = {"$ref": "#/components/schemas/Node"}
-    names = [f"n{number}" for number in range(30)]
-    tree = {"type": "object", "properties": dict.fromkeys(names, node)}
+def test_schemas_may_contain_themselves_and_each_other() -> None:
+    """As trees in documents of other authors do; a reference is followed once."""
+    nodes: dict[str, Any] = {}
+    for start in range(12):
+        members = {f"n{n}": {"$ref": f"#/components/schemas/N{n}"} for n in range(start, 12)}
+        nodes[f"N{start}"] = {"type": "object", "properties": members}
     old, new = described(me()), described(me())
     for document in (old, new):
-        document["components"]["schemas"]["Node"] = tree
+        document["components"]["schemas"] = dict(nodes)
         response = document["paths"]["/v1/users/me"]["get"]["responses"]["200"]
-        response["content"]["application/json"]["schema"] = node
-    new["components"]["schemas"]["Node"] = {**tree, "required": ["n7"]}
+        response["content"]["application/json"]["schema"] = {"$ref": "#/components/schemas/N0"}
+    new["components"]["schemas"]["N0"] = {**nodes["N0"], "required": ["n7"]}
 
     assert api_changes(old, new)["path"].tolist() == ["n7"]
 
