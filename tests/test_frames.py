@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import math
@@ -27,6 +28,7 @@ SCALARS = st.none() | st.booleans() | NUMBERS | st.text(st.characters(exclude_ca
 KEYS = st.text(st.characters(exclude_categories=()), max_size=5) | st.sampled_from(
     ["a", "b", "a.b", "value", "data", "a.b_2", ""]
 )
+PLAIN_KEYS = st.text("xyz0", min_size=1, max_size=2)
 
 
 def json_values(keys: st.SearchStrategy[str] = KEYS) -> st.SearchStrategy[Any]:
@@ -78,23 +80,16 @@ def same(cell: Any, value: Any) -> bool:
         ({}, (1, 0)),
         ([], (0, 0)),
         ([{}, {}], (2, 0)),
-        ([1, 2], (2, 1)),
         ([[1, 2], [3, 4]], (2, 1)),
         (None, (1, 1)),
         ([None, None], (2, 1)),
         ([None, {"a": 1}], (2, 1)),
-        ("text", (1, 1)),
         ("", (1, 1)),
-        (True, (1, 1)),
-        (0, (1, 1)),
     ],
 )
 def test_the_shape_follows_the_json(body: object, shape: tuple[int, int]) -> None:
     """One row for an object or a scalar, one for each element of an array."""
-    table = frame(body)
-
-    assert table.shape == shape
-    assert len(table.index) == shape[0]
+    assert frame(body).shape == shape
 
 
 @given(json_values())
@@ -116,16 +111,7 @@ def test_every_path_has_a_column_of_its_own(records: list[dict[str, Any]]) -> No
     assert len(frame(records).columns) == len(paths)
 
 
-@given(
-    st.lists(
-        st.dictionaries(
-            st.text("xyz0", min_size=1, max_size=2),
-            json_values(st.text("xyz0", min_size=1, max_size=2)),
-            max_size=4,
-        ),
-        max_size=4,
-    )
-)
+@given(st.lists(st.dictionaries(PLAIN_KEYS, json_values(PLAIN_KEYS), max_size=4), max_size=4))
 def test_values_are_kept_as_they_came(records: list[dict[str, Any]]) -> None:
     """Each leaf is in its cell, of its own JSON type; only integers among floats become floats."""
     table = frame(json.dumps(records).encode())
@@ -149,16 +135,8 @@ def test_nested_objects_become_dotted_columns_in_the_order_of_the_body() -> None
     assert table["tags"].item() == ["a", {"b": 1}]
 
 
-def test_two_paths_with_one_dotted_name_get_two_columns() -> None:
-    """The first one has the name, the other one a number."""
-    table = frame([{"a": {"b": 2}, "a.b": 1}])
-
-    assert table["a.b"].item() == 2
-    assert table["a.b_2"].item() == 1
-
-
-def test_very_many_paths_with_one_dotted_name_are_numbered_quickly() -> None:
-    """A body of 300 kB can spell one path in four thousand ways."""
+def test_paths_with_one_dotted_name_are_numbered() -> None:
+    """Quickly, too: a body of 300 kB can spell one path in four thousand ways."""
     names = "abcdefghijklm"
     body: dict[str, Any] = {}
     for cuts in itertools.product(".\0", repeat=12):
@@ -167,8 +145,9 @@ def test_very_many_paths_with_one_dotted_name_are_numbered_quickly() -> None:
         for each in parents:
             place = place.setdefault(each, {})
         place[leaf] = 1
-    columns = frame(body).columns
+    table, columns = frame([{"a": {"b": 2}, "a.b": 1}]), frame(body).columns
 
+    assert (table["a.b"].item(), table["a.b_2"].item()) == (2, 1)
     assert len(set(columns)) == 4096
     assert {"a.b.c.d.e.f.g.h.i.j.k.l.m", "a.b.c.d.e.f.g.h.i.j.k.l.m_4096"} <= set(columns)
 
@@ -263,19 +242,20 @@ def test_a_frame_goes_to_parquet_and_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "rows"),
+    "body",
     [
-        ([{f"k{n}": 1} for n in range(20_000)], 20_000),
-        ({f"k{n}": 1 for n in range(MOST_COLUMNS + 1)}, 1),
-        ([{"a": 1}, *({f"k{n % 600}": 1} for n in range(9_000))], 9_001),
+        [{f"k{n}": 1} for n in range(20_000)],
+        {f"k{n}": 1 for n in range(MOST_COLUMNS + 1)},
+        [{"a": 1}, *({f"k{n % 600}": 1} for n in range(9_000))],
     ],
 )
-def test_records_of_too_many_columns_stay_whole(body: Any, rows: int) -> None:
+def test_records_of_too_many_columns_stay_whole(body: Any) -> None:
     """A small body with another key in each record cannot make millions of cells."""
+    records = body if isinstance(body, list) else [body]
     table = frame(json.dumps(body).encode())
 
-    assert table.shape == (rows, 1)
-    assert table["value"].iloc[0] == (body[0] if isinstance(body, list) else body)
+    assert table.shape == (len(records), 1)
+    assert table["value"].iloc[0] == records[0]
 
 
 def test_columns_up_to_the_bounds_are_spread(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -308,21 +288,14 @@ def test_a_data_member_without_members_is_no_envelope(data: object) -> None:
     assert list(frame({"data": {"id": 1}}, record_path=None).columns) == ["data.id"]
 
 
-@pytest.mark.parametrize(
-    ("path", "envelope"),
-    [
-        ("page.items", {"n": 1, "page": {"next": None}, "odd.key": [{"id": 2}]}),
-        ("odd.key", {"n": 1, "page": {"items": [{"id": 2}], "next": None}}),
-    ],
-)
-def test_a_dotted_record_path_picks(path: str, envelope: dict[str, Any]) -> None:
+def test_a_dotted_record_path_picks() -> None:
     """The path leads through objects; a name may hold dots itself."""
-    items = [{"id": 2}]
-    body = {"n": 1, "page": {"items": items, "next": None}, "odd.key": items}
-    table = frame(body, record_path=path)
+    body = {"n": 1, "page": {"items": [{"id": 2}], "next": None}, "odd.key": [{"id": 3}]}
+    nested, plain = (frame(body, record_path=path) for path in ("page.items", "odd.key"))
 
-    assert table["id"].tolist() == [2]
-    assert table.attrs["envelope"] == envelope
+    assert (nested["id"].tolist(), plain["id"].tolist()) == ([2], [3])
+    assert nested.attrs["envelope"] == body | {"page": {"next": None}}
+    assert plain.attrs["envelope"] == {"n": 1, "page": body["page"]}
     assert "items" in body["page"]  # type: ignore[operator]
 
 
@@ -355,28 +328,26 @@ def test_attrs_say_where_the_frame_came_from() -> None:
     answer.extensions["directmail_lab.reading"] = SimpleNamespace(
         path="/v1/users/me", source="replayed", at=1_700_000_000.25
     )
-    attrs = frame(answer).attrs
 
-    assert attrs == {
+    assert json.loads(json.dumps(frame(answer).attrs)) == {
         "status": 404,
         "path": "/v1/users/me",
         "source": "replayed",
         "time": "2023-11-14T22:13:20.250000+00:00",
     }
-    assert json.loads(json.dumps(attrs)) == attrs
 
 
-def test_attrs_of_what_says_less() -> None:
+def test_attrs_that_are_unknown_are_none() -> None:
     """A response of no session, one without a request, a replay of what vcrpy recorded."""
     replayed = response(b"{}")
     replayed.extensions["directmail_lab.reading"] = SimpleNamespace(source="replayed", at=math.nan)
-    told = dict.fromkeys(("path", "source", "time"))
+    values = [
+        list(frame(one).attrs.values()) for one in ({}, httpx.Response(200, json={}), replayed)
+    ]
 
-    assert frame({}).attrs == {**told, "status": None}
-    assert frame(httpx.Response(200, content=b"{}")).attrs == {**told, "status": 200}
-    assert frame(replayed).attrs == {
-        "status": 200, "path": "/v1/users/me", "source": "replayed", "time": None,
-    }  # fmt: skip
+    assert values == [
+        [None] * 4, [200, None, None, None], [200, "/v1/users/me", "replayed", None],
+    ]  # fmt: skip
 
 
 # -- bodies ------------------------------------------------------------------------------------
@@ -402,13 +373,10 @@ def test_a_body_is_read_in_its_own_character_set(content: bytes, content_type: s
     ("content", "says"),
     [
         (b"", "is empty"),
-        (b" \n", "is empty"),
         (b"<html>secret-body</html>", "is not JSON"),
         (b'{"a": 1} secret-body', "is not JSON"),
         (b'{"a": "secret-body', "cut short"),
-        (b'{"a": [1, 2', "cut short"),
         (b'{"secret-body": NaN}', "NaN"),
-        (b"[-Infinity]", "NaN or Infinity"),
         (b'"secret-body\xff"', "character set"),
         (b"[" * 100_000 + b"]" * 100_000, "nested deeper"),
     ],
@@ -440,9 +408,7 @@ def test_what_else_is_no_json_is_refused(given: object, says: str) -> None:
         frame(given)
 
 
-@pytest.mark.parametrize(
-    "charset", ["base64", "idna", "undefined", "rot13", "hex", "zlib", "punycode", "nonsense"]
-)
+@pytest.mark.parametrize("charset", ["base64", "idna", "undefined", "rot13", "nonsense"])
 def test_any_declared_charset_gives_an_error_of_ours(
     charset: str, service: StandIn, live: Session
 ) -> None:
@@ -464,8 +430,6 @@ def test_any_declared_charset_gives_an_error_of_ours(
     [
         (response(b"<p>secret-body"), "auto"),
         (b"<p>secret-body", "auto"),
-        (bytearray(b"<p>secret-body"), None),
-        ({"a": "secret-body"}, "nowhere"),
         (response(b'{"a": "secret-body"}'), "nowhere.else"),
         ({"secret-body"}, "auto"),
     ],
@@ -485,9 +449,5 @@ def test_no_local_of_a_refusals_traceback_holds_the_body(
 @given(st.binary())
 def test_any_bytes_give_a_frame_or_a_typed_error(content: bytes) -> None:
     """Nothing but our own error leaves `frame`, whatever the body."""
-    try:
-        table = frame(response(content))
-    except NotJSONError:
-        return
-
-    assert isinstance(table, pd.DataFrame)
+    with contextlib.suppress(NotJSONError):
+        assert isinstance(frame(response(content)), pd.DataFrame)
