@@ -8,8 +8,7 @@ import os
 import subprocess
 import sys
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 import numpy as np
@@ -19,8 +18,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.dates import num2date
 from matplotlib.figure import Figure
 from PIL import Image
+from reading_samples import NOON_S, reading as sample
 
-import directmail_lab as dm
 from directmail_lab.charts import Chart, chart_rate_limits
 from directmail_lab.quota import Reading
 from directmail_lab.readings import frame_readings
@@ -32,39 +31,15 @@ if TYPE_CHECKING:
 
     Draw = Callable[[pd.DataFrame], Chart]
 
-NOON = 1_795_262_400.0
-VCRPY = """
-interactions:
-- request: {method: GET, uri: 'https://api.test/v1/users/me', body: null, headers: {}}
-  response: {status: {code: 200, message: OK}, headers: {X-RateLimit-Remaining: ['299'],
-    X-RateLimit-Limit: ['300'], X-RateLimit-Reset: ['60']}, body: {string: '{"id": 1}'}}
-- request: {method: GET, uri: 'https://api.test/v1/users/me', body: null, headers: {}}
-  response: {status: {code: 200, message: OK}, headers: {X-RateLimit-Remaining: ['298'],
-    X-RateLimit-Limit: ['300'], X-RateLimit-Reset: ['59']}, body: {string: '{"id": 1}'}}
-version: 1
-"""
 chart_allowance = partial(chart_rate_limits, kind="allowance")
 chart_latency = partial(chart_rate_limits, kind="latency")
 EVERY_CHART = pytest.mark.parametrize("draw", [chart_rate_limits, chart_allowance, chart_latency])
 
 
-def reading(
-    at: float,
-    remaining: int | None,
-    *,
-    status: int = 200,
-    operation: str = "/v1/users/me",
-    limit: int | None = 300,
-    problem: str | None = None,
-    elapsed_s: float | None = 0.04,
-    method: str = "GET",
-) -> Reading:
+def reading(at: float, remaining: int | None, **changes: Any) -> Reading:
     """One reading, ``at`` seconds after noon, in windows of a minute from noon on."""
-    return Reading(
-        at=NOON + at, method=method, path=operation, operation=operation, status=status,
-        limit=limit, remaining=remaining, reset=60 - int(at) % 60, elapsed_s=elapsed_s,
-        problem=problem,
-    )  # fmt: skip
+    fields = {"remaining": remaining, "reset": 60 - int(at) % 60, "elapsed_s": 0.04, **changes}
+    return sample(NOON_S + at, **fields)
 
 
 def countdown(n: int, *, every_s: float = 0.2, limit: int = 300) -> list[Reading]:
@@ -95,7 +70,7 @@ def steps(chart: Chart, panel: int = 0) -> Line2D:
 
 
 @EVERY_CHART
-@pytest.mark.parametrize("n", [0, 1, 2, 10_000])
+@pytest.mark.parametrize("n", [0, 1, 10_000])
 def test_a_chart_of_any_number_of_readings_is_a_small_png(draw: Draw, n: int) -> None:
     """None, one and ten thousand alike; small enough to be kept in a notebook."""
     chart = draw(frame(countdown(n)))
@@ -126,7 +101,7 @@ def test_a_chart_has_no_background_and_reads_on_any() -> None:
 @EVERY_CHART
 def test_readings_without_times_are_drawn_by_number(draw: Draw) -> None:
     """vcrpy's cassettes have no times: the order is kept, and the axis says what it is."""
-    times = [math.nan, *(NOON + n for n in range(4))]
+    times = [math.nan, *(NOON_S + n for n in range(4))]
     for at in (times, [math.nan] * 5):
         made = [reading(n, 299 - n)._replace(at=at[n]) for n in range(5)]
         chart = draw(frame_readings(made))
@@ -137,15 +112,6 @@ def test_readings_without_times_are_drawn_by_number(draw: Draw) -> None:
             assert list(chart.axes[0].lines[-1].get_xdata()) == [0, 1, 2, 3, 4]
 
 
-def test_a_vcrpy_cassette_is_charted() -> None:
-    """As a user does it: a file of another program's, by its name."""
-    Path("tour.yaml").write_text(VCRPY, encoding="utf-8")
-    chart = dm.chart_rate_limits(dm.read_readings("tour.yaml"))
-
-    assert "2 readings" in chart.alt_text
-    assert chart.png().startswith(b"\x89PNG")
-
-
 def test_an_unknown_kind_says_which_there_are() -> None:
     """A slip of the pen gives no chart of something else."""
     with pytest.raises(ValueError, match="remaining, allowance, latency"):
@@ -153,11 +119,12 @@ def test_an_unknown_kind_says_which_there_are() -> None:
 
 
 @EVERY_CHART
-def test_readings_that_tell_nothing_are_drawn_all_the_same(draw: Draw) -> None:
-    """Headers that were missing, a latency that is not known."""
+def test_readings_that_tell_little_are_drawn_all_the_same(draw: Draw) -> None:
+    """Headers that were missing, a latency that is not known; very many of one moment."""
     bare = [reading(n, None, limit=None, elapsed_s=None, problem="missing") for n in range(3)]
 
-    assert draw(frame(bare)).png().startswith(b"\x89PNG")
+    for readings in (bare, [reading(0, 7)] * 5_000):
+        assert draw(frame(readings)).png().startswith(b"\x89PNG")
 
 
 @EVERY_CHART
@@ -172,21 +139,20 @@ def test_the_same_readings_are_the_same_bytes(draw: Draw) -> None:
 
 
 def test_each_operation_has_its_panel_with_its_name_and_what_is_left() -> None:
-    """The most read first; methods are told apart."""
-    readings = [
-        *countdown(3),
-        reading(1, 59, operation="/v1/lists", limit=60),
-        reading(2, 58, operation="/v1/lists", limit=60),
-        reading(3, 9, operation="/v1/lists", limit=10, method="POST"),
-    ]
+    """The most read first, six at most; methods are told apart."""
+    lists = {"operation": "/v1/lists", "limit": 60}
+    readings = [*countdown(3), reading(1, 59, **lists), reading(2, 58, **lists)]
+    readings += [reading(3, 9, operation=f"/v1/{n}", method="POST") for n in range(6)]
     chart = chart_rate_limits(frame(readings))
     titles = [(axes.get_title("left"), axes.get_title("right")) for axes in chart.axes]
 
-    assert titles == [
+    assert len(titles) == 6
+    assert titles[:3] == [
         ("GET /v1/users/me", "297 of 300 left"),
         ("GET /v1/lists", "58 of 60 left"),
-        ("POST /v1/lists", "9 of 10 left"),
+        ("POST /v1/0", "9 of 300 left"),
     ]
+    assert "6 of 8 operations" in chart.texts[0].get_text()
 
 
 def test_the_line_is_the_readings_and_ends_with_its_window() -> None:
@@ -236,22 +202,6 @@ def test_refusals_and_bad_headers_are_marked_and_explained() -> None:
     assert [len(line.get_xdata()) for line in markers(chart, "D")] == [1]
     assert {"refused, nothing left", "headers with a problem"} < legend
     assert "6 readings, 2 refused" in chart.alt_text
-
-
-def test_more_operations_than_fit_are_said_to_be_more() -> None:
-    """Six panels of eight operations."""
-    readings = [reading(n, 9, operation=f"/v1/{name}") for n, name in enumerate("abcdefgh")]
-    chart = chart_rate_limits(frame(readings))
-
-    assert len(chart.axes) == 6
-    assert "6 of 8 operations" in chart.texts[0].get_text()
-
-
-def test_very_many_readings_of_one_moment_are_drawn() -> None:
-    """Nothing to compare, no time to divide."""
-    chart = chart_rate_limits(frame([reading(0, 7)] * 5_000))
-
-    assert len(steps(chart).get_xdata()) > 5_000
 
 
 def test_a_slow_series_is_no_series_of_recordings() -> None:
@@ -332,7 +282,7 @@ def test_times_are_labelled_in_utc() -> None:
 
 
 @pytest.mark.slow
-def test_a_chart_is_shown_once_as_a_png_with_words_whatever_pyplot_set_up(tmp_path: Path) -> None:
+def test_a_chart_is_shown_once_as_a_png_with_words_whatever_pyplot_set_up() -> None:
     """IPython alone, and IPython after pyplot registered its printers, give the same output."""
     program = """
 import sys
@@ -351,15 +301,6 @@ after = shell.display_formatter.format(chart)
 assert before == after
 assert set(before[0]) == {"image/png", "text/plain"}, set(before[0])
 assert before[1]["image/png"]["alt"] == before[0]["text/plain"] == chart.alt_text
-print("shown")
 """
     environment = {**os.environ, "IPYTHONDIR": os.devnull, "PYTHONWARNINGS": "ignore"}
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        env=environment,
-        check=False,
-    )
-
-    assert done.stdout.strip().endswith("shown"), done.stderr
+    subprocess.run([sys.executable, "-c", program], env=environment, check=True)
