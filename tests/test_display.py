@@ -20,10 +20,9 @@ def shown(frame: pd.DataFrame) -> dict[str, Any]:
     return data
 
 
-@pytest.mark.parametrize(("number", "said"), [(0, "0 rows"), (1, "1 row"), (10_000, "10,000 rows")])
-def test_counts_are_in_words(number: int, said: str) -> None:
+def test_counts_have_a_noun() -> None:
     """One of a thing, or many."""
-    assert plural(number, "row") == said
+    assert [plural(n, "row") for n in (0, 1, 10_000)] == ["0 rows", "1 row", "10,000 rows"]
 
 
 def test_a_readable_frame_is_a_plain_frame() -> None:
@@ -40,20 +39,14 @@ def test_a_readable_frame_is_a_plain_frame() -> None:
 
 def test_ipython_shows_html_and_text_alike() -> None:
     """The same cells in both, text to the left and numbers to the right."""
-    data = shown(readable(pd.DataFrame({"name": ["Ada", "Bo"], "n": [1, 20]})))
+    frame = readable(pd.DataFrame({"name": ["Ada", "Bo"]}))
+    frame["n"] = [1, 20]  # it shows what the frame holds now
+    data = shown(frame)
 
     assert set(data) == {"text/html", "text/plain"}
     assert '<td style="text-align:left">Ada</td>' in data["text/html"]
     assert '<td style="text-align:right;white-space:nowrap">20</td>' in data["text/html"]
     assert data["text/plain"] == "   name   n\n0  Ada    1\n1  Bo    20"
-
-
-def test_it_shows_what_the_frame_holds_now() -> None:
-    """A column that the user adds later is shown too."""
-    frame = readable(pd.DataFrame({"a": [1]}))
-    frame["later"] = "x"
-
-    assert "later" in shown(frame)["text/html"]
 
 
 def test_a_row_too_wide_for_the_page_has_a_line_for_each_field() -> None:

@@ -23,7 +23,9 @@ BY_HAND = [0.0, 3.1, 7.7, 12.9, 15.2, 21.8, 26.1, 33.3, 41.7, 52.6]
 BURST = [n * 0.0071 for n in range(900)]
 
 
-def told(unit: str, left_s: float, renews_at: float, rounding: Callable[[float], int]) -> int:
+def reset_value(
+    unit: str, left_s: float, renews_at: float, rounding: Callable[[float], int]
+) -> int:
     """Return what Reset holds in a unit."""
     scale = 1000 if unit in ("milliseconds_left", "epoch_ms") else 1
     return rounding(scale * (left_s if unit.endswith("left") else renews_at))
@@ -35,17 +37,22 @@ def reading(at: float, reset: int | None, **changes: object) -> Reading:
 
 
 def window(
-    unit: str, moments: Sequence[float], *, window_s: float = 60.0, start: float = NOW_S
+    unit: str,
+    moments: Sequence[float],
+    *,
+    window_s: float = 60.0,
+    start: float = NOW_S,
+    rounding: Callable[[float], int] = math.ceil,
+    **changes: object,
 ) -> list[Reading]:
-    """Return readings of one window of a service whose answers take 30 ms."""
-    renews_at = start + window_s
+    """Return readings of one window of a service whose responses take 30 ms."""
     return [
         reading(
-            start + n + 0.015,
-            told(unit, window_s - n, renews_at, math.ceil),
-            remaining=len(moments) - place,
+            start + at + 0.015,
+            reset_value(unit, window_s - at, start + window_s, rounding),
+            **{"remaining": len(moments) - n, **changes},
         )
-        for place, n in enumerate(moments)
+        for n, at in enumerate(moments)
     ]
 
 
@@ -124,12 +131,10 @@ def test_two_accounts_in_one_log_are_no_unit_and_are_told() -> None:
 def test_a_clock_that_is_set_back_does_not_mislead() -> None:
     """What was seen before the step and after it is not compared."""
     first = window("seconds_left", BY_HAND)
-    second = [
-        reading(r.at - 1800.0, r.reset) for r in window("seconds_left", BY_HAND, start=NOW_S + 60)
-    ]
+    second = window("seconds_left", BY_HAND, start=NOW_S - 1740, remaining=3)
 
-    assert infer_reset_unit(first + second).unit in ("seconds_left", "undetermined")
-    assert infer_reset_unit(second + first).unit in ("seconds_left", "undetermined")
+    for readings in (first + second, second + first):
+        assert infer_reset_unit(readings).unit in ("seconds_left", "undetermined")
 
 
 @pytest.mark.parametrize("stated", UNITS)
@@ -142,8 +147,8 @@ def test_a_stated_unit_stands_and_is_contradicted_by_any_other(stated: str, unit
     assert (evidence.contradiction is None) == (stated == unit)
 
 
-def test_a_unit_that_is_none_is_refused() -> None:
-    """The message lists those that are."""
+def test_an_unknown_unit_is_refused() -> None:
+    """The message lists the units."""
     with pytest.raises(ValueError, match="seconds_left, milliseconds_left, epoch_s, epoch_ms"):
         ResetUnitInference(stated="minutes")  # type: ignore[arg-type]
 
@@ -155,14 +160,8 @@ def test_five_readings_over_three_seconds_tell_the_unit(
     unit: str, rounding: Callable[[float], int], window_s: float
 ) -> None:
     """What remains went on falling, so no renewal lay between them."""
-    readings = [
-        reading(
-            NOW_S + n * 0.78 + 0.015,
-            told(unit, window_s - n * 0.78, NOW_S + window_s, rounding),
-            remaining=299 - n,
-        )
-        for n in range(5)
-    ]
+    moments = [n * 0.78 for n in range(5)]
+    readings = window(unit, moments, window_s=window_s, rounding=rounding)
 
     assert infer_reset_unit(readings).unit == unit
 
@@ -195,10 +194,7 @@ def test_others_on_the_account_only_delay_the_name() -> None:
 
 def test_what_the_service_says_now_overrules_a_replay() -> None:
     """A recording of another service, played first, leaves the live one's unit open to be found."""
-    played = [
-        reading(one.at, one.reset, remaining=one.remaining, source="replayed")
-        for one in window("epoch_s", BY_HAND)
-    ]
+    played = window("epoch_s", BY_HAND, source="replayed")
     live = window("seconds_left", BY_HAND, start=NOW_S + 999)
 
     assert infer_reset_unit(played + live + played).unit == "seconds_left"
@@ -206,10 +202,10 @@ def test_what_the_service_says_now_overrules_a_replay() -> None:
 
 def test_a_replay_in_the_time_of_its_playing_tells_nothing_of_seconds() -> None:
     """Played one a second, with latencies unknown, hours that count down are no milliseconds."""
-    told = [86396, 86359, 86339, 86334, 86321, 86301, 86300, 86263, 86148, 86145]
+    values = [86396, 86359, 86339, 86334, 86321, 86301, 86300, 86263, 86148, 86145]
     played = [
         reading(NOW_S + n, value, remaining=299 - n, elapsed_s=None, source="replayed")
-        for n, value in enumerate(told)
+        for n, value in enumerate(values)
     ]
 
     assert infer_reset_unit(played).unit == "undetermined"
@@ -249,26 +245,17 @@ def services(draw: st.DrawFn) -> tuple[str, list[Reading]]:
             renewed[operation], used[operation] = window, max(0, used[operation] - freed)
         used[operation] = min(limit, used[operation] + 1 + draw(st.integers(0, others)))
         remaining = {"counted": limit - used[operation], "constant": 3}.get(tells_remaining)
-        reset = 0 if kind == "zero" else told(unit, renews_at - now, renews_at, rounding)
+        reset = 0 if kind == "zero" else reset_value(unit, renews_at - now, renews_at, rounding)
         to_us, to_them = draw(latencies), draw(latencies)
         at, elapsed_s = now + to_us + skew_s, to_us + to_them
         if years_s > 1e6:
             # A cassette without times, replayed: the clock is that of the playing.
             play += draw(st.sampled_from([0.0003, 1.0]))
             at, elapsed_s = play + years_s, 0.0003
-        readings.append(
-            reading(
-                at,
-                max(reset, 0),
-                path=f"/{operation}",
-                operation=f"/{operation}",
-                limit=limit,
-                remaining=remaining,
-                elapsed_s=elapsed_s if times_known else None,
-                source=source,
-                served_at=float(int(now)) if dated else None,
-            )
-        )
+        fields = {"operation": f"/{operation}", "limit": limit, "remaining": remaining}
+        fields |= {"source": source, "served_at": float(int(now)) if dated else None}
+        elapsed = elapsed_s if times_known else None
+        readings.append(reading(at, max(reset, 0), elapsed_s=elapsed, **fields))
         now += draw(gaps) + to_them
     return unit, readings
 
