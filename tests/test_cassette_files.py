@@ -299,6 +299,19 @@ def test_what_has_more_parts_than_any_interaction_is_refused(tmp_path: Path, par
         read_cassette(path)
 
 
+def test_the_bound_is_for_each_interaction_and_not_for_the_file(tmp_path: Path) -> None:
+    """Two of 60,000 nodes each are read, and one with as many as both is not."""
+    path = tmp_path / "tour.yaml"
+    entry = "- request: {{method: GET, uri: /, body: '', headers: {{a: [{}]}}}}\n"
+    response = "  response: {status: {code: 200, message: OK}, headers: {}, body: {string: ''}}\n"
+    path.write_text(f"interactions:\n{(entry.format('b,' * 60_000) + response) * 2}")
+
+    assert [len(each.request.headers) for each in read_cassette(path).interactions] == [60_000] * 2
+    path.write_text(f"interactions:\n{entry.format('b,' * 120_000)}{response}")
+    with pytest.raises(CassetteFormatError, match="grow without bound"):
+        read_cassette(path)
+
+
 def test_a_line_that_was_spoilt_is_an_error_when_it_is_played(tmp_path: Path) -> None:
     """The others are read all the same, and the message says which one it is."""
     path = recorded(tmp_path / "tour.yaml", answered(get("/0")), answered(get("/1")))

@@ -149,19 +149,22 @@ def test_a_torn_interaction_longer_than_the_next_is_gone_whole(tour: Path) -> No
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 def test_a_forked_child_records_nothing(tour: Path) -> None:
     """It leaves file and lock to its parent, of which a thread may hold the cassette by then."""
-    with opened(tour) as cassette:
-        cassette.record(answered(get("/parent")))
-        with cassette._own_lock():
-            child = os.fork()
-        if child == 0:
-            status = 1
-            with suppress(BaseException):
-                cassette.record(answered(get("/child")))
-                status = len(cassette) != 4 or cassette.play(get("/0")) is None
-                cassette.close()
-            os._exit(status)
-        assert os.waitpid(child, 0)[1] == 0
-        cassette.record(answered(get("/after")))
+    cassette = opened(tour)
+    cassette.record(answered(get("/parent")))
+    with cassette._own_lock():
+        child = os.fork()
+    if child == 0:
+        status = 1
+        with suppress(BaseException):
+            cassette.record(answered(get("/child")))
+            status = len(cassette) != 4 or cassette.play(get("/0")) is None
+            cassette.close()
+            del cassette
+        os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    assert tour.with_name("tour.yaml.lock").exists()
+    cassette.record(answered(get("/after")))
+    cassette.close()
 
     assert paths_in(tour) == ["/0", "/1", "/2", "/parent", "/after"]
     assert read_cassette(tour).problem is None
