@@ -156,15 +156,12 @@ class MonitorWidget(Widget):
 
     def _describe(self, operation: OperationHistory, *, live: bool) -> dict[str, object]:
         session, latest = self._session, operation.latest
+        counts = ("responses", "exhausted", "failed", "faulty")
         return {
-            "name": operation.name,
+            **{name: getattr(operation, name) for name in ("name", *counts)},
             "limit": latest.limit,
             "remaining": latest.remaining,
             "renews_in_s": seconds_to_renewal(latest, session) if live else None,
-            "responses": operation.responses,
-            "exhausted": operation.exhausted,
-            "failed": operation.failed,
-            "faulty": operation.faulty,
             "others": session.used_by_others(latest) if live else 0,
             "points": list(operation.points),
         }
