@@ -219,7 +219,6 @@ class KeySearch:
             return clean(match[0]) if has_key else match[0]
 
         def replace_many(match: re.Match[str]) -> str:
-            has_key = len(match[0]) == len(text) or self.holds(match[0])
-            return one.sub(replace, match[0]) if has_key else match[0]
+            return one.sub(replace, match[0]) if self.holds(match[0]) else match[0]
 
-        return many.sub(replace_many, text)
+        return one.sub(replace, text) if len(text) < SHARED else many.sub(replace_many, text)

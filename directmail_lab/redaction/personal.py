@@ -245,10 +245,11 @@ class Pseudonyms:
 
     def _replace_field(self, name: str, raw: str) -> str:
         """Return a field of a form or a query."""
-        value = unquote_plus(raw)
-        label = self._label(name)
-        new = self._value(value, label) if label else value
-        return f"{name}={raw if new == value else quote(new, safe='')}"
+        if label := self._label(name):
+            value = unquote_plus(raw)
+            new = self._value(value, label)
+            raw = raw if new == value else quote(new, safe="")
+        return f"{name}={raw}"
 
     def _replace_number(self, raw: str, label: str) -> str:
         """Return a number for a number; a truth value becomes null where its field is named."""
