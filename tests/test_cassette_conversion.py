@@ -46,7 +46,7 @@ def tour(live: Session) -> Path:
     return Path("cassettes/tour.yaml")
 
 
-def held(path: Path) -> list[tuple[str, str, RecordedResponse]]:
+def contents(path: Path) -> list[tuple[str, str, RecordedResponse]]:
     """Return what a cassette holds, headers by their names: vcrpy's YAML sorts them so."""
     return [
         (
@@ -68,7 +68,7 @@ def test_a_conversion_there_and_back_loses_nothing(tour: Path, to: Layout, via: 
     convert(middle, end, to)
     convert(end, Path("back.yaml"), "lines")
 
-    assert held(Path("back.yaml")) == held(tour)
+    assert contents(Path("back.yaml")) == contents(tour)
     assert all(STAND_IN_KEY.encode() not in path.read_bytes() for path in (tour, middle, end))
 
 
@@ -92,8 +92,8 @@ def test_vcrpy_loads_what_we_convert_for_it(tour: Path, to: Layout, serializer: 
 @pytest.fixture
 def theirs() -> Path:
     """A cassette as vcrpy writes it with no filters: the key in a header, echoed in the bodies."""
-    asked = replace(get(), headers=(("Authorization", BASIC),))
-    echoes = [answered(asked, f'{{"key": "{KEY}"}}'), answered(get(f"/v1/{KEY}"), f"<p>{BASIC}")]
+    request = replace(get(), headers=(("Authorization", BASIC),))
+    echoes = [answered(request, f'{{"key": "{KEY}"}}'), answered(get(f"/v1/{KEY}"), f"<p>{BASIC}")]
     return written_by_vcrpy("theirs.yml", *echoes, of=KEY)
 
 
@@ -121,8 +121,8 @@ def test_a_key_that_is_known_here_is_removed(
     if known_by == "environment":
         monkeypatch.setenv("DIRECTMAIL_API_KEY", KEY)
     else:
-        held = {BASE_URL: ApiKey(KEY)}
-        monkeypatch.setattr(credentials, "remembered_api_key", held.get)
+        keyring = {BASE_URL: ApiKey(KEY)}
+        monkeypatch.setattr(credentials, "remembered_api_key", keyring.get)
     assert traces(path.read_bytes(), KEY) != []
     convert(path, Path(f"end{ENDINGS[to]}"), to)
     redact(path, ["personal"])

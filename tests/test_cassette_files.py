@@ -300,16 +300,14 @@ def test_what_has_more_parts_than_any_interaction_is_refused(tmp_path: Path, par
 
 
 def test_the_bound_is_for_each_interaction_and_not_for_the_file(tmp_path: Path) -> None:
-    """Two of 60,000 nodes each are read, and one with as many as both is not."""
+    """Two are read that together have more nodes than one may have."""
     path = tmp_path / "tour.yaml"
-    entry = "- request: {{method: GET, uri: /, body: '', headers: {{a: [{}]}}}}\n"
-    response = "  response: {status: {code: 200, message: OK}, headers: {}, body: {string: ''}}\n"
-    path.write_text(f"interactions:\n{(entry.format('b,' * 60_000) + response) * 2}")
+    start = "- request: {method: GET, uri: /, body: '', headers: {}}\n"
+    entry = "  response: {{status: {{code: 200, message: OK}}, headers: {{a: [{}]}}, body: {{}}}}\n"
+    path.write_text(f"interactions:\n{(start + entry.format('b,' * 51_000)) * 2}")
+    interactions = read_cassette(path).interactions
 
-    assert [len(each.request.headers) for each in read_cassette(path).interactions] == [60_000] * 2
-    path.write_text(f"interactions:\n{entry.format('b,' * 120_000)}{response}")
-    with pytest.raises(CassetteFormatError, match="grow without bound"):
-        read_cassette(path)
+    assert [len(each.response.headers) for each in interactions] == [51_000] * 2
 
 
 def test_a_line_that_was_spoilt_is_an_error_when_it_is_played(tmp_path: Path) -> None:
@@ -317,11 +315,11 @@ def test_a_line_that_was_spoilt_is_an_error_when_it_is_played(tmp_path: Path) ->
     path = recorded(tmp_path / "tour.yaml", answered(get("/0")), answered(get("/1")))
     path.write_text(path.read_text().replace('{"code": 200', "{code: [", 1))
 
-    found = read_cassette(path).interactions
+    interactions = read_cassette(path).interactions
 
-    assert found[1].response.status == 200
+    assert interactions[1].response.status == 200
     with pytest.raises(CassetteFormatError, match=r"Interaction 1 of cassette 'tour'"):
-        found[0]
+        interactions[0]
 
 
 def test_a_line_that_a_person_wrote_in_yaml_is_read(tmp_path: Path) -> None:
@@ -335,10 +333,10 @@ def test_a_line_that_a_person_wrote_in_yaml_is_read(tmp_path: Path) -> None:
     )
     path.write_text(text.replace('"GET"', "'GET'") + by_hand)
 
-    found = read_cassette(path).interactions
+    interactions = read_cassette(path).interactions
 
-    assert [each.request.method for each in found] == ["GET", "GET"]
-    assert [each.response.body for each in found] == [b'{"id": 1}', b"hand"]
+    assert [each.request.method for each in interactions] == ["GET", "GET"]
+    assert [each.response.body for each in interactions] == [b'{"id": 1}', b"hand"]
 
 
 def test_what_cannot_be_read_is_a_typed_error(

@@ -76,21 +76,21 @@ def vcrpys(text: str) -> tuple[list[Any], list[Any]]:
 
 @settings(max_examples=300, deadline=None)
 @given(
-    asked=st.builds(
+    request=st.builds(
         RecordedRequest,
         st.sampled_from(["GET", "POST", "DELETE"]),
         TEXT.filter(is_address),
         HEADERS,
         st.none() | BODIES,
     ),
-    answer=st.builds(RecordedResponse, st.integers(100, 599), TEXT, HEADERS, BODIES),
+    response=st.builds(RecordedResponse, st.integers(100, 599), TEXT, HEADERS, BODIES),
     at=TIMES,
 )
 def test_any_interaction_is_read_as_it_was_written_by_us_and_by_vcrpy(
-    asked: RecordedRequest, answer: RecordedResponse, at: datetime | None
+    request: RecordedRequest, response: RecordedResponse, at: datetime | None
 ) -> None:
     """Bodies, headers, addresses and reasons of any kind come back, bytes for bytes."""
-    written = Interaction(asked, answer, at, 0.25)
+    written = Interaction(request, response, at, 0.25)
 
     text = cassette(written, written)
     (read, again) = ours(text)
@@ -101,16 +101,22 @@ def test_any_interaction_is_read_as_it_was_written_by_us_and_by_vcrpy(
         == again
         == replace(
             written,
-            request=replace(asked, headers=grouped(asked.headers)),
-            response=replace(answer, headers=grouped(answer.headers)),
+            request=replace(request, headers=grouped(request.headers)),
+            response=replace(response, headers=grouped(response.headers)),
         )
     )
-    theirs, told = requests[0], responses[1]
-    assert (theirs.method, theirs.uri, theirs.body) == (asked.method, asked.uri, asked.body)
-    assert told["body"]["string"] == answer.body
-    assert told["status"] == {"code": answer.status, "message": answer.reason}
-    pairs = ((name, value) for name, values in told["headers"].items() for value in values)
-    assert tuple(pairs) == grouped(answer.headers)
+    their_request, their_response = requests[0], responses[1]
+    assert (their_request.method, their_request.uri, their_request.body) == (
+        request.method,
+        request.uri,
+        request.body,
+    )
+    assert their_response["body"]["string"] == response.body
+    assert their_response["status"] == {"code": response.status, "message": response.reason}
+    pairs = (
+        (name, value) for name, values in their_response["headers"].items() for value in values
+    )
+    assert tuple(pairs) == grouped(response.headers)
 
 
 @pytest.mark.parametrize(
@@ -172,13 +178,13 @@ def test_the_file_is_yaml_and_its_metadata_is_readable() -> None:
     assert value["interactions"][0]["elapsed_s"] == pytest.approx(0.042)
 
 
-@pytest.mark.parametrize(("elapsed_s", "kept"), [(5e-5, 5e-5), (1e-9, 0.0), (12.5, 12.5)])
-def test_elapsed_seconds_are_a_yaml_number_however_small(elapsed_s: float, kept: float) -> None:
+@pytest.mark.parametrize(("elapsed_s", "expected"), [(5e-5, 5e-5), (1e-9, 0.0), (12.5, 12.5)])
+def test_elapsed_seconds_are_a_yaml_number_however_small(elapsed_s: float, expected: float) -> None:
     """YAML 1.1 takes 5e-05 for a text, so no exponent is written."""
     text = cassette(Interaction(get(), RecordedResponse(200), NOON, elapsed_s))
 
-    assert yaml.safe_load(text)["interactions"][0]["elapsed_s"] == kept
-    assert ours(text)[0].elapsed_s == kept
+    assert yaml.safe_load(text)["interactions"][0]["elapsed_s"] == expected
+    assert ours(text)[0].elapsed_s == expected
 
 
 @settings(max_examples=500, deadline=None)

@@ -94,24 +94,24 @@ def tour(tmp_path: Path) -> Path:
 def test_a_kill_at_any_moment_loses_nothing_that_the_caller_saw(tmp_path: Path) -> None:
     """SIGKILL at 200 random moments: all acknowledged is there, and vcrpy loads the repaired."""
     helper = [sys.executable, "-c", KILLED, str(tmp_path), str(Path(__file__).parent)]
-    told = subprocess.run(helper, capture_output=True, text=True, timeout=120, check=True).stdout
-    seen = dict(map(int, line.split()) for line in told.splitlines())
+    output = subprocess.run(helper, capture_output=True, text=True, timeout=120, check=True).stdout
+    seen = dict(map(int, line.split()) for line in output.splitlines())
 
     for number, acknowledged in seen.items():
         path = tmp_path / f"{number}.yaml"
         loaded = read_cassette(path)
-        found = paths_in(path)
+        paths = paths_in(path)
 
-        assert found == [f"/{index}" for index in range(len(found))]
-        assert acknowledged <= len(found) <= acknowledged + 1
-        assert f"{len(found)} interaction" in (loaded.problem or "")
+        assert paths == [f"/{index}" for index in range(len(paths))]
+        assert acknowledged <= len(paths) <= acknowledged + 1
+        assert f"{len(paths)} interaction" in (loaded.problem or "")
         notices: list[str] = []
         add(path, answered(get("/after")), notice=notices.append)
         assert (loaded.problem or "") in notices[0]
-        assert paths_in(path) == [*found, "/after"]
+        assert paths_in(path) == [*paths, "/after"]
         assert read_cassette(path).problem is None
         if path.stat().st_size < 500_000:
-            assert loads_in_vcrpy(path) == len(found) + 1
+            assert loads_in_vcrpy(path) == len(paths) + 1
     assert len(seen) == KILLS
 
 
@@ -123,15 +123,15 @@ def test_a_file_cut_at_any_byte_keeps_every_whole_interaction(tour: Path) -> Non
     for length in range(1, len(whole) - 1):
         tour.write_bytes(whole[:length])
         clean_bytes = max(end for end in ends if end <= length)
-        kept = ["/0", "/1", "/2"][: max(0, ends.index(clean_bytes) - 1)]
-        torn = f"{plural(len(kept), 'interaction')} recovered, {length - clean_bytes:,} byte"
+        expected = ["/0", "/1", "/2"][: max(0, ends.index(clean_bytes) - 1)]
+        torn = f"{plural(len(expected), 'interaction')} recovered, {length - clean_bytes:,} byte"
 
-        assert paths_in(tour) == kept
+        assert paths_in(tour) == expected
         assert torn in str(read_cassette(tour).problem)
         if length % 25 == 0:
             add(tour, answered(get("/new")))
-            assert paths_in(tour) == [*kept, "/new"]
-            assert loads_in_vcrpy(tour) == len(kept) + 1
+            assert paths_in(tour) == [*expected, "/new"]
+            assert loads_in_vcrpy(tour) == len(expected) + 1
             assert tour.read_bytes().startswith(whole[:clean_bytes])
 
 
@@ -460,7 +460,7 @@ OTHER = ("X-Other", "1")
 
 
 @pytest.mark.parametrize(
-    ("method", "told", "kept"),
+    ("method", "headers", "expected"),
     [
         (
             "GET",
@@ -471,14 +471,14 @@ OTHER = ("X-Other", "1")
     ],
 )
 def test_headers_are_made_true_to_the_decoded_body(
-    tmp_path: Path, method: str, told: Headers, kept: Headers
+    tmp_path: Path, method: str, headers: Headers, expected: Headers
 ) -> None:
     """No coding that was undone is claimed; those of HEAD describe the body that GET would have."""
-    answer = RecordedResponse(200, "OK", told, b"decoded")
-    asked = RecordedRequest(method, f"{BASE_URL}/a")
-    path = recorded(tmp_path / "tour.yaml", Interaction(asked, answer))
+    response = RecordedResponse(200, "OK", headers, b"decoded")
+    request = RecordedRequest(method, f"{BASE_URL}/a")
+    path = recorded(tmp_path / "tour.yaml", Interaction(request, response))
 
-    assert read_cassette(path).interactions[0].response.headers == kept
+    assert read_cassette(path).interactions[0].response.headers == expected
 
 
 def test_threads_record_into_one_cassette_without_mixing(tmp_path: Path) -> None:

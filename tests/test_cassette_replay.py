@@ -174,10 +174,10 @@ def test_a_body_is_compared_each_time_where_that_was_asked_for(path: Path) -> No
 
 def test_addresses_of_any_characters_are_found(path: Path) -> None:
     """What is escaped on its line is the same address all the same."""
-    asked = [get(end) for end in ("/a%20b", '/"q"\\', "/é\u2028", "/[1]?x=[2]#f", "/a?b=é")]
-    recorded(path, *(answered(each, body=str(i)) for i, each in enumerate(asked)))
+    requests = [get(end) for end in ("/a%20b", '/"q"\\', "/é\u2028", "/[1]?x=[2]#f", "/a?b=é")]
+    recorded(path, *(answered(each, body=str(i)) for i, each in enumerate(requests)))
 
-    assert bodies(open_cassette(path), asked) == [str(i).encode() for i in range(len(asked))]
+    assert bodies(open_cassette(path), requests) == [str(i).encode() for i in range(len(requests))]
 
 
 def test_an_unknown_matcher_is_refused_with_the_known_ones(path: Path) -> None:
@@ -189,11 +189,11 @@ def test_an_unknown_matcher_is_refused_with_the_known_ones(path: Path) -> None:
 def test_a_matcher_of_ones_own_may_return_or_assert(path: Path) -> None:
     """As vcrpy's: it is given two of vcrpy's requests, the asked and the recorded one."""
 
-    def same_last_segment(asked: Any, kept: Any) -> None:
-        assert asked.path.rsplit("/", 1)[-1] == kept.path.rsplit("/", 1)[-1]
+    def same_last_segment(request: Any, other: Any) -> None:
+        assert request.path.rsplit("/", 1)[-1] == other.path.rsplit("/", 1)[-1]
 
-    def same_host(asked: Any, kept: Any) -> bool:
-        return bool(asked.host == kept.host)
+    def same_host(request: Any, other: Any) -> bool:
+        return bool(request.host == other.host)
 
     recorded(
         path,
@@ -201,8 +201,8 @@ def test_a_matcher_of_ones_own_may_return_or_assert(path: Path) -> None:
     )
     cassette = open_cassette(path, match_on=["method", same_last_segment, same_host])
 
-    asked = [get("/v2/b"), get("/v2/a"), get("/v3/a"), get("/v2/a")]
-    assert bodies(cassette, asked) == [b"b", b"a", b"a again", b"a again"]
+    requests = [get("/v2/b"), get("/v2/a"), get("/v3/a"), get("/v2/a")]
+    assert bodies(cassette, requests) == [b"b", b"a", b"a again", b"a again"]
     assert refusal(cassette, get("/v2/c")).reason == "no_match"
     assert refusal(cassette, get("/v2/a", base="https://other.test")).reason == "no_match"
 
@@ -273,17 +273,17 @@ def test_playing_takes_as_long_in_a_large_cassette_as_in_a_small_one(tmp_path: P
         cassette = open_cassette(path)
         for _ in range(size - 10):
             cassette.play(get("/same"))
-        asked = get("/same")
+        request = get("/same")
 
         def count(frame: Any, event: str, arg: Any, size: int = size) -> None:
             steps[size] += event == "call"
 
         sys.setprofile(count)
-        answer = cassette.play(asked)
+        response = cassette.play(request)
         sys.setprofile(None)
 
-        assert answer is not None
-        assert answer.response.body == b"%d" % (size - 10)
+        assert response is not None
+        assert response.response.body == b"%d" % (size - 10)
     assert steps[50] == steps[5000]
     assert steps[5000] < 80
 

@@ -36,9 +36,9 @@ def test_a_number_that_is_not_there_is_an_error_that_says_how_many_are(number: i
 def test_what_another_program_kept_is_shown_without_the_key(tmp_path: Path) -> None:
     """Neither from its header, nor echoed in another interaction; nor in the frame."""
     basic = "Basic " + base64.b64encode(f"{KEY}:".encode()).decode()
-    asked = replace(get(), headers=(("Authorization", basic), ("Accept", "*/*")))
+    request = replace(get(), headers=(("Authorization", basic), ("Accept", "*/*")))
     echoed = answered(get(f"/b?api_key={KEY}"), f'{{"key": "{KEY}"}}')
-    path = theirs(tmp_path / "theirs.yaml", answered(asked), echoed)
+    path = theirs(tmp_path / "theirs.yaml", answered(request), echoed)
     views = [show_interaction(path, 1), show_interaction(path, 2)]
     frame = read_interactions(path)
     shown = frame.to_csv() + "".join(repr(view) + view._repr_html_() for view in views)

@@ -80,15 +80,17 @@ def test_pytest_recording_replays_our_cassettes(tour: Path, pytester: pytest.Pyt
 def as_vcrpy_sees(text: str, serializer: Any = yamlserializer) -> list[tuple[Any, ...]]:
     """Return what vcrpy makes of a cassette, and httpx of that: the raw bytes on either side."""
     seen = []
-    for asked, told in zip(*deserialize(text, serializer)[:2], strict=True):
-        if "content-encoding" not in told["headers"]:
+    for sent, received in zip(*deserialize(text, serializer)[:2], strict=True):
+        if "content-encoding" not in received["headers"]:
             # httpx takes other than ASCII as bytes alone.
-            told["headers"] = {n: [v.encode() for v in vs] for n, vs in told["headers"].items()}
-        answer = _deserialize_response(told, httpx)
-        headers = [(name.decode(), value.decode()) for name, value in answer.headers.raw]
-        body = b"".join(answer.stream)
-        request = asked.method, asked.uri, read_body(asked), list(asked.headers.items())
-        seen.append((*request, answer.status_code, headers, body))
+            received["headers"] = {
+                n: [v.encode() for v in vs] for n, vs in received["headers"].items()
+            }
+        response = _deserialize_response(received, httpx)
+        headers = [(name.decode(), value.decode()) for name, value in response.headers.raw]
+        body = b"".join(response.stream)
+        request = sent.method, sent.uri, read_body(sent), list(sent.headers.items())
+        seen.append((*request, response.status_code, headers, body))
     return seen
 
 
@@ -155,8 +157,8 @@ HEADERS = st.dictionaries(
     method=st.sampled_from(["GET", "POST"]),
     uri=TEXT.map("https://x.test/".__add__),
     sent=st.none() | st.binary(max_size=40) | st.text(max_size=40),
-    asked=st.dictionaries(TOKEN.map(str.lower), TEXT, max_size=4),
-    told=HEADERS,
+    request_headers=st.dictionaries(TOKEN.map(str.lower), TEXT, max_size=4),
+    response_headers=HEADERS,
     body=st.binary(max_size=40) | TEXT.map(str.encode),
     reason=st.none() | st.text("abc ", max_size=9),
 )
@@ -164,19 +166,20 @@ def test_whatever_vcrpy_writes_we_read_alike(
     method: str,
     uri: str,
     sent: bytes | str | None,
-    asked: dict[str, str],
-    told: dict[str, list[str]],
+    request_headers: dict[str, str],
+    response_headers: dict[str, list[str]],
     body: bytes,
     reason: str | None,
 ) -> None:
     """Its block layout, written by its own serializer."""
     response = {
         "status": {"code": 200, "message": reason},
-        "headers": told,
+        "headers": response_headers,
         "body": {"string": body},
     }
     text = serialize(
-        {"requests": [Request(method, uri, sent, asked)], "responses": [response]}, yamlserializer
+        {"requests": [Request(method, uri, sent, request_headers)], "responses": [response]},
+        yamlserializer,
     )
 
     assert as_we_see(text) == as_vcrpy_sees(text)
@@ -272,11 +275,11 @@ def test_each_record_mode_does_what_vcrpys_does(tmp_path: Path, mode: str) -> No
                 expected.append("refused")
             else:
                 expected.append("sent")
-                told = {"status": {"code": 200, "message": "OK"}, "headers": {}}
-                their_cassette.append(request, {**told, "body": {"string": b"new"}})
+                response = {"status": {"code": 200, "message": "OK"}, "headers": {}}
+                their_cassette.append(request, {**response, "body": {"string": b"new"}})
 
-    def kept(path: Path) -> list[tuple[str, bytes]]:
+    def contents(path: Path) -> list[tuple[str, bytes]]:
         return [(i.request.uri, i.response.body) for i in read_cassette(path).interactions]
 
     assert done == expected
-    assert kept(ours) == kept(theirs)
+    assert contents(ours) == contents(theirs)

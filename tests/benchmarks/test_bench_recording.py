@@ -84,15 +84,15 @@ def test_ours(
         benchmark.pedantic(session.client.get, [ME], rounds=15, iterations=500)
 
 
-@pytest.mark.parametrize("held", [0, 95_000])
+@pytest.mark.parametrize("size", [0, 95_000])
 def test_recording_into_a_cassette_of(
-    benchmark: BenchmarkFixture, tmp_path: Path, held: int
+    benchmark: BenchmarkFixture, tmp_path: Path, size: int
 ) -> None:
     """Recording does not slow down, and what is recorded takes no memory."""
     benchmark.group = "recording 5,000 more"
     path, one = tmp_path / "tour.yaml", polled()
     with open_cassette(path, record_mode="all", redactor=Redactor([KEY])) as cassette:
-        for _ in range(held):
+        for _ in range(size):
             cassette.record(one)
         benchmark.pedantic(cassette.record, [one], rounds=10, iterations=500)
         tracemalloc.start()
@@ -104,4 +104,4 @@ def test_recording_into_a_cassette_of(
     benchmark.extra_info.update(interactions=recorded, bytes_each=grown_bytes / 1000)
 
     assert grown_bytes < 100_000
-    assert recorded > held + 1000
+    assert recorded > size + 1000
