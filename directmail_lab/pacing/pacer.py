@@ -45,12 +45,14 @@ class PacedRequest:
         Until when it may wait, in seconds since the Unix epoch.
     woken
         Done when it is to ask again before its pause is over.
+    sent_by
+        The session's name in the state, while it is in flight.
     """
 
     operation: str
     give_up_at: float
     woken: Future[None] | None = None
-    is_in_flight: bool = False
+    sent_by: str = ""
 
 
 class Pacer:
@@ -124,15 +126,16 @@ class Pacer:
                 self.other_kernels = len(kernels) - 1
             return pause and Pause(pause.until - ahead_s, pause.for_response)
 
+        # Machine, process and session: after a fork it is another process.
+        name = f"{machine()}-{os.getpid()}.{self._suffix}"
         with self._lock:
-            name = self._name()
             queue = self._queues.get(request.operation)
             pause: Pause | None = _NOT_FIRST_IN_QUEUE
             if not queue or queue[0] is request:
                 self.other_kernels = 0
                 pause = self._change(request.operation, decide, now)
             if pause is None:
-                request.is_in_flight = True
+                request.sent_by = name
                 self._leave_queue(request)
                 return None
             if now >= request.give_up_at or (
@@ -160,9 +163,8 @@ class Pacer:
             return state, ahead_s
 
         with self._lock:
-            if request.is_in_flight:
-                request.is_in_flight = False
-                name = self._name()
+            name, request.sent_by = request.sent_by, ""
+            if name:
                 changed = self._change(request.operation, decide, now)
                 if reading is not None:
                     self.windows.note(reading, *changed)
@@ -173,10 +175,6 @@ class Pacer:
         """Who shares the allowance, in words: ``shared with 2 other kernels``; empty if nobody."""
         others = self.other_kernels
         return f"shared with {plural(others, 'other kernel')}" if others else ""
-
-    def _name(self) -> str:
-        """Return this session's name in the shared store: machine, process, random number."""
-        return f"{machine()}-{os.getpid()}.{self._suffix}"  # a fork has another process number
 
     def _change(self, operation: str, decide: Callable[[PaceState, float], _T], now: float) -> _T:
         """Apply ``decide`` to the state in the shared store; if that fails, to our own."""

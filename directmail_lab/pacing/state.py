@@ -190,7 +190,10 @@ class PaceState:
         free = self.remaining - in_flight - waiting
         left_s = max(0.0, self.renews_at - now)
         if free > 0 and (free - 1) * window_s >= lacking * left_s:
-            return None if longest_gap_s is None else self._slot(now, free, longest_gap_s)
+            if longest_gap_s is None:
+                return None
+            slot = self._slot(now, free, longest_gap_s)
+            return slot or (self._poll(me, now) if waiting else None)
         # If nothing seems to remain, one request is sent to find out once the allowance should have
         # renewed, or if a clock was set back.
         is_due = not left_s or now < self.answered_at - 1.0
@@ -285,10 +288,11 @@ class PaceState:
             self._begin_window(renewal, now, name)
         self.remaining, self.limit = remaining, reading.limit
         if self.limit is not None:
-            used = self.limit - remaining
-            self.used = min(self.used, used)
-            least = 0 if self.slides else self.used_by_others
-            self.used_by_others = max(least, used - self.used - self.in_flight)
+            self.used = min(self.used, self.limit - remaining)
+            unknown = self.limit - remaining - self.used
+            if self.slides or unknown > self.used_by_others:
+                least = 0 if self.slides else self.used_by_others
+                self.used_by_others = max(least, unknown - self.in_flight)
         # In one window, each request leaves less than the one before.
         self._renew(renewal, now, is_same=not is_new and remaining < (before or 0))
 

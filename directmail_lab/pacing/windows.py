@@ -85,12 +85,11 @@ class RenewalReader:
     def _unit(self, value: int, state: PaceState) -> UnitName | None:
         if self._inference.unit in SCALES:
             return self._inference.unit
-        unit = next((unit for unit in self._inference.candidates if unit in SCALES), None)
+        candidates = [unit for unit in self._inference.candidates if unit in SCALES]
         is_small = state.largest_reset < _LEAST_MILLISECONDS and value <= self._max_wait_s
-        may_be_milliseconds = "milliseconds_left" in self._inference.candidates
-        if unit == "seconds_left" and may_be_milliseconds:
-            return unit if state.is_in_seconds or is_small else "milliseconds_left"
-        return unit
+        if candidates[:2] == ["seconds_left", "milliseconds_left"]:
+            return candidates[0 if state.is_in_seconds or is_small else 1]
+        return candidates[0] if candidates else None
 
     def _our_time(self, service_time: float) -> float:
         """Return a time of the service's clock by ours, unless the two may agree."""
