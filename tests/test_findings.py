@@ -157,7 +157,7 @@ def test_a_cassettes_findings_need_no_session(connected: Session, tmp_path: Path
 
 
 def test_a_replays_findings_are_those_of_its_whole_cassette(connected: Session) -> None:
-    """Played or not; what was read before the replay is told apart."""
+    """Played or not; what was read before the replay is a source of its own."""
     Path("cassettes").mkdir()
     connected.me()
     with connected.record("tour"):
@@ -249,7 +249,7 @@ def test_a_refused_key_of_the_session_is_sent_once(service: StandIn) -> None:
 
 
 def test_a_unit_that_shows_at_once_ends_the_reading() -> None:
-    """A point in time is told by its size."""
+    """A point in time is known by its size."""
     with stand_in(reset_unit="epoch_ms") as server, current_session(server):
         rows = by_part(explore(pause_s=0, announce=list))
         reads = server.requests[f"GET {ME_PATH}"]
@@ -261,7 +261,7 @@ def test_a_unit_that_shows_at_once_ends_the_reading() -> None:
 def test_no_reads_are_sent_for_a_unit_where_there_is_no_reset(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """One read, and not twelve more, tells that no answer will ever show it; lines are printed."""
+    """One read, and not twelve more, shows that no response will; lines are printed."""
     faults = [Fault(headers={"X-RateLimit-Reset": None})]
     with stand_in(faults=faults) as server, current_session(server):
         explore(pause_s=0)
