@@ -176,7 +176,7 @@ def test_each_limit_is_a_dashed_line() -> None:
 
 def test_windows_are_shaded_to_the_earliest_renewal_that_they_told() -> None:
     """Seconds are rounded up: a later reading may tell a later second of the same renewal."""
-    chart = chart_rate_limits(frame([reading(0, 9), reading(0.9, 8), reading(70, 9)]))
+    chart = chart_rate_limits(frame([reading(0, 9), reading(0.9, 8), reading(70, 7)]))
     ends = [patch.get_corners()[2, 0] for patch in chart.axes[0].patches]
     unknown = chart_rate_limits(frame_readings([reading(0, 299)]))
 
