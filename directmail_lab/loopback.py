@@ -103,6 +103,11 @@ class LoopbackServer:
     async def _serve(self) -> None:
         server = await asyncio.start_server(self._accept, sock=self._socket)
         await self._stopping.wait()
+        # A connection that is being accepted gets its transport, which `_accept` aborts: asyncio
+        # would otherwise leave it open, and its client waiting.
+        self._loop.remove_reader(self._socket)
+        for _ in range(5):
+            await asyncio.sleep(0)
         server.close()
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

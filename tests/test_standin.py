@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import socket
 import threading
@@ -357,6 +358,16 @@ def test_closing_is_quiet_while_an_answer_waits_for_its_client(
         server.close()
 
     assert caplog.text == ""
+
+
+def test_a_connection_that_is_made_while_the_server_closes_is_ended() -> None:
+    """Its client does not wait for a response that nobody sends."""
+    for _ in range(5):
+        with stand_in() as service:
+            connections = [connected_to(service) for _ in range(5)]
+        for connection in connections:
+            with connection, contextlib.suppress(ConnectionError):
+                assert connection.recv(1) == b""
 
 
 def test_a_port_that_is_taken_says_so(service: StandIn) -> None:
