@@ -76,7 +76,9 @@ def output_until(process: subprocess.Popen[str], last: str) -> str:
     return "".join(lines)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
+)
 def test_serve_says_what_it_assumes_and_ends_on_a_signal(tmp_path: Path, number: int) -> None:
     """It prints each assumption, answers by the contract, and ends with exit code 0."""
     words = ("serve", "--port", "0", "--limit", "7", "--reset-unit", "epoch_s")

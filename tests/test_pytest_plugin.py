@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 # Imported here, since a pytest in pytest forgets what it was first to import, and these cannot be
 # imported twice in one process; nor can vcrpy's YAML reader.
@@ -52,6 +52,10 @@ def written_by_vcrpy(*names: str) -> None:
         path = Path(f"cassettes/{name}.yaml")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(VCRPYS, encoding="utf-8")
+
+
+def slow(*values: object) -> Any:
+    return pytest.param(*values, marks=pytest.mark.slow)
 
 
 class Run(Protocol):
@@ -382,9 +386,9 @@ def test_beside_pytest_recording(run_apart: Run, account: StandIn) -> None:
     ("args", "cassette", "failed"),
     [
         ((RECORD, "--record-mode=once"), "", 1),
-        ((RECORD, "--record-mode=once"), "@pytest.mark.directmail(cassette='new')", 1),
-        ((RECORD, "--disable-recording"), "", 0),
-        (("--record-mode=rewrite",), "", 1),
+        slow((RECORD, "--record-mode=once"), "@pytest.mark.directmail(cassette='new')", 1),
+        slow((RECORD, "--disable-recording"), "", 0),
+        slow(("--record-mode=rewrite",), "", 1),
         ((), "@pytest.mark.directmail(cassette='tour')", 0),
     ],
 )
@@ -518,7 +522,7 @@ def test_an_old_recording_warns_or_fails(
     result.stdout.fnmatch_lines([line])
 
 
-@pytest.mark.parametrize("workers", ["-n0", pytest.param("-n2", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("workers", ["-n0", slow("-n2")])
 def test_cassettes_that_no_test_uses_are_listed(
     pytester: pytest.Pytester, run: Run, workers: str
 ) -> None:
