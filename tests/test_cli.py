@@ -433,8 +433,8 @@ def test_lab_asks_no_server_outside(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_lab_starts_on_the_first_tutorial(tmp_path: Path) -> None:
-    """The command starts a real JupyterLab whose page opens the notebook, and Ctrl-C ends it."""
-    with started(tmp_path, "lab", "--no-browser", "--port", "0") as process:
+    """With no command, a real JupyterLab starts whose page opens the notebook; Ctrl-C ends it."""
+    with started(tmp_path, "--no-browser", "--port", "0") as process:
         printed = output_until(process, "/lab/tree/notebooks/01-first-look.ipynb?token=")
 
     assert printed.startswith("Starting JupyterLab")

@@ -377,14 +377,16 @@ def test_a_notebook_run_without_a_page_holds_no_key(
 def test_at_a_terminal_it_asks_there(
     service: StandIn, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Plain Python and IPython have no form: the key is typed unseen."""
+    """Plain Python and IPython have no form: the key is typed unseen, and again if it is refused."""
     monkeypatch.setattr("sys.stdin", types.SimpleNamespace(isatty=lambda: True))
     monkeypatch.setattr("builtins.input", lambda _: service.base_url)
-    key = ApiKey(service.api_key)
-    monkeypatch.setattr("directmail_lab.credentials.prompt_api_key", lambda: key)
+    typed = iter([ApiKey(SECRET), ApiKey(service.api_key)])
+    monkeypatch.setattr("directmail_lab.credentials.prompt_api_key", lambda: next(typed))
     session = login()
+    refused, signed_in = capsys.readouterr().out.splitlines()
 
-    assert capsys.readouterr().out == "Signed in as Stand-in User - 299 of 300 left\n"
+    assert refused.startswith("GET /v1/users/me answered 401 Unauthorized. Check the API key")
+    assert signed_in == "Signed in as Stand-in User - 299 of 300 left"
     assert session is dm.session()
 
 

@@ -16,7 +16,7 @@ import directmail_lab as dm
 
 from ..errors import DirectMailLabError
 from . import cassette as cassette_commands
-from .notebooks import demo, lab
+from .notebooks import NO_BROWSER, PORT, demo, lab
 from .output import (
     CASSETTE,
     CSV,
@@ -57,12 +57,14 @@ def main() -> None:
 @app.callback(invoke_without_command=True)
 def _start(
     context: typer.Context,
+    port: int | None = PORT,
+    no_browser: bool = NO_BROWSER,
     version: bool = typer.Option(False, "--version", help="Print the version."),
 ) -> None:
     if version:
         typer.echo(f"directmail-lab {dm.__version__}")
     elif context.invoked_subcommand is None:
-        lab(port=None, no_browser=False)
+        lab(port, no_browser)
 
 
 app.command()(lab)

@@ -33,11 +33,11 @@ _DEMO_CELLS = (
     'with dm.record("my-demo"):\n    dm.me()\n\ndm.replay("my-demo")\ndm.me()',
 )
 
-_PORT = typer.Option(None, min=0, max=65535, help="Port of JupyterLab; by default a free one.")
-_NO_BROWSER = typer.Option(False, "--no-browser", help="Do not open a browser.")
+PORT = typer.Option(None, min=0, max=65535, help="Port of JupyterLab; by default a free one.")
+NO_BROWSER = typer.Option(False, "--no-browser", help="Do not open a browser.")
 
 
-def lab(port: int | None = _PORT, no_browser: bool = _NO_BROWSER) -> None:
+def lab(port: int | None = PORT, no_browser: bool = NO_BROWSER) -> None:
     """Open JupyterLab on the first tutorial notebook.
 
     In a checkout its own tutorials are opened. Otherwise they are first copied to a folder here;
@@ -48,7 +48,7 @@ def lab(port: int | None = _PORT, no_browser: bool = _NO_BROWSER) -> None:
     _run_jupyterlab(lab_arguments(folder, f"notebooks/{FIRST}", port=port, browser=not no_browser))
 
 
-def demo(port: int | None = _PORT, no_browser: bool = _NO_BROWSER) -> None:
+def demo(port: int | None = PORT, no_browser: bool = NO_BROWSER) -> None:
     """Try everything out: the stand-in service, and a notebook that is ready to sign in to it."""
     typer.echo("Starting the stand-in service and JupyterLab; its address follows. Ctrl-C ends it.")
     folder = Path("directmail-lab-demo").absolute()

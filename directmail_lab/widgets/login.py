@@ -233,7 +233,7 @@ def _describe(signed_in: SignedIn) -> dict[str, object]:
 
 
 def _login_at_terminal(request: SignInRequest) -> Session:
-    """Ask for what is missing, sign in, and print the account.
+    """Ask for what is missing, sign in, and print the account; ask again if the key is refused.
 
     Raises
     ------
@@ -242,6 +242,7 @@ def _login_at_terminal(request: SignInRequest) -> Session:
     DirectMailLabError, httpx.TransportError
         As `sign_in` does.
     """
+    is_typed = False
     if request.mode != "replay":
         address = request.address or variable(BASE_URL_VARIABLE) or ""
         if not address and len(configured_regions()) != 1:
@@ -251,9 +252,17 @@ def _login_at_terminal(request: SignInRequest) -> Session:
         key = request.key
         if key is None and not key_source(address):
             _require_terminal()
-            key = credentials.prompt_api_key()
+            key, is_typed = credentials.prompt_api_key(), True
         request = replace(request, address=address, key=key)
-    signed_in = sign_in(request)
+    signed_in = None
+    while signed_in is None:
+        try:
+            signed_in = sign_in(request)
+        except UnauthorizedError as error:
+            if not is_typed:
+                raise
+            sys.stdout.write(f"{error}\n")
+            request = replace(request, key=credentials.prompt_api_key())
     reading, text = signed_in.reading, signed_in.title
     if reading is not None and reading.remaining is not None and reading.limit is not None:
         text += f" - {reading.remaining} of {reading.limit} left"
