@@ -377,7 +377,7 @@ def test_a_notebook_run_without_a_page_holds_no_key(
 def test_at_a_terminal_it_asks_there(
     service: StandIn, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Plain Python and IPython have no form: the key is typed unseen, and again if it is refused."""
+    """Plain Python has no form: the key is typed unseen, and again if it is refused."""
     monkeypatch.setattr("sys.stdin", types.SimpleNamespace(isatty=lambda: True))
     monkeypatch.setattr("builtins.input", lambda _: service.base_url)
     typed = iter([ApiKey(SECRET), ApiKey(service.api_key)])
