@@ -288,7 +288,9 @@ def test_what_other_writers_leave_out_or_write_once_is_read(
     assert (answer.status, answer.body, answer.headers[0][1]) == expected
 
 
-@pytest.mark.parametrize("part", ["- [{{}}]", "- &a{} {{x: y}}"])
+@pytest.mark.parametrize(
+    "part", ["- [{{}}]", pytest.param("- &a{} {{x: y}}", marks=pytest.mark.slow)]
+)
 def test_what_has_more_parts_than_any_interaction_is_refused(tmp_path: Path, part: str) -> None:
     """Megabytes of them would take gigabytes of memory."""
     path = tmp_path / "tour.yaml"

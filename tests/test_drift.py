@@ -362,7 +362,9 @@ def test_an_unchanged_service_gives_an_empty_frame(service: StandIn) -> None:
     assert notes[0] in as_html(table)
 
 
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize(
+    "change", [*(pytest.param(each, marks=pytest.mark.slow) for each in CHANGES[1:]), CHANGES[0]]
+)
 def test_each_mutation_of_the_record_is_found_over_http(service: StandIn, change: str) -> None:
     """Every field of the stand-in's record, one at a time, by its path and nothing else."""
     path = record_tour(service)

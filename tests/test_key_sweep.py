@@ -384,6 +384,7 @@ def test_the_sweep_fails_where_one_rule_is_off(
     assert haul.leaks(KEY, UNKNOWN) != []
 
 
+@pytest.mark.slow
 def test_the_sweep_passes_with_every_rule_on(service: StandIn, haul: Haul) -> None:
     """What the one above is compared with."""
     drive(service, haul, failures=False)

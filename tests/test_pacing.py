@@ -195,7 +195,7 @@ def test_an_interrupted_wait_ends_at_once_and_leaves_the_session_usable() -> Non
     assert service.statuses == [200, 200]
 
 
-@pytest.mark.parametrize("seen_s", [0.4, 1.874])
+@pytest.mark.parametrize("seen_s", [pytest.param(0.4, marks=pytest.mark.slow), 1.874])
 def test_in_a_notebook_the_bar_of_a_wait_is_full_and_then_gone(seen_s: float) -> None:
     """tqdm leaves a red bar where one is closed a little early; of ours nothing stays."""
     cell = nbformat.v4.new_code_cell(

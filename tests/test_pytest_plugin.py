@@ -389,7 +389,7 @@ def test_beside_pytest_recording(run_apart: Run, account: StandIn) -> None:
         slow((RECORD, "--record-mode=once"), "@pytest.mark.directmail(cassette='new')", 1),
         slow((RECORD, "--disable-recording"), "", 0),
         slow(("--record-mode=rewrite",), "", 1),
-        ((), "@pytest.mark.directmail(cassette='tour')", 0),
+        slow((), "@pytest.mark.directmail(cassette='tour')", 0),
     ],
 )
 def test_a_test_that_vcrpy_records_too_is_refused(

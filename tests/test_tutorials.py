@@ -194,7 +194,16 @@ def test_every_cassette_and_notebook_is_fit_to_be_shared() -> None:
     assert found == []
 
 
-@pytest.mark.parametrize("name", sorted(RECORDINGS))
+SLOW_TO_RECORD = ("explore-an-unknown-api", "rate-limits")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name in SLOW_TO_RECORD else ())
+        for name in sorted(RECORDINGS)
+    ],
+)
 def test_recording_a_cassette_anew_leaves_no_difference(name: str, tmp_path: Path) -> None:
     """The committed cassette is what the stand-in answers over real HTTP, and says so."""
     record(name, tmp_path / f"{name}.yaml")
