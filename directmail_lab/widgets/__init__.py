@@ -83,6 +83,14 @@ class Widget(anywidget.AnyWidget):
         """Handle a message of the page, and ignore unknown ones; the first is ``"hello"``."""
         raise NotImplementedError
 
+    def send(self, content: Any, buffers: Any = None) -> None:
+        """Send a message to the page, in any thread."""
+        super().send(content, buffers)
+        # ipykernel 7.4 would handle the page's next message in this thread's subshell, which may be
+        # busy with a cell. Without this attribute, the subshell that the page names handles it.
+        if self.comm is not None:
+            self.comm.__dict__.pop("_reply_subshell_id", None)
+
     def follow_current(self) -> None:
         """React to a change of the current session. Any thread may call it."""
         raise NotImplementedError

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextvars
 import json
 import threading
 from collections.abc import Callable, Sequence
@@ -100,7 +99,6 @@ class BrowserWidget(Widget):
 
     def __init__(self, recording: browsing.Recording) -> None:
         self._throttle = Throttle(self.update_page, self.update_static_output, interval_s=_UPDATE_S)
-        self._context = contextvars.copy_context()
         self._show(recording)
         super().__init__()
 
@@ -114,18 +112,13 @@ class BrowserWidget(Widget):
         return browsing.static_table(self._recording)[1]
 
     def update_page(self) -> None:
-        """Send the new rows to the page, which cannot request them while a cell runs.
-
-        They are sent in the context of its last request. ipykernel handles the page's next message
-        in the thread whose context this message was sent in, and the main thread is busy.
-        """
+        """Send the new rows to the page, which need not request them."""
         request = {"action": "list", "offset": self._rows_sent, "limit": browsing.MAX_ROWS}
         part, _ = self._handle(request)
-        self._context.copy().run(self.send, {"type": "changed", "part": part})
+        self.send({"type": "changed", "part": part})
 
     def receive(self, kind: str, buffers: Sequence[bytes | memoryview] = ()) -> None:
         """Respond to a request of the page: JSON with an ``id``, which the response repeats."""
-        self._context = contextvars.copy_context()
         if kind == "hello":
             self.send({"type": "ready"})
         if kind == "request" and buffers:
