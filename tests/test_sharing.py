@@ -11,7 +11,9 @@ import shutil
 import socket
 import sqlite3
 import subprocess
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -300,6 +302,28 @@ def test_a_replay_and_a_session_that_shares_nothing_never_touch_it(
         assert idle.readings is not None
 
     assert state_files(tmp_path) == []
+
+
+def test_sessions_that_start_together_share_a_new_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever makes the file, the others wait for it: as the workers of a cluster do."""
+    together = threading.Barrier(4)
+
+    def start(number: int) -> None:
+        store = on_machine()
+        together.wait()
+        store.change("GET /", lambda state, _: state.request(str(number), 0.0))
+        store.close()
+
+    with ThreadPoolExecutor(4) as threads:
+        for folder in range(30):
+            monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state" / str(folder)))
+            list(threads.map(start, range(4)))
+
+            store = on_machine()
+            assert store.change("GET /", lambda state, _: len(state.participants)) == 4
+            store.close()
 
 
 def broken(how: str, path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], object]:

@@ -25,6 +25,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
+from filelock import FileLock
+
 from ..errors import DirectMailLabError
 from ..http import httpx
 from .state import ClockDifference, PaceState, Participant
@@ -39,6 +41,7 @@ is ahead of ours. It may be called more than once."""
 
 _SHARES: Final = re.compile(r"machine|rediss?://.+")
 _BUSY_S: Final = 0.5
+_OPENING_S: Final = 2.0
 _KEPT_S: Final = 86_400
 _TIMEOUT_S: Final = 1.0
 _ATTEMPTS: Final = 500
@@ -139,21 +142,23 @@ class MachineStore(SharedStore):
         path = _state_file()
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _require_own(path.parent, stat.S_ISDIR)
-        with contextlib.suppress(FileExistsError):
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-        _require_own(path, stat.S_ISREG)
-        self._connection = sqlite3.connect(
-            path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
-        )
-        execute = self._connection.execute
-        # No need to wait for the disk: nothing in the file matters after a power failure.
-        execute("PRAGMA journal_mode = WAL")
-        execute("PRAGMA synchronous = OFF")
-        execute(_CREATE)
-        execute("DELETE FROM states WHERE at < ?", [time.time() - _KEPT_S])
-        secret = secrets.token_bytes(32)
-        execute("INSERT OR IGNORE INTO states VALUES ('secret', ?, NULL)", [secret])
-        (secret,) = execute("SELECT value FROM states WHERE name = 'secret'").fetchone()
+        # SQLite fails at once, and does not wait, if two connections change a new file to WAL.
+        with FileLock(path.with_suffix(".lock"), _OPENING_S, mode=0o600, poll_interval=0.01):
+            with contextlib.suppress(FileExistsError):
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+            _require_own(path, stat.S_ISREG)
+            self._connection = sqlite3.connect(
+                path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
+            )
+            execute = self._connection.execute
+            # No need to wait for the disk: nothing in the file matters after a power failure.
+            execute("PRAGMA journal_mode = WAL")
+            execute("PRAGMA synchronous = OFF")
+            execute(_CREATE)
+            execute("DELETE FROM states WHERE at < ?", [time.time() - _KEPT_S])
+            secret = secrets.token_bytes(32)
+            execute("INSERT OR IGNORE INTO states VALUES ('secret', ?, NULL)", [secret])
+            (secret,) = execute("SELECT value FROM states WHERE name = 'secret'").fetchone()
         return bytes(secret)
 
     def _change(self, name: str, decide: _Decide[_T]) -> _T:
