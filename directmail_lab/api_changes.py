@@ -13,6 +13,7 @@ import yaml
 
 from .display import readable
 from .errors import DirectMailLabError
+from .interaction import ODD
 
 METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 _DTYPES: Final[dict[str, Any]] = {
@@ -75,14 +76,13 @@ def read_document(path: Path) -> dict[str, Any]:
         There is no such file, or it holds no OpenAPI document.
     """
     try:
-        document = yaml.load(path.read_bytes(), Loader=yaml.CSafeLoader)
-    except (OSError, ValueError, yaml.YAMLError):
-        document = None
-    if not isinstance(document, dict) or not isinstance(document.get("paths"), dict):
+        document: dict[str, Any] = yaml.load(path.read_bytes(), Loader=yaml.CSafeLoader)
+        api_changes(document, document)  # reads every part that is compared
+    except (OSError, yaml.YAMLError, *ODD):
         raise DirectMailLabError(
             f"{path} is not a file that holds an OpenAPI document. Make one with "
             "directmail-lab cassette openapi NAME --out api.yaml."
-        )
+        ) from None
     return document
 
 
@@ -139,7 +139,8 @@ def _parts(
     for media_type, content in body.get("content", {}).items():
         key = name, f"request {media_type}", ""
         yield from _fields(key, parent, {"required": body.get("required"), **content})
-    for status, response in operation.get("responses", {}).items():
+    for code, response in operation.get("responses", {}).items():
+        status = str(code)  # YAML reads 200 without quotes as a number
         key = name, status, ""
         yield key, _Fact(parent)
         for header, about in response.get("headers", {}).items():
@@ -174,7 +175,9 @@ def _fields(key: _Key, parent: _Key, about: Mapping[str, Any]) -> Iterator[tuple
 def _types(schema: Mapping[str, Any]) -> frozenset[str]:
     """Return a schema's types, with formats: ``string (date)``; empty if any type is allowed."""
     types = schema.get("type", ())
-    names = [types] if isinstance(types, str) else types
+    names = [types] if isinstance(types, str) else [*types]
+    if names and schema.get("nullable") is True:  # OpenAPI 3.0
+        names.append("null")
     text = f"string ({schema['format']})" if "format" in schema else "string"
     return frozenset(text if name == "string" else name for name in names)
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import re
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
+from urllib.parse import parse_qsl
 
 from .interaction import Headers, header
 from .redaction.unpack import unpack
+
+_FIELD_NAME: Final = re.compile(r';\s*name="([^"\r\n]*)"', re.IGNORECASE)
 
 
 def read_json(content: bytes, charset: str | None = None) -> tuple[object, str | None]:
@@ -46,6 +49,20 @@ def find_records(page: object) -> object:
     if len(arrays) == 1 and all(isinstance(record, dict) for record in arrays[0]):
         return arrays[0]
     return page
+
+
+def read_form(body: bytes) -> list[tuple[str, str]]:
+    """Return the fields of a form, URL-encoded or multipart; that of a file has an empty value."""
+    text = body.decode("utf-8", "replace")
+    if not text.startswith("--"):
+        return parse_qsl(text, keep_blank_values=True)
+    fields = []
+    for part in text.split(text.partition("\r\n")[0])[1:]:  # the first line is the boundary
+        head, _, value = part.partition("\r\n\r\n")
+        if name := _FIELD_NAME.search(head):
+            is_file = "filename" in head.lower()
+            fields.append((name[1], "" if is_file else value.removesuffix("\r\n")))
+    return fields
 
 
 def read_json_body(headers: Headers, body: bytes) -> tuple[object, str | None]:

@@ -18,7 +18,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from .api_changes import METHODS
-from .bodies import read_json_body
+from .bodies import read_form, read_json_body
 from .cassettes import find_cassette, read_cassette
 from .comparison import PASSING_HEADERS
 from .contract import HEADERS
@@ -35,7 +35,8 @@ _LEFT_OUT: Final = PASSING_HEADERS | {"content-type", "date", "server"}
 _OWN_HEADER: Final = re.compile(r"(?!x-forwarded)(x-.+|prefer|idempotency-key|if-.+)")
 _MEDIA_TYPE: Final = re.compile(r"[\w.+-]{1,60}/[\w.+-]{1,60}")
 _ANY_MEDIA_TYPE: Final = "*/*"
-_FORM: Final = "application/x-www-form-urlencoded"
+_FORMS: Final = frozenset({"application/x-www-form-urlencoded", "multipart/form-data"})
+_JSON: Final = re.compile(r".+/(.+\+)?json")
 _PLAIN_VALUE: Final = re.compile(r"-?(0|[1-9]\d{0,17})(\.\d{1,17})?|true|false", re.ASCII)
 _COMPONENT: Final = "#/components/headers/"
 _PHRASES: Final = {str(status.value): status.phrase for status in HTTPStatus}
@@ -120,10 +121,10 @@ class _Body(Mergeable):
         """Add a body; it is an example if ``at``, its time, is not None."""
         self.seen += 1
         value, problem = read_json_body(headers, body)
-        if media_type == _FORM:
-            pairs = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True)
-            value = {name: v if len(v) > 1 else v[0] for name, v in _values(pairs).items()}
-        elif problem or ("json" not in media_type and not isinstance(value, dict | list)):
+        if media_type in _FORMS:
+            fields = _values(read_form(body))
+            value = {name: v if len(v) > 1 else v[0] for name, v in fields.items()}
+        elif problem or not (_JSON.fullmatch(media_type) or isinstance(value, dict | list)):
             self.not_json += 1
             return
         self.shape.add(value)
@@ -134,7 +135,7 @@ class _Body(Mergeable):
     def to_openapi(self, media_type: str) -> dict[str, Any]:
         """Return the media type object."""
         content = {"x-seen": self.seen, "schema": self._schema(media_type)}
-        if self.not_json and "json" in media_type:
+        if self.not_json and _JSON.fullmatch(media_type):
             content["x-not-json"] = self.not_json
         if self.example is not None:
             content["example"] = json.loads(self.example[1])
@@ -143,7 +144,7 @@ class _Body(Mergeable):
     def _schema(self, media_type: str) -> dict[str, Any]:
         if not self.shape.seen:
             return {"type": "string"} if media_type.startswith("text/") else {}
-        if self.not_json and "json" not in media_type:
+        if self.not_json and not _JSON.fullmatch(media_type):
             return {}
         if not _is_envelope(self.shape):
             return self.shape.schema(with_counts=True)
@@ -322,7 +323,7 @@ def _texts(shape: Shape) -> dict[str, dict[str, Any]]:
         schema = values.schema()
         if isinstance(schema.get("type"), list):
             schema = {"type": "string"}
-        if values.seen > lists.seen:  # one message has several
+        if values.seen > lists.seen or name.endswith("[]"):  # one message has several
             schema = {"type": "array", "items": schema}
         is_required = lists.seen == shape.seen
         texts[name] = {"required": is_required, "schema": schema, "x-seen": lists.seen}

@@ -68,9 +68,10 @@ _TYPES: Final = {
     type(None): "null", bool: "boolean", str: "string", dict: "object", list: "array",
     int: "integer",
 }  # fmt: skip
-# Numbers, hex digits, UUIDs, texts with an "@", telephone numbers, and redaction's "<…>".
+# Numbers, hex digits, UUIDs, texts with an "@" or a space, such as a person's name, telephone
+# numbers, and redaction's "<…>".
 _VALUE_AS_NAME: Final = re.compile(
-    r"\d+|[0-9a-f-]{16,}|[^@]*@.*|\+?[\d ()/.-]{6,}|<.*>", re.IGNORECASE | re.DOTALL
+    r"\d+|[0-9a-f-]{16,}|[^@\s]*[@\s].*|\+?[\d()/.-]{6,}|<.*>", re.IGNORECASE | re.DOTALL
 )
 
 

@@ -18,19 +18,20 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 import yaml
-from cassette_samples import BASE_URL, answered, get, post, theirs
+from cassette_samples import BASE_URL, answered, get, post, theirs, typed
 from hypothesis import given, settings, strategies as st
 from jsonschema import Draft202012Validator, FormatChecker
 from openapi_spec_validator import validate
 from typer.testing import CliRunner
 
 import directmail_lab as dm
-from directmail_lab.api_changes import api_changes
+from directmail_lab.api_changes import api_changes, read_document
 from directmail_lab.bodies import read_json_body
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.cli import app
 from directmail_lab.describing import Description, describe
-from directmail_lab.errors import CassetteError
+from directmail_lab.errors import CassetteError, DirectMailLabError
+from directmail_lab.http import httpx
 from directmail_lab.interaction import (
     Interaction,
     RecordedRequest,
@@ -131,7 +132,7 @@ def body_of(content: dict[str, Any], message: RecordedRequest | RecordedResponse
     declared = (header(message.headers, "Content-Type") or "").partition(";")[0].lower()
     media = content.get(declared) or content.get("*/*")
     body = message.body or b""
-    if not body or "form-urlencoded" in declared:
+    if not body or "form" in declared:
         return None, True
     value, fault = read_json_body(message.headers, body)
     if media is None or (fault and "x-not-json" in media):
@@ -208,32 +209,37 @@ def test_an_envelope_is_a_component() -> None:
 
 def test_parameters_have_the_types_that_were_seen() -> None:
     """In paths, queries, headers and forms; required where no request lacked them."""
-    request = get("/v1/lists/8f14e45f/members/12?page=2&tag=a&tag=b&q=1")
+    request = get("/v1/lists/8f14e45f/members/12?page=2&tag=a&tag=b&q=1&in[]=a")
     other = get("/v1/lists/8f14e45f/members/12?page=3&tag=a&q=x&more=true")
     form = post(b"name=Ada&age=3", content_type="application/x-www-form-urlencoded")
-    document = described(answered(request), answered(other), answered(form, status=201))
+    fields = {"files": {"list": ("a.csv", b"a,b")}, "data": {"name": "Ada", "age": "3"}}
+    upload = httpx.Request("POST", BASE_URL, **fields)
+    multipart = post(upload.read(), content_type=upload.headers["Content-Type"])
+    document = described(*map(answered, (request, other, form, multipart)))
     parameters = document["paths"]["/v1/lists/{id}/members/{id_2}"]["get"]["parameters"]
-    sent = document["paths"]["/v1/letters"]["post"]["requestBody"]
+    sent = document["paths"]["/v1/letters"]["post"]["requestBody"]["content"]
 
     assert [(each["name"], each["required"], each["schema"]) for each in parameters] == [
         ("id", True, {"type": "string"}),
         ("id_2", True, {"type": "integer"}),
+        ("in[]", False, {"type": "array", "items": {"type": "string"}}),
         ("more", False, {"type": "boolean"}),
         ("page", True, {"type": "integer"}),
         ("q", True, {"type": "string"}),
         ("tag", True, {"type": "array", "items": {"type": "string"}}),
     ]
-    assert without_counts(sent["content"]["application/x-www-form-urlencoded"]["schema"]) == {
-        "type": "object",
-        "properties": {"age": {"type": "integer"}, "name": {"type": "string"}},
-        "required": ["age", "name"],
-    }
+    form_schema, upload_schema = (
+        without_counts(sent[name]["schema"]["properties"])
+        for name in ("application/x-www-form-urlencoded", "multipart/form-data")
+    )
+    assert form_schema == {"age": {"type": "integer"}, "name": {"type": "string"}}
+    assert upload_schema == {**form_schema, "list": {"type": "string"}}
     validate(document)
 
 
 def test_no_value_of_a_person_is_in_it() -> None:
     """Not in a body, nor where a value is a name or a part of a path; with examples, redacted."""
-    by = {"ada@lovelace.org": {"seen": 1}, "+49 30 123": {}}
+    by = {"ada@lovelace.org": {"seen": 1}, "+49 30 123": {}, "Ann Lee": {}}
     friends = {"ada@lovelace.org": {"Eve": 1, "Bob": 2}, "bo%40x.org": {"Zoe": 3}, "Jo%20Po": {}}
     query = "q=Lovelace&ada@lovelace.org=1&%2B3161234=1"
     interactions = []
@@ -246,7 +252,7 @@ def test_no_value_of_a_person_is_in_it() -> None:
     text = json.dumps(document)
 
     assert [*document["paths"]] == ["/v1/people/{id}/letters"]
-    assert not re.search("ovelace|ada@|123|bo%40|Po|Eve|Bob|Zoe", text)
+    assert not re.search("ovelace|ada@|123|bo%40|Po|Eve|Bob|Zoe|Ann", text)
     schema = schema_of(document, "/v1/people/{id}/letters")
     assert "additionalProperties" in schema["properties"]["by"]
     validate(document)
@@ -283,8 +289,10 @@ def test_what_openapi_cannot_describe_is_there_all_the_same() -> None:
     """A method of its own, a status of none, a body without a type, JSON that was cut."""
     odd = RecordedRequest("PURGE", f"{BASE_URL}/v1/lists")
     bare = Interaction(get("/v1/bare"), RecordedResponse(200, "", (), b'{"a": 1}'))
+    lines = typed("application/x-ndjson", '{"a": 1}\n{"a": 2}\n')
     document = described(
-        answered(odd), answered(get("/v1/odd"), status=999), answered(get("/v1/cut"), '{"a'), bare
+        *(answered(odd), answered(get("/v1/odd"), status=999), answered(get("/v1/cut"), '{"a')),
+        *(bare, lines),
     )
 
     assert [*document["paths"]["/v1/lists"]] == ["x-purge"]
@@ -292,6 +300,8 @@ def test_what_openapi_cannot_describe_is_there_all_the_same() -> None:
     cut = document["paths"]["/v1/cut"]["get"]["responses"]["200"]["content"]["application/json"]
     assert (cut["x-not-json"], cut["schema"]) == (1, {})
     assert [*document["paths"]["/v1/bare"]["get"]["responses"]["200"]["content"]] == ["*/*"]
+    media = document["paths"]["/v1/x"]["get"]["responses"]["200"]["content"]
+    assert media == {"application/x-ndjson": {"x-seen": 1, "schema": {}}}
     validate(document)
 
 
@@ -412,6 +422,21 @@ def test_schemas_may_contain_themselves_and_each_other() -> None:
     new["components"]["schemas"]["N0"] = {**nodes["N0"], "required": ["n7"]}
 
     assert api_changes(old, new)["path"].tolist() == ["n7"]
+
+
+def test_documents_of_other_authors_are_read() -> None:
+    """Statuses without quotes, ``nullable`` of OpenAPI 3.0; what is malformed is refused."""
+    text = """paths: {/x: {get: {responses: {200: {content: {application/json: {
+        schema: {properties: {a: {type: string, nullable: true}}}}}}}}}}"""
+    Path("old.yaml").write_text(text.replace(", nullable: true", ""))
+    Path("new.yaml").write_text(text)
+    changes = api_changes(*(read_document(Path(name)) for name in ("old.yaml", "new.yaml")))
+
+    assert changes["now"].tolist() == ["string or null"]
+    for malformed in ("paths: {/x: null}", "paths: {/x: {get: {responses: [1]}}}", "- 1", "{"):
+        Path("malformed.yaml").write_text(malformed)
+        with pytest.raises(DirectMailLabError, match="holds an OpenAPI document"):
+            read_document(Path("malformed.yaml"))
 
 
 # -- the calls ---------------------------------------------------------------------------------
