@@ -86,9 +86,9 @@ def test_serve_says_what_it_assumes_and_ends_on_a_signal(tmp_path: Path, number:
         printed = output_until(serving, "Ctrl-C ends it")
         match = re.search(r"listens on (\S+)\nIts key is (\S+):", printed)
         assert match is not None
-        response = httpx.get(f"{match[1]}/v1/users/me", auth=(match[2], ""))
+        response = httpx.get(f"{match[1]}/v1/users/me", auth=(match[2], ""), timeout=60)
         serving.send_signal(number)
-        rest, _ = serving.communicate(timeout=20)
+        rest, _ = serving.communicate(timeout=60)
 
     assert response.headers["X-RateLimit-Limit"] == "7"
     assert int(response.headers["X-RateLimit-Reset"]) > 1_700_000_000

@@ -31,7 +31,7 @@ def get_side_by_side(
     session_of: Callable[[int], Session], path_of: Callable[[int, int], str]
 ) -> dict[int, list[httpx.Response]]:
     """Send each worker's requests from 8 threads and 8 tasks that start together."""
-    start = threading.Barrier(THREADS + 1, timeout=30)
+    start = threading.Barrier(THREADS + 1, timeout=120)
     got: dict[int, list[httpx.Response]] = {worker: [] for worker in WORKERS}
 
     def thread(worker: int) -> None:
@@ -51,7 +51,7 @@ def get_side_by_side(
         running = [pool.submit(thread, worker) for worker in WORKERS[:THREADS]]
         asyncio.run(tasks())
         for each in running:
-            each.result(timeout=30)
+            each.result(timeout=120)
     return got
 
 
@@ -65,7 +65,7 @@ class Foreigner:
         self.answers: list[int] = []
 
     def _work(self) -> None:
-        with httpx.Client(auth=(self._service.api_key, "")) as client:
+        with httpx.Client(auth=(self._service.api_key, ""), timeout=60.0) as client:
             while not self._over.is_set():
                 response = client.get(f"{self._service.base_url}/v1/users/me")
                 self.answers.append(response.json()["id"])
@@ -76,7 +76,7 @@ class Foreigner:
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
-        self._thread.join(timeout=30)
+        self._thread.join(timeout=120)
 
 
 def connected(service: StandIn) -> Session:

@@ -54,7 +54,7 @@ def call(server: Server, verb: str, name: str, **parameters: str) -> httpx.Respo
     """Call a handler with the token."""
     headers = {"Authorization": f"token {TOKEN}"}
     url = f"{server.url}/directmail-lab/{name}"
-    return httpx.request(verb, url, params=parameters, headers=headers, timeout=30)
+    return httpx.request(verb, url, params=parameters, headers=headers, timeout=60)
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_without_the_servers_token_nothing_is_sent(
     """Neither that there is such a file nor what it holds; and nothing is made."""
     verb, name = method.split()
     address = f"{server.url}/directmail-lab/{name}?path=cassettes/tour.yaml&request=1"
-    with httpx.Client(headers=headers) as client:
+    with httpx.Client(headers=headers, timeout=60) as client:
         client.get(f"{server.url}/login")  # else a POST is refused for want of this cookie
         known = {"X-XSRFToken": client.cookies["_xsrf"]}
         response = client.request(verb, address, headers=known)
@@ -92,7 +92,7 @@ def test_the_front_end_is_given_to_who_is_signed_in(server: Server, name: str) -
 
     assert response.headers["content-type"] == f"{media_type}; charset=utf-8"
     assert len(response.text) > 1000
-    assert httpx.get(address).status_code == 302
+    assert httpx.get(address, timeout=60).status_code == 302
 
 
 @pytest.mark.parametrize("name", ["tour.yaml", "blocks.yaml", "tour.json", "tour.har"])

@@ -52,7 +52,7 @@ Answer = tuple[int, list[tuple[str, str]], bytes]
 def raw(address: str, sent: bytes) -> bytes:
     """Send bytes, and read to the end."""
     parts = urlsplit(address)
-    with socket.create_connection((parts.hostname, parts.port), timeout=10) as connection:
+    with socket.create_connection((parts.hostname, parts.port), timeout=60) as connection:
         connection.sendall(sent)
         return b"".join(iter(lambda: connection.recv(65_536), b""))
 
@@ -75,7 +75,7 @@ def by_curl(method: str, url: str, body: bytes) -> Answer:
 
 
 def by_requests(method: str, url: str, body: bytes) -> Answer:
-    response = requests.request(method, url, data=body, timeout=10)
+    response = requests.request(method, url, data=body, timeout=60)
     return response.status_code, list(response.headers.items()), response.content
 
 
@@ -280,7 +280,7 @@ def test_one_connection_carries_requests_one_after_the_other(tour: Path) -> None
     waits = b"POST /v1/letters HTTP/1.1\r\nHost: a.localhost\r\nExpect: 100-continue\r\n"
     with replaying(tour) as server:
         parts = urlsplit(server.base_url)
-        with socket.create_connection((parts.hostname, parts.port), timeout=10) as connection:
+        with socket.create_connection((parts.hostname, parts.port), timeout=60) as connection:
             connection.sendall(
                 one + one + waits + b"Connection: close\r\nContent-Length: 8\r\n\r\n"
             )
@@ -339,9 +339,9 @@ def test_an_allowed_page_may_ask_and_read(gateway: SessionServer) -> None:
     """A browser asks first whether it may; both answers say so, and name the three headers."""
     origin = {"Origin": "http://localhost:3000"}
     asks = {"Access-Control-Request-Method": "GET", "Access-Control-Request-Headers": "x-a"}
-    before = requests.options(gateway.base_url + ME, headers=origin | asks, timeout=10)
-    response = requests.get(gateway.base_url + ME, headers=origin, timeout=10)
-    bare = requests.get(gateway.base_url + ME, timeout=10)
+    before = requests.options(gateway.base_url + ME, headers=origin | asks, timeout=60)
+    response = requests.get(gateway.base_url + ME, headers=origin, timeout=60)
+    bare = requests.get(gateway.base_url + ME, timeout=60)
 
     assert (before.status_code, before.headers["Access-Control-Allow-Headers"]) == (204, "x-a")
     assert response.headers["Access-Control-Allow-Origin"] == "http://localhost:3000"
@@ -353,8 +353,8 @@ def test_a_page_that_a_browser_shows_runs_no_script(tour: Path) -> None:
     """A cassette may be a stranger's, and every server of this machine has the same cookies."""
     browser = {"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Site": "none"}
     with replaying(tour) as server:
-        shown = requests.get(server.base_url + ME, headers=browser, timeout=10)
-        fetched = requests.get(server.base_url + ME, timeout=10)
+        shown = requests.get(server.base_url + ME, headers=browser, timeout=60)
+        fetched = requests.get(server.base_url + ME, timeout=60)
 
     assert shown.headers["Content-Security-Policy"] == "sandbox"
     assert "Content-Security-Policy" not in fetched.headers
@@ -404,7 +404,7 @@ def test_the_clients_own_credentials_go_nowhere(
     """They are not sent, not recorded; and where the service repeats the key, no client gets it."""
     own = {"Authorization": "Basic b3duOnNlY3JldA==", "Cookie": "own=secret", "X-Own": "1"}
     with service.fault(echo_key=True):
-        response = requests.get(gateway.base_url + ME, headers=own, timeout=10)
+        response = requests.get(gateway.base_url + ME, headers=own, timeout=60)
     gateway.close()
     (interaction,) = read_cassette(tmp_path / "tour.yaml").interactions
 
@@ -419,14 +419,14 @@ def test_writes_are_refused_unless_they_are_allowed(
     gateway: SessionServer, service: StandIn
 ) -> None:
     """By method, and by a header that overrides it; allowed, a large one arrives whole."""
-    refused = requests.post(f"{gateway.base_url}/v1/letters", data=b"x", timeout=10)
+    refused = requests.post(f"{gateway.base_url}/v1/letters", data=b"x", timeout=60)
     hidden = {"X-HTTP-Method-Override": "DELETE"}
-    overriding = requests.get(gateway.base_url + ME, headers=hidden, timeout=10)
+    overriding = requests.get(gateway.base_url + ME, headers=hidden, timeout=60)
     session = Session(service.base_url, ApiKey(service.api_key), allow_writes=True)
     session.record(Path("writes.yaml"))
     large = b"x" * 3_000_000
     with SessionServer([session]) as server:
-        sent = requests.post(f"{server.base_url}/v1/letters", data=large, timeout=30)
+        sent = requests.post(f"{server.base_url}/v1/letters", data=large, timeout=60)
     (interaction,) = read_cassette(Path("writes.yaml")).interactions
 
     assert [refused.status_code, overriding.status_code, sent.status_code] == [403, 403, 201]
@@ -450,7 +450,7 @@ def test_what_the_service_does_reaches_the_client(
     """Its own errors as they are, a broken connection as JSON, a compressed body opened."""
     unpaced.record(Path("tour.yaml"))
     with SessionServer([unpaced]) as gateway, service.fault(**fault):
-        response = requests.get(gateway.base_url + ME, timeout=30)
+        response = requests.get(gateway.base_url + ME, timeout=60)
 
     assert (response.status_code, isinstance(response.json(), dict)) == (status, True)
 
@@ -463,7 +463,7 @@ def test_a_redirect_within_the_service_leads_back_to_the_gateway(
     locations = []
     for target in targets:
         with service.fault(redirect_to=target):
-            moved = requests.get(gateway.base_url + ME, allow_redirects=False, timeout=10)
+            moved = requests.get(gateway.base_url + ME, allow_redirects=False, timeout=60)
         locations.append(moved.headers["Location"])
 
     assert locations == [f"{gateway.base_url}/v1/lists", *targets[1:]]
@@ -477,8 +477,8 @@ def test_a_client_that_goes_away_costs_nothing(gateway: SessionServer, live: Ses
     with closing(socket.create_connection((parts.hostname, parts.port))) as gone:
         gone.sendall(b"GET /v1/lists HTTP/1.1\r\nHost: localhost\r\n\r\n")
 
-    assert answered_it.wait(10)
-    assert requests.get(gateway.base_url + ME, timeout=10).status_code == 200
+    assert answered_it.wait(60)
+    assert requests.get(gateway.base_url + ME, timeout=60).status_code == 200
     assert list(live.interactions()["path"]) == ["/v1/lists", ME]
 
 
@@ -533,12 +533,12 @@ def test_a_stream_arrives_as_it_is_sent_and_is_recorded_whole(tmp_path: Path, co
 
     async def events() -> AsyncGenerator[bytes]:
         yield encoded(b"data: 1\n\n")
-        assert await asyncio.to_thread(has_first.wait, 20)
+        assert await asyncio.to_thread(has_first.wait, 60)
         yield encoded(b"data: 2\n\n")
 
     with (
         fed(events, tmp_path / "a.yaml", coding) as server,
-        requests.get(server.base_url, stream=True, timeout=20) as response,
+        requests.get(server.base_url, stream=True, timeout=60) as response,
     ):
         parts = response.raw.stream(decode_content=False)
         received = next(parts)
@@ -562,8 +562,8 @@ def test_a_body_that_the_service_cuts_is_cut_and_not_recorded(tmp_path: Path) ->
 
     with fed(broken_once, tmp_path / "a.yaml") as server:
         with pytest.raises(requests.exceptions.ChunkedEncodingError):
-            requests.get(server.base_url, timeout=20)
-        whole = requests.get(server.base_url, timeout=20)
+            requests.get(server.base_url, timeout=60)
+        whole = requests.get(server.base_url, timeout=60)
 
     assert recorded(tmp_path / "a.yaml") == [whole.content] == [b"one\n"]
 
@@ -580,9 +580,9 @@ def test_of_a_stream_that_the_client_leaves_nothing_is_recorded(tmp_path: Path) 
             has_ended.set()
 
     with fed(endless, tmp_path / "a.yaml") as server:
-        with requests.get(server.base_url, stream=True, timeout=20) as response:
+        with requests.get(server.base_url, stream=True, timeout=60) as response:
             response.raw.read(1)
-        assert has_ended.wait(20)
+        assert has_ended.wait(60)
 
     assert not (tmp_path / "a.yaml").exists()
 
@@ -666,14 +666,14 @@ def test_ctrl_c_in_a_stream_closes_the_recording(tmp_path: Path) -> None:
             _,
         ),
     ):
-        requests.get(address, timeout=20)
+        requests.get(address, timeout=60)
         has_one.set()
-        with requests.get(f"{address}/stream", stream=True, timeout=20) as response:
+        with requests.get(f"{address}/stream", stream=True, timeout=60) as response:
             assert response.raw.read(1)
             process.send_signal(signal.SIGINT)
             with pytest.raises(requests.exceptions.ChunkedEncodingError):
                 list(response.iter_content())
-        printed, _ = process.communicate(timeout=20)
+        printed, _ = process.communicate(timeout=60)
 
     assert (process.returncode, printed) == (0, "Stopped.\n")
     assert recorded(tmp_path / "a.yaml") == [b"first\n"]
@@ -744,9 +744,9 @@ def test_the_command_records_until_ctrl_c(account: StandIn, tmp_path: Path) -> N
     """Its address has a token; at the end the recording is closed, and no key was printed."""
     (tmp_path / "cassettes").mkdir()
     with command(tmp_path, "--record", "tour", "--token") as (process, address, printed):
-        response = requests.get(address + ME, timeout=10)
+        response = requests.get(address + ME, timeout=60)
         process.send_signal(signal.SIGINT)
-        rest, _ = process.communicate(timeout=20)
+        rest, _ = process.communicate(timeout=60)
 
     text = (tmp_path / "cassettes" / "tour.yaml").read_text()
     assert len(urlsplit(address).path) > 20
@@ -762,7 +762,7 @@ def test_the_command_replays_as_slowly_as_recorded(tmp_path: Path) -> None:
     write(tmp_path / "slow.yaml", slow)
     words = ("--cassette", "slow.yaml", "--timing", "recorded", "--strict")
     with command(tmp_path, *words) as (_, address, _printed):
-        first, second = (requests.get(address + ME, timeout=10) for _ in range(2))
+        first, second = (requests.get(address + ME, timeout=60) for _ in range(2))
 
     assert (first.status_code, second.status_code) == (200, 404)
     assert first.elapsed.total_seconds() >= 0.3

@@ -256,6 +256,8 @@ def test_a_connection_that_breaks_is_httpxs_own_error(
     service: StandIn, unpaced: Session, fault: dict[str, Any], error: type[Exception]
 ) -> None:
     """There is no reading of it, and no interaction."""
+    if "latency_s" in fault:
+        unpaced.client.timeout = httpx.Timeout(0.3)
     with unpaced.record("tour"), service.fault(**fault), pytest.raises(error):
         unpaced.me()
 

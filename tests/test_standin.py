@@ -33,12 +33,13 @@ def client(service: StandIn) -> Iterator[httpx.Client]:
 
 
 def client_of(service: StandIn) -> httpx.Client:
-    return httpx.Client(base_url=service.base_url, auth=(service.api_key, ""), trust_env=False)
+    key = (service.api_key, "")
+    return httpx.Client(base_url=service.base_url, auth=key, trust_env=False, timeout=30.0)
 
 
 def connected_to(server: LoopbackServer) -> socket.socket:
     parts = urlsplit(server.base_url)
-    return socket.create_connection((parts.hostname, parts.port), timeout=5)
+    return socket.create_connection((parts.hostname, parts.port), timeout=30)
 
 
 def raw_answer(service: StandIn, sent: bytes) -> bytes:
@@ -261,7 +262,7 @@ def test_a_broken_connection_is_the_clients_error(
 ) -> None:
     """Resets, closes, cut bodies and silence; afterwards the service is sound again."""
     with service.fault(**fault), pytest.raises(error):
-        client.get(ME_PATH, timeout=0.2)
+        client.get(ME_PATH, timeout=0.2 if "latency_s" in fault else 30.0)
 
     assert client.get(ME_PATH).status_code == 200
 
@@ -354,7 +355,7 @@ def test_closing_is_quiet_while_an_answer_waits_for_its_client(
 
     with Server(0) as server, connected_to(server) as connection:
         connection.sendall(b"not HTTP\r\n\r\n")
-        assert is_answering.wait(5)
+        assert is_answering.wait(30)
         server.close()
 
     assert caplog.text == ""

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Response, expect
 
 from directmail_lab.cassettes.convert import convert
 from directmail_lab.tutorials import FIRST, checkout
@@ -117,14 +117,21 @@ def test_a_broken_recording_says_why(page: Page, server: Server, folder: Path) -
     expect(page.get_by_text("The file is not HAR")).to_be_visible()
 
 
+def has_saved_the_layout(response: Response) -> bool:
+    """Whether JupyterLab's layout, with a recording in it, is saved."""
+    request = response.request
+    is_layout = request.method == "PUT" and "/api/workspaces/" in request.url
+    return is_layout and "tour.har" in (request.post_data or "")
+
+
 def test_a_page_that_is_reloaded_shows_the_recording_again(
     page: Page, server: Server, folder: Path
 ) -> None:
     """As JupyterLab does with every document."""
     open_app(page, server)
-    double_click(page, "seen/tour.har")
-    expect(page.get_by_role("grid", name="Interactions")).to_be_visible()
-    page.wait_for_timeout(1000)  # JupyterLab saves its layout half a second later
+    with page.expect_response(has_saved_the_layout):
+        double_click(page, "seen/tour.har")
+        expect(page.get_by_role("grid", name="Interactions")).to_be_visible()
     page.reload()
 
     expect(page.get_by_role("grid", name="Interactions")).to_be_visible()
