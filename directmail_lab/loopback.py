@@ -59,6 +59,9 @@ class LoopbackServer:
             reason = f"Cannot listen on port {port} of {HOST} ({os.strerror(error.errno or 0)})."
             advice = "Choose another port, or 0 for a free one."
             raise OSError(error.errno, f"{reason} {advice}") from None
+        # asyncio sets it only on sockets that name their protocol. Without it, the body waits until
+        # the client has acknowledged the head: 40 ms for each request of an open connection.
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._origin = f"http://{HOST}:{self._socket.getsockname()[1]}"
         self._prefix = prefix
         self._loop = asyncio.new_event_loop()
