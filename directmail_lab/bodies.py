@@ -39,13 +39,14 @@ def read_json(content: bytes, charset: str | None = None) -> tuple[object, str |
 def find_records(page: object) -> object:
     """Return the records of a list's page: its ``data``, or its only array if that has objects.
 
-    If it has neither, the page itself is returned.
+    They may be in an object ``data``. If there are none, the page itself is returned.
     """
     if not isinstance(page, dict):
         return page
+    data = page.get("data")
+    if isinstance(data, list | dict):
+        return find_records(data)
     arrays = [value for value in page.values() if isinstance(value, list)]
-    if isinstance(page.get("data"), list):
-        return page["data"]
     if len(arrays) == 1 and all(isinstance(record, dict) for record in arrays[0]):
         return arrays[0]
     return page

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from anyio.from_thread import start_blocking_portal
@@ -121,12 +121,15 @@ class _Requests:
 # -- pages ---------------------------------------------------------------------------------------
 
 _PREFIXES: Final = (
-    *("", "meta.", "pagination.", "paging.", "paging.cursors.", "page_info."),
+    *("", "data.", "meta.", "pagination.", "paging.", "paging.cursors.", "page_info."),
     *("response_metadata.", "links.", "_links."),
 )
 """Where in a body services put these names."""
 
-_URLS: Final = ("next", "next_url", "next_page_url", "nextLink", "next_link")
+_URLS: Final = (
+    *("next", "next_url", "next_page_url", "nextLink", "next_link", "@odata.nextLink"),
+    *("next_page", "nextPage"),
+)
 _CURSORS: Final = {
     "next_cursor": "cursor",
     "nextCursor": "cursor",
@@ -134,12 +137,19 @@ _CURSORS: Final = {
     "nextPageToken": "pageToken",
     "next_token": "next_token",
     "after": "after",
+    "next_page": "page",
+    "nextPage": "page",
 }
 _PAGES: Final = {"page": "page", "page_number": "page_number", "current_page": "page"}
 _OFFSETS: Final = {"offset": "offset", "skip": "skip", "start": "start"}
 """Names in a body, and the query parameter that each is sent as."""
 
 _HAS_MORE: Final = ("has_more", "hasMore", "has_next", "hasNextPage")
+_TOTALS: Final = ("total_pages", "totalPages", "last_page", "page_count")
+_NO_WAY: Final = (
+    "The last page says that there are more, but not in a way that is known here. Say how to find "
+    'the next page: pages(…, by=…, parameter="…", next_at="…").'
+)
 
 
 def pages(
@@ -157,8 +167,8 @@ def pages(
     """Request the pages of a list, one after the other, paced as the session is.
 
     The last page is one that is shorter than the first, or that names no next page. A page that is
-    empty or repeats the one before also ends the list, and is not yielded. ``frame(pages(…))`` is
-    one frame of all their records.
+    empty or repeats an earlier one also ends the list, and is not yielded. If the last page says
+    that there are more, a warning says so. ``frame(pages(…))`` is one frame of all their records.
 
     Parameters
     ----------
@@ -178,7 +188,7 @@ def pages(
         Where in the body the cursor or the URL is: a dotted path such as ``"meta.next"``.
     record_path
         Where in the body the records are: ``"auto"`` takes the body itself, its ``data``, or its
-        only member that is an array of objects.
+        only member that is an array of objects, also within an object ``data``.
     max_pages
         The most pages to request; by default 1,000, with a warning if there are more.
 
@@ -252,16 +262,20 @@ class Pager:
     _page_size: int | None = None
     _body: object = None
     _records: object = None
+    _seen: set[int] = field(default_factory=set)
 
     def read(self, response: httpx.Response) -> bool:
-        """Read a page; return whether it is the first, or has records that the last has not."""
-        previous, is_first = self._records, self._page_size is None
+        """Read a page; return whether it is the first, or has records that no other page has."""
+        is_first = self._page_size is None
         self._body, _ = read_json(response.content, response.charset_encoding)
         is_auto = self.record_path == "auto"
         self._records = find_records(self._body) if is_auto else _at(self._body, self.record_path)
         if is_first:
             self._page_size = self._count()
-        return is_first or (bool(self._records) and self._records != previous)
+        key = hash(repr(self._records))
+        is_new = key not in self._seen
+        self._seen.add(key)
+        return is_first or (bool(self._records) and is_new)
 
     def _count(self) -> int:
         return len(self._records) if isinstance(self._records, list) else 0
@@ -269,40 +283,57 @@ class Pager:
     def next_url(self, response: httpx.Response) -> httpx.URL | None:
         """Return the URL of the page after the one that was read; None if it was the last."""
         url, link = response.request.url, response.links.get("next", {}).get("url")
-        if any(value is False for _, value in self._values(_HAS_MORE)):
+        has_more = self._has_more(url)
+        if has_more is False:
             return None
         # What worked once is used for all further pages.
         if link and self.by in ("auto", "link"):
             self.by = "link"
             return self._own(url.join(link))
         pointers = list(self._values([*_URLS, *_CURSORS], self.next_at))
-        for name, value in pointers:
-            is_cursor = name in _CURSORS if self.by == "auto" else self.by == "cursor"
-            if value and is_cursor:
+        given = [(name, value) for name, value in pointers if value]
+        for name, value in given:
+            text, is_named = str(value), self.next_at is not None
+            is_url = self.by == "next" or text.startswith(("http", "/")) or "?" in text
+            if self.by in ("auto", "next") and is_url and (is_named or name in _URLS):
+                self.by = "next"
+                return self._own(url.join(text))
+            if self.by == "cursor" or (self.by == "auto" and (is_named or name in _CURSORS)):
                 self.by = "cursor"
                 return url.copy_set_param(self.parameter or _CURSORS.get(name, "cursor"), value)
-            if self.by in ("auto", "next") and str(value).startswith(("http", "/", "?")):
-                self.by = "next"
-                return self._own(url.join(str(value)))
-        return None if pointers and self.by == "auto" else self._counted(url)
+        if self.by == "auto" and pointers and not given:
+            return None
+        following = None
+        if has_more or self._count() >= max(self._page_size or 0, 1):
+            following = self._counted(url)
+        if following is None and (has_more or (given and self.by == "auto")):
+            warnings.warn(_NO_WAY, stacklevel=3)
+        return following
+
+    def _has_more(self, url: httpx.URL) -> bool | None:
+        """Return whether the body says that there are more pages; None if it does not say."""
+        for _, flag in self._values(_HAS_MORE):
+            if isinstance(flag, bool):
+                return flag
+        if self.by in ("auto", "page"):
+            totals = [total for _, total in self._values(_TOTALS) if type(total) is int]
+            for (_, number), total in zip(self._numbers(url, _PAGES), totals, strict=False):
+                return False if number >= total else None
+        return None
 
     def _counted(self, url: httpx.URL) -> httpx.URL | None:
-        """Return the URL with the next page number or offset; None after a page that is short."""
-        count = self._count()
-        if not count or count < (self._page_size or 0):
-            return None
-        for by, names, step in (("page", _PAGES, 1), ("offset", _OFFSETS, count)):
+        """Return the URL with the next page number or offset, if the page has either."""
+        for by, names, step in (("page", _PAGES, 1), ("offset", _OFFSETS, self._count())):
             if self.by in ("auto", by):
-                sent = {name: url.params.get(name, "") for name in [self.parameter or "", *names]}
-                in_url = [(name, int(text)) for name, text in sent.items() if text.isdigit()]
-                in_body = [
-                    (self.parameter or names[name], value)
-                    for name, value in self._values(names)
-                    if type(value) is int
-                ]
-                for name, number in in_url + in_body:
+                for name, number in self._numbers(url, names):
                     return url.copy_set_param(name, number + step)
         return None
+
+    def _numbers(self, url: httpx.URL, names: Mapping[str, str]) -> list[tuple[str, int]]:
+        """Return the numbers that the URL or the body has under these names, by parameter."""
+        sent = [(name, url.params.get(name)) for name in (self.parameter, *names) if name]
+        named = [(self.parameter or names[name], value) for name, value in self._values(names)]
+        return [(name, int(str(value))) for name, value in sent + named if str(value).isdecimal()]
 
     def _values(self, names: Iterable[str], path: str | None = None) -> list[tuple[str, object]]:
         """Return the values in the body under these names, or the one at a path, with the names."""
@@ -335,6 +366,8 @@ class Pager:
 
 def _at(body: object, path: str, missing: object = None) -> object:
     """Return the value at a dotted path, or ``missing``."""
+    if isinstance(body, dict) and path in body:
+        return body[path]
     for name in path.split("."):
         body = body.get(name, missing) if isinstance(body, dict) else missing
     return body

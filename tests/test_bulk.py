@@ -203,6 +203,15 @@ PLAIN: dict[str, Answer] = {
         "offset": int(query.get("offset", 0)),
         "limit": 10,
     },
+    "page as text": numbered("page", lambda r, number, _: {"data": r, "page": str(number)}),
+    "next page's number": numbered("page", lambda r, _, n: {"data": r, "next_page": n}),
+    "relative": numbered("p", lambda r, _, n: {"data": r, "next": n and f"lists?p={n}"}),
+    "OData": numbered(
+        "p", lambda r, _, n: {"value": r, **({"@odata.nextLink": f"?p={n}"} if n else {})}
+    ),
+    "in an object data": numbered(
+        "cursor", lambda r, _, n: {"data": {"items": r, "next_cursor": n}}
+    ),
     "flag": numbered(
         "cursor",
         lambda r, number, n: {"data": r, "next_cursor": str(number + 1), "has_more": bool(n)},
@@ -223,6 +232,18 @@ def test_what_is_plain_is_found(lists: Lists, answer: Answer) -> None:
     assert recorded.attrs["pages"] == 3
     assert played.equals(recorded)
     assert set(requests.values()) == {1}
+
+
+def full_to_the_end(query: dict[str, str]) -> object:
+    number = int(query.get("page", 1))
+    if number > 5:
+        return httpx.Response(400)
+    return {"data": page(number, 5), "meta": {"page": number, "total_pages": 5}}
+
+
+def short_in_the_middle(query: dict[str, str]) -> object:
+    start, end = ((0, 10), (10, 13), (13, 19))[int(query["page"]) - 1]
+    return {"data": RECORDS[start:end], "has_more": end < 19}
 
 
 def ends_with_404(query: dict[str, str]) -> object:
@@ -253,6 +274,10 @@ ODD = numbered("t", lambda r, number, _: {"a": r, "x": {"y": number + 1}, "z": f
         ),
         (ends_with_404, {"by": "page"}, 20),
         (lambda _: RECORDS[:10], {"by": "page"}, 10),
+        (full_to_the_end, {}, 25),
+        (numbered("p", lambda r, number, _: {"data": r, "next": f"?p={number % 3 + 1}"}), {}, 25),
+        (short_in_the_middle, {"by": "page"}, 19),
+        (ODD, {"next_at": "z", "record_path": "a"}, 25),
         (lambda _: [], {"by": "page"}, 0),
         (lambda _: {"results": RECORDS[:10], "next": None, "page": 1}, {}, 10),
         (ODD, {"by": "cursor", "next_at": "x.y", "parameter": "t", "record_path": "a"}, 25),
@@ -327,3 +352,11 @@ def test_a_list_that_is_cut_short_warns(lists: Lists, monkeypatch: pytest.Monkey
     session, _ = lists(BY_PAGE)
     with pytest.warns(UserWarning, match="more than 2 pages"):
         assert len(dm.frame(session.pages("/v1/lists", by="page"))) == 20
+
+
+def test_a_list_whose_next_page_is_not_found_warns(lists: Lists) -> None:
+    """The service says that there are more, and how only to those who know it."""
+    for body in ({"data": RECORDS[:10], "has_more": True}, {"data": RECORDS[:10], "next": "a8f"}):
+        session, _ = lists(lambda _, body=body: body)
+        with pytest.warns(UserWarning, match="there are more"):
+            assert len(dm.frame(session.pages("/v1/lists"))) == 10
