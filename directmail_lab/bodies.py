@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -14,16 +15,20 @@ from .redaction.unpack import unpack
 _FIELD_NAME: Final = re.compile(r';\s*name="([^"\r\n]*)"', re.IGNORECASE)
 
 
-def read_json(content: bytes, charset: str | None = None) -> tuple[object, str | None]:
+def read_json(
+    content: bytes, charset: str | None = None, *, redacted: Callable[[str], str] = str
+) -> tuple[object, str | None]:
     """Return a body's JSON and None, or None and what is wrong with it.
 
-    It raises nothing: a JSONDecodeError holds the whole body, and would be our error's context.
+    ``redacted`` returns the text that is read in place of the body's. Nothing is raised: a
+    JSONDecodeError holds the whole body, and would be our error's context.
     """
     if not content.strip():
         return None, "is empty"
     text = _decode(content, charset)
     if text is None:
         return None, "is neither UTF-8 nor in the character set that it declares"
+    text = redacted(text)
     try:
         return json.loads(text, parse_constant=_refuse_constant, parse_int=_parse_integer), None
     except json.JSONDecodeError as error:

@@ -24,10 +24,9 @@ from .contract import ME_PATH
 from .credentials import ApiKey, as_api_key, find_api_key, forget_api_key
 from .display import ProgressBar
 from .drifting import drift as drift_of
-from .errors import NotConnectedError
+from .errors import NotConnectedError, hide_frames
 from .http import recorded_request
 from .modes import ModeChange
-from .pacing.stores import Share
 from .sessions import Session, SessionOptions, replaying_session
 from .settings import API_KEY_VARIABLE, BASE_URL_VARIABLE, choose_address, variable
 
@@ -59,6 +58,7 @@ class _Current:
 _current: Final = _Current()
 
 
+@hide_frames
 def connect(
     base_url: str | None = None,
     api_key: str | ApiKey | None = None,
@@ -97,11 +97,7 @@ def connect(
     CassetteError
         The cassette cannot be found, read or written.
     """
-    try:
-        options["share"] = Share(options.pop("share", "machine"))
-        hidden = as_api_key(api_key)
-    finally:
-        api_key = None  # %xmode Verbose prints a frame's arguments into the cell's saved output
+    hidden = as_api_key(api_key)
     mode = record_mode or "none"
     if cassette is not None and mode == "none":
         opened = replaying_session(cassette, base_url, **options)

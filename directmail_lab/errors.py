@@ -21,16 +21,19 @@ happened, then what to do, and holds no key, query, header value or unredacted b
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
 import traceback
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Literal, TypeVar
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Literal, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
     from .quota import Reading
 
 _E = TypeVar("_E", bound=BaseException)
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 _LONG_TEXT = re.compile(r"""(["'])[^"'\s]{12,}\1""")
 
@@ -42,6 +45,24 @@ def without_traceback(error: _E) -> _E:
     """
     error.__cause__ = error.__context__ = None
     return error.with_traceback(None)
+
+
+def hide_frames(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Let an error out of a function without its frames: their locals hold a key, as it is given.
+
+    Pytest's ``--showlocals``, rich and IPython's ``%xmode Verbose`` print such locals.
+    """
+
+    @functools.wraps(function)
+    def wrapper(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        try:
+            return function(*args, **kwargs)
+        except BaseException as error:
+            failure = error
+        del args, kwargs
+        raise without_traceback(failure)
+
+    return wrapper
 
 
 def brief_traceback(error: BaseException) -> list[str]:

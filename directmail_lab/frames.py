@@ -16,9 +16,11 @@ import numpy as np
 import pandas as pd
 
 from .bodies import declared_charset, find_records, read_json
+from .credentials import known_keys
 from .display import readable
 from .errors import DirectMailLabError, NotJSONError, without_traceback
 from .interaction import READING
+from .redaction.key_search import KeySearch
 
 MAX_DEPTH: Final = 50
 """How many levels of nested objects become dotted columns; a deeper object stays in its cell."""
@@ -52,6 +54,7 @@ def frame(
     dtypes are those of ``convert_dtypes()`` (``Int64``, ``Float64``, ``boolean``, ``string``), but
     chosen by the JSON types, so that ``1.0`` does not become an integer; ``object`` is for mixed
     values, arrays, and integers beyond 64 bits. ``null`` and a missing field are both ``<NA>``.
+    Where a response or the bytes of a body repeat the API key, ``<API_KEY>`` replaces it.
 
     Parquet has one type per column, so ``to_parquet`` refuses a column of mixed values. Convert it
     to text first: ``df["size"] = df["size"].astype("string")``.
@@ -116,7 +119,8 @@ def _body_and_response(value: Any) -> tuple[Any, Any]:
     response = value if hasattr(value, "status_code") and hasattr(value, "content") else None
     body = value if response is None else response.content
     if isinstance(body, bytes | bytearray):
-        body, problem = read_json(bytes(body), declared_charset(_content_type(response)))
+        charset = declared_charset(_content_type(response))
+        body, problem = read_json(bytes(body), charset, redacted=_without_key)
         if problem is not None:
             raise _not_json(problem, response)
     if not isinstance(body, dict | list | tuple | str | bool | int | float | Decimal | None):
@@ -148,7 +152,8 @@ def _not_json(problem: str, response: Any) -> NotJSONError:
     """Return the error for a body that is not JSON; it contains nothing of the body."""
     if response is None:
         return NotJSONError(f"The body {problem}. Give frame() the bytes of a whole JSON body.")
-    media_type = re.match(r"\s*([\w.+-]{1,60}/[\w.+-]{1,60})", _content_type(response))
+    content_type = _without_key(_content_type(response))
+    media_type = re.match(r"\s*([\w.+-]{1,60}/[\w.+-]{1,60})", content_type)
     kind = f"content type {media_type[1]}" if media_type else "no content type"
     status, path = int(response.status_code), _describe(response)["path"] or "…"
     method = getattr(_of_request(response, "request"), "method", "GET")
@@ -158,6 +163,11 @@ def _not_json(problem: str, response: Any) -> NotJSONError:
         f"{problem}. To look at the raw response: response = {call}, then response.text."
     )
     return NotJSONError(message, status=status, content_type=media_type and media_type[1])
+
+
+def _without_key(text: str) -> str:
+    """Return a text without any key of this process: a notebook keeps what its cells show."""
+    return KeySearch(known_keys()).removed_from(text)
 
 
 def _content_type(response: Any) -> str:

@@ -170,14 +170,15 @@ def _explain(
     error: BaseException, request: httpx.Request, redacted: Callable[[str], str]
 ) -> BaseException:
     """Return an error with a plain message, as the caller of a client gets it."""
+    if SENT in request.extensions:
+        error = lost_response(request, error) or error
     if isinstance(error, DirectMailLabError):
+        error.args = (redacted(str(error)),)  # the path, or a redirect's address, may have the key
         return without_traceback(error)
     if isinstance(error, KeyboardInterrupt):
         operation = f"{request.method} {operation_of(request.url.path)}"
         message = f"{operation} was interrupted. The session stays open, and so do its readings."
     elif isinstance(error, httpx.RequestError):
-        if SENT in request.extensions and (lost := lost_response(request, error)):
-            return lost
         reason = str(error)
         template = next(
             template

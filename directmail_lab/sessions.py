@@ -14,7 +14,7 @@ from .bulk import get_many, get_many_async, pages
 from .cassettes import Cassette, open_cassette
 from .contract import ME_PATH
 from .credentials import ApiKey, as_api_key
-from .errors import CassetteError, DirectMailLabError, NotConnectedError
+from .errors import CassetteError, DirectMailLabError, NotConnectedError, hide_frames
 from .http import AsyncClient, Client, httpx, service_error
 from .interaction import READING, base_path
 from .modes import live, record, replay
@@ -101,6 +101,7 @@ class Session:
         alone. With ``auth=None`` no key is sent.
     """
 
+    @hide_frames
     def __init__(
         self,
         base_url: str,
@@ -115,14 +116,9 @@ class Session:
         clock: Callable[[], float] = time.time,
         timer: Callable[[], float] = time.perf_counter,
     ) -> None:
-        try:
-            self._api_key = as_api_key(api_key)
-            address = base_address(base_url, only_replays=self._api_key is None)
-            shared = Share(share).open(self._api_key, address, clock)
-        finally:
-            # %xmode Verbose prints a frame's arguments into the cell's saved output
-            api_key = share = None
-        self.base_url = address
+        self._api_key = as_api_key(api_key)
+        self.base_url = base_address(base_url, only_replays=self._api_key is None)
+        shared = Share(share).open(self._api_key, self.base_url, clock)
         self.readings = ReadingLog(reset_unit=reset_unit)
         self.exchanges = Exchanges()
         self._reset_unit = reset_unit

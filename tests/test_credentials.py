@@ -23,7 +23,14 @@ from directmail_lab.credentials import (
     remembered_api_key,
 )
 from directmail_lab.current import connect
-from directmail_lab.errors import CredentialError, InsecureAddressError, NotConnectedError
+from directmail_lab.errors import (
+    CredentialError,
+    DirectMailLabError,
+    InsecureAddressError,
+    NotConnectedError,
+)
+from directmail_lab.sessions import Session
+from directmail_lab.widgets.login import login
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -248,6 +255,27 @@ def verbose(caught: pytest.ExceptionInfo[BaseException]) -> str:
     """Return the traceback as ``%xmode Verbose`` prints it below a cell."""
     shown = pytest.importorskip("IPython.core.ultratb").VerboseTB()
     return str(shown.text(caught.type, caught.value, caught.tb.tb_next))
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: connect(ADDRESS, "a-key", apikey=KEY), "unexpected keyword argument 'apikey'"),
+        (lambda: connect(KEY, ADDRESS), "Give the address first, then the key"),
+        (lambda: Session(f"https://{KEY}@api.test"), "a user name or password before its host"),
+        (lambda: login(api_key=KEY), r"login\(\) takes no api_key"),
+    ],
+)
+def test_no_frame_holds_a_key_that_was_given_in_the_wrong_place(
+    call: Callable[[], object], says: str
+) -> None:
+    """Tracebacks with local variables, as rich's or those of ``pytest -l``, do not show it."""
+    with pytest.raises((TypeError, DirectMailLabError), match=says) as caught:
+        call()
+    below_the_call = caught.traceback[2:]
+
+    assert len(below_the_call) == 1
+    assert KEY not in repr([entry.frame.f_locals for entry in below_the_call])
 
 
 def test_the_warning_of_a_literal_key_does_not_print_the_line_that_holds_it(

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
+import pandas as pd
 import pytest
 from key_search import planted, traces
 
@@ -109,9 +110,10 @@ def haul() -> Iterator[Haul]:
 def attempt(
     haul: Haul, where: str, call: Callable[..., object], *args: object, **options: object
 ) -> None:
-    """Make a request, and keep what can be seen of how it went."""
+    """Make a request, and keep what can be seen of how it went, as a table's cells."""
     try:
-        call(*args, **options)
+        result = call(*args, **options)
+        haul.add(where, result.to_csv() if isinstance(result, pd.DataFrame) else repr(result))
     except (DirectMailLabError, httpx.HTTPError) as error:
         haul.add_error(where, error)
 
@@ -218,6 +220,9 @@ def requests(service: StandIn, session: Session, haul: Haul) -> None:
             haul, f"request with {list(options)}", session.request, "GET", "/v1/keys", **options
         )
     attempt(haul, "path", session.request, "GET", f"/v1/keys/{KEY}")
+    with service.fault(redirect_to=f"http://{KEY.replace('_', '-')}.test/"):
+        followed = functools.partial(session.get, "/v1/users/me", follow_redirects=True)
+        attempt(haul, "refused redirect", followed)
     with service.fault(headers={"Set-Cookie": f"s={UNKNOWN}"}):  # httpx's client keeps it, too
         attempt(haul, "cookie", session.me)
     for mode in (session.live, functools.partial(session.record, "refusing")):

@@ -402,15 +402,6 @@ def test_where_nobody_can_be_asked_it_says_what_to_do(monkeypatch: pytest.Monkey
         login()
 
 
-def test_an_option_that_does_not_exist_is_refused_at_once() -> None:
-    """A key that is given to it by mistake is in no frame of ours, which a traceback may show."""
-    with pytest.raises(TypeError, match="login\\(\\) takes no api_key") as refused:
-        login(api_key=SECRET)
-    frames = [entry.frame.f_locals for entry in refused.traceback if "widgets" in str(entry.path)]
-
-    assert SECRET not in repr(frames)
-
-
 def test_in_marimo_the_form_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     """Marimo has no IPython kernel, and shows widgets all the same."""
     marimo = types.SimpleNamespace(running_in_notebook=lambda: True)

@@ -190,7 +190,9 @@ class KeySearch:
         return False
 
     def removed_from(self, text: str) -> str:
-        """Return a text that `holds` a key without it; JSON stays JSON of the same shape."""
+        """Return a text without what `holds` finds; JSON stays JSON of the same shape."""
+        if not self.holds(text):
+            return text
         cleaned = self._replace(_JSON_PARTS, text, self._clean_json)
         return PLACEHOLDER if self.holds(cleaned) else cleaned
 

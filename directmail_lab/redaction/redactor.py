@@ -9,18 +9,17 @@ user info of an address. `guard_logs` does so for what is logged while a session
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
 import re
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
-from typing import Final, NoReturn, ParamSpec, TypeVar, final
+from typing import Final, NoReturn, final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ..credentials import keys_version, known_keys
-from ..errors import CassetteError, CredentialError, without_traceback
+from ..errors import CassetteError, CredentialError, hide_frames
 from ..interaction import Headers, Interaction, RecordedRequest, RecordedResponse, header
 from .key_search import PLACEHOLDER, KeySearch, windows
 from .personal import Pseudonyms
@@ -41,24 +40,6 @@ _USER_INFO = re.compile(r"(://)[^/?#@\s\"'<>\\]+@")
 _ORIGIN = re.compile(r"(?<![:/])(/)")
 # RFC 7235: a scheme and one token. Digest and AWS4 have parameters, of which none is a key.
 _ONE_PART = re.compile(r"\s*([A-Za-z][\w-]*)\s+([A-Za-z0-9._~+/-]+=*)\s*")
-
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-def _hide_frames(method: Callable[P, R]) -> Callable[P, R]:
-    """Let an error out of ``method`` without its frames: their locals hold what is removed."""
-
-    @functools.wraps(method)
-    def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            return method(*args, **kwargs)
-        except BaseException as error:
-            failure = error
-        del args, kwargs
-        raise without_traceback(failure)
-
-    return wrapper
 
 
 @final
@@ -106,7 +87,7 @@ class Redactor:
     def __reduce__(self) -> NoReturn:
         raise CredentialError("A redactor knows the key, and is never pickled or copied.")
 
-    @_hide_frames
+    @hide_frames
     def interaction(self, interaction: Interaction) -> Interaction:
         """Return an interaction as it may be written."""
         request, response = self.request(interaction.request), interaction.response
@@ -114,7 +95,7 @@ class Redactor:
         response = RecordedResponse(response.status, reason, headers, body)
         return replace(interaction, request=request, response=response)
 
-    @_hide_frames
+    @hide_frames
     def redacted_text(self, interaction: Interaction, text_of: Callable[[Interaction], str]) -> str:
         """Return the text of an interaction as it may be written, searched once more for the key.
 
@@ -135,7 +116,7 @@ class Redactor:
         self.refuse_leak(text)
         return text
 
-    @_hide_frames
+    @hide_frames
     def request(self, request: RecordedRequest) -> RecordedRequest:
         """Return a request as it may be written."""
         self._learn(_secrets_of(request))
@@ -149,13 +130,13 @@ class Redactor:
         sent = None if request.body is None else body
         return RecordedRequest(method, "".join(uri_parts), headers, sent)
 
-    @_hide_frames
+    @hide_frames
     def text(self, text: str) -> str:
         """Return any text as it may be shown: an excerpt, a log line, a message."""
         self._learn()
         return self._text(text)
 
-    @_hide_frames
+    @hide_frames
     def refuse_leak(self, written: str) -> None:
         """Search text that is about to be written once more.
 
@@ -222,8 +203,7 @@ class Redactor:
         if _may_hold_credentials(text):
             for pattern, replacement in _RULES:
                 text = pattern.sub(replacement, text)
-        if self.__search.holds(text):
-            text = self.__search.removed_from(text)
+        text = self.__search.removed_from(text)
         return self.__personal.text(text) if self.__personal else text
 
 

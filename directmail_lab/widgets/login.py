@@ -22,6 +22,7 @@ from ..errors import (
     NotConnectedError,
     NotJSONError,
     UnauthorizedError,
+    hide_frames,
 )
 from ..http import httpx
 from ..sessions import Session, SessionOptions
@@ -76,6 +77,7 @@ class SignedIn:
     reading: Reading | None = None
 
 
+@hide_frames
 def login(
     *,
     base_url: str = "",
@@ -104,7 +106,6 @@ def login(
         ``allow_writes``.
     """
     if unknown := options.keys() - SessionOptions.__annotations__.keys():
-        cast("dict[str, Any]", options).clear()  # it may have a key, and a traceback would show it
         raise TypeError(f"login() takes no {', '.join(sorted(unknown))}. See help(login).")
     request = SignInRequest(
         mode=mode, address=base_url, cassette=cassette, remember=remember, options=options
