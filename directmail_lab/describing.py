@@ -27,7 +27,7 @@ from .display import plural
 from .errors import CassetteError
 from .interaction import Headers, Interaction, base_path, header, operation_of, path_below
 from .redaction import Redactor, secrets_in
-from .shapes import ANY_NAME, Mergeable, Shape
+from .shapes import ANY_NAME, Mergeable, Shape, is_value
 
 # Response headers that OpenAPI describes elsewhere, or that say nothing about the service.
 _LEFT_OUT: Final = PASSING_HEADERS | {"content-type", "date", "server"}
@@ -86,23 +86,11 @@ def openapi(
     names = [cassettes] if isinstance(cassettes, str | Path) else list(cassettes)
     description = Description()
     for name in names:
-        description.merge(describe(find_cassette(name), examples=examples))
+        description.add_cassette(find_cassette(name), examples=examples)
     if not description.requests:
-        cassettes = ", ".join(map(str, names)) or "no cassette"
+        cassettes = ", ".join(map(str, names)) or "an empty list of cassettes"
         raise CassetteError(f"There are no interactions in {cassettes} to describe.")
     return description.document()
-
-
-def describe(path: Path, *, examples: bool = False) -> Description:
-    """Return the description of one cassette file; `Description.merge` combines several."""
-    loaded, description = read_cassette(path), Description()
-    interactions: Iterable[Interaction] = loaded.interactions
-    if loaded.foreign or examples:
-        redactor = Redactor(secrets_in(interactions), redact=["personal"] if examples else ())
-        interactions = map(redactor.interaction, interactions)
-    for interaction in interactions:
-        description.add(interaction, base_url=loaded.base_url or "", example=examples)
-    return description
 
 
 _Texts = Mapping[str, Iterable[tuple[str, str]]]
@@ -138,7 +126,7 @@ class _Body(Mergeable):
         if self.not_json and _JSON.fullmatch(media_type):
             content["x-not-json"] = self.not_json
         if self.example is not None:
-            content["example"] = json.loads(self.example[1])
+            content["example"] = json.loads(self.example[1], object_pairs_hook=_without_values)
         return content
 
     def _schema(self, media_type: str) -> dict[str, Any]:
@@ -205,7 +193,9 @@ class _Message(Mergeable):
 
 @dataclass(slots=True)
 class Description(Mergeable):
-    """What `openapi` needs to know about interactions; the order of merging does not matter.
+    """What `openapi` needs to know about interactions; the order of adding does not matter.
+
+    `merge` adds another description, such as one that was made in another process.
 
     Attributes
     ----------
@@ -220,6 +210,16 @@ class Description(Mergeable):
     requests: dict[tuple[str, str], _Message] = field(default_factory=dict)
     responses: dict[tuple[str, str, str], _Message] = field(default_factory=dict)
     servers: Counter[str] = field(default_factory=Counter)
+
+    def add_cassette(self, path: Path, *, examples: bool = False) -> None:
+        """Add the interactions of a cassette file."""
+        loaded = read_cassette(path)
+        interactions: Iterable[Interaction] = loaded.interactions
+        if loaded.foreign or examples:
+            redactor = Redactor(secrets_in(interactions), redact=["personal"] if examples else ())
+            interactions = map(redactor.interaction, interactions)
+        for interaction in interactions:
+            self.add(interaction, base_url=loaded.base_url or "", example=examples)
 
     def add(self, interaction: Interaction, *, base_url: str, example: bool = False) -> None:
         """Add one interaction with the service at ``base_url``."""
@@ -312,6 +312,11 @@ def _values(pairs: Iterable[tuple[str, str]]) -> dict[str, list[object]]:
         value = json.loads(text) if _PLAIN_VALUE.fullmatch(text) else text
         values.setdefault(name, []).append(value)
     return values
+
+
+def _without_values(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the members of an example's object, without those whose name is itself a value."""
+    return {name: value for name, value in members if not is_value(name)}
 
 
 def _texts(shape: Shape) -> dict[str, dict[str, Any]]:
