@@ -110,9 +110,9 @@ def compare(
     Parameters
     ----------
     ignore
-        Paths to leave out; ``*`` matches any text: ``"company.*"``, ``"header.x-powered-by"``.
+        Paths to leave out, or one; ``*`` is any text: ``"company.*"``, ``"header.x-powered-by"``.
     """
-    patterns = list(ignore)
+    patterns = [ignore] if isinstance(ignore, str) else list(ignore)
     return [
         difference
         for difference in _differences(recorded, now)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from .cassettes import find_cassette, read_cassette
-from .comparison import ABSENT, compare
+from .comparison import ABSENT, Difference, compare
 from .display import plural, readable
 from .errors import CassetteError, DirectMailLabError
 from .http import recorded_response
@@ -39,8 +39,6 @@ _DTYPES: Final[dict[str, Any]] = {
     "interaction": "Int64", "operation": "string", "part": "string", "path": "string",
     "change": "string", "recorded": "object", "now": "object", "new_path": "string",
 }  # fmt: skip
-
-
 _AGE: Final = re.compile(r"(\d{1,5}) days?")
 
 
@@ -71,7 +69,7 @@ def drift(
     cassette
         A name or a path, as for `replay`.
     ignore
-        Paths to leave out; ``*`` matches any text: ``"company.*"``, ``"header.x-powered-by"``.
+        Paths to leave out, or one; ``*`` is any text: ``"company.*"``, ``"header.x-powered-by"``.
         Values that differ from call to call are left out already: see `comparison` for the list.
     max_age
         The greatest age that a recording may have: a `timedelta` or a text such as ``"30 days"``.
@@ -101,36 +99,57 @@ def drift(
     CassetteError
         The cassette cannot be found or read, or is older than ``max_age`` and ``on_old="raise"``.
     """
-    import pandas as pd
-
-    loaded, now = read_cassette(find_cassette(cassette)), datetime.fromtimestamp(clock(), UTC)
-    problem = None if max_age is None else age_problem(loaded.interactions, max_age, now=now)
-    if problem is not None:
-        message = (
-            f'Cassette {str(cassette)!r} {problem}. Look at drift("{cassette}"), then record it '
-            f'again with record("{cassette}", record_mode="all").'
-        )
-        if on_old == "raise":
-            raise CassetteError(message)
-        warnings.warn(message, OldCassetteWarning, stacklevel=2)
+    loaded = read_cassette(find_cassette(cassette))
+    if max_age is not None:
+        now = datetime.fromtimestamp(clock(), UTC)
+        _report_age(cassette, age_problem(loaded.interactions, max_age, now=now), on_old)
     interactions, prefix = loaded.interactions, base_path(loaded.base_url or "")
     redactor = Redactor(redact=loaded.redact)
     if loaded.foreign:  # what another program wrote may hold its credentials
         redactor = Redactor(secrets_in(interactions))
         interactions = list(map(redactor.interaction, interactions))
     reads, not_sent = _reads(interactions, prefix)
-    rows: list[tuple[object, ...]] = []
+    patterns = ignore if isinstance(ignore, str) else list(ignore)
+    found = []
     with session.live():
         for number, recorded in reads:
-            again = _send_again(session, recorded.request, prefix, clock)
-            for difference in compare(recorded, redactor.interaction(again), ignore=ignore):
-                cells = [getattr(difference, name) for name in [*_DTYPES][2:]]
-                values = (pd.NA if cell in (None, ABSENT) else cell for cell in cells)
-                rows.append((number, _operation(recorded.request, prefix), *values))
+            again = redactor.interaction(_send_again(session, recorded.request, prefix, clock))
+            operation = _operation(recorded.request, prefix)
+            differences = compare(recorded, again, ignore=patterns)
+            found += [(number, operation, difference) for difference in differences]
+    return _table(found, len(reads), not_sent)
+
+
+def _report_age(
+    cassette: str | Path, problem: str | None, on_old: Literal["warn", "raise"]
+) -> None:
+    """Warn of what `age_problem` returned for a cassette, or raise it."""
+    if problem is None:
+        return
+    message = (
+        f'Cassette {str(cassette)!r} {problem}. Look at drift("{cassette}"), then record it '
+        f'again with record("{cassette}", record_mode="all").'
+    )
+    if on_old == "raise":
+        raise CassetteError(message)
+    warnings.warn(message, OldCassetteWarning, stacklevel=3)
+
+
+def _table(
+    found: Iterable[tuple[int, str, Difference]], sent: int, not_sent: list[str]
+) -> pd.DataFrame:
+    """Return the table of differences, each with its interaction's number and operation."""
+    import pandas as pd
+
+    rows = []
+    for number, operation, difference in found:
+        values = (getattr(difference, name) for name in [*_DTYPES][2:])
+        cells = (pd.NA if value in (None, ABSENT) else value for value in values)
+        rows.append((number, operation, *cells))
     table = readable(pd.DataFrame(rows, columns=list(_DTYPES), dtype=object).astype(_DTYPES))
-    notes = [f"{plural(len(reads), 'request')} sent{'' if rows else ', all answered as recorded'}."]
+    notes = [f"{plural(sent, 'request')} sent{'' if rows else ', all answered as recorded'}."]
     notes += [f"Not sent: {', '.join(not_sent)}."] if not_sent else []
-    table.attrs.update(sent=len(reads), not_sent=not_sent, notes=notes)
+    table.attrs.update(sent=sent, not_sent=not_sent, notes=notes)
     return table
 
 
@@ -147,8 +166,8 @@ def age_problem(
         The greatest age is a text other than ``"30 days"``.
     """
     allowed = max_age
-    if isinstance(allowed, str):
-        days = _AGE.fullmatch(allowed)
+    if not isinstance(allowed, timedelta):
+        days = _AGE.fullmatch(str(allowed))
         if days is None:
             raise DirectMailLabError('max_age is a number of days, such as "90 days".')
         allowed = timedelta(days=int(days[1]))
