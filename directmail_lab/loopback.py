@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 import logging
 import os
 import socket
@@ -12,6 +13,7 @@ import threading
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
+from http import HTTPStatus
 from typing import Final, Self
 
 import h11
@@ -27,10 +29,25 @@ HOP_BY_HOP: Final = frozenset(
 )
 _BODILESS: Final = frozenset({204, 304})
 _CHUNK_BYTES: Final = 65_536
-_UNSENDABLE: Final = b"The recorded response is not valid HTTP."
 _RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)  # SO_LINGER on, for 0 s: close sends RST
 
 _log = logging.getLogger(__name__)
+
+
+def listen(port: int) -> socket.socket:
+    """Return a socket that listens on a port of 127.0.0.1; 0 takes a free one.
+
+    Raises
+    ------
+    OSError
+        The port is taken.
+    """
+    try:
+        return socket.create_server((HOST, port))
+    except OSError as error:
+        reason = f"Cannot listen on port {port} of {HOST} ({os.strerror(error.errno or 0)})."
+        advice = "Choose another port, or 0 for a free one."
+        raise OSError(error.errno, f"{reason} {advice}") from None
 
 
 class LoopbackServer:
@@ -49,16 +66,11 @@ class LoopbackServer:
     Raises
     ------
     OSError
-        The port is taken.
+        As `listen`.
     """
 
     def __init__(self, port: int, prefix: str = "") -> None:
-        try:
-            self._socket = socket.create_server((HOST, port))
-        except OSError as error:
-            reason = f"Cannot listen on port {port} of {HOST} ({os.strerror(error.errno or 0)})."
-            advice = "Choose another port, or 0 for a free one."
-            raise OSError(error.errno, f"{reason} {advice}") from None
+        self._socket = listen(port)
         # asyncio sets it only on sockets that name their protocol. Without it, the body waits until
         # the client has acknowledged the head: 40 ms for each request of an open connection.
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -74,9 +86,9 @@ class LoopbackServer:
         """Answer a request."""
         raise NotImplementedError
 
-    def malformed(self) -> RecordedResponse:
-        """Return the answer to data that is not an HTTP request."""
-        return RecordedResponse(400, "Bad Request")
+    def malformed(self, status: int) -> RecordedResponse:
+        """Return the answer to data that is not an HTTP request: 400, or 431 if it is too long."""
+        return error_response(status, "malformed", "This is not an HTTP request that can be read.")
 
     @property
     def base_url(self) -> str:
@@ -134,10 +146,10 @@ class LoopbackServer:
                 await self.handle(exchange)
                 if not await exchange.finish():
                     break
-        except h11.RemoteProtocolError:
+        except h11.RemoteProtocolError as error:
             if protocol.our_state in (h11.IDLE, h11.SEND_RESPONSE):
                 with suppress(ConnectionError):
-                    await exchange.answer(self.malformed())
+                    await exchange.answer(self.malformed(error.error_status_hint))
         except ConnectionError:
             pass  # the client has gone
         except Exception:
@@ -169,6 +181,9 @@ class Exchange:
         event = await self._event()
         if not isinstance(event, h11.Request):
             return False
+        names = {name for name, _ in event.headers}
+        if {b"content-length", b"transfer-encoding"} <= names:  # RFC 9112, 6.3: request smuggling
+            raise h11.RemoteProtocolError("two lengths of one body")
         self.method, self.target = event.method.decode("ascii"), event.target.decode("ascii")
         self.headers = tuple(
             (name.decode("ascii"), value.decode("latin-1"))
@@ -197,8 +212,10 @@ class Exchange:
         """
         head = self._head(response, is_streamed=parts is not None)
         if head is None:
-            response, parts = RecordedResponse(502, body=_UNSENDABLE), None
-            head = h11.Response(status_code=502, headers=[])
+            message = "The response is not valid HTTP, and so it cannot be sent."
+            response, parts = error_response(502, "invalid", message), None
+            head = self._head(response, is_streamed=False)
+            assert head is not None
         has_no_body = response.status in _BODILESS or self.method == "HEAD"
         body = b"" if has_no_body else response.body[:cut_after]
         await self._send(head)
@@ -217,12 +234,14 @@ class Exchange:
         is_get = self.method != "HEAD" or bool(response.body)
         if is_get and not is_streamed and response.status not in _BODILESS:
             changes["Content-Length"] = str(len(response.body))
+        if self._protocol.their_state is h11.ERROR:
+            changes["Connection"] = "close"
         headers = with_headers(response, changes).headers
         try:
             return h11.Response(
                 status_code=response.status,
                 reason="".join(filter(str.isprintable, response.reason)).encode("ascii", "replace"),
-                headers=[(name.encode(), value.encode("latin-1")) for name, value in headers],
+                headers=[(n.encode(), v.encode("latin-1").strip(b" \t")) for n, v in headers],
             )
         except (h11.LocalProtocolError, UnicodeError):
             return None
@@ -260,6 +279,14 @@ class Exchange:
 async def _in_parts(body: bytes) -> AsyncGenerator[bytes]:
     for start in range(0, len(body), _CHUNK_BYTES):
         yield body[start : start + _CHUNK_BYTES]
+
+
+def error_response(status: int, reason: str, message: str) -> RecordedResponse:
+    """Return a response of JSON: ``{"error": {"status", "reason", "message"}}``."""
+    error = {"status": status, "reason": reason, "message": message}
+    body = json.dumps({"error": error}, ensure_ascii=False).encode()
+    headers = (("Content-Type", "application/json; charset=utf-8"),)
+    return RecordedResponse(status, HTTPStatus(status).phrase, headers, body)
 
 
 def with_headers(

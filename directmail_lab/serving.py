@@ -7,13 +7,13 @@ the key, so that its clients need none, and sends their requests through the ses
 from __future__ import annotations
 
 import hmac
-import json
 import logging
+import math
 import re
+import time
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Collection, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from http import HTTPStatus
 from typing import Final
 
 from .contract import HEADERS
@@ -26,10 +26,10 @@ from .errors import (
 )
 from .http import httpx, recorded_request
 from .interaction import Interaction, RecordedRequest, RecordedResponse, header
-from .loopback import HOP_BY_HOP, Exchange, LoopbackServer, with_headers
+from .loopback import HOP_BY_HOP, Exchange, LoopbackServer, error_response, with_headers
 from .redaction import Redactor
 from .redaction.key_search import FRAGMENT, SHARED, WINDOW
-from .redaction.unpack import MAGIC
+from .redaction.unpack import MAGIC, unpack
 from .sessions import Session
 from .settings import is_loopback
 from .transports import STREAMED
@@ -102,7 +102,7 @@ class SessionServer(LoopbackServer):
         origin = header(exchange.headers, "origin") or ""
         streamed = None
         if problem := self._problem(exchange, origin):
-            response = _error(403, "refused", problem)
+            response = error_response(403, "refused", problem)
         elif origin and header(exchange.headers, "access-control-request-method"):
             response = RecordedResponse(204, "No Content")  # CORS: a browser asks first
         else:
@@ -138,6 +138,8 @@ class SessionServer(LoopbackServer):
         if is_from_page and origin not in self._allow_origins:
             named = origin or "ORIGIN"
             return f"Requests from web pages are refused: allow one with --allow-origin {named}."
+        if not exchange.target.startswith("/"):
+            return "Only paths are answered: this server is no proxy."
         expected = f"{self._prefix}/"  # with the slash: the rest is added to the base address
         start = exchange.target[: len(expected)]
         if not hmac.compare_digest(start.encode(), expected.encode()):
@@ -162,15 +164,19 @@ class SessionServer(LoopbackServer):
                 except NotRecordedError as error:
                     refusals.append(error)
                 else:
-                    return await self._received(request, session, received)
+                    return await self._received(session, received)
         except (DirectMailLabError, httpx.HTTPError, httpx.InvalidURL) as error:
             status = next((s for kind, s in _STATUS_OF.items() if isinstance(error, kind)), 502)
-            return _error(status, type(error).__name__, self._message(error)), None
+            response = error_response(status, type(error).__name__, self._message(error))
+            if isinstance(error, QuotaExhaustedError) and error.until is not None:
+                wait_s = max(0, math.ceil(error.until - time.time()))
+                response = with_headers(response, {"Retry-After": str(wait_s)})
+            return response, None
         message = " ".join(dict.fromkeys(map(self._message, refusals)))
-        return _error(404, refusals[0].reason, message), None
+        return error_response(404, refusals[0].reason, message), None
 
     async def _received(
-        self, request: RecordedRequest, session: Session, received: httpx.Response
+        self, session: Session, received: httpx.Response
     ) -> tuple[RecordedResponse, httpx.Response | None]:
         """Return a response as it came, with its body unless that is streamed.
 
@@ -185,7 +191,7 @@ class SessionServer(LoopbackServer):
         headers = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in raw)
         response = RecordedResponse(received.status_code, received.reason_phrase, headers, body)
         if session.api_key is not None:
-            response = self._redactor.interaction(Interaction(request, response)).response
+            response = _searched(response, self._redactor)
             location = header(response.headers, "location") or ""
             if location.startswith(f"{session.base_url}/"):
                 moved = self.base_url + location.removeprefix(session.base_url)
@@ -229,10 +235,21 @@ async def redacted_parts(parts: AsyncIterable[bytes], redactor: Redactor) -> Asy
             del buffer[:end]
             is_start = False
     if is_start:
-        whole = Interaction(RecordedRequest("GET", ""), RecordedResponse(200, body=bytes(buffer)))
-        yield redactor.interaction(whole).response.body
+        yield _searched(RecordedResponse(200, body=bytes(buffer)), redactor).body
     else:
         yield _without_key(buffer, redactor)
+
+
+def _searched(response: RecordedResponse, redactor: Redactor) -> RecordedResponse:
+    """Return a response without the key; refuse one whose body cannot be searched for it."""
+    try:
+        unpack(response.body, header(response.headers, "content-encoding") or "")
+    except ValueError as error:
+        raise DirectMailLabError(
+            f"The response's body is {error}, so it cannot be searched for the key, and is not "
+            "passed on. The recording has its headers alone."
+        ) from None
+    return redactor.interaction(Interaction(RecordedRequest("GET", ""), response)).response
 
 
 def _divisible_at(buffer: bytearray, redactor: Redactor) -> int:
@@ -269,10 +286,3 @@ def _with_cors(response: RecordedResponse, exchange: Exchange, origin: str) -> R
     }
     more = [(name, value) for name, value in added.items() if value]
     return replace(response, headers=(*kept, *more))
-
-
-def _error(status: int, reason: str, message: str) -> RecordedResponse:
-    error = {"status": status, "reason": reason, "message": message}
-    body = json.dumps({"error": error}, ensure_ascii=False).encode()
-    headers = (("Content-Type", "application/json; charset=utf-8"),)
-    return RecordedResponse(status, HTTPStatus(status).phrase, headers, body)

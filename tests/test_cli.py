@@ -124,12 +124,15 @@ def test_what_could_not_be_done_is_one_line_and_exit_code_2() -> None:
         ("share nowhere.ipynb", "nowhere.ipynb cannot be read"),
         ("serve --port 0 --api-key a:b", "The API key holds a colon"),
         ("serve --port {taken}", "Cannot listen on port"),
+        ("serve --port {taken} --record a --to https://a.example", "Choose another port"),
+        ("cassette convert broken.har new.yaml", "broken.har is not HAR"),
     ],
 )
 def test_an_error_says_what_to_do_at_a_terminal(words: str, says: str, service: StandIn) -> None:
     """What happened and what to do, with no advice that only Python can follow."""
     Path("file").touch()
     Path("tour.ipynb").write_text('{"cells": [], "metadata": {}}')
+    Path("broken.har").write_text("{")
     done = invoke(*words.format(taken=service.base_url.rpartition(":")[2]).split())
     assert isinstance(done.exception, DirectMailLabError | OSError)
     message = error_message(done.exception)
@@ -148,6 +151,7 @@ def test_an_error_says_what_to_do_at_a_terminal(words: str, says: str, service: 
         ("serve --port 99999999", "--port"),
         ("serve --limit -1", "--limit"),
         ("lab --port -1", "--port"),
+        ("--port 8890 demo", "after the command"),
         ("cassette show", "Missing argument"),
         ("cassette show first-look -n 5 --json", "--json"),
         ("me --cassette first-look --json --csv", "not both"),
@@ -163,8 +167,9 @@ def test_a_wrong_command_or_option_is_a_usage_error(words: str, says: str) -> No
 
 
 def test_the_version_is_printed() -> None:
-    """That of the package."""
-    assert invoke("--version").stdout == f"directmail-lab {__version__}\n"
+    """That of the package, and no command is run."""
+    for words in (["--version"], ["--version", "me", "--cassette", "first-look"]):
+        assert invoke(*words).stdout == f"directmail-lab {__version__}\n"
 
 
 def test_the_shell_completes_names_of_cassettes(tour: Path) -> None:

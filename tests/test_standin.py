@@ -342,6 +342,16 @@ def test_closing_frees_the_port_and_the_thread(caplog: pytest.LogCaptureFixture)
         assert again.base_url == service.base_url
 
 
+def test_a_response_is_sent_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else its body waits 40 ms, until the client has acknowledged the head."""
+    create, created = socket.create_server, []
+    monkeypatch.setattr(
+        socket, "create_server", lambda *a: created.append(create(*a)) or created[0]
+    )
+    with stand_in():
+        assert created[0].getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
 def test_closing_is_quiet_while_an_answer_waits_for_its_client(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -349,9 +359,9 @@ def test_closing_is_quiet_while_an_answer_waits_for_its_client(
     is_answering = threading.Event()
 
     class Server(LoopbackServer):
-        def malformed(self) -> RecordedResponse:
+        def malformed(self, status: int) -> RecordedResponse:
             is_answering.set()
-            return RecordedResponse(400, body=bytes(2**26))  # more than a connection buffers
+            return RecordedResponse(status, body=bytes(2**26))  # more than a connection buffers
 
     with Server(0) as server, connected_to(server) as connection:
         connection.sendall(b"not HTTP\r\n\r\n")

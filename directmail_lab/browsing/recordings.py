@@ -106,7 +106,7 @@ def open_recording(path: Path) -> Recording:
         The file cannot be read, or is neither of these.
     """
     if path.suffix.lower() == ".har":
-        interactions = read_har(read_bytes(path, MAX_FOREIGN_BYTES))
+        interactions = read_har(read_bytes(path, MAX_FOREIGN_BYTES), path.name)
         return Recording(path.name, interactions, redactor=Redactor(secrets_in(interactions)))
     loaded = read_cassette(path)
     recording = Recording(path.stem, loaded.interactions, problem=loaded.problem)

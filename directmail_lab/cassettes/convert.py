@@ -188,7 +188,7 @@ def _read(source: Path) -> tuple[Mapping[str, object], Sequence[Interaction]]:
         metadata = {**loaded.metadata, "base_url": loaded.base_url}
         metadata.pop("recorded_with", None)
         return metadata, loaded.interactions
-    return {}, read_har(read_bytes(source, MAX_FOREIGN_BYTES))
+    return {}, read_har(read_bytes(source, MAX_FOREIGN_BYTES), str(source))
 
 
 def _secrets(metadata: Mapping[str, object], interactions: Sequence[Interaction]) -> set[str]:
@@ -267,8 +267,8 @@ def _har_content(message: RecordedRequest | RecordedResponse, encoding: str) -> 
     return {"mimeType": mime_type, "text": text, encoding: "base64"}
 
 
-def read_har(text: bytes) -> list[Interaction]:
-    """Return the interactions of a .har file as they are: nothing is redacted.
+def read_har(text: bytes, name: str) -> list[Interaction]:
+    """Return the interactions of the .har file of that name as they are: nothing is redacted.
 
     Requests that got no response are left out.
 
@@ -283,14 +283,16 @@ def read_har(text: bytes) -> list[Interaction]:
             raise TypeError
     except ODD:
         raise CassetteFormatError(
-            "The file is not HAR: it is not JSON with a list log.entries, or it is incomplete. "
+            f"{name} is not HAR: it is not JSON with a list log.entries, or it is incomplete. "
             "Export it again."
         ) from None
-    interactions = (_from_har(entry, number) for number, entry in enumerate(entries, 1))
+    interactions = (
+        _from_har(entry, f"Entry {number} of {name}") for number, entry in enumerate(entries, 1)
+    )
     return [interaction for interaction in interactions if interaction is not None]
 
 
-def _from_har(entry: Any, number: int) -> Interaction | None:
+def _from_har(entry: Any, name: str) -> Interaction | None:
     try:
         response = entry.get("response") or {}
         # Chromium gives a request that was blocked or aborted the status 0, Firefox none.
@@ -300,7 +302,7 @@ def _from_har(entry: Any, number: int) -> Interaction | None:
         response = _response(response, request.method)
         return check_interaction(Interaction(request, response, *_times(entry)))
     except ODD as error:
-        raise unreadable(f"Entry {number} of the HAR file", error) from None
+        raise unreadable(name, error) from None
 
 
 def _request(entry: Mapping[str, Any]) -> RecordedRequest:

@@ -183,8 +183,8 @@ def _path_in(folder: Path, name: str) -> Path:
     parts = name.replace("\\", "/").split("/")
     if not name.strip() or "\0" in name or ":" in name or any(p in ("", ".", "..") for p in parts):
         raise CassetteError(
-            f"{name!r} is not a cassette's name. Give a bare name such as 'tour', "
-            "or a pathlib.Path for a file elsewhere."
+            f"{name!r} is not a cassette's name. Give a bare name such as 'tour'. "
+            "For a file elsewhere, give a pathlib.Path."
         )
     path = _with_suffix(folder.joinpath(*parts))
     if not _stays_in(folder, path):
@@ -236,7 +236,7 @@ def locked(path: Path) -> Iterator[Path]:
             "folder that can be written to."
         ) from None
     try:
-        if path.exists() and path.stat().st_nlink > 1:
+        if path.is_file() and path.stat().st_nlink > 1:
             raise CassetteError(
                 f"{path} has another name (a hard link), under which it could be recorded at the "
                 "same time. Copy it, and record into the copy."

@@ -137,6 +137,11 @@ _PARTS: Final[dict[str, Callable[[RecordedRequest, str], Hashable]]] = {
 }
 
 
+def _shown_path(request: RecordedRequest, prefix: str) -> str:
+    """Return the start of a path; the time to compare two grows with the square of their length."""
+    return path_below(request.uri, prefix)[:200]
+
+
 class Player:
     """Finds the recorded responses to a request, each played in the order of its recording.
 
@@ -226,7 +231,7 @@ class Player:
 
         ``name`` is the cassette's; ``is_played`` says that all the responses to it were played.
         """
-        title = f"{request.method} {path_below(request.uri, prefix):.200}"
+        title = f"{request.method} {_shown_path(request, prefix)}"
         advice = f'ecord it with record({name!r}, record_mode="new_episodes").'
         if is_played:
             return NotRecordedError(
@@ -253,10 +258,10 @@ class Player:
 
     def _nearest(self, request: RecordedRequest, prefix: str) -> str:
         """Name the most similar recorded request, and in what it differs, without its values."""
-        path = path_below(request.uri, prefix)
+        path = _shown_path(request, prefix)
 
         def similarity(other: RecordedRequest) -> tuple[float, bool]:
-            other_path = path_below(other.uri, self._prefix)
+            other_path = _shown_path(other, self._prefix)
             return SequenceMatcher(None, path, other_path).ratio(), request.method == other.method
 
         queues = islice(reversed(self._queues.values()), _MAX_COMPARED)
@@ -271,7 +276,7 @@ class Player:
             )
         ]
         differs = f", which differs in {' and '.join(differing)}" if differing else ""
-        return f"Nearest: {nearest.method} {path_below(nearest.uri, self._prefix):.200}{differs}. "
+        return f"Nearest: {nearest.method} {_shown_path(nearest, self._prefix)}{differs}. "
 
     def _is_by_address(self, method: str) -> bool:
         """Return whether a request by this method is found by its address alone."""

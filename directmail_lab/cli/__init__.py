@@ -63,8 +63,11 @@ def _start(
 ) -> None:
     if version:
         typer.echo(f"directmail-lab {dm.__version__}")
-    elif context.invoked_subcommand is None:
+        raise typer.Exit
+    if context.invoked_subcommand is None:
         lab(port, no_browser)
+    elif port is not None or no_browser:
+        raise typer.BadParameter("Give --port and --no-browser after the command.")
 
 
 app.command()(lab)
@@ -98,7 +101,10 @@ def check(cassette: str | None = CASSETTE, as_json: bool = JSON, as_csv: bool = 
 @app.command()
 def findings(cassette: str | None = CASSETTE, as_json: bool = JSON, as_csv: bool = CSV) -> None:
     """Print what is known of the parts that the service's document leaves open."""
-    show(dm.findings(_recorded_or_live(cassette)), as_json=as_json, as_csv=as_csv)
+    found = dm.findings(_recorded_or_live(cassette))
+    if not (as_json or as_csv):
+        del found["find_out"]  # calls of Python
+    show(found, as_json=as_json, as_csv=as_csv)
 
 
 app.add_typer(cassette_commands.app, name="cassette")

@@ -25,8 +25,10 @@ def list_(as_json: bool = JSON, as_csv: bool = CSV) -> None:
     import pandas as pd
 
     rows = [_describe(path) for path in cassettes_by_name().values()]
-    columns = ["name", "interactions", "recorded_at", "layout", "bytes", "problem", "path"]
-    show(pd.DataFrame(rows, columns=columns), as_json=as_json, as_csv=as_csv)
+    columns = ["name", "interactions", "recorded_at", "problem", "layout", "bytes", "path"]
+    frame = pd.DataFrame(rows, columns=columns).convert_dtypes()
+    started_at = pd.to_datetime(frame["recorded_at"], utc=True, format="ISO8601", errors="coerce")
+    show(frame.assign(recorded_at=started_at), as_json=as_json, as_csv=as_csv)
 
 
 @app.command("show")

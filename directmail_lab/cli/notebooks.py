@@ -40,8 +40,7 @@ NO_BROWSER = typer.Option(False, "--no-browser", help="Do not open a browser.")
 def lab(port: int | None = PORT, no_browser: bool = NO_BROWSER) -> None:
     """Open JupyterLab on the first tutorial notebook.
 
-    In a checkout its own tutorials are opened. Otherwise they are first copied to a folder here;
-    files that exist already are kept.
+    Outside a checkout, the tutorials are first copied to a folder here, beside your own files.
     """
     typer.echo("Starting JupyterLab on the tutorials; its address follows. Ctrl-C ends it.")
     folder = workplace(Path.cwd())

@@ -18,6 +18,7 @@ from ..errors import (
     DirectMailLabError,
     NotConnectedError,
     NotRecordedError,
+    QuotaExhaustedError,
     WriteRefusedError,
 )
 
@@ -34,6 +35,7 @@ _ADVICE: Final[dict[type[Exception], str]] = {
     NotConnectedError: _SIGN_IN,
     WriteRefusedError: "To allow writes: --allow-writes.",
     NotRecordedError: "To record it: directmail-lab serve --record NAME --to URL.",
+    QuotaExhaustedError: "Send it again later.",
 }
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import typer
 
 from ..errors import CassetteError, CredentialError
+from ..loopback import listen
 from ..standin import STAND_IN_KEY, StandIn, stand_in
 from ..standin.options import ResetUnit
 from .output import cassette_file, complete_cassette, error_message
@@ -40,7 +41,9 @@ def serve(
     record: str | None = typer.Option(None, help="Forward requests, and record to this cassette."),
     strict: bool = _replay(False, "--strict", help="Play each response once."),
     timing: _Timing = _replay("instant", help="At once, or as slowly as recorded."),
-    to: str | None = _record(None, help="The base address; by default DIRECTMAIL_BASE_URL."),
+    to: list[str] = _record(
+        [], metavar="<str>", help="The base address; by default DIRECTMAIL_BASE_URL."
+    ),
     allow_writes: bool = _record(False, "--allow-writes", help="Forward writes too."),
     redact: list[str] = _record([], help='"personal", or a field. Repeatable.'),
     allow_origin: list[str] = _either([], help="Allow web pages of this origin. Repeatable."),
@@ -56,11 +59,15 @@ def serve(
 
     With --record it forwards requests with your key, paced and recorded: clients need no key.
     """
-    if cassette and record:
+    if cassette and record is not None:
         raise typer.BadParameter("Give --cassette or --record, not both.")
-    _refuse_useless(context, "--cassette" if cassette else "--record" if record else "stand-in")
-    if record:
-        sessions = [_recording(record, to, allow_writes, redact)]
+    if len(to) > 1:
+        raise typer.BadParameter("Give --to once: a recording is of one base address.")
+    mode = "--cassette" if cassette else "stand-in" if record is None else "--record"
+    _refuse_useless(context, mode)
+    listen(port).close()  # before a recording is opened: the port may be taken
+    if record is not None:
+        sessions = [_recording(record, next(iter(to), None), allow_writes, redact)]
     elif cassette:
         sessions = [_replaying(name, strict, timing) for name in cassette]
     else:
@@ -75,7 +82,7 @@ def serve(
     server = SessionServer(
         sessions, port=port, token=secret, allow_origins=allow_origin, message=error_message
     )
-    if record:
+    if record is not None:
         _run(server, f"Forwarding requests from {server.base_url} to {sessions[0].base_url}")
     else:
         _run(server, f"Answering requests to {server.base_url}; none is forwarded.")
@@ -120,7 +127,10 @@ def _replaying(name: str, strict: bool, timing: _Timing) -> Session:
     session = replaying_session(path)
     mode = session.replay(path, timing=timing, repeat="strict" if strict else "last")
     if not session.open_cassette:
-        raise CassetteError(f"Cassette {name} is empty: there is nothing to answer with.")
+        raise CassetteError(
+            f"Cassette {name} has no interactions to answer with. Record some first: "
+            "directmail-lab serve --record NAME --to URL."
+        )
     typer.echo(repr(mode))
     return session
 

@@ -140,11 +140,12 @@ class StandIn(LoopbackServer):
             response = _with_fault(response, fault, request)
             await exchange.answer(response, cut_after=fault.cut_after)
 
-    def malformed(self) -> RecordedResponse:
+    def malformed(self, status: int) -> RecordedResponse:
         """Return the response to data that is not HTTP, with the three headers."""
         now = self.options.clock()
         quota = self._count(now, "", "", is_known=False)
-        return replace(super().malformed(), headers=self._common_headers(quota, now))
+        response = _error(status, "This is not an HTTP request that can be read.")
+        return replace(response, headers=response.headers + self._common_headers(quota, now))
 
     def _next_fault(self, path: str) -> Fault | None:
         """Return the fault that applies to a request, and count that it did."""

@@ -114,7 +114,7 @@ def test_a_broken_recording_says_why(page: Page, server: Server, folder: Path) -
     open_app(page, server)
     double_click(page, "seen/broken.har")
 
-    expect(page.get_by_text("The file is not HAR")).to_be_visible()
+    expect(page.get_by_text("broken.har is not HAR")).to_be_visible()
 
 
 def has_saved_the_layout(response: Response) -> bool:
