@@ -59,11 +59,12 @@ def in_any_form(key: str, data: st.DataObject) -> str:
     form: str = change_case(data.draw(st.sampled_from(encodings))())
     for _ in range(2):
         if formats := data.draw(st.sampled_from(ESCAPES)):
+            choices = data.draw(st.binary(min_size=len(form), max_size=len(form)))
             form = "".join(
-                data.draw(st.sampled_from(formats)) % ord(character)
-                if character in "%\\\"&/+=<>'" or data.draw(st.booleans())
+                formats[choice >> 1 & 1] % ord(character)
+                if character in "%\\\"&/+=<>'" or choice & 1
                 else character
-                for character in form
+                for character, choice in zip(form, choices, strict=True)
             )
     return form
 

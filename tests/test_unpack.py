@@ -66,19 +66,9 @@ def test_a_body_that_is_cut_off_is_read_as_far_as_it_goes(torn: int) -> None:
     assert (bytes(range(256)) * 20).startswith(opened)
 
 
-def bomb(layers: int) -> bytes:
-    packed = bytes(80_000_000)
-    for _ in range(layers):
-        packed = gzip.compress(packed, 6)
-    return packed
-
-
 @pytest.mark.parametrize(
     ("body", "coding", "why"),
     [
-        (bomb(1), "", "to less than a hundredth"),
-        (bomb(2), "gzip", "to less than a hundredth"),
-        (bomb(3), "gzip", "to less than a hundredth|more than twice"),
         (gzip.compress(gzip.compress(gzip.compress(TEXT))), "gzip, gzip, gzip", "more than twice"),
         (b"\x1f\x8b\x08" + b"\xff" * 40, "", "damaged"),
         (b"\xff\xfe\xfd" * 9, "deflate", "damaged"),
@@ -90,6 +80,15 @@ def test_what_cannot_be_opened_within_bounds_is_refused(body: bytes, coding: str
     """Whoever asks is told why, with nothing of the body."""
     with pytest.raises(ValueError, match=why):
         unpack(body, coding)
+
+
+def test_a_bomb_is_refused_however_often_it_is_packed() -> None:
+    """A body that is a thousandth of what comes out of it, or less."""
+    packed = bytes(80_000_000)
+    for coding in ("", "gzip", "gzip"):
+        packed = gzip.compress(packed, 6)
+        with pytest.raises(ValueError, match=r"to less than a hundredth|more than twice"):
+            unpack(packed, coding)
 
 
 @given(body=st.binary(max_size=300), coding=st.sampled_from(["", "gzip", "deflate", "br", "zstd"]))

@@ -10,6 +10,7 @@ import io
 import json
 import os
 import re
+import sys
 import tempfile
 import warnings
 import zipfile
@@ -281,9 +282,11 @@ def _check_names(cell: str, where: str, available: set[str]) -> None:
 
 def _requirements(code: str) -> list[str]:
     """Return the distributions that code imports, pinned to the versions installed here."""
-    by_module = packages_distributions()
-    names = {name for module in _IMPORT.findall(code) for name in by_module.get(module, ())[:1]}
-    return sorted(f"{name}=={version(name)}" for name in names - {"directmail-lab"})
+    modules = set(_IMPORT.findall(code)) - {"directmail_lab"} - sys.stdlib_module_names
+    # It looks at every file that is installed, which takes half a second.
+    by_module = packages_distributions() if modules else {}
+    names = {name for module in modules for name in by_module.get(module, ())[:1]}
+    return sorted(f"{name}=={version(name)}" for name in names)
 
 
 # -- the wheel and the zip ---------------------------------------------------------------------
