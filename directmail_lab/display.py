@@ -15,7 +15,7 @@ import shutil
 import textwrap
 import time
 import weakref
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from itertools import accumulate, pairwise, zip_longest
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
@@ -71,7 +71,11 @@ def readable(
 
 def as_html(frame: pd.DataFrame) -> str:
     """Return a frame as an HTML table, in the page's own colours; every value is escaped."""
-    columns, notes = _columns_and_notes(frame, _PAGE_CHARACTERS)
+    return html_table(*_columns_and_notes(frame, _PAGE_CHARACTERS))
+
+
+def html_table(columns: Sequence[Column], notes: Sequence[str]) -> str:
+    """Return columns as an HTML table, with notes below it; every value is escaped."""
     rows = ["<tr>" + "".join(row) + "</tr>" for row in zip(*map(_html_cells, columns), strict=True)]
     below = f"<p>{html.escape(' '.join(notes))}</p>" if notes else ""
     head, body = "".join(rows[:1]), "".join(rows[1:])
@@ -84,16 +88,21 @@ def as_text(frame: pd.DataFrame, *, width: int | None = None) -> str:
     ``width`` is in characters, by default the terminal's. Columns that do not fit are named below.
     """
     width = width or shutil.get_terminal_size((_TERMINAL_CHARACTERS, 24)).columns
-    columns, notes = _columns_and_notes(frame, min(width, _PAGE_CHARACTERS))
+    return text_table(*_columns_and_notes(frame, min(width, _PAGE_CHARACTERS)), width)
+
+
+def text_table(columns: Sequence[Column], notes: Sequence[str], width: int) -> str:
+    """Return columns as lines of text of at most this width, with notes below them."""
     used = accumulate(column.least_width + _GAP for column in columns)
     fitting = max(1, sum(characters - _GAP <= width for characters in used))
     if fitting < len(columns):
-        notes.append(f"Not shown here: {', '.join(column.name for column in columns[fitting:])}.")
+        names = ", ".join(column.name for column in columns[fitting:])
+        notes = [*notes, f"Not shown here: {names}."]
     lines = _lines(columns[:fitting], width)
     return "\n".join([*lines, *textwrap.wrap(" ".join(notes), width)])
 
 
-def _lines(columns: list[_Column], width: int) -> list[str]:
+def _lines(columns: Sequence[Column], width: int) -> list[str]:
     """Return the lines of a table; columns of text are narrowed in proportion until all fit."""
     widths: list[int] = []
     for percent in range(100, 0, -1):
@@ -115,7 +124,7 @@ def _lines(columns: list[_Column], width: int) -> list[str]:
 # -- what is shown -----------------------------------------------------------------------------
 
 
-class _Column(NamedTuple):
+class Column(NamedTuple):
     """A column as it is shown. Numbers are aligned right; they and times are not wrapped."""
 
     name: str
@@ -135,7 +144,7 @@ class _Column(NamedTuple):
         return self.width if self.kind in "iufM" else min(self.width, _NARROWEST)
 
 
-def _html_cells(column: _Column) -> list[str]:
+def _html_cells(column: Column) -> list[str]:
     # Each cell has its alignment, since JupyterLab's style sheet sets it for cells.
     style = f"text-align:{'right' if column.is_number else 'left'}"
     style += ";white-space:nowrap" if column.kind in "iufM" else ""
@@ -143,14 +152,14 @@ def _html_cells(column: _Column) -> list[str]:
     return [f'<th style="{style}">{html.escape(column.name)}</th>', *cells]
 
 
-def _columns_and_notes(frame: pd.DataFrame, page: int) -> tuple[list[_Column], list[str]]:
+def _columns_and_notes(frame: pd.DataFrame, page: int) -> tuple[list[Column], list[str]]:
     """Return the columns that are shown, and sentences on what is not."""
     once, hidden = vars(frame).get(_OPTIONS, ((), ()))
     rows = len(frame)
     is_cut = rows > _MOST_ROWS
     ends = [*range(_ROWS_AT_EACH_END), *range(rows - _ROWS_AT_EACH_END, rows)]
     part = frame.iloc[ends] if is_cut else frame
-    columns = [_Column("", list(map(str, part.index)), "i")] if rows > 1 else []
+    columns = [Column("", list(map(str, part.index)), "i")] if rows > 1 else []
     empty = []
     for position, name in enumerate(map(str, frame.columns[:_MOST_COLUMNS])):
         values, label = part.iloc[:, position], name.translate(_CONTROLS)
@@ -167,14 +176,14 @@ def _columns_and_notes(frame: pd.DataFrame, page: int) -> tuple[list[_Column], l
         if name in once:
             above = ["", *cells]
             cells = ["" if cell == before else cell for before, cell in pairwise(above)]
-        columns.append(_Column(label, cells, values.dtype.kind))
+        columns.append(Column(label, cells, values.dtype.kind))
     for column in columns if is_cut else ():
         column.cells.insert(_ROWS_AT_EACH_END, "…")
     if rows == 1 and sum(column.width + _GAP for column in columns) > page:
         names = [column.name for column in columns]
         columns = [
-            _Column("field", names),
-            _Column("value", [column.cells[0] for column in columns]),
+            Column("field", names),
+            Column("value", [column.cells[0] for column in columns]),
         ]
     notes = [f"{plural(rows, 'row')}."] if is_cut or not rows else []
     notes += [f"Without a value: {', '.join(empty)}."] if empty else []

@@ -223,10 +223,10 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> Sent:
 
 def send(widget: Any, sent: Sent, request: dict[str, Any]) -> tuple[Any, Any]:
     """Send a request as the page does, and return the response and its buffers."""
-    buffers = [memoryview(json.dumps({**request, "id": "7"}).encode())]
+    buffers = [memoryview(json.dumps({**request, "request_id": "7"}).encode())]
     widget._handle_custom_msg({"type": "request"}, buffers)
     # New rows may be sent at any time, in another thread.
-    message, buffers = next(each for each in reversed(sent) if each[0].get("id") == "7")
+    message, buffers = next(each for each in reversed(sent) if each[0].get("request_id") == "7")
     return message["response"], buffers
 
 

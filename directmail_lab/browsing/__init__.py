@@ -6,12 +6,11 @@ requests, and `handle_request` responds. Nothing here depends on the widget or t
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from ..display import plural
+from ..display import Column, html_table, plural, text_table
 from ..errors import CassetteError
 from ..interaction import Interaction
 from ..redaction import Redactor
@@ -35,7 +34,19 @@ Response = tuple[dict[str, Any], list[bytes]]
 
 _STATIC: Final = Path(__file__).with_name("static")
 _TABLE_ROWS: Final = 10
-_COLUMNS: Final = ("", "time", "method", "path", "status", "remaining", "ms", "bytes", "mark")
+_TABLE_CHARACTERS: Final = 100
+# The names of the table's columns, and what they hold, as numpy's dtype.kind.
+_COLUMNS: Final = (
+    ("", "i"),
+    ("time", "M"),
+    ("method", "O"),
+    ("path", "O"),
+    ("status", "i"),
+    ("remaining", "i"),
+    ("ms", "f"),
+    ("bytes", "i"),
+    ("mark", "O"),
+)
 
 
 def handle_request(recording: Recording, request: object, others: Others) -> Response:
@@ -99,20 +110,24 @@ def static_table(recording: Recording) -> tuple[str, str]:
 
     Every value is escaped. A note below says how many rows there are.
     """
-    table = [list(_COLUMNS)]
-    for number, (time, *values) in enumerate(rows(recording, 0, _TABLE_ROWS), 1):
-        shown = [number, format_time(time and time / 1000), *values]
-        table.append(["" if value is None else _printable(str(value)) for value in shown])
+    table = [
+        [number, format_time(time and time / 1000), *values]
+        for number, (time, *values) in enumerate(rows(recording, 0, _TABLE_ROWS), 1)
+    ]
+    columns = []
+    for position, (name, kind) in enumerate(_COLUMNS):
+        cells = [_cell(row[position]) for row in table]
+        if any(cells):
+            columns.append(Column(name, cells, kind))
     count = len(recording)
     more = f": the first {_TABLE_ROWS}" if count > _TABLE_ROWS else ""
     note = _printable(f"{recording.title}, {plural(count, 'interaction')}{more}.")
-    lines = ["  ".join(row).strip() for row in table]
-    cells = (
-        "".join(f'<td style="text-align:left">{html.escape(value)}</td>' for value in row)
-        for row in table
-    )
-    body = "".join(f"<tr>{row}</tr>" for row in cells)
-    return f"<table>{body}</table><p>{html.escape(note)}</p>", "\n".join([*lines, note])
+    return html_table(columns, [note]), text_table(columns, [note], _TABLE_CHARACTERS)
+
+
+def _cell(value: object) -> str:
+    text = f"{value:.1f}" if isinstance(value, float) else str(value)
+    return "" if value is None else _printable(text)
 
 
 def _printable(text: str) -> str:

@@ -118,13 +118,17 @@ class BrowserWidget(Widget):
         self.send({"type": "changed", "part": part})
 
     def receive(self, kind: str, buffers: Sequence[bytes | memoryview] = ()) -> None:
-        """Respond to a request of the page: JSON with an ``id``, which the response repeats."""
+        """Respond to a request of the page: JSON with a ``request_id``, which the response repeats.
+
+        It is not called ``id``: ipykernel 7.4 keeps a message whose content has one, for ever.
+        """
         if kind == "hello":
             self.send({"type": "ready"})
         if kind == "request" and buffers:
             request = json.loads(bytes(buffers[0]))
             response, bodies = self._handle(request)
-            self.send({"type": "response", "id": request["id"], "response": response}, bodies)
+            about = {"type": "response", "request_id": request["request_id"]}
+            self.send({**about, "response": response}, bodies)
 
     def _handle(self, request: dict[str, Any]) -> browsing.Response:
         others: dict[str, Callable[[], browsing.Recording]] = {}

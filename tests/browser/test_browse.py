@@ -177,11 +177,16 @@ def test_nothing_of_a_hostile_cassette_is_markup_in_the_page_or_in_the_notebook(
 
 
 def test_two_interactions_are_compared_by_path(page: Page, server: Server) -> None:
-    """With drift's rules: what differs in each call, such as what remains, is no difference."""
+    """With drift's rules: what differs in each call, such as what remains, is no difference.
+
+    A few rows take little room; the details of one take more.
+    """
     after = answered(get(), '{"id": 1, "company": {"city": "Bern"}}')
     before = answered(get(), '{"id": 1, "company": {"city": "Basel"}}')
     root = browse(page, server, recorded(server, "two", before, after, before))
+    low = root.evaluate("node => node.clientHeight")
     opened(root, 1).get_by_role("button", name="Compare…").click()
+    assert low < 250 < root.evaluate("node => node.clientHeight")
     expect(root.get_by_text("Choose what to compare with number 1")).to_be_visible()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
@@ -190,6 +195,10 @@ def test_two_interactions_are_compared_by_path(page: Page, server: Server) -> No
     root.locator(".dml-b-row").nth(2).click()
     expect(root.get_by_text("No difference in status")).to_be_visible()
     page.keyboard.press("Escape")
+    expect(root.get_by_text("Choose what")).to_have_count(0)
+    opened(root, 1).get_by_role("button", name="Compare…").click()
+    root.get_by_label("Compare with another recording").select_option("rate-limits")
+    expect(root.get_by_role("heading", name="rate-limits against this")).to_be_visible()
     expect(root.get_by_text("Choose what")).to_have_count(0)
 
 

@@ -215,6 +215,7 @@ function addRows(view, { title, base_url: baseUrl, note: problem, total, rows })
   }
   // An empty part is the last, whatever the total.
   view.total = rows.length ? total : view.rows.length;
+  grid.parentNode.style.setProperty("--dml-rows", view.total);
   view.spansDays = Math.floor(view.since / 864e5) !== Math.floor(view.until / 864e5);
   grid.classList.toggle("dml-b-days", view.spansDays);
   const seconds = (view.until - view.since) / 1000;
@@ -266,6 +267,7 @@ async function showSide(view, actions, response, render) {
   const { side } = view;
   const turn = (view.turn += 1);
   side.root.hidden = false;
+  if (view.selected !== null) select(view, view.selected); // the list may be lower now
   const problem = (error) => [make("p", { className: "dml-b-problem", textContent: error.message })];
   const nodes = await response.then(
     (value) => () => render(value),
@@ -491,6 +493,7 @@ const differenceCells = ([part, path, change, before, after]) => [
 ];
 
 function compareRecordings(view, name) {
+  stopComparing(view);
   const response = view.source.request("compare_recordings", { name });
   return showSide(view, [], response, ({ pairs, differences, ...lists }) => {
     const numbers = (title, list) =>
@@ -499,8 +502,8 @@ function compareRecordings(view, name) {
     const heads = ["Here", "There", "Request", "Path", "Change", "Here", "There"];
     return [
       make("h3", { textContent: `${name} against this recording` }),
-      note(`${plural(pairs, "pair")} compared, by method, path and query.`),
-      rows.length ? renderTable(heads, rows) : note("No difference."),
+      note(pairs ? `${plural(pairs, "pair")} compared, by method, path and query${rows.length ? "." : ": no difference."}` : "No request is in both."),
+      ...(rows.length ? [renderTable(heads, rows)] : []),
       ...numbers("Only here", "only_first"),
       ...numbers("Only there", "only_second"),
       ...numbers("Not compared, since unreadable here", "unreadable_first"),

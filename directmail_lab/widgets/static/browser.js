@@ -12,17 +12,17 @@ function render({ model, el }) {
       setText(silence, "");
       if (message.type === "changed") listeners.forEach((listener) => listener(message));
       const bodies = buffers?.map((part) => new Uint8Array(part.buffer, part.byteOffset, part.byteLength));
-      pending.get(message.id)?.({ ...message.response, buffers: bodies });
-      pending.delete(message.id);
+      pending.get(message.request_id)?.({ ...message.response, buffers: bodies });
+      pending.delete(message.request_id);
     },
     onSilence: () => setText(silence, "The kernel does not respond. It is busy, or this cell has to be run again."),
   });
   const send = (request) =>
     new Promise((resolve) => {
       requests += 1;
-      const text = JSON.stringify({ ...request, id: `${id}-${requests}` });
-      pending.set(`${id}-${requests}`, resolve);
-      kernel.send({ type: "request" }, [text]);
+      const request_id = `${id}-${requests}`;
+      pending.set(request_id, resolve);
+      kernel.send({ type: "request" }, [JSON.stringify({ ...request, request_id })]);
     });
   const onChange = (listener) => {
     listeners.add(listener);

@@ -174,7 +174,7 @@ function show(view, isSignedIn = false) {
 function receive(view, state) {
   const { form, account } = view;
   if (state.type === "busy") {
-    form.status.textContent = "Asking the service…";
+    form.status.textContent = "Waiting for the service…";
     return;
   }
   const { isSender, key } = view;
@@ -231,7 +231,10 @@ function render({ model, el }) {
     event.preventDefault();
     signIn(view);
   });
-  form.root.addEventListener("change", () => arrange(view));
+  form.root.addEventListener("change", ({ target }) => {
+    if (target.type === "radio") showProblem(form, null);
+    arrange(view);
+  });
   const root = div("dml dml-login dml-hides-next", form.root, account.root);
   keepKeys(root);
   el.append(root);
