@@ -326,6 +326,28 @@ def test_sessions_that_start_together_share_a_new_file(
             store.close()
 
 
+def test_a_locked_file_is_tried_again_within_milliseconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under load, SQLite's own attempts, up to 0.1 s apart, let some sessions starve."""
+    store, pauses = on_machine(), []
+    store.change("GET /", lambda state, _: state.request("one", 0.0))
+    (database,) = Path(os.environ["XDG_STATE_HOME"]).rglob("*.sqlite")
+    other = sqlite3.connect(database, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 5:
+            other.execute("ROLLBACK")
+
+    monkeypatch.setattr(time, "sleep", sleep)
+
+    assert store.change("GET /", lambda state, _: len(state.participants)) == 1
+    assert len(pauses) == 5
+    assert max(pauses) < 0.005
+    store.close()
+    other.close()
+
+
 def broken(how: str, path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], object]:
     """Break the file at ``path``; return what ends that."""
     path.parent.mkdir(parents=True)

@@ -41,6 +41,7 @@ is ahead of ours. It may be called more than once."""
 
 _SHARES: Final = re.compile(r"machine|rediss?://.+")
 _BUSY_S: Final = 0.5
+_LONGEST_RETRY_S: Final = 0.002
 _OPENING_S: Final = 2.0
 _KEPT_S: Final = 86_400
 _TIMEOUT_S: Final = 1.0
@@ -148,23 +149,44 @@ class MachineStore(SharedStore):
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
             _require_own(path, stat.S_ISREG)
             self._connection = sqlite3.connect(
-                path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
+                path, timeout=0.0, isolation_level=None, check_same_thread=False
             )
             execute = self._connection.execute
+            self._execute_once_free("PRAGMA journal_mode = WAL")
             # No need to wait for the disk: nothing in the file matters after a power failure.
-            execute("PRAGMA journal_mode = WAL")
             execute("PRAGMA synchronous = OFF")
-            execute(_CREATE)
-            execute("DELETE FROM states WHERE at < ?", [time.time() - _KEPT_S])
-            secret = secrets.token_bytes(32)
-            execute("INSERT OR IGNORE INTO states VALUES ('secret', ?, NULL)", [secret])
-            (secret,) = execute("SELECT value FROM states WHERE name = 'secret'").fetchone()
+            with self._transaction():
+                execute(_CREATE)
+                execute("DELETE FROM states WHERE at < ?", [time.time() - _KEPT_S])
+                secret = secrets.token_bytes(32)
+                execute("INSERT OR IGNORE INTO states VALUES ('secret', ?, NULL)", [secret])
+                (secret,) = execute("SELECT value FROM states WHERE name = 'secret'").fetchone()
         return bytes(secret)
+
+    def _transaction(self) -> sqlite3.Connection:
+        """Begin a transaction; the connection's ``with`` block commits it, or rolls it back."""
+        self._execute_once_free("BEGIN IMMEDIATE")
+        return cast("sqlite3.Connection", self._connection)
+
+    def _execute_once_free(self, statement: str) -> None:
+        """Execute a statement that needs the file's lock.
+
+        SQLite's own attempts are up to 0.1 s apart, so under load some sessions never got the lock.
+        """
+        give_up_at = time.monotonic() + _BUSY_S
+        while True:
+            try:
+                self._connection.execute(statement)
+                return
+            except sqlite3.OperationalError as error:
+                is_locked = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+                if not is_locked or time.monotonic() >= give_up_at:
+                    raise
+                time.sleep(random.uniform(0.0, _LONGEST_RETRY_S))
 
     def _change(self, name: str, decide: _Decide[_T]) -> _T:
         execute = self._connection.execute
-        execute("BEGIN IMMEDIATE")
-        with self._connection:  # commits, or rolls back
+        with self._transaction():
             row = execute("SELECT value FROM states WHERE name = ?", [name]).fetchone()
             state = load(row[0] if row else "")
             result = decide(state, 0.0)
