@@ -28,7 +28,6 @@ from .errors import (
 )
 from .interaction import (
     READING,
-    Headers,
     RecordedRequest,
     RecordedResponse,
     base_path,
@@ -238,7 +237,8 @@ def service_error(
 def recorded_request(request: httpx.Request) -> RecordedRequest:
     """Return a request as a value; no body, or one not read, is an empty one (vcrpy's way)."""
     body = request.content if hasattr(request, "_content") else b""
-    return RecordedRequest(request.method, str(request.url), _as_text(request.headers), body)
+    headers = tuple(request.headers.multi_items())
+    return RecordedRequest(request.method, str(request.url), headers, body)
 
 
 def recorded_response(response: httpx.Response, body: bytes | None = None) -> RecordedResponse:
@@ -246,16 +246,8 @@ def recorded_response(response: httpx.Response, body: bytes | None = None) -> Re
     return RecordedResponse(
         status=response.status_code,
         reason=response.reason_phrase,
-        headers=_as_text(response.headers),
+        headers=tuple(response.headers.multi_items()),
         body=response.content if body is None else body,
-    )
-
-
-def _as_text(headers: httpx.Headers) -> Headers:
-    # What multi_items() returns, in half its time.
-    encoding = headers.encoding
-    return tuple(
-        [(name.lower().decode(encoding), value.decode(encoding)) for name, value in headers.raw]
     )
 
 

@@ -105,10 +105,10 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             return request
         # service.md part 5: HTTP Basic, the key as user name and an empty password.
         pair = f"{self._api_key.reveal()}:{PASSWORD}".encode("ascii")
-        credentials = (b"Authorization", b"Basic " + b64encode(pair))
         signed = httpx.Request.__new__(httpx.Request)
         vars(signed).update(vars(request))
-        signed.headers = httpx.Headers([*request.headers.raw, credentials])
+        signed.headers = request.headers.copy()
+        signed.headers["Authorization"] = f"Basic {b64encode(pair).decode()}"
         return signed
 
     def _refuse_write(self, request: httpx.Request, is_first: bool) -> None:

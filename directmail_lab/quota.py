@@ -26,7 +26,7 @@ _NAMES: Final[dict[str | bytes, str]] = {name.lower(): name for name in _SENT_BY
 }
 
 _INT64_MAX: Final = 2**63 - 1
-_INT64_DIGITS: Final = 19
+_INT64_DIGITS: Final = 20  # one more than the largest has
 _LONGEST_WAIT_S: Final = float(_INT64_MAX)
 _LONGEST_DATE: Final = 64
 
@@ -161,8 +161,7 @@ def _parse_integer(name: str, values: dict[str, list[str]], problems: list[str])
     sent = values.get(name, ())
     text = sent[0] if len(sent) == 1 else ""
     if text.isascii() and text.isdigit():
-        digits = text.lstrip("0") or "0"
-        number = int(digits) if len(digits) <= _INT64_DIGITS else _INT64_MAX + 1
+        number = int(text.lstrip("0")[:_INT64_DIGITS] or "0")
         if number <= _INT64_MAX:
             return number
         problem = "is too large"

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from .display import readable
-from .interaction import Interaction, RecordedRequest, RecordedResponse, base_path
+from .http import httpx
+from .interaction import Headers, Interaction, RecordedRequest, RecordedResponse, base_path
 from .quota import Reading, recorded_reading
 from .redaction import redact_foreign
 from .reset_unit import Evidence, ResetUnit, ResetUnitInference, UnitName
@@ -24,13 +25,10 @@ if TYPE_CHECKING:
 
     from .cassettes import LoadedCassette
     from .columns import ReadingTable
-    from .http import httpx
 
 
 # Without the path, which the operation nearly repeats, the counts fit a terminal of 80 characters.
 _HIDDEN = ("path",)
-# Readings are added to the table this many at a time, so that little is left to do for a frame.
-_CHUNK = 512
 
 _MOST_EXCHANGES: Final = 1_000
 _LARGEST_BODY_BYTES: Final = 1024**2
@@ -68,8 +66,6 @@ class ReadingLog:
         with self._lock:
             self._readings.append(reading)
             self.inference.observe(reading)
-            if len(self._readings) % _CHUNK == 0:
-                self._update_table()
 
     def __len__(self) -> int:
         return len(self._readings)
@@ -182,19 +178,19 @@ def _readings(loaded: LoadedCassette, name: str) -> list[Reading]:
     return [recorded_reading(interaction, prefix=prefix, cassette=name) for interaction in shown]
 
 
+_RawHeaders = tuple[tuple[bytes, bytes], ...]
+
+
 class _Exchange(NamedTuple):
-    """A request and its response in httpx's own types, which become text when they are shown."""
+    """A request and its response as httpx has them, which become text when they are shown."""
 
     reading: Reading
     url: httpx.URL
-    request_headers: httpx.Headers
-    response_headers: httpx.Headers
+    request_headers: _RawHeaders
+    response_headers: _RawHeaders
     reason: str
     bodies: tuple[bytes, bytes] | None
-
-    @property
-    def body_bytes(self) -> int:
-        return sum(map(len, self.bodies or ()))
+    body_bytes: int
 
 
 class Exchanges:
@@ -213,17 +209,20 @@ class Exchanges:
         self, reading: Reading, request: httpx.Request, response: httpx.Response, body: bytes | None
     ) -> None:
         """Keep an exchange; ``body`` is the response's if it is in a cassette, else None."""
-        bodies = None
+        bodies, size = None, 0
         if body is not None:
             sent = request.content if hasattr(request, "_content") else b""
-            bodies = (sent, body) if len(sent) + len(body) <= _LARGEST_BODY_BYTES else None
+            if len(sent) + len(body) <= _LARGEST_BODY_BYTES:
+                bodies, size = (sent, body), len(sent) + len(body)
+        # Of these tuples the garbage collector keeps no track, as it does of httpx's headers.
+        sent_headers, headers = tuple(request.headers.raw), tuple(response.headers.raw)
         exchange = _Exchange(
-            reading, request.url, request.headers, response.headers, response.reason_phrase, bodies
+            reading, request.url, sent_headers, headers, response.reason_phrase, bodies, size
         )
         with self._lock:
             # By identity: the exchange refers to the reading, so its id is not reused.
             self._by_reading[id(reading)] = exchange
-            self._body_bytes += exchange.body_bytes
+            self._body_bytes += size
             while len(self._by_reading) > _MOST_EXCHANGES or self._body_bytes > _MOST_BODY_BYTES:
                 self._body_bytes -= self._by_reading.popitem(last=False)[1].body_bytes
 
@@ -237,13 +236,15 @@ class Exchanges:
         exchange = self._by_reading.get(id(reading))
         if exchange is None:
             return None
-        _, url, request_headers, response_headers, reason, bodies = exchange
+        _, url, request_headers, response_headers, reason, bodies, _ = exchange
         sent, received = bodies or (None, b"")
         return Interaction(
-            RecordedRequest(reading.method, str(url), tuple(request_headers.multi_items()), sent),
-            RecordedResponse(
-                reading.status, reason, tuple(response_headers.multi_items()), received
-            ),
+            RecordedRequest(reading.method, str(url), _as_text(request_headers), sent),
+            RecordedResponse(reading.status, reason, _as_text(response_headers), received),
             None if math.isnan(reading.at) else datetime.fromtimestamp(reading.at, UTC),
             reading.elapsed_s,
         )
+
+
+def _as_text(headers: _RawHeaders) -> Headers:
+    return tuple(httpx.Headers(list(headers)).multi_items())

@@ -22,7 +22,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, closing
 from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
-from typing import Any, Final, Literal, Protocol, cast
+from typing import Final, Literal, Protocol, cast
 
 from .cassettes import Cassette
 from .errors import CassetteError, InsecureAddressError, NotConnectedError, without_traceback
@@ -34,7 +34,7 @@ from .interaction import (
     normalize_headers,
     path_below,
 )
-from .quota import Reading, read_headers
+from .quota import Reading, Source, read_headers
 
 ModeName = Literal["live", "record", "replay"]
 
@@ -132,17 +132,22 @@ class Observer:
         request: httpx.Request,
         response: httpx.Response,
         *,
+        at: float,
+        elapsed_s: float | None,
+        source: Source = "live",
+        cassette: str | None = None,
         body: bytes | None = None,
-        **details: Any,
     ) -> httpx.Response:
-        """Return the response; ``details`` are the other arguments of `read_headers`."""
-        path = self.redacted(path_below(str(request.url), self.prefix))
+        """Return the response; for the parameters see `read_headers` and ``keep``."""
         reading = response.extensions[READING] = read_headers(
             response.headers.raw,
+            at=at,
             method=request.method,
-            path=path,
+            path=self.redacted(path_below(str(request.url), self.prefix)),
             status=response.status_code,
-            **details,
+            elapsed_s=elapsed_s,
+            source=source,
+            cassette=cassette,
         )
         if self.keep is not None:
             self.keep(reading, request, response, body)
@@ -280,15 +285,8 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             return self.observe(request, response, at=at, elapsed_s=elapsed_s)
         recorded, response = _as_recorded(request, response)
         self._record(request, recorded, at, elapsed_s)
-        return self._observe_recorded(request, response, at, elapsed_s, recorded.body)
-
-    def _observe_recorded(
-        self, request: httpx.Request, response: httpx.Response, at: float, elapsed_s: float,
-        body: bytes | None,
-    ) -> httpx.Response:  # fmt: skip
-        assert self.cassette is not None
         return self.observe(
-            request, response, body=body, at=at, elapsed_s=elapsed_s, source="recorded",
+            request, response, body=recorded.body, at=at, elapsed_s=elapsed_s, source="recorded",
             cassette=self.cassette.name,
         )  # fmt: skip
 
@@ -327,8 +325,11 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             stream=_RecordedStream(response, record),
             extensions={**response.extensions, STREAMED: True},
         )
-        at, elapsed_s = self.clock(), round(self.timer() - started, 6)
-        return self._observe_recorded(request, streamed, at, elapsed_s, None)
+        assert self.cassette is not None
+        return self.observe(
+            request, streamed, at=self.clock(), elapsed_s=round(self.timer() - started, 6),
+            source="recorded", cassette=self.cassette.name,
+        )  # fmt: skip
 
 
 class _RecordedStream(httpx.AsyncByteStream):

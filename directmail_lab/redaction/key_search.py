@@ -71,10 +71,12 @@ def unescape_html(text: str) -> str:
     return html.unescape(_LONG_NUMBER.sub(lambda m: "&#" + (m[1].lstrip("0")[:8] or "0"), text))
 
 
-def windows(text: AnyStr) -> Iterator[AnyStr]:
-    """Yield a text or a body whole, or a long one in parts that share what a key could stand in."""
-    for start in range(0, max(len(text) - SHARED, 1), WINDOW):
-        yield text[start : start + WINDOW + SHARED]
+def windows(text: AnyStr) -> Iterable[AnyStr]:
+    """Return a text or a body whole, or a long one in parts that share what a key could be in."""
+    if len(text) <= WINDOW + SHARED:
+        return (text,)
+    starts = range(0, len(text) - SHARED, WINDOW)
+    return (text[start : start + WINDOW + SHARED] for start in starts)
 
 
 def parse_string(raw: str) -> str:
