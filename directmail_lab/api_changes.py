@@ -41,10 +41,10 @@ class _Fact:
 def api_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> pd.DataFrame:
     """Return the differences between two OpenAPI documents, one row each, breaking ones first.
 
-    A change is breaking if a caller that follows the old document may now fail: a part is no longer
-    there, a field of a response may be missing or has another type, or a request needs more than
-    before. How often each part was seen (``x-seen``) is not compared, nor the format of a number.
-    A ``$ref`` to another file allows any type.
+    A change is breaking if a caller that follows the old document may now fail: a part that was
+    always there is not seen any more, a field of a response may be missing or has another type, or
+    a request needs more than before. How often each part was seen (``x-seen``) is not compared, nor
+    the format of a number. A ``$ref`` to another file allows any type.
 
     Returns
     -------
@@ -59,7 +59,7 @@ def api_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> pd.DataFrame:
         for key, fact in {**before, **after}.items()
         # Where a whole operation or object is new or missing, its fields have no rows of their own.
         if fact.parent == key or (fact.parent in before and fact.parent in after)
-        for is_breaking, change in _changes(key[1], before.get(key), after.get(key))
+        for is_breaking, change in _changes(key, before.get(key), after.get(key))
     ]
     frame = pd.DataFrame(rows, columns=list(_DTYPES)).astype(_DTYPES)
     return readable(
@@ -93,15 +93,17 @@ def written(document: Mapping[str, Any], *, as_json: bool = False) -> str:
     return yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True, width=100)
 
 
-def _changes(part: str, was: _Fact | None, now: _Fact | None) -> Iterator[tuple[bool, str]]:
+def _changes(key: _Key, was: _Fact | None, now: _Fact | None) -> Iterator[tuple[bool, str]]:
     """Yield the changes at one place: whether each one is breaking, and its name."""
+    _, part, path = key
     is_sent = part.startswith("request ") or part.endswith(" parameter")
-    is_error = part.startswith(("4", "5", "default"))
     if was is None or now is None:
         if now is not None:
             yield is_sent and now.is_required, "new"
-        else:
-            yield not is_error, "no longer seen"
+        elif was is not None:
+            # An error, or a field that was missing at times, is one that callers can do without.
+            is_error = not path and part.startswith(("4", "5", "default"))
+            yield is_sent or (was.is_required and not is_error), "no longer seen"
         return
     if was.types != now.types:
         narrow, wide = (was, now) if is_sent else (now, was)

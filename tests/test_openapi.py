@@ -410,6 +410,20 @@ def test_changes_are_listed_with_breaking_ones_first(
     assert set(changes["operation"]) <= {"GET /v1/users/me", "GET /v1/other"}
 
 
+def test_what_was_optional_or_an_error_may_go() -> None:
+    """A caller of the old document does without them already; a field of an error is relied on."""
+    failed = [answered(body=body, status=404) for body in ('{"code": 1, "hint": 2}', '{"code": 1}')]
+    old = described(me(), me(note=1), *failed)
+
+    assert not api_changes(old, described(me()))["breaking"].any()
+    without_code = described(me(), me(note=1), answered(body="{}", status=404))
+    changes = api_changes(old, without_code)
+    assert changes[["breaking", "path"]].to_records(index=False).tolist() == [
+        (True, "code"),
+        (False, "hint"),
+    ]
+
+
 def test_schemas_may_contain_themselves_and_each_other() -> None:
     """As trees in documents of other authors do; a reference is followed once."""
     nodes: dict[str, Any] = {}
