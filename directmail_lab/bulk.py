@@ -290,10 +290,24 @@ class Pager:
         if link and self.by in ("auto", "link"):
             self.by = "link"
             return self._own(url.join(link))
-        pointers = list(self._values([*_URLS, *_CURSORS], self.next_at))
+        pointers = self._values([*_URLS, *_CURSORS], self.next_at)
         given = [(name, value) for name, value in pointers if value]
-        for name, value in given:
-            text, is_named = str(value), self.next_at is not None
+        if self.by == "auto" and pointers and not given:
+            return None
+        following = self._pointed_at(url, given)
+        if following is None and (has_more or self._count() >= max(self._page_size or 0, 1)):
+            following = self._counted(url)
+        if following is None and (has_more or (given and self.by == "auto")):
+            warnings.warn(_NO_WAY, stacklevel=3)
+        return following
+
+    def _pointed_at(
+        self, url: httpx.URL, pointers: Iterable[tuple[str, object]]
+    ) -> httpx.URL | None:
+        """Return the next page's URL, as the body has it or with the cursor in the body."""
+        is_named = self.next_at is not None
+        for name, value in pointers:
+            text = str(value)
             is_url = self.by == "next" or text.startswith(("http", "/")) or "?" in text
             if self.by in ("auto", "next") and is_url and (is_named or name in _URLS):
                 self.by = "next"
@@ -301,14 +315,7 @@ class Pager:
             if self.by == "cursor" or (self.by == "auto" and (is_named or name in _CURSORS)):
                 self.by = "cursor"
                 return url.copy_set_param(self.parameter or _CURSORS.get(name, "cursor"), value)
-        if self.by == "auto" and pointers and not given:
-            return None
-        following = None
-        if has_more or self._count() >= max(self._page_size or 0, 1):
-            following = self._counted(url)
-        if following is None and (has_more or (given and self.by == "auto")):
-            warnings.warn(_NO_WAY, stacklevel=3)
-        return following
+        return None
 
     def _has_more(self, url: httpx.URL) -> bool | None:
         """Return whether the body says that there are more pages; None if it does not say."""

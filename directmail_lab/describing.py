@@ -117,7 +117,7 @@ class _Body(Mergeable):
             return
         self.shape.add(value)
         if at is not None:
-            example = at, json.dumps(value, ensure_ascii=False)
+            example = at, json.dumps(value, ensure_ascii=False, default=str)
             self.example = min(example, self.example or example)
 
     def to_openapi(self, media_type: str) -> dict[str, Any]:
