@@ -203,12 +203,17 @@ def _forwarded(request: RecordedRequest, session: Session, target: str) -> httpx
     """Return a client's request as the session sends it."""
     connection = (header(request.headers, "connection") or "").lower().replace(" ", "").split(",")
     dropped = _NOT_FORWARDED.union(connection)
-    headers = [(name, value) for name, value in request.headers if name.lower() not in dropped]
-    codings = session.async_client.headers["Accept-Encoding"]
+    # As bytes: httpx takes text for ASCII, and a client may send any.
+    headers = [
+        (name.encode(), value.encode("latin-1"))
+        for name, value in request.headers
+        if name.lower() not in dropped
+    ]
+    codings = session.async_client.headers["Accept-Encoding"].encode()
     return httpx.Request(
         request.method,
         session.base_url + target,
-        headers=[*headers, ("Accept-Encoding", codings)],
+        headers=[*headers, (b"Accept-Encoding", codings)],
         content=request.body,
         extensions={STREAMED: True},
     )

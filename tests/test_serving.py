@@ -414,7 +414,7 @@ def test_the_clients_own_credentials_go_nowhere(
     gateway: SessionServer, service: StandIn, tmp_path: Path
 ) -> None:
     """They are not sent, not recorded; and where the service repeats the key, no client gets it."""
-    own = {"Authorization": "Basic b3duOnNlY3JldA==", "Cookie": "own=secret", "X-Own": "1"}
+    own = {"Authorization": "Basic b3duOnNlY3JldA==", "Cookie": "own=secret", "X-Own": "Zoë".encode()}
     with service.fault(echo_key=True):
         response = requests.get(gateway.base_url + ME, headers=own, timeout=60)
     gateway.close()
@@ -422,7 +422,7 @@ def test_the_clients_own_credentials_go_nowhere(
 
     assert (response.status_code, response.json()["you_sent"]["key"]) == (200, "<API_KEY>")
     assert traces(response.content + str(response.headers).encode(), service.api_key) == []
-    assert ("x-own", "1") in interaction.request.headers
+    assert ("x-own", "Zoë") in interaction.request.headers
     assert not {"authorization", "cookie"} & {name for name, _ in interaction.request.headers}
     assert b"b3du" not in (tmp_path / "tour.yaml").read_bytes()
 
