@@ -187,9 +187,12 @@ class NotRecordedError(CassetteError):
     ----------
     reason
         ``"no_such_cassette"``, ``"nothing_left"`` (all were played) or ``"no_match"``.
+    similarity
+        Of the request to the nearest one in the cassette, from 0 to 1.
     """
 
     reason: Literal["no_such_cassette", "nothing_left", "no_match"]
+    similarity: float = 1.0
 
 
 class CassetteFormatError(CassetteError):

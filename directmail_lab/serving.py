@@ -48,6 +48,7 @@ _STATUS_OF: Final[dict[type[Exception], int]] = {
     httpx.TimeoutException: 504,
     httpx.InvalidURL: 400,
 }
+_MOST_REFUSALS: Final = 3  # as many cassettes are named if none has a response
 _LONGEST_PIECE: Final = 2 * FRAGMENT  # the shortest part of a key that is searched for, in hex
 
 _log = logging.getLogger("directmail_lab")
@@ -172,8 +173,11 @@ class SessionServer(LoopbackServer):
                 wait_s = max(0, math.ceil(error.until - time.time()))
                 response = with_headers(response, {"Retry-After": str(wait_s)})
             return response, None
-        message = " ".join(dict.fromkeys(map(self._message, refusals)))
-        return error_response(404, refusals[0].reason, message), None
+        refusals.sort(key=lambda refusal: -refusal.similarity)
+        messages = list(map(self._message, refusals[:_MOST_REFUSALS]))
+        if more := len(refusals) - len(messages):
+            messages.append(f"It is not in {more} more, whose requests are not nearer.")
+        return error_response(404, refusals[0].reason, " ".join(messages)), None
 
     async def _received(
         self, session: Session, received: httpx.Response

@@ -276,6 +276,19 @@ def test_several_cassettes_answer_in_their_order(tmp_path: Path, tour: Path) -> 
     assert "cassette 'b'" in none
 
 
+def test_of_many_cassettes_those_with_the_nearest_requests_are_named(tmp_path: Path) -> None:
+    """One that has the request, but nothing left to play, before all others."""
+    paths = [write(tmp_path / f"{n}.yaml", answered(get(f"/v1/{n}" * n), b"")) for n in range(9)]
+    paths.append(write(tmp_path / "it.yaml", answered(get(ME), b"")))
+    with replaying(*paths, repeat="strict") as server:
+        _, (_, _, body) = (by_socket("GET", server.base_url + ME, b"") for _ in range(2))
+    error = json.loads(body)["error"]
+
+    assert error["reason"] == "nothing_left"
+    assert re.findall(r"in cassette '(\w+)'", error["message"])[0] == "it"
+    assert "not in 7 more" in error["message"]
+
+
 def test_one_connection_carries_requests_one_after_the_other(tour: Path) -> None:
     """Also those sent before the first answer came; a client that waits is told to go on."""
     one = f"GET {ME} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode()
@@ -414,7 +427,11 @@ def test_the_clients_own_credentials_go_nowhere(
     gateway: SessionServer, service: StandIn, tmp_path: Path
 ) -> None:
     """They are not sent, not recorded; and where the service repeats the key, no client gets it."""
-    own = {"Authorization": "Basic b3duOnNlY3JldA==", "Cookie": "own=secret", "X-Own": "Zoë".encode()}
+    own = {
+        "Authorization": "Basic b3duOnNlY3JldA==",
+        "Cookie": "own=secret",
+        "X-Own": "Zoë".encode(),
+    }
     with service.fault(echo_key=True):
         response = requests.get(gateway.base_url + ME, headers=own, timeout=60)
     gateway.close()

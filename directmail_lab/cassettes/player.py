@@ -241,10 +241,12 @@ class Player:
             )
         count = len(self._interactions)
         others = ", all for other requests" if count else ""
+        nearest, similarity = self._nearest(request, prefix)
         return NotRecordedError(
             f"{title} is not in cassette {name!r} ({plural(count, 'interaction')}{others}). "
-            f"{self._nearest(request, prefix)}R{advice}",
+            f"{nearest}R{advice}",
             reason="no_match",
+            similarity=similarity,
         )
 
     def _passes(self, index: int, request: RecordedRequest) -> bool:
@@ -256,8 +258,11 @@ class Player:
         recorded = self._request(index)
         return all(matches(function, request, recorded) for function in self._functions)
 
-    def _nearest(self, request: RecordedRequest, prefix: str) -> str:
-        """Name the most similar recorded request, and in what it differs, without its values."""
+    def _nearest(self, request: RecordedRequest, prefix: str) -> tuple[str, float]:
+        """Name the most similar recorded request and in what it differs, without its values.
+
+        The number says how similar their paths are, from 0 to 1.
+        """
         path = _shown_path(request, prefix)
 
         def similarity(other: RecordedRequest) -> tuple[float, bool]:
@@ -267,7 +272,7 @@ class Player:
         queues = islice(reversed(self._queues.values()), _MAX_COMPARED)
         nearest = max((self._request(q[-1]) for q in queues), key=similarity, default=None)
         if nearest is None:
-            return ""
+            return "", 0.0
         differing = [
             name
             for name in self._names
@@ -276,7 +281,8 @@ class Player:
             )
         ]
         differs = f", which differs in {' and '.join(differing)}" if differing else ""
-        return f"Nearest: {nearest.method} {_shown_path(nearest, self._prefix)}{differs}. "
+        shown = f"{nearest.method} {_shown_path(nearest, self._prefix)}"
+        return f"Nearest: {shown}{differs}. ", similarity(nearest)[0]
 
     def _is_by_address(self, method: str) -> bool:
         """Return whether a request by this method is found by its address alone."""
