@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
-from .cassettes import DEFAULT_MATCH_ON, open_cassette, shown_path
+from .cassettes import DEFAULT_MATCH_ON, Cassette, shown_path
 from .display import plural
 from .redaction import Redactor
 from .transports import Mode, RefusingTransport
@@ -135,7 +135,7 @@ def record(
     def recording() -> Mode:
         if record_mode != "none":
             self._require_key("record")
-        opened = open_cassette(
+        opened = Cassette(
             cassette,
             record_mode=record_mode,
             redactor=Redactor(redact=redact),
@@ -189,7 +189,7 @@ def replay(
     factor = latency_factor(timing)
 
     def replaying() -> Mode:
-        opened = open_cassette(cassette, match_on=match_on, repeat=repeat)
+        opened = Cassette(cassette, match_on=match_on, repeat=repeat)
         return Mode("replay", _NOTHING_SENT, opened, factor)
 
     return ModeChange(self, replaying)

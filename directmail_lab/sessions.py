@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TypedDict, Unpack
 
 from .bulk import get_many, get_many_async, pages
-from .cassettes import Cassette, open_cassette
+from .cassettes import Cassette
 from .contract import ME_PATH
 from .credentials import ApiKey, as_api_key
 from .errors import CassetteError, DirectMailLabError, NotConnectedError, hide_frames
@@ -380,6 +380,6 @@ def replaying_session(
 ) -> Session:
     """Return a session that can only replay, at the address that the cassette was recorded at."""
     if base_url is None:
-        with open_cassette(cassette) as recorded:
+        with Cassette(cassette) as recorded:
             base_url = recorded.base_url or "https://recorded.invalid"
     return Session(base_url, **options)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from directmail_lab.cassettes import Cassette, open_cassette, read_cassette
+from directmail_lab.cassettes import Cassette, read_cassette
 from directmail_lab.cassettes.vcr_files import block_text
 from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse
 
@@ -53,7 +53,7 @@ def typed(content_type: str, body: bytes | str, *more: tuple[str, str]) -> Inter
 def opened(path: Path | str, record_mode: str = "new_episodes", **options: Any) -> Cassette:
     """Open a cassette to record; it says nothing of personal data."""
     options = {"base_url": BASE_URL, "notice": lambda _: None, **options}
-    return open_cassette(path, record_mode=record_mode, **options)
+    return Cassette(path, record_mode=record_mode, **options)
 
 
 def recorded(path: Path | str, *interactions: Interaction, **options: Any) -> Path:

@@ -12,7 +12,7 @@ from cassette_samples import BASE_URL, answered, get, post
 from hypothesis import settings
 
 from directmail_lab import credentials, current
-from directmail_lab.cassettes import open_cassette
+from directmail_lab.cassettes import Cassette
 from directmail_lab.credentials import ApiKey
 from directmail_lab.redaction import Redactor
 from directmail_lab.sessions import Session
@@ -126,7 +126,7 @@ def account(monkeypatch: pytest.MonkeyPatch, service: StandIn) -> StandIn:
 def tour(tmp_path: Path) -> Path:
     """A cassette of four: a read with personal data, the same again, bytes with a 404, a write."""
     path = tmp_path / "cassettes" / "tour.yaml"
-    with open_cassette(
+    with Cassette(
         path, record_mode="any", redactor=Redactor(), base_url=BASE_URL, notice=lambda _: None
     ) as cassette:
         cassette.record(answered(body='{"name":\n "é\u2028", "email": "joe@corp.com"}'))

@@ -13,10 +13,10 @@ import pytest
 from cassette_samples import answered, get, opened, recorded
 
 from directmail_lab.cassettes import (
+    Cassette,
     cassettes_by_name,
     find_cassette,
     new_cassette_path,
-    open_cassette,
     read_cassette,
 )
 from directmail_lab.errors import CassetteError, CassetteFormatError, NotRecordedError
@@ -94,7 +94,7 @@ def test_a_name_that_no_file_can_have_is_a_clear_error(name: str | Path) -> None
     with pytest.raises(CassetteError, match=r"too long|Give the file"):
         find_cassette(name)
     with pytest.raises(CassetteError):
-        open_cassette(name, record_mode="all")
+        Cassette(name, record_mode="all")
 
 
 def test_the_environments_folder_comes_first(
@@ -161,7 +161,7 @@ def test_a_cassette_that_is_nowhere_says_where_it_was_looked_for(tmp_path: Path)
 
     for name in ("tour", Path("cassettes/tour")):
         with pytest.raises(NotRecordedError, match=r"record\('tour'\)") as caught:
-            open_cassette(name)
+            Cassette(name)
 
     assert caught.value.reason == "no_such_cassette"
     assert "in cassettes. " in str(caught.value)
@@ -383,9 +383,9 @@ def test_reading_cassettes_does_not_import_vcrpy_or_yaml(tmp_path: Path) -> None
     """Our own are read by line, so a replay starts without them."""
     path = write(tmp_path / "tour.yaml")
     code = (
-        "import sys\nfrom pathlib import Path\nfrom directmail_lab.cassettes import open_cassette\n"
+        "import sys\nfrom pathlib import Path\nfrom directmail_lab.cassettes import Cassette\n"
         "from directmail_lab.interaction import RecordedRequest\n"
-        f"open_cassette(Path({str(path)!r})).play(RecordedRequest('GET', {get().uri!r}))\n"
+        f"Cassette(Path({str(path)!r})).play(RecordedRequest('GET', {get().uri!r}))\n"
         "assert not {'vcr', 'yaml'} & set(sys.modules)"
     )
 

@@ -18,7 +18,7 @@ from cassette_samples import BASE_URL, answered, get, opened, paths_in, post, re
 from vcr.serialize import deserialize
 from vcr.serializers import yamlserializer
 
-from directmail_lab.cassettes import open_cassette, read_cassette
+from directmail_lab.cassettes import Cassette, read_cassette
 from directmail_lab.cassettes.convert import repair
 from directmail_lab.display import plural
 from directmail_lab.errors import CassetteError, CassetteInUseError
@@ -33,7 +33,7 @@ import os, random, signal, sys, time
 sys.path.insert(0, sys.argv[2])
 from pathlib import Path
 from cassette_samples import answered, get
-from directmail_lab.cassettes import open_cassette
+from directmail_lab.cassettes import Cassette
 
 folder, chance = Path(sys.argv[1]), random.Random(20261121)
 for number in range({KILLS}):
@@ -42,7 +42,7 @@ for number in range({KILLS}):
     child = os.fork()
     if child == 0:
         size = chance.choice([10, 1000, 30_000])
-        with open_cassette(path, record_mode="new_episodes") as cassette:
+        with Cassette(path, record_mode="new_episodes") as cassette:
             for index in range(100_000):
                 cassette.record(answered(get(f"/{{index}}"), body="x" * size))
                 os.write(into, b".")
@@ -374,7 +374,7 @@ def test_a_second_writer_is_refused_until_the_first_has_closed(tour: Path) -> No
     for mode in ("new_episodes", "any", "all"):
         with pytest.raises(CassetteInUseError, match="tour"):
             opened(tour, mode)
-    open_cassette(tour).close()
+    Cassette(tour).close()
     first.close()
     opened(tour).close()
     with pytest.raises(CassetteError, match="Cannot record in"):
@@ -519,6 +519,6 @@ def test_closing_twice_is_fine_and_recording_after_it_is_refused(tour: Path) -> 
     with pytest.raises(CassetteError, match="closed"):
         cassette.record(answered())
     with pytest.raises(CassetteError, match="opened to replay"):
-        open_cassette(tour).record(answered())
+        Cassette(tour).record(answered())
     with pytest.raises(ValueError, match="new_episode"):
-        open_cassette(tour, record_mode="new_episode")
+        Cassette(tour, record_mode="new_episode")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from cassette_samples import BASE_URL, answered, get, opened, post, recorded, theirs
 
-from directmail_lab.cassettes import DEFAULT_MATCH_ON, Cassette, Matcher, open_cassette
+from directmail_lab.cassettes import DEFAULT_MATCH_ON, Cassette, Matcher
 from directmail_lab.errors import NotRecordedError
 from directmail_lab.interaction import RecordedRequest
 from directmail_lab.redaction import Redactor
@@ -45,7 +45,7 @@ def refusal(cassette: Cassette, request: RecordedRequest) -> NotRecordedError:
 def test_answers_come_in_the_order_of_their_recording_and_then_the_last_again(path: Path) -> None:
     """A cell that is run again gets the last one; a strict replay, as of a test, none."""
     recorded(path, answered(body="1"), answered(get("/other"), body="x"), answered(body="2"))
-    lenient, strict = open_cassette(path), open_cassette(path, repeat="strict")
+    lenient, strict = Cassette(path), Cassette(path, repeat="strict")
 
     assert bodies(lenient, [get()] * 4) == [b"1", b"2", b"2", b"2"]
     assert bodies(lenient, [get("/other")] * 2) == [b"x", b"x"]
@@ -60,7 +60,7 @@ def test_an_unknown_request_names_the_nearest_and_what_differs(path: Path) -> No
     """The message says what happened, the nearest recorded request, and the call to record it."""
     recorded(path, answered(get("/v1/lists")), answered(get("/v1/users/me?fields=name")))
 
-    cassette = open_cassette(path)
+    cassette = Cassette(path)
     error = refusal(cassette, get("/v1/users/me?fields=secret"))
 
     assert repr(cassette) == "<Cassette 'tour', none, 2 interactions>"
@@ -76,7 +76,7 @@ def test_a_cassette_of_one_region_replays_under_any_base_address(path: Path) -> 
     """Paths are compared below the base address of the recording, and below the session's."""
     first = answered(get("/v1/users/me", base="https://eu.test/api"))
     recorded(path, first, base_url="https://eu.test/api")
-    cassette = open_cassette(path)
+    cassette = Cassette(path)
 
     assert cassette.base_url == "https://eu.test/api"
     for base in ("https://us.test", "http://127.0.0.1:8/x/y"):
@@ -90,7 +90,7 @@ def test_without_metadata_the_base_address_is_the_first_requests_origin(path: Pa
     first = RecordedRequest("GET", "https://key:@api.example.test:8443/v1/users/me", (), b"")
     theirs(path, answered(first))
 
-    cassette = open_cassette(path)
+    cassette = Cassette(path)
 
     assert cassette.base_url == "https://api.example.test:8443"
     assert cassette.play(get(base="https://elsewhere.test")) is not None
@@ -109,7 +109,7 @@ def multipart(boundary: str, name: str = "letter.pdf", quote: str = "") -> Recor
 def test_multipart_bodies_are_compared_by_their_parts(path: Path) -> None:
     """The boundary, which each request draws anew, is no difference; a part is."""
     recorded(path, answered(multipart("0123abcd"), body="sent"))
-    cassette = open_cassette(path)
+    cassette = Cassette(path)
 
     assert bodies(cassette, [multipart("fedc9876"), multipart("x y", quote='"')]) == [b"sent"] * 2
     assert "differs in body" in str(refusal(cassette, multipart("fedc9876", "other.pdf")))
@@ -124,10 +124,10 @@ def test_of_bodies_that_parse_the_same_the_one_with_the_same_bytes_answers(
     """A cassette that two versions of a client wrote has the request in both their spellings."""
     spaced, dense, number = (post(body) for body in (b'{"n": 1}', b'{"n":1}', b'{"n":1.0}'))
     recorded(path, answered(spaced, body="old"), answered(dense, body="new"))
-    cassette = open_cassette(path, match_on=match_on)
+    cassette = Cassette(path, match_on=match_on)
 
     assert bodies(cassette, [dense, spaced, spaced, dense]) == [b"new", b"old", b"old", b"new"]
-    assert bodies(open_cassette(path, match_on=match_on), [number] * 2) == [b"old", b"new"]
+    assert bodies(Cassette(path, match_on=match_on), [number] * 2) == [b"old", b"new"]
 
 
 def test_json_that_is_sent_as_a_form_is_told_apart(path: Path) -> None:
@@ -135,7 +135,7 @@ def test_json_that_is_sent_as_a_form_is_told_apart(path: Path) -> None:
     form = "application/x-www-form-urlencoded"
     one, two, three = (post(b'{"n": %d}' % n, content_type=form) for n in (1, 2, 3))
     recorded(path, answered(one, body="one"), answered(two, body="two"))
-    cassette = open_cassette(path)
+    cassette = Cassette(path)
 
     assert bodies(cassette, [two, one, two]) == [b"two", b"one", b"two"]
     assert "differs in body" in str(refusal(cassette, three))
@@ -145,7 +145,7 @@ def test_bodies_of_reads_are_not_compared(path: Path) -> None:
     """Only a write is what its body says."""
     recorded(path, answered(get()))
 
-    assert open_cassette(path).play(replace(get(), body=b"anything")) is not None
+    assert Cassette(path).play(replace(get(), body=b"anything")) is not None
 
 
 def test_matching_is_on_the_redacted_form_on_both_sides(path: Path) -> None:
@@ -153,21 +153,21 @@ def test_matching_is_on_the_redacted_form_on_both_sides(path: Path) -> None:
     first, second = "dm_live_8fK2xQ9zLr7TtVb3", "dm_test_nWm5YcHs1pAe0123"
     recorded(path, answered(get(f"/a/{first}")), redactor=Redactor([first]))
 
-    assert open_cassette(path, redactor=Redactor([second])).play(get(f"/a/{second}")) is not None
+    assert Cassette(path, redactor=Redactor([second])).play(get(f"/a/{second}")) is not None
 
 
 def test_another_programs_recording_is_redacted_before_it_is_compared(path: Path) -> None:
     """It may hold the key as it was sent."""
     theirs(path, answered(get("/a?api_key=sesame")))
 
-    assert open_cassette(path).play(get("/a?api_key=open")) is not None
+    assert Cassette(path).play(get("/a?api_key=open")) is not None
 
 
 def test_a_body_is_compared_each_time_where_that_was_asked_for(path: Path) -> None:
     """Two reads of one address that differ in their bodies alone are two requests."""
     one, two = (RecordedRequest("GET", get().uri, (), body) for body in (b"1", b"2"))
     recorded(path, answered(one, body="one"), answered(two, body="two"))
-    cassette = open_cassette(path, match_on=["uri", "raw_body"])
+    cassette = Cassette(path, match_on=["uri", "raw_body"])
 
     assert bodies(cassette, [two, one, two]) == [b"two", b"one", b"two"]
 
@@ -177,13 +177,13 @@ def test_addresses_of_any_characters_are_found(path: Path) -> None:
     requests = [get(end) for end in ("/a%20b", '/"q"\\', "/é\u2028", "/[1]?x=[2]#f", "/a?b=é")]
     recorded(path, *(answered(each, body=str(i)) for i, each in enumerate(requests)))
 
-    assert bodies(open_cassette(path), requests) == [str(i).encode() for i in range(len(requests))]
+    assert bodies(Cassette(path), requests) == [str(i).encode() for i in range(len(requests))]
 
 
 def test_an_unknown_matcher_is_refused_with_the_known_ones(path: Path) -> None:
     """A misspelt name does not silently match everything."""
     with pytest.raises(ValueError, match="'pth' is not a matcher"):
-        open_cassette(recorded(path, answered()), match_on=["method", "pth"])
+        Cassette(recorded(path, answered()), match_on=["method", "pth"])
 
 
 def test_a_matcher_of_ones_own_may_return_or_assert(path: Path) -> None:
@@ -199,7 +199,7 @@ def test_a_matcher_of_ones_own_may_return_or_assert(path: Path) -> None:
         path,
         *(answered(get(f"/v1/{body[0]}"), body=body) for body in ("b", "a", "a again")),
     )
-    cassette = open_cassette(path, match_on=["method", same_last_segment, same_host])
+    cassette = Cassette(path, match_on=["method", same_last_segment, same_host])
 
     requests = [get("/v2/b"), get("/v2/a"), get("/v3/a"), get("/v2/a")]
     assert bodies(cassette, requests) == [b"b", b"a", b"a again", b"a again"]
@@ -210,7 +210,7 @@ def test_a_matcher_of_ones_own_may_return_or_assert(path: Path) -> None:
 def test_once_records_a_cassette_that_is_not_there_or_empty(path: Path) -> None:
     """And then replays it."""
     path.write_text("")
-    assert refusal(open_cassette(path), get()).reason == "no_match"
+    assert refusal(Cassette(path), get()).reason == "no_match"
 
     with opened(path, "once") as cassette:
         assert cassette.records
@@ -233,7 +233,7 @@ def test_what_is_recorded_now_is_not_played_in_the_same_opening(path: Path) -> N
 def test_unplayed_answers_can_be_asked_for(path: Path) -> None:
     """A test can find out what its code no longer asks for."""
     recorded(path, answered(body="1"), answered(get("/other")), answered(body="2"))
-    cassette = open_cassette(path)
+    cassette = Cassette(path)
     cassette.play(get())
 
     assert [each.uri for each in cassette.unplayed()] == [get("/other").uri, get().uri]
@@ -253,7 +253,7 @@ def eager_switching() -> Iterator[None]:
 def test_concurrent_callers_get_each_answer_once(path: Path, eager_switching: None) -> None:
     """However threads interleave, no answer is given twice and none is left out."""
     recorded(path, *(answered(get(f"/{i % 3}"), body=str(i)) for i in range(2400)))
-    cassette = open_cassette(path, repeat="strict")
+    cassette = Cassette(path, repeat="strict")
 
     def ask(worker: int) -> list[bytes | None]:
         return bodies(cassette, [get(f"/{(worker + index) % 3}") for index in range(300)])
@@ -270,7 +270,7 @@ def test_playing_takes_as_long_in_a_large_cassette_as_in_a_small_one(tmp_path: P
     for size in (50, 5000):
         path = tmp_path / f"{size}.yaml"
         recorded(path, *(answered(get("/same"), body=str(i)) for i in range(size)))
-        cassette = open_cassette(path)
+        cassette = Cassette(path)
         for _ in range(size - 10):
             cassette.play(get("/same"))
         request = get("/same")

@@ -10,7 +10,7 @@ import pytest
 from cassette_samples import NOON, answered, get, recorded, theirs
 from key_search import traces
 
-from directmail_lab.cassettes import open_cassette, read_cassette
+from directmail_lab.cassettes import Cassette, read_cassette
 from directmail_lab.cassettes.view import (
     InteractionView,
     interactions,
@@ -110,7 +110,7 @@ def test_a_cassette_is_shown_as_a_frame(tour: Path) -> None:
     assert frame["at"].tolist() == [NOON] * 4
     assert frame.attrs == {"cassette": "tour", "problem": None}
     assert frame.equals(read_interactions(str(tour)))
-    assert frame.equals(interactions(open_cassette("tour")))
+    assert frame.equals(interactions(Cassette("tour")))
     Path("empty.yaml").touch()
     empty = read_interactions("empty.yaml")
     assert (len(empty), empty.dtypes.astype(str).to_dict()) == (0, DTYPES)

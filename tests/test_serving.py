@@ -27,7 +27,7 @@ from key_search import planted, traces
 from test_cli import invoke, output_until, started
 
 from directmail_lab import Session
-from directmail_lab.cassettes import open_cassette, read_cassette
+from directmail_lab.cassettes import Cassette, read_cassette
 from directmail_lab.cli.output import error_message
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import DirectMailLabError
@@ -123,7 +123,7 @@ def replaying(*paths: Path, repeat: Any = "last", **options: Any) -> SessionServ
 
 
 def write(path: Path, *interactions: Interaction, base_url: str = BASE_URL) -> Path:
-    with open_cassette(path, record_mode="all", redactor=Redactor(), base_url=base_url) as cassette:
+    with Cassette(path, record_mode="all", redactor=Redactor(), base_url=base_url) as cassette:
         for interaction in interactions:
             cassette.record(interaction)
     return path

@@ -18,7 +18,7 @@ import pytest
 from cassette_samples import BASE_URL, answered
 
 import directmail_lab as dm
-from directmail_lab.cassettes import open_cassette
+from directmail_lab.cassettes import Cassette
 from directmail_lab.credentials import ApiKey
 from directmail_lab.sessions import Session
 from directmail_lab.standin import STAND_IN_KEY, stand_in
@@ -227,7 +227,7 @@ def test_a_replay_in_recorded_time_waits_as_long_as_the_service_took(
 ) -> None:
     """A factor scales it; a stranger's cassette has nobody wait for more than half a minute."""
     path = tmp_path / "slow.yaml"
-    with open_cassette(path, record_mode="all", base_url=BASE_URL) as cassette:
+    with Cassette(path, record_mode="all", base_url=BASE_URL) as cassette:
         cassette.record(replace(answered(), elapsed_s=elapsed_s))
     slept: list[float] = []
 

@@ -19,7 +19,7 @@ from vcr.serializers import jsonserializer, yamlserializer
 from vcr.stubs.httpx_stubs import _deserialize_response
 from vcr.util import read_body
 
-from directmail_lab.cassettes import open_cassette, player, read_cassette
+from directmail_lab.cassettes import Cassette, player, read_cassette
 from directmail_lab.cassettes.reader import parse_cassette
 from directmail_lab.errors import NotRecordedError
 from directmail_lab.interaction import RecordedRequest
@@ -251,7 +251,7 @@ def test_each_record_mode_does_what_vcrpys_does(tmp_path: Path, mode: str) -> No
     for path in (ours, theirs):
         written_by_vcrpy(path, *old)
 
-    with open_cassette(ours, record_mode=mode) as cassette:
+    with Cassette(ours, record_mode=mode) as cassette:
         done = []
         for name in ("/there", "/new"):
             try:

@@ -8,7 +8,7 @@
 - `convert` writes whole files again, also as HAR; `view` shows them, and needs pandas.
 """
 
-from .cassette import Cassette as Cassette, open_cassette as open_cassette
+from .cassette import Cassette as Cassette
 from .library import (
     cassettes_by_name as cassettes_by_name,
     find_cassette as find_cassette,

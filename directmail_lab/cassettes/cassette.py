@@ -286,10 +286,6 @@ class Cassette:
         self._notice(f"{message} The session goes on without recording.")
 
 
-open_cassette = Cassette
-"""The name by which a cassette is opened."""
-
-
 def _close_quietly(recording: Recording) -> None:
     with suppress(OSError, CassetteError):
         recording.close()

@@ -83,13 +83,13 @@ class RenewalReader:
         state.rounds_down |= state.is_in_seconds or left_s <= 0
 
     def _unit(self, value: int, state: PaceState) -> UnitName | None:
-        if self._inference.unit in SCALES:
-            return self._inference.unit
-        candidates = [unit for unit in self._inference.candidates if unit in SCALES]
-        is_small = state.largest_reset < _LEAST_MILLISECONDS and value <= self._max_wait_s
-        if candidates[:2] == ["seconds_left", "milliseconds_left"]:
+        unit, candidates = self._inference.unit, self._inference.candidates
+        if unit in SCALES:
+            return unit
+        if candidates[:2] == ("seconds_left", "milliseconds_left"):
+            is_small = state.largest_reset < _LEAST_MILLISECONDS and value <= self._max_wait_s
             return candidates[0 if state.is_in_seconds or is_small else 1]
-        return candidates[0] if candidates else None
+        return next((unit for unit in candidates if unit in SCALES), None)
 
     def _our_time(self, service_time: float) -> float:
         """Return a time of the service's clock by ours, unless the two may agree."""

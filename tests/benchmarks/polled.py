@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import httpx
 from cassette_samples import BASE_URL, answered, get
 
-from directmail_lab.cassettes import open_cassette
+from directmail_lab.cassettes import Cassette
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -52,7 +52,7 @@ def different(size: int) -> list[Interaction]:
 
 def write(path: Path, interactions: Iterable[Interaction]) -> Path:
     """Write a cassette in the line layout."""
-    with open_cassette(path, record_mode="all", base_url=BASE_URL) as cassette:
+    with Cassette(path, record_mode="all", base_url=BASE_URL) as cassette:
         for each in interactions:
             cassette.record(each)
     return path

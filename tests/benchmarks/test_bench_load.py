@@ -14,7 +14,7 @@ from polled import BASE_URL, alike, different, write
 from vcr.serialize import deserialize
 from vcr.serializers import jsonserializer, yamlserializer
 
-from directmail_lab.cassettes import open_cassette
+from directmail_lab.cassettes import Cassette
 from directmail_lab.cassettes.vcr_files import block_text
 from directmail_lab.redaction import Redactor
 
@@ -47,9 +47,7 @@ def test_ours(benchmark: BenchmarkFixture, tmp_path: Path, make: Make) -> None:
     """The line layout."""
     grouped(benchmark, make)
     path = write(tmp_path / "ours.yaml", make(SIZE))
-    benchmark.pedantic(
-        open_cassette, [path], {"redactor": Redactor(), "base_url": BASE_URL}, rounds=30
-    )
+    benchmark.pedantic(Cassette, [path], {"redactor": Redactor(), "base_url": BASE_URL}, rounds=30)
 
 
 def test_vcrpy_yaml(benchmark: BenchmarkFixture, make: Make) -> None:

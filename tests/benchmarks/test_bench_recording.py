@@ -16,7 +16,7 @@ import pytest
 from polled import BASE_URL, BODY, KEY, ME, polled
 
 from directmail_lab import Session
-from directmail_lab.cassettes import open_cassette, read_cassette
+from directmail_lab.cassettes import Cassette, read_cassette
 from directmail_lab.credentials import ApiKey
 from directmail_lab.redaction import Redactor
 
@@ -91,7 +91,7 @@ def test_recording_into_a_cassette_of(
     """Recording does not slow down, and what is recorded takes no memory."""
     benchmark.group = "recording 5,000 more"
     path, one = tmp_path / "tour.yaml", polled()
-    with open_cassette(path, record_mode="all", redactor=Redactor([KEY])) as cassette:
+    with Cassette(path, record_mode="all", redactor=Redactor([KEY])) as cassette:
         for _ in range(size):
             cassette.record(one)
         benchmark.pedantic(cassette.record, [one], rounds=10, iterations=500)
