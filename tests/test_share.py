@@ -100,7 +100,16 @@ IN_PLACE_OF_A_KEY = [
     "auth=httpx.BasicAuth('¤', '')",
     "password: ¤",
     "https://¤@api.test/v1",
-    "<th>name</th><th>key</th></tr><tr><td>a</td><td>¤</td>",
+    "<th>name</th><th>key</th></tr><tr><td>a b</td><td>¤</td>",
+    "<tr><th>key</th>\n<td>¤</td></tr>",
+    "curl -u ¤: https://api.test/v1/users/me",
+    'curl https://api.test --user "¤:"',
+    "directmail --api-key ¤",
+    "keyring.set_password('directmail-lab', 'https://api.test', '¤')",
+    "<apiKey>¤</apiKey>",
+    "name     Ada\napi_key  ¤",
+    "| key | ¤ |",
+    "My API key is ¤",
 ]
 
 
@@ -152,6 +161,10 @@ SOUND = [
     "{'key': 'first-look-2', 'author': 'j8K2xQ9zLr7TtVb3', 'monkey': 'a1b2c3d4e5f6a7b8'}",
     "connect(address, 'my-api-key')",
     "sqlite3.connect('recordings-2026-11-21.db')",
+    "<th>id</th><th>key</th></tr><tr><td>j8K2xQ9zLr7TtVb3</td><td>name</td>",
+    "continuation_token='MTIzNDU2Nzg5MDEyMzQ1Ng=='; Key: uploads/6fad4bf7-87f0-471b/letter.pdf",
+    'curl -u "$DIRECTMAIL_API_KEY:" https://api.test; docker run -u 1000:1000 --token $TOKEN',
+    "pip install git+ssh://git@github.com/a/b.git@v1.2; logo@2x.png",
 ]
 
 

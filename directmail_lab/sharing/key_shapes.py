@@ -25,7 +25,7 @@ _SHAPES: Final = tuple(
         (
             "a service's key, by its prefix",
             r"(?<![A-Za-z0-9])(?P<secret>"
-            r"(?:[a-z]{2,8}_)?(?:live|prod|secret)_(?:pub_)?[A-Za-z0-9_]{16,}"
+            r"(?:live|prod|secret)_(?:pub_)?[A-Za-z0-9_]{16,}"
             r"|test_(?:pub_)?[0-9a-f]{24,}|[sr]k-(?:[a-z]{1,20}-)?[A-Za-z0-9_-]{20,}"
             r"|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_\w{30,}|glpat-[\w-]{20,}|xox[abprs]-[\w-]{10,}"
             r"|(?:AKIA|ASIA)[0-9A-Z]{16}|AIza[\w-]{35}|SG\.[\w-]{16,99}\.[\w-]{16,}"
@@ -48,27 +48,34 @@ _SHAPES: Final = tuple(
 )
 _BASIC = re.compile(r"[Bb](?:asic|ASIC)\s{1,9}([A-Za-z0-9+/_-]{8,}={0,2})")
 # A name with a word for a key in it, and what it is given: `key: str = f"x"`, `auth=("x", "")`,
-# `"key": "x"`, `environ["KEY"] = "x"`, `setenv("KEY", "x")`, `KEY=x`; with escaped quotes too.
+# `"key": "x"`, `environ["KEY"] = "x"`, `setenv("KEY", "x")`, `KEY=x`, `<key>x`, `key is x`, and in
+# a column of its own `key  x` or `| key | x`; with escaped quotes too.
 _ASSIGNMENT = re.compile(
     r"(?:[kK](?:ey|EY)|[tT](?:oken|OKEN)|[sS](?:ecret|ECRET)|[pP](?:ass|ASS|wd|WD)|[aA](?:uth|UTH)"
     r"|[cC](?:redential|REDENTIAL)|[bB](?:earer|EARER))(?P<rest>[\w-]{0,40}+)"
-    r"(?:(?P<closed>\\*+[\"'])\]?+)?+(?:\s{0,9}:\s{0,9}[\w.|]{1,40})?\s{0,9}[:=,]=?\s{0,9}"
+    r"(?:(?P<closed>\\*+[\"'])\]?+)?+(?:\s{0,9}:\s{0,9}[\w.|]{1,40})?"
+    r"(?:\s{0,9}[:=,>][=>]?\s{0,9}|\s(?:is\s|[ |]{1,40}))"
     r"[(\[]?[bfruBFRU]{0,2}\\*+(?P<quote>[\"']{0,3})"
     r"(?=[^\s\"'\\<>(),;&]{0,19}?\d|[^\s\"'\\<>(),;&]{20})(?P<secret>[^\s\"'\\<>(),;&]{8,512})"
 )
 _NAME_BEFORE = re.compile(r"[\w-]+\Z")
-_ENV = re.compile(r"%(?:set_)?env\s{1,9}(\w{1,64})\s{1,9}")
+# `%env KEY x`, `--key x`: what stands before x is made an assignment.
+_OPTION = re.compile(r"(?:%(?:set_)?env\s{1,9}|-(?<![\w-]-)-(?=\w))([\w-]{1,64}+)\s{1,9}")
 # The arguments of a call that takes a key, and each text among them.
-_CALL = re.compile(r"(?:connect|login|Session|ApiKey|BasicAuth)\(((?:[^()]|\([^()]*+\)){0,400}+)")
+_CALL = re.compile(
+    r"(?:connect|login|Session|ApiKey|BasicAuth|Configuration|set_password)"
+    r"\(((?:[^()]|\([^()]*+\)){0,400}+)"
+)
 _ARGUMENT = re.compile(r"[\"']([^\s\"'\\]{8,512})\\*[\"']")
-_TABLE_HEAD = re.compile(r"<th[^<>]{0,99}>([^<>]{1,64})</th>")
-_TABLE_CELL = re.compile(r"[^\s<>\"',]{12,512}")
+_CURL_USER = re.compile(r"\s(?:-u|--user)[\s=]{0,9}\\*[\"']?([^\s\"':]{8,512}):")
+_TABLE_CELL = re.compile(r"<t[hd](?:\s[^<>]{0,999})?>\s{0,99}([^<>]{0,512})")
 
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+_FILE_PATH = re.compile(r"[\w.=-]+(?:/[\w.=-]+)+\.[a-z]\w{0,4}")
 _LONG_PART = re.compile(r"[A-Za-z0-9]{8,}")
 _CHANGE = re.compile(r"[A-Za-z](?=\d)|\d(?=[A-Za-z])|[a-z](?=[A-Z])")
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
@@ -80,8 +87,8 @@ _SURE_WORDS: Final = _words("apikey secret password passwd pwd passphrase creden
 _KEY_OF: Final = _words("api secret private access auth account app client service")
 # With one of these words a name is not a secret's: page_token, key_name, sort_key.
 _OTHER_WORDS: Final = _words(
-    "public page next previous cursor idempotency cache sort primary foreign partition group "
-    "id ids name names hash digest sha type hint file path url count index length"
+    "public page next previous continuation cursor idempotency cache sort primary foreign "
+    "partition group id ids name names hash digest sha type hint file path url count index length"
 )
 _PLAIN_WORDS: Final = _KEY_WORDS | _words(
     "a an api access my the some this test user username pass foo bar baz none null true false "
@@ -113,7 +120,7 @@ def looks_random(text: str, fewest: int) -> bool:
 
     ``hk_8fK2xQ9zLr7T`` and each part of a UUID do; ``recordings-2026-11-21``, ``utf8`` do not.
     """
-    if len(text) < fewest or "://" in text or text[0] in "/.":
+    if len(text) < fewest or "://" in text or text[0] in "/." or _FILE_PATH.fullmatch(text):
         return False
     return any(
         len(_CHANGE.findall(part)) > max(3, len(part) * 0.2) for part in _LONG_PART.findall(text)
@@ -144,9 +151,14 @@ def _is_random_key(text: str, fewest: int) -> bool:
 
 
 def _has_key_column(text: str) -> bool:
-    """Return whether a table has a column with a key's name, and a random text in any cell."""
-    return any(map(_names_a_key, set(_TABLE_HEAD.findall(text)))) and any(
-        _is_random_key(cell, 12) for cell in _TABLE_CELL.findall(text)
+    """Return whether a cell of a table looks random below a key's name, or to the right of one."""
+    rows = [_TABLE_CELL.findall(row) for row in text.split("<tr")]
+    names = [[len(cell) <= 40 and bool(_names_a_key(cell)) for cell in cells] for cells in rows]
+    columns = {n for row in names for n, is_name in enumerate(row) if is_name}
+    return any(
+        (n in columns or (n and is_name[n - 1])) and _is_random_key(cell.strip(), 12)
+        for cells, is_name in zip(rows, names, strict=True)
+        for n, cell in enumerate(cells)
     )
 
 
@@ -172,10 +184,11 @@ def credentials_in(text: str) -> Iterator[str]:
     for what, pattern in _SHAPES:
         if any(not _is_placeholder(match["secret"][:512]) for match in pattern.finditer(text)):
             yield what
-    if any(_is_credential(match[1]) for match in _BASIC.finditer(text)):
+    users = _CURL_USER.findall(text)
+    if any(map(_is_credential, _BASIC.findall(text))) or any(_is_random_key(u, 8) for u in users):
         yield "credentials of HTTP Basic"
     arguments = chain.from_iterable(map(_ARGUMENT.findall, _CALL.findall(text)))
-    if any(map(_is_key_beside_name, _ASSIGNMENT.finditer(_ENV.sub(r"\1=", text)))):
+    if any(map(_is_key_beside_name, _ASSIGNMENT.finditer(_OPTION.sub(r"\1=", text)))):
         yield "a key or password beside its name"
     elif any(_is_random_key(argument, 8) for argument in arguments):
         yield "a key as an argument"
