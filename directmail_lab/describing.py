@@ -34,6 +34,7 @@ _LEFT_OUT: Final = PASSING_HEADERS | {"content-type", "date", "server"}
 # Request headers that a caller chooses, in contrast to those that an HTTP library adds.
 _OWN_HEADER: Final = re.compile(r"(?!x-forwarded)(x-.+|prefer|idempotency-key|if-.+)")
 _MEDIA_TYPE: Final = re.compile(r"[\w.+-]{1,60}/[\w.+-]{1,60}")
+_TEXT: Final = re.compile(r"^text/|json|yaml|csv|script")
 _ANY_MEDIA_TYPE: Final = "*/*"
 _FORMS: Final = frozenset({"application/x-www-form-urlencoded", "multipart/form-data"})
 _JSON: Final = re.compile(r".+/(.+\+)?json")
@@ -130,8 +131,11 @@ class _Body(Mergeable):
         return content
 
     def _schema(self, media_type: str) -> dict[str, Any]:
-        if not self.shape.seen:
-            return {"type": "string"} if media_type.startswith("text/") else {}
+        if not self.shape.seen and not _JSON.fullmatch(media_type):
+            if "xml" in media_type:  # its schema is one of elements
+                return {}
+            is_text = _TEXT.search(media_type) is not None
+            return {"type": "string"} if is_text else {"type": "string", "format": "binary"}
         if self.not_json and not _JSON.fullmatch(media_type):
             return {}
         if not _is_envelope(self.shape):

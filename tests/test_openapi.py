@@ -295,7 +295,7 @@ def test_what_openapi_cannot_describe_is_there_all_the_same() -> None:
     lines = typed("application/x-ndjson", '{"a": 1}\n{"a": 2}\n')
     document = described(
         *(answered(odd), answered(get("/v1/odd"), status=999), answered(get("/v1/cut"), '{"a')),
-        *(bare, lines),
+        *(bare, lines, typed("image/png", b"\x89PNG")),
     )
 
     assert [*document["paths"]["/v1/lists"]] == ["x-purge"]
@@ -304,7 +304,8 @@ def test_what_openapi_cannot_describe_is_there_all_the_same() -> None:
     assert (cut["x-not-json"], cut["schema"]) == (1, {})
     assert [*document["paths"]["/v1/bare"]["get"]["responses"]["200"]["content"]] == ["*/*"]
     media = document["paths"]["/v1/x"]["get"]["responses"]["200"]["content"]
-    assert media == {"application/x-ndjson": {"x-seen": 1, "schema": {}}}
+    assert media["application/x-ndjson"] == {"x-seen": 1, "schema": {"type": "string"}}
+    assert media["image/png"]["schema"] == {"type": "string", "format": "binary"}
     validate(document)
 
 
