@@ -167,17 +167,21 @@ class SessionServer(LoopbackServer):
                 else:
                     return await self._received(session, received)
         except (DirectMailLabError, httpx.HTTPError, httpx.InvalidURL) as error:
-            status = next((s for kind, s in _STATUS_OF.items() if isinstance(error, kind)), 502)
-            response = error_response(status, type(error).__name__, self._message(error))
-            if isinstance(error, QuotaExhaustedError) and error.until is not None:
-                wait_s = max(0, math.ceil(error.until - time.time()))
-                response = with_headers(response, {"Retry-After": str(wait_s)})
-            return response, None
+            return self._failure(error), None
         refusals.sort(key=lambda refusal: -refusal.similarity)
         messages = list(map(self._message, refusals[:_MOST_REFUSALS]))
         if more := len(refusals) - len(messages):
             messages.append(f"It is not in {more} more, whose requests are not nearer.")
         return error_response(404, refusals[0].reason, " ".join(messages)), None
+
+    def _failure(self, error: Exception) -> RecordedResponse:
+        """Return the response that says why there is none of the service's."""
+        status = next((s for kind, s in _STATUS_OF.items() if isinstance(error, kind)), 502)
+        response = error_response(status, type(error).__name__, self._message(error))
+        if isinstance(error, QuotaExhaustedError) and error.until is not None:
+            wait_s = max(0, math.ceil(error.until - time.time()))
+            response = with_headers(response, {"Retry-After": str(wait_s)})
+        return response
 
     async def _received(
         self, session: Session, received: httpx.Response
@@ -290,7 +294,7 @@ def _with_cors(response: RecordedResponse, exchange: Exchange, origin: str) -> R
         "Access-Control-Allow-Origin": origin,
         "Access-Control-Allow-Methods": header(exchange.headers, "access-control-request-method"),
         "Access-Control-Allow-Headers": header(exchange.headers, "access-control-request-headers"),
-        "Access-Control-Expose-Headers": ", ".join(HEADERS),
+        "Access-Control-Expose-Headers": ", ".join((*HEADERS, "Retry-After")),
         "Vary": "Origin",
     }
     more = [(name, value) for name, value in added.items() if value]

@@ -236,6 +236,16 @@ def test_the_live_service_is_asked_where_no_cassette_is_named(account: StandIn) 
     assert account.requests["GET /v1/users/me"] == 2
 
 
+def test_a_page_in_place_of_json_is_said_with_what_to_do(account: StandIn) -> None:
+    """As behind a login page: nothing that only Python can follow."""
+    with account.fault(html=True, status=200):
+        done = invoke("me")
+    assert isinstance(done.exception, DirectMailLabError)
+
+    advice = "Check the base address: a login page or a gateway may be there."
+    assert error_message(done.exception).endswith(f"(from line 1, column 1 on). {advice}")
+
+
 def test_a_violated_rule_is_exit_code_1(account: StandIn) -> None:
     """Where a header is missing, `check` says so, and a script can tell."""
     with account.fault(headers={"X-RateLimit-Reset": None}):

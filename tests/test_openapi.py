@@ -489,7 +489,7 @@ def test_the_command_writes_and_compares(tour: Path) -> None:
     assert document == json.loads(Path("api.json").read_text(encoding="utf-8")) == dm.openapi(tour)
     assert "&id" not in Path("api.yaml").read_text(encoding="utf-8")
     assert "exists already" in run(str(tour), "--out", "api.yaml")[1]
-    assert run(str(tour), "--diff", "api.yaml") == (0, "Nothing.\n")
+    assert run(str(tour), "--diff", "api.yaml") == (0, "Nothing has changed.\n")
     code, output = run("first-look", "--diff", "api.yaml")
     assert (code, output.splitlines()[1].split()[1]) == (1, "True")
     assert "holds an OpenAPI document" in run(str(tour), "--diff", str(tour))[1]

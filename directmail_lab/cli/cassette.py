@@ -137,6 +137,7 @@ def openapi(
         typer.echo(written(document), nl=False)
     if old is not None:
         changes = api_changes(old, document)
+        changes.attrs["notes"] = [] if len(changes) else ["Nothing has changed."]
         show(changes)
         if len(changes):
             raise FOUND

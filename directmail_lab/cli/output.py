@@ -17,6 +17,7 @@ from ..errors import (
     CredentialError,
     DirectMailLabError,
     NotConnectedError,
+    NotJSONError,
     NotRecordedError,
     QuotaExhaustedError,
     WriteRefusedError,
@@ -36,6 +37,7 @@ _ADVICE: Final[dict[type[Exception], str]] = {
     WriteRefusedError: "To allow writes: --allow-writes.",
     NotRecordedError: "To record it: directmail-lab serve --record NAME --to URL.",
     QuotaExhaustedError: "Send it again later.",
+    NotJSONError: "Check the base address: a login page or a gateway may be there.",
 }
 
 
