@@ -136,7 +136,7 @@ def started(home: Path, module: str, *arguments: str, at: Path) -> Iterator[Serv
         )
     try:
         address = _address(process, log)
-        yield Server(address.partition("/lab")[0], home, process, address)
+        yield Server(f"http://{urlsplit(address).netloc}", home, process, address)
     finally:
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
