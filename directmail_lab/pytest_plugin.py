@@ -19,10 +19,11 @@ Until a test uses the fixture this module imports only pytest, and it never impo
 from __future__ import annotations
 
 import re
+import shlex
 import warnings
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -89,17 +90,22 @@ def directmail(request: pytest.FixtureRequest) -> Iterator[Session]:
     mode = request.config.getoption(_OPTION) or settings.record_mode or "none"
     records = mode != "none" and not (mode == "once" and path.exists() and path.stat().st_size > 0)
     _refuse_beside_vcr(request.node, may_collide=records or settings.cassette is None)
-    session = (
-        _recording(path, mode, settings) if records else _replaying(path, settings, request.node)
-    )
+    with _errors_in_short():
+        session = (
+            _recording(path, mode, settings)
+            if records
+            else _replaying(path, settings, request.node)
+        )
     cassette = session.open_cassette
     assert cassette is not None, "the session was put on one just now"
-    use = _Use(cassette, settings, _relative(path, request.config), request.node.nodeid)
+    advice = f"to record it again: {_command(request.node, 'all')}"
+    use = _Use(cassette, settings, _relative(path, request.config), advice)
     request.node.stash[_USE] = use
     cassette.on_unmatched = use.unmatched.append
     before = current_session()
     with session:
-        use.check_age()
+        with _errors_in_short():
+            use.check_age()
         make_current(session)
         yield session
         make_current(before)
@@ -156,7 +162,12 @@ def _settings(node: pytest.Item) -> _Settings:
     """Return the marker's settings, those nearest to the test winning, and the ini file's."""
     names = {field.name for field in fields(_Settings)}
     merged = {name: node.config.getini(f"directmail_{name}") for name in ("max_age", "on_old")}
-    choices = {"record_mode": _MODES, "unplayed": ("fail", "allow"), "on_old": ("warn", "fail")}
+    choices = {
+        "record_mode": _MODES,
+        "repeat": ("strict", "last"),
+        "unplayed": ("fail", "allow"),
+        "on_old": ("warn", "fail"),
+    }
     problem = ""
     for marker in reversed(list(node.iter_markers("directmail"))):
         if marker.args or not names.issuperset(marker.kwargs):
@@ -166,7 +177,7 @@ def _settings(node: pytest.Item) -> _Settings:
         if merged.get(name) not in (None, *allowed):
             problem = f"{name} is one of {', '.join(allowed)}"
     if problem:
-        raise pytest.UsageError(f"{node.nodeid}: {problem}.")
+        pytest.fail(f"{node.nodeid}: {problem}.", pytrace=False)
     return _Settings(**merged)
 
 
@@ -210,8 +221,16 @@ def _test_name(node: pytest.Item) -> str:
     return f"{safe}-{sha256(name.encode()).hexdigest()[:8]}"
 
 
+def _command(node: pytest.Item, mode: str) -> str:
+    """Return the command that records a test's cassette."""
+    test = f"{_relative(node.path, node.config)}::{node.nodeid.partition('::')[2]}"
+    return f"pytest {shlex.quote(test)} {_OPTION}={mode}"
+
+
 def _relative(path: Path, config: pytest.Config) -> str:
-    return str(path.relative_to(config.rootpath) if path.is_relative_to(config.rootpath) else path)
+    """Return a path as from the folder that pytest was started in."""
+    start = config.invocation_params.dir
+    return str(path.relative_to(start) if path.is_relative_to(start) else path)
 
 
 # -- the session -------------------------------------------------------------------------------
@@ -229,6 +248,17 @@ def _refuse_beside_vcr(node: pytest.Item, *, may_collide: bool) -> None:
         )
 
 
+@contextmanager
+def _errors_in_short() -> Iterator[None]:
+    """Fail the test with a deliberate error's message alone: our frames are not the author's."""
+    from .errors import DirectMailLabError
+
+    try:
+        yield
+    except (DirectMailLabError, ValueError) as error:
+        raise pytest.fail.Exception(str(error), pytrace=False) from None
+
+
 def _replaying(path: Path, settings: _Settings, node: pytest.Item) -> Session:
     """Return a session that only replays: it has no key, and no transport that could send."""
     from .sessions import replaying_session
@@ -236,7 +266,7 @@ def _replaying(path: Path, settings: _Settings, node: pytest.Item) -> Session:
     if not path.exists():
         pytest.fail(
             f"There is no cassette {_relative(path, node.config)}. Set DIRECTMAIL_BASE_URL and "
-            f"DIRECTMAIL_API_KEY, and record it: pytest '{node.nodeid}' {_OPTION}=once",
+            f"DIRECTMAIL_API_KEY, and record it: {_command(node, 'once')}",
             pytrace=False,
         )
     session = replaying_session(path)
@@ -268,7 +298,7 @@ class _Use:
     cassette: Cassette
     settings: _Settings
     shown_path: str
-    nodeid: str
+    advice: str
     unmatched: list[RecordedRequest] = field(default_factory=list)
 
     @property
@@ -287,7 +317,7 @@ class _Use:
         problem = age_problem(interactions, max_age, now=datetime.now(UTC))
         if problem is None:
             return
-        message = f"{self.shown_path} {problem}; {self._advice()}"
+        message = f"{self.shown_path} {problem}; {self.advice}"
         if self.settings.on_old == "fail":
             pytest.fail(message, pytrace=False)
         warnings.warn(pytest.PytestWarning(message), stacklevel=2)
@@ -298,7 +328,7 @@ class _Use:
         lines = [f"{self.shown_path}, record mode {self.cassette.record_mode}"]
         lines += self._counted("left unplayed", unplayed)
         lines += self._counted("not recorded", self.unmatched)
-        return "\n".join([*lines, self._advice()])
+        return "\n".join([*lines, self.advice])
 
     def _counted(self, title: str, requests: Sequence[RecordedRequest]) -> Iterator[str]:
         from .interaction import base_path, path_below
@@ -308,9 +338,6 @@ class _Use:
         yield f"{title}:" if counts else f"{title}: nothing"
         for request, count in counts.items():
             yield f"    {request} ({count} times)" if count > 1 else f"    {request}"
-
-    def _advice(self) -> str:
-        return f"to record it again: pytest '{self.nodeid}' {_OPTION}=all"
 
 
 _USE: Final = pytest.StashKey[_Use]()
@@ -340,7 +367,8 @@ class _Unused:
             sources.add(item.path)
             folders.add(_folder(item))
             if "directmail" in getattr(item, "fixturenames", ()):
-                used.add(_cassette_path(item, _settings(item).cassette))
+                with suppress(pytest.fail.Exception):  # of a wrong marker: the test fails by itself
+                    used.add(_cassette_path(item, _settings(item).cassette))
             if item.get_closest_marker("vcr"):
                 used.add(_cassette_path(item, None))
         texts = [path.read_text("utf-8", "ignore") for path in sources if path.suffix == ".py"]
@@ -355,7 +383,8 @@ class _Unused:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        self._paths = node.workeroutput.get("directmail_unused", self._paths)
+        output = getattr(node, "workeroutput", {})  # a worker that crashed has none
+        self._paths = output.get("directmail_unused", self._paths)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("cassettes that no test uses")

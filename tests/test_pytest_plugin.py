@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -123,10 +124,29 @@ def test_a_missing_cassette_or_key_says_what_to_do(run: Run) -> None:
 
     missing.stdout.fnmatch_lines(
         ["There is no cassette cassettes/test_account/test_me.yaml.*"
-         f"pytest 'test_account.py::test_me' {RECORD}"]
+         f"pytest test_account.py::test_me {RECORD}"]
     )  # fmt: skip
-    keyless.stdout.fnmatch_lines(["*NotConnectedError: No base address*DIRECTMAIL_BASE_URL*"])
+    keyless.stdout.fnmatch_lines(["No base address*DIRECTMAIL_BASE_URL*"])
+    assert "pytest_plugin.py" not in str(keyless.stdout)
     assert not Path("cassettes").exists()
+
+
+def test_the_command_that_records_can_be_pasted(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Below the root folder too, and with an apostrophe in the test's name."""
+    source = """
+        import pytest
+
+        @pytest.mark.parametrize("name", ["O'Hara"])
+        def test_me(directmail, name): pass
+        """
+    pytester.makepyfile(**{"below/test_account": source})
+    monkeypatch.chdir("below")
+    result = pytester.runpytest(*QUIET)
+
+    command = shlex.join(["pytest", "test_account.py::test_me[O'Hara]", RECORD])
+    assert command in str(result.stdout)
 
 
 def test_a_cassette_that_vcrpy_wrote_replays(run: Run) -> None:
@@ -171,7 +191,7 @@ def test_a_failure_lists_what_was_unplayed_and_what_was_not_recorded(
             "    GET /v1/users/me (3 times)",
             "not recorded:",
             "    GET /v1/lists",
-            "to record it again: pytest 'test_account.py::test_lists' --directmail-record-mode=all",
+            "to record it again: pytest test_account.py::test_lists --directmail-record-mode=all",
             "cassettes/test_account/test_me.yaml, record mode none",
             "left unplayed: nothing",
             "not recorded:",
@@ -501,7 +521,7 @@ def test_a_test_that_makes_no_frame_imports_no_pandas(run_apart: Run) -> None:
         ("directmail_max_age = 90 days", "", {"passed": 1, "warnings": 1}, "*is * days old*"),
         ("directmail_max_age = 90 days\ndirectmail_on_old = fail", "", {"errors": 1}, "*days old*"),
         ("directmail_max_age = 90 days", "max_age='99999 days'", {"passed": 1}, "*"),
-        ("", "max_age='1 day', on_old='fail'", {"errors": 1}, "*record it again: pytest '*=all"),
+        ("", "max_age='1 day', on_old='fail'", {"errors": 1}, "*record it again: pytest *=all"),
         ("", "max_age='long'", {"errors": 1}, "*max_age is a number of days*"),
         ("directmail_on_old = no", "", {"errors": 1}, "*on_old is one of warn, fail*"),
     ],
@@ -531,7 +551,8 @@ def test_cassettes_that_no_test_uses_are_listed(
         "test_account/test_me", "test_account/test_old", "test_vcr/test_vcr", "tour", "b"
     )
     pytester.makepyfile(test_vcr="import pytest\n@pytest.mark.vcr\ndef test_vcr(): pass")
-    source = f"{ONE_CALL}\ndef test_named(): assert 'tour'"
+    wrong = "import pytest\n@pytest.mark.directmail(tape=1)\ndef test_wrong(directmail): pass"
+    source = f"{ONE_CALL}\ndef test_named(): assert 'tour'\n{wrong}"
     options = (workers, "--directmail-unused")
     whole, part = run(source, "-k", "named", *options), run(source, "test_vcr.py", *options)
     listed = [line for line in whole.outlines if line.startswith("cassettes/")]
