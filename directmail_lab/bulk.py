@@ -201,6 +201,8 @@ def pages(
     ------
     ServiceError
         The service answered with an error status (404 beyond the first page is the end).
+    DirectMailLabError
+        ``record_path`` is not in the first page.
     InsecureAddressError
         The next page's URL is on another server than the session's: nothing is sent there.
     ValueError
@@ -271,6 +273,11 @@ class Pager:
         is_auto = self.record_path == "auto"
         self._records = find_records(self._body) if is_auto else _at(self._body, self.record_path)
         if is_first:
+            if not is_auto and _at(self._body, self.record_path, ...) is ...:
+                raise DirectMailLabError(
+                    f"record_path {self.record_path!r} is not in the first page's body. "
+                    "Give the dotted path to its array of records."
+                )
             self._page_size = self._count()
         key = hash(repr(self._records))
         is_new = key not in self._seen

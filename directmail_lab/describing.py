@@ -226,9 +226,11 @@ class Description(Mergeable):
             self.add(interaction, base_url=loaded.base_url or "", example=examples)
 
     def add(self, interaction: Interaction, *, base_url: str, example: bool = False) -> None:
-        """Add one interaction with the service at ``base_url``."""
+        """Add one interaction, with the service at ``base_url`` or another."""
         request, response = interaction.request, interaction.response
-        self.servers[base_url] += 1
+        address = urlsplit(request.uri)
+        origin = f"{address.scheme}://{address.netloc.rpartition('@')[2]}"
+        self.servers[base_url if f"{base_url}/".startswith(f"{origin}/") else origin] += 1
         path = path_below(request.uri, base_path(base_url))
         template, ids = _template(path if path.startswith("/") else f"/{path}")
         method = request.method.lower()
@@ -236,7 +238,7 @@ class Description(Mergeable):
         at = str(interaction.recorded_at or "") if example else None
         sent: _Texts = {
             "path": ids,
-            "query": parse_qsl(urlsplit(request.uri).query, keep_blank_values=True),
+            "query": parse_qsl(address.query, keep_blank_values=True),
             "header": [pair for pair in _named(request.headers) if _OWN_HEADER.fullmatch(pair[0])],
         }
         message = self.requests.setdefault(key, _Message())

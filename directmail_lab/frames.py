@@ -128,6 +128,11 @@ def _body_and_response(value: Any) -> tuple[Any, Any]:
             f"frame() was given a {type(body).__name__}, which is neither a response nor JSON. "
             "Give it a response, the bytes of a body, or what .json() returns."
         )
+    if isinstance(body, list | tuple) and body and hasattr(body[0], "status_code"):
+        raise NotJSONError(
+            "frame() was given a list of responses. Give it what pages(…) returns, or each "
+            "response on its own: pandas.concat(map(frame, responses))."
+        )
     return body, response
 
 

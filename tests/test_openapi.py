@@ -207,6 +207,17 @@ def test_an_envelope_is_a_component() -> None:
     assert [problem(document, each) for each in (page, one)] == [None, None]
 
 
+def test_each_base_address_is_a_server() -> None:
+    """Also of a cassette that another program recorded from two; never with a user's name."""
+    addresses = ("https://eu.test/api", "https://eu.test:8443", "https://me:secret@us.test")
+    document = described(
+        *(answered(get(base=address)) for address in addresses), base_url="https://eu.test/api"
+    )
+
+    urls = [server["url"] for server in document["servers"]]
+    assert urls == ["https://eu.test/api", "https://eu.test:8443", "https://us.test"]
+
+
 def test_parameters_have_the_types_that_were_seen() -> None:
     """In paths, queries, headers and forms; required where no request lacked them."""
     request = get("/v1/lists/8f14e45f/members/12?page=2&tag=a&tag=b&q=1&in[]=a")
