@@ -70,7 +70,7 @@ function parseFilter(text) {
 /* The list. Only the rows in view have nodes. */
 function makeList(view, id) {
   const heads = COLUMNS.map(([name, heading], column) => {
-    const button = makeButton(heading, () => sortBy(view, column), { tabIndex: -1, className: "" });
+    const button = makeButton(heading, () => sortBy(view, column), { className: "" });
     return make("div", { className: `dml-c-${name}`, role: "columnheader" }, button);
   });
   const scale = make("div", { className: "dml-c-timeline", role: "columnheader", textContent: "When" });

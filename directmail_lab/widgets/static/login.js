@@ -40,7 +40,6 @@ function makeForm(id) {
   const title = makeTitle(`${id}-title`, "Sign in to the direct mail service");
   const modes = makeModes(id);
   const typed = text({ type: "text", inputMode: "url", placeholder: "https://…" });
-  typed.setAttribute("aria-label", "Another service address");
   const fields = {
     region: makeField(id, "region", "Service address", make("select")),
     address: makeField(id, "address", "Service address", typed),
@@ -104,6 +103,7 @@ function arrange(view) {
   form.region.row.hidden = !needsKey || !hasRegions;
   form.address.row.hidden = !needsKey || (hasRegions && form.region.control.value !== OTHER);
   form.address.row.classList.toggle("dml-below", hasRegions);
+  form.address.control.ariaLabel = hasRegions ? "Another service address" : null;
   form.key.row.hidden = !needsKey;
   form.recording.row.hidden = mode !== "record";
   form.played.row.hidden = needsKey;
