@@ -218,22 +218,28 @@ class Exchange:
             assert head is not None
         has_no_body = response.status in _BODILESS or self.method == "HEAD"
         body = b"" if has_no_body else response.body[:cut_after]
-        await self._send(head)
+        unsent: list[h11.Event] = [head]  # sent with the body, but for one that is yet to come
+        if parts is not None:
+            await self._send(unsent.pop())
         async with aclosing(parts or _in_parts(body)) as source:
             async for part in source:
-                await self._send(h11.Data(data=part))
+                await self._send(*unsent, h11.Data(data=part))
+                unsent.clear()
         if cut_after is not None and len(body) < len(response.body):
+            await self._send(*unsent)
             self.drop()
         else:
-            await self._send(h11.EndOfMessage())
+            await self._send(*unsent, h11.EndOfMessage())
 
     def _head(self, response: RecordedResponse, *, is_streamed: bool) -> h11.Response | None:
         """Return the head of a response, or None if HTTP cannot carry it."""
         changes: dict[str, str | None] = dict.fromkeys(HOP_BY_HOP)
         # The response to HEAD says how long the body of the response to GET would be.
         is_get = self.method != "HEAD" or bool(response.body)
-        if is_get and not is_streamed and response.status not in _BODILESS:
-            changes["Content-Length"] = str(len(response.body))
+        lengths = [value for name, value in response.headers if name.lower() == "content-length"]
+        length, has_body = str(len(response.body)), response.status not in _BODILESS
+        if is_get and not is_streamed and has_body and lengths != [length]:
+            changes["Content-Length"] = length
         if self._protocol.their_state is h11.ERROR:
             changes["Connection"] = "close"
         headers = with_headers(response, changes).headers
@@ -271,8 +277,8 @@ class Exchange:
             self._protocol.receive_data(await self._reader.read(_CHUNK_BYTES))
         return event
 
-    async def _send(self, event: h11.Event) -> None:
-        self._writer.write(self._protocol.send(event) or b"")
+    async def _send(self, *events: h11.Event) -> None:
+        self._writer.write(b"".join([self._protocol.send(event) or b"" for event in events]))
         await self._writer.drain()
 
 
