@@ -65,7 +65,8 @@ def openapi(
     examples
         Include the earliest body of each kind as an example, with personal data redacted. Without
         it the document contains no field value that the service sent. Names of fields stay, unless
-        three objects or more have none in common, or a name looks like an id or an address.
+        three objects or more have none in common, or a name has a space or looks like an id or an
+        address.
 
     Returns
     -------

@@ -87,10 +87,13 @@ def _operations(samples: _Samples) -> str:
 def _fields(samples: _Samples) -> _Finding:
     """Return the fields of JSON bodies, by operation."""
     matches = [sample for sample in samples if sample.shape.kinds["JSON"]]
+    by_operation: dict[str, list[ResponseSample]] = {}
+    for sample in matches:
+        by_operation.setdefault(sample.operation, []).append(sample)
     texts = []
-    for operation in dict.fromkeys(sample.operation for sample in matches):
-        shape = _merged(sample for sample in matches if sample.operation == operation)
-        texts.append(("" if operation == _ME else f"{operation}: ") + shape.body.describe())
+    for operation, same in by_operation.items():
+        name = "" if operation == _ME else f"{operation}: "
+        texts.append(name + _merged(same).body.describe())
     return matches, "; ".join(texts)
 
 
