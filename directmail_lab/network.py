@@ -105,6 +105,7 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             return request
         # service.md part 5: HTTP Basic, the key as user name and an empty password.
         pair = f"{self._api_key.reveal()}:{PASSWORD}".encode("ascii")
+        # A copy by hand: `httpx.Request(…)` would make the body and the address anew.
         signed = httpx.Request.__new__(httpx.Request)
         vars(signed).update(vars(request))
         signed.headers = request.headers.copy()

@@ -214,7 +214,8 @@ class Exchanges:
             sent = request.content if hasattr(request, "_content") else b""
             if len(sent) + len(body) <= _LARGEST_BODY_BYTES:
                 bodies, size = (sent, body), len(sent) + len(body)
-        # Of these tuples the garbage collector keeps no track, as it does of httpx's headers.
+        # Python's garbage collector soon leaves tuples of bytes out; httpx's headers it would look
+        # through again and again, for as long as they are kept.
         sent_headers, headers = tuple(request.headers.raw), tuple(response.headers.raw)
         exchange = _Exchange(
             reading, request.url, sent_headers, headers, response.reason_phrase, bodies, size

@@ -40,10 +40,12 @@ _Decide = Callable[[PaceState, float], _T]
 is ahead of ours. It may be called more than once."""
 
 _SHARES: Final = re.compile(r"machine|rediss?://.+")
+# How long a locked file is tried, with pauses of up to the second; and how long opening it may take.
 _BUSY_S: Final = 0.5
 _LONGEST_RETRY_S: Final = 0.002
 _OPENING_S: Final = 2.0
 _KEPT_S: Final = 86_400
+# Of each call of a Redis server, and how often a change is tried if others change the state too.
 _TIMEOUT_S: Final = 1.0
 _ATTEMPTS: Final = 500
 _SECRET: Final = "directmail-lab:secret"
