@@ -214,7 +214,7 @@ def _one_line(text: str) -> str:
 def _time(at: datetime | None) -> str:
     if at is None:
         return "null"
-    return f'"{at.astimezone(UTC).isoformat(timespec="microseconds").removesuffix("+00:00")}Z"'
+    return f'"{at.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds")}Z"'
 
 
 def _seconds(elapsed_s: float | None) -> str:

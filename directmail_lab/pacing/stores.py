@@ -40,7 +40,8 @@ _Decide = Callable[[PaceState, float], _T]
 is ahead of ours. It may be called more than once."""
 
 _SHARES: Final = re.compile(r"machine|rediss?://.+")
-# How long a locked file is tried, with pauses of up to the second; and how long opening it may take.
+# How long a locked file is tried, with pauses of up to the second of these; then how long the file
+# may take to open, and how long a state is kept.
 _BUSY_S: Final = 0.5
 _LONGEST_RETRY_S: Final = 0.002
 _OPENING_S: Final = 2.0

@@ -113,7 +113,7 @@ def _layers(text: str, *, any_sign: bool) -> Iterator[str]:
     if "%" in text or (
         ("\\" in text or "&" in text)
         if any_sign
-        else _BACKSLASH.search(text) or _AMPERSAND.search(text)
+        else _BACKSLASH.search(text) or ("&" in text and _AMPERSAND.search(text))
     ):
         plain = [inner for kind in _EACH_ESCAPE if (inner := kind.sub(_unescape, text)) != text]
         yield from plain
