@@ -178,6 +178,7 @@ class Exchange:
 
     async def next(self) -> bool:
         """Read the next request of the connection; return False if there is none."""
+        self.method = self.target = ""
         event = await self._event()
         if not isinstance(event, h11.Request):
             return False

@@ -321,6 +321,16 @@ def test_one_connection_carries_requests_one_after_the_other(tour: Path) -> None
     assert re.findall(rb"HTTP/1.1 (\d+) ", got) == [b"200", b"200", b"100", b"201"]
 
 
+def test_what_follows_a_request_and_is_none_is_answered_as_such(tour: Path) -> None:
+    """Whatever the method of the request before: the answer to HEAD alone has no body."""
+    head = f"HEAD {ME} HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with replaying(tour) as server:
+        last = raw(server.base_url, f"{head}nonsense\r\n\r\n".encode()).rpartition(b"HTTP/1.1 ")[2]
+
+    assert last.startswith(b"400 Bad Request")
+    assert json.loads(last.partition(b"\r\n\r\n")[2])["error"]["reason"] == "malformed"
+
+
 # -- who may ask -------------------------------------------------------------------------------
 
 
