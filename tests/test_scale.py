@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pytest
@@ -69,20 +70,33 @@ def test_the_how_to_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 def test_four_workers_share_one_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The other how-to: a thousand paths, a session in each worker, and no refusal."""
+    """The other how-to: a thousand paths, a session in each worker, and hardly a refusal.
+
+    A worker that the machine stops for a second while its request is in flight may cost one. If
+    they do not share, at least three are refused.
+    """
     text = (ROOT / "notebooks" / "README.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"^```python cluster\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     with stand_in(limit=300, window_s=4.0, limits={}) as service:
         monkeypatch.setenv("DIRECTMAIL_BASE_URL", service.base_url)
         monkeypatch.setenv("DIRECTMAIL_API_KEY", service.api_key)
-        given = {"__name__": "__main__", "paths": [f"/v1/letters/{n}" for n in range(1000)]}
-        counted = "    statuses = cluster.run(lambda: dm.rate_limits()['status'].tolist())\n"
-        exec(compile(block + counted, "README.md", "exec"), given)
+        given: dict[str, Any] = {
+            "__name__": "__main__",
+            "paths": [f"/v1/letters/{n}" for n in range(1000)],
+        }
+        looked = (
+            "    shared = cluster.run(lambda: dm.session().shared_with)\n"
+            "    statuses = cluster.run(lambda: dm.rate_limits()['status'].tolist())\n"
+        )
+        exec(compile(block + looked, "README.md", "exec"), given)
 
-    statuses: dict[str, list[int]] = given["statuses"]  # type: ignore[assignment]
+    statuses: Counter[int] = Counter()
+    for each in given["statuses"].values():
+        statuses.update(each)
     assert len(given["answers"]) == 1000
-    assert (len(statuses), sum(map(len, statuses.values()))) == (4, 1000)
-    assert not [status for each in statuses.values() for status in each if status == 429]
+    assert [*given["shared"].values()] == ["shared with 3 other kernels"] * 4
+    assert statuses.total() - statuses[429] == 1000
+    assert statuses[429] <= 2
 
 
 def test_readings_in_parquet_are_read_by_dask(tmp_path: Path) -> None:
