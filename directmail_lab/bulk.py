@@ -13,7 +13,7 @@ from anyio.from_thread import start_blocking_portal
 
 from .bodies import find_records, read_json
 from .display import ProgressBar
-from .errors import DirectMailLabError, InsecureAddressError, without_traceback
+from .errors import DirectMailLabError, InsecureAddressError, argument_error, without_traceback
 from .http import httpx, origin
 from .interaction import path_below
 
@@ -80,9 +80,9 @@ class _Requests:
 
     def __init__(self, session: Session, paths: Iterable[str], concurrency: int) -> None:
         if isinstance(paths, str):
-            raise ValueError(f"get_many() takes a list of paths. For one, get({paths!r}).")
+            raise argument_error(f"get_many() takes a list of paths. For one, get({paths!r}).")
         if concurrency < 1:
-            raise ValueError(f"concurrency={concurrency} would send nothing. Give 1 or more.")
+            raise argument_error(f"concurrency={concurrency} would send nothing. Give 1 or more.")
         self._session = session
         self._paths = list(paths)
         self._concurrency = concurrency
@@ -209,9 +209,9 @@ def pages(
         ``by`` or ``max_pages`` is not valid; nothing is sent.
     """
     if by not in get_args(PagedBy):
-        raise ValueError(f"by={by!r} is none of {', '.join(get_args(PagedBy))}.")
+        raise argument_error(f"by={by!r} is none of {', '.join(get_args(PagedBy))}.")
     if max_pages is not None and max_pages < 1:
-        raise ValueError(f"max_pages={max_pages} would send nothing. Give 1 or more.")
+        raise argument_error(f"max_pages={max_pages} would send nothing. Give 1 or more.")
     url = session.client.build_request("GET", path, params=params).url
     if by in ("page", "offset"):
         parameter = parameter or by

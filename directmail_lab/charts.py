@@ -21,6 +21,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from . import figures
 from .display import plural
+from .errors import argument_error
 from .figures import INK, SERIES, Chart as Chart
 from .quota import is_exhausted
 
@@ -67,7 +68,9 @@ def chart_rate_limits(frame: pd.DataFrame, *, kind: Kind = "remaining") -> Chart
         There is no such kind.
     """
     if kind not in _DRAWERS:
-        raise ValueError(f"There is no chart of kind {kind!r}. Choose from {', '.join(_DRAWERS)}.")
+        raise argument_error(
+            f"There is no chart of kind {kind!r}. Choose from {', '.join(_DRAWERS)}."
+        )
     with figures.styled():
         return _DRAWERS[kind](frame)
 

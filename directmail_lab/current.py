@@ -24,7 +24,7 @@ from .contract import ME_PATH
 from .credentials import ApiKey, as_api_key, find_api_key, forget_api_key
 from .display import ProgressBar
 from .drifting import drift as drift_of
-from .errors import NotConnectedError, hide_frames
+from .errors import NotConnectedError, argument_error, hide_frames
 from .http import recorded_request
 from .modes import ModeChange
 from .sessions import Session, SessionOptions, replaying_session
@@ -361,7 +361,7 @@ def burst(n: int, path: str = ME_PATH) -> pd.DataFrame:
     from .readings import frame_readings
 
     if n < 1:
-        raise ValueError(f"burst({n}) would send nothing. Give 1 or more.")
+        raise argument_error(f"burst({n}) would send nothing. Give 1 or more.")
     opened = session()
     request = recorded_request(opened.client.build_request("GET", path))
     cassette, first, repeated = opened.open_cassette, len(opened.readings), 0

@@ -65,6 +65,17 @@ def hide_frames(function: Callable[_P, _R]) -> Callable[_P, _R]:
     return wrapper
 
 
+def with_brief_traceback(error: _E) -> _E:
+    """Return an error of another library or of Python, which IPython then shows as our own."""
+    error.__dict__["_render_traceback_"] = functools.partial(brief_traceback, error)
+    return error
+
+
+def argument_error(message: str) -> ValueError:
+    """Return an error for an argument that is not valid."""
+    return with_brief_traceback(ValueError(message))
+
+
 def brief_traceback(error: BaseException) -> list[str]:
     """Return what IPython shows of an error: the caller's own lines, then the message.
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator
-from functools import partial
 from typing import Any, Final
 
 import httpx as httpx
@@ -23,7 +22,7 @@ from .errors import (
     OutcomeUnknownError,
     ServiceError,
     UnauthorizedError,
-    brief_traceback,
+    with_brief_traceback,
     without_traceback,
 )
 from .interaction import (
@@ -189,8 +188,7 @@ def _explain(
     else:
         return error
     error.args = (redacted(message),)
-    error.__dict__["_render_traceback_"] = partial(brief_traceback, error)
-    return without_traceback(error)
+    return without_traceback(with_brief_traceback(error))
 
 
 class OutcomeUnknownTimeoutError(OutcomeUnknownError, httpx.TimeoutException):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
 from .cassettes import DEFAULT_MATCH_ON, Cassette, shown_path
 from .display import plural
+from .errors import argument_error
 from .redaction import Redactor
 from .transports import Mode, RefusingTransport
 
@@ -199,5 +200,7 @@ def latency_factor(timing: Timing) -> float:
     """Return the factor of recorded latencies that a replay waits: 0 not at all, 1 as recorded."""
     factor = {"instant": 0.0, "recorded": 1.0}.get(timing) if isinstance(timing, str) else timing
     if factor is None or not factor >= 0:
-        raise ValueError('timing is "instant", "recorded", or a factor of the recorded latencies.')
+        raise argument_error(
+            'timing is "instant", "recorded", or a factor of the recorded latencies.'
+        )
     return float(factor)

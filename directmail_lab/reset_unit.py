@@ -20,6 +20,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
+from .errors import argument_error
 from .quota import Reading, parse_date
 
 ResetUnit = Literal["seconds_left", "milliseconds_left", "epoch_s", "epoch_ms"]
@@ -104,7 +105,9 @@ class ResetUnitInference:
 
     def __init__(self, *, stated: ResetUnit | None = None) -> None:
         if stated is not None and stated not in SCALES:
-            raise ValueError(f"reset_unit must be one of {', '.join(SCALES)}, or None to infer it.")
+            raise argument_error(
+                f"reset_unit must be one of {', '.join(SCALES)}, or None to infer it."
+            )
         self._stated = stated
         self._rows = 0
         self._is_live = False

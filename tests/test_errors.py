@@ -55,6 +55,11 @@ def test_a_cell_shows_its_own_line_and_one_message(run: Callable[[str], list[str
             "dm.post('/v1/letters')",
             "dm.replay('none')",
             "await dm.me_async()",
+            "dm.burst(0)",
+            "dm.chart_rate_limits(kind='x')",
+            "dm.get_many([], concurrency=0)",
+            "dm.stand_in(window_s=0)",
+            "dm.login(timeout=3)",
         )
     }
 
@@ -63,6 +68,7 @@ def test_a_cell_shows_its_own_line_and_one_message(run: Callable[[str], list[str
         assert lines[0].endswith(f", line 1: {cell}")
     assert shown["dm.me()"][1].startswith(f"ConnectError: Nothing answers at {address}. Check")
     assert f"Nothing answers at {address}" in shown["await dm.me_async()"][1]
+    assert shown["dm.burst(0)"][1] == "ValueError: burst(0) would send nothing. Give 1 or more."
 
 
 def test_every_line_of_the_users_own_code_is_shown(run: Callable[[str], list[str]]) -> None:

@@ -15,7 +15,7 @@ from threading import RLock
 from typing import Final, Literal, Self
 
 from ..display import plural
-from ..errors import CassetteError
+from ..errors import CassetteError, argument_error
 from ..interaction import Interaction, RecordedRequest, base_path, normalize_headers
 from ..redaction import Redactor
 from .convert import notice_of_personal_data
@@ -98,7 +98,7 @@ class Cassette:
         clock: Callable[[], float] = time.time,
     ) -> None:
         if record_mode not in RECORD_MODES:
-            raise ValueError(
+            raise argument_error(
                 f"{record_mode!r} is not a record mode. Use {', '.join(RECORD_MODES)}."
             )
         self.name = cassette_name(name)

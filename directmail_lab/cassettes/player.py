@@ -19,7 +19,7 @@ from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 from ..contract import SAFE_METHODS
 from ..display import plural
-from ..errors import NotRecordedError
+from ..errors import NotRecordedError, argument_error
 from ..interaction import Interaction, RecordedRequest, header, path_below
 from ..redaction import Redactor
 from .reader import LoadedLines
@@ -39,7 +39,7 @@ def check_match_on(match_on: Sequence[str | Matcher]) -> None:
     """Raise ValueError for a name that no matcher has."""
     for name in match_on:
         if isinstance(name, str) and name not in _PARTS:
-            raise ValueError(
+            raise argument_error(
                 f"{name!r} is not a matcher. Use {', '.join(sorted(_PARTS))}, "
                 "or a function of two requests."
             )

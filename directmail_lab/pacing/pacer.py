@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import Final, Literal, TypeVar
 
 from ..display import plural
-from ..errors import QuotaExhaustedError
+from ..errors import QuotaExhaustedError, argument_error
 from ..quota import Reading
 from ..reset_unit import ResetUnitInference
 from .state import PaceState, Pause
@@ -91,7 +91,7 @@ class Pacer:
         shared: SharedStore | None = None,
     ) -> None:
         if pace not in ("burst", "even", "off"):
-            raise ValueError('pace must be "burst", "even" or "off".')
+            raise argument_error('pace must be "burst", "even" or "off".')
         self.pace = pace
         self.max_wait_s = max_wait_s
         self._longest_gap_s = max_wait_s if pace == "even" else None

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from filelock import FileLock
 
-from ..errors import DirectMailLabError
+from ..errors import DirectMailLabError, argument_error
 from ..http import httpx
 from .state import ClockDifference, PaceState, Participant
 
@@ -243,7 +243,9 @@ class RedisStore(SharedStore):
             )
         except ValueError:
             address = ""  # a traceback may be printed with the frame's locals
-            raise ValueError("share is not a Redis address such as redis://host:6379/0.") from None
+            raise argument_error(
+                "share is not a Redis address such as redis://host:6379/0."
+            ) from None
         self._clock = clock
         self._server_clock = ClockDifference()
         self._texts: dict[str, str] = {}
@@ -344,7 +346,9 @@ class Share:
             self.__reveal = lambda: cast("str | None", share)
         else:
             share = None  # a traceback may be printed with the frame's locals
-            raise ValueError('share is "machine", None, or the address of a server, "redis://…".')
+            raise argument_error(
+                'share is "machine", None, or the address of a server, "redis://…".'
+            )
 
     def __repr__(self) -> str:
         return "Share(<hidden>)"

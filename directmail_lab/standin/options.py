@@ -11,6 +11,7 @@ from typing import Final, Literal, get_args
 
 from ..contract import TYPICAL_LIMIT, TYPICAL_WINDOW_S
 from ..credentials import ApiKey
+from ..errors import argument_error
 
 ResetUnit = Literal["seconds_left", "milliseconds_left", "epoch_s", "epoch_ms", "zero"]
 WindowKind = Literal["fixed", "aligned", "sliding"]
@@ -166,15 +167,15 @@ class StandInOptions:
         json.dumps(self.record)
         for name, choices in (("reset_unit", ResetUnit), ("window", WindowKind)):
             if getattr(self, name) not in get_args(choices):
-                raise ValueError(f"{name} is one of {', '.join(get_args(choices))}.")
+                raise argument_error(f"{name} is one of {', '.join(get_args(choices))}.")
         if not 0 <= self.port < 2**16:
-            raise ValueError("port is a number from 0 to 65535; 0 takes a free one.")
+            raise argument_error("port is a number from 0 to 65535; 0 takes a free one.")
         if self.window_s <= 0:
-            raise ValueError("window_s must be more than 0 seconds.")
+            raise argument_error("window_s must be more than 0 seconds.")
         if min((self.limit, *self.limits.values())) < 0:
-            raise ValueError("An allowance is 0 or more requests.")
+            raise argument_error("An allowance is 0 or more requests.")
         if self.prefix and (not self.prefix.startswith("/") or self.prefix.endswith("/")):
-            raise ValueError('prefix starts with a slash and ends without one, as "/eu".')
+            raise argument_error('prefix starts with a slash and ends without one, as "/eu".')
 
     def limit_of(self, method: str, operation: str) -> int:
         """Return the requests that one operation is allowed in a window."""

@@ -23,6 +23,7 @@ from ..errors import (
     NotJSONError,
     UnauthorizedError,
     hide_frames,
+    with_brief_traceback,
 )
 from ..http import httpx
 from ..sessions import Session, SessionOptions
@@ -106,7 +107,9 @@ def login(
         ``allow_writes``.
     """
     if unknown := options.keys() - SessionOptions.__annotations__.keys():
-        raise TypeError(f"login() takes no {', '.join(sorted(unknown))}. See help(login).")
+        raise with_brief_traceback(
+            TypeError(f"login() takes no {', '.join(sorted(unknown))}. See help(login).")
+        )
     request = SignInRequest(
         mode=mode, address=base_url, cassette=cassette, remember=remember, options=options
     )
