@@ -796,6 +796,16 @@ def test_what_cannot_be_served_is_one_line(
     assert not Path("cassettes").exists()
 
 
+def test_a_recording_is_of_one_base_address(tour: Path, account: StandIn) -> None:
+    """Else the responses of one service would be played as those of another; nothing changes."""
+    before = tour.read_bytes()
+    error = invoke("serve", "--port", "0", "--record", "tour", "--to", account.base_url).exception
+
+    assert isinstance(error, DirectMailLabError)
+    assert f"is a recording of {BASE_URL}. Record {account.base_url} under" in error_message(error)
+    assert (tour.read_bytes(), [*tour.parent.iterdir()]) == (before, [tour])
+
+
 @contextmanager
 def command(
     folder: Path, *words: str, **variables: str

@@ -40,7 +40,7 @@ NO_BROWSER = typer.Option(False, "--no-browser", help="Do not open a browser.")
 def lab(port: int | None = PORT, no_browser: bool = NO_BROWSER) -> None:
     """Open JupyterLab on the first tutorial notebook.
 
-    Outside a checkout, the tutorials are first copied to a folder here, beside your own files.
+    Outside a checkout, the tutorials are first copied to a folder here; your files are kept.
     """
     typer.echo("Starting JupyterLab on the tutorials; its address follows. Ctrl-C ends it.")
     folder = workplace(Path.cwd())

@@ -148,5 +148,14 @@ def _recording(name: str, to: str | None, allow_writes: bool, redact: Sequence[s
             raise
         key = prompt_api_key()
     session = Session(address, key, allow_writes=allow_writes)
-    typer.echo(repr(session.record(Path(name) if Path(name).suffix else name, redact=redact)))
+    mode = session.record(Path(name) if Path(name).suffix else name, redact=redact)
+    cassette = session.open_cassette
+    # What it has is played again: one service's responses must not be given as another's.
+    if cassette and not cassette.foreign and cassette.base_url != address:
+        session.close()
+        raise CassetteError(
+            f"Cassette {name} is a recording of {cassette.base_url}. "
+            f"Record {address} under another name."
+        )
+    typer.echo(repr(mode))
     return session
