@@ -104,11 +104,12 @@ def _callers_lines(error: BaseException) -> Iterator[str]:
 class DirectMailLabError(Exception):
     """The base of every error that directmail_lab raises on purpose.
 
-    Its attributes hold what a program may need besides the message.
+    Its attributes hold what a program may need besides the message. The message has no control
+    characters: a stranger's cassette may name a path that a terminal would take for a command.
     """
 
     def __init__(self, message: str = "", **attributes: object) -> None:
-        super().__init__(message)
+        super().__init__("".join(c if c.isprintable() or c == "\n" else " " for c in message))
         vars(self).update(attributes)
 
     def _render_traceback_(self) -> list[str]:

@@ -432,6 +432,26 @@ def test_a_notebook_that_could_not_run_is_refused(tour: Path, source: str, says:
     assert not Path("tour.zip").exists()
 
 
+def test_a_long_word_and_many_lines_are_read_once(tour: Path) -> None:
+    """With a search that is quadratic in a megabyte of them, this test would not end."""
+    one = notebook("one.ipynb", "a" * 1_000_000 + ".pn", "\n" * 1_000_000, REPLAY)
+
+    assert "notebooks/one.ipynb" in zipped(one)
+
+
+@pytest.mark.parametrize("name", ["\x1b[2J", "a\u202eb"])
+def test_a_name_that_a_terminal_would_obey_is_not_shown(tour: Path, name: str) -> None:
+    """Neither that of a cell's member, nor any other in the message of an error."""
+    hostile = notebook("one.ipynb", "1", **{name: f"api_key='{ODD}'"})
+    with pytest.raises(DirectMailLabError) as caught:
+        share(hostile, "tour.zip")
+
+    assert str(caught.value).replace("\n", "").isprintable()
+    assert [each.where for each in audit_notebook(hostile)] == [f"{hostile}, cell 1, …"]
+    assert str(DirectMailLabError(f"GET /v1/{name}\nis not here")).count("\n") == 1
+    assert name not in str(DirectMailLabError(name))
+
+
 def test_no_notebook_is_an_error() -> None:
     """The message says what to name."""
     with pytest.raises(DirectMailLabError, match="No notebook to share"):

@@ -35,7 +35,9 @@ from .audit import (
     read_notebook,
 )
 
-_PICTURE = re.compile(r"[^\s()<>\"'`]+\.(?:png|jpe?g|gif|svg|webp)\b", re.IGNORECASE)
+_PICTURE = re.compile(
+    r"(?<![^\s()<>\"'`])[^\s()<>\"'`]+\.(?:png|jpe?g|gif|svg|webp)\b", re.IGNORECASE
+)
 _QUOTED = re.compile(r"([\"'])([^\"'\n]{1,255})\1")
 # A call that reads a cassette, with the cassette's name or the start of what computes it; comments
 # are left out. And a call that makes one.
@@ -44,7 +46,7 @@ _READS = re.compile(
     r"\(\s*(?:cassette\s*=\s*)?(?:Path\(\s*)?(?:([\"'])([^\"'\n]+)\2|[^\s)])"
 )
 _MAKES = re.compile(r"(?:\brecord\(\s*|\bcassette\s*=\s*)([\"'])([^\"'\n]+)\1")
-_IMPORT = re.compile(r"(?m)^\s*(?:from|import)\s+(\w+)")
+_IMPORT = re.compile(r"(?m)^[ \t]*(?:from|import)[ \t]+(\w+)")
 
 # The earliest time that a zip can hold. With a fixed time, equal content gives equal files.
 _TIME: Final = (1980, 1, 1, 0, 0, 0)

@@ -124,8 +124,8 @@ def _texts_of_picture(data: bytes) -> list[str]:
 
 
 def _shown(name: str) -> str:
-    """Return a name to say where a finding is; ``…`` if the name itself may be a secret."""
-    return "…" if looks_random(name, 8) or len(name) > 40 else name
+    """Return a name to say where a finding is; ``…`` if it may be a secret, or no plain text."""
+    return "…" if looks_random(name, 8) or len(name) > 40 or not name.isprintable() else name
 
 
 # -- cassettes ---------------------------------------------------------------------------------
