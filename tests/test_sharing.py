@@ -8,14 +8,16 @@ import contextlib
 import hashlib
 import os
 import shutil
+import signal
 import socket
 import sqlite3
 import subprocess
 import threading
 import time
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
@@ -346,6 +348,38 @@ def test_a_locked_file_is_tried_again_within_milliseconds(monkeypatch: pytest.Mo
     assert max(pauses) < 0.005
     store.close()
     other.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("share", ["machine", None])
+def test_a_child_forked_while_others_send_does_not_hang(
+    share: str | None, service: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No thread is left in it that would release a lock, or leave the queue."""
+    entered, over = threading.Event(), threading.Event()
+    request = PaceState.request
+
+    def slow(*args: Any, **options: Any) -> Any:
+        if threading.current_thread() is not threading.main_thread():
+            entered.set()
+            over.wait()
+        return request(*args, **options)
+
+    monkeypatch.setattr(PaceState, "request", slow)
+    with Session(service.base_url, service.api_key, share=share) as session:
+        other = threading.Thread(target=session.me)
+        other.start()
+        entered.wait()
+        if (child := os.fork()) == 0:
+            signal.alarm(20)  # ends a child that hangs
+            warnings.simplefilter("ignore")
+            os._exit(len(session.me()))
+        _, status = os.waitpid(child, 0)
+        over.set()
+        other.join()
+
+    assert os.waitstatus_to_exitcode(status) == 1
 
 
 def broken(how: str, path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], object]:

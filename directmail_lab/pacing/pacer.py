@@ -102,7 +102,7 @@ class Pacer:
         self._suffix = f"{random.getrandbits(32):x}"
         # By operation: the requests that wait, in the order they came.
         self._queues: dict[str, deque[PacedRequest]] = {}
-        self._lock = threading.Lock()
+        self._lock, self._process = threading.Lock(), os.getpid()
         # Acquired while a progress bar is shown: only one of several waits has one.
         self.shown = threading.Lock()
         self.other_kernels = 0
@@ -126,9 +126,9 @@ class Pacer:
                 self.other_kernels = len(kernels) - 1
             return pause and Pause(pause.until - ahead_s, pause.for_response)
 
-        # Machine, process and session: after a fork it is another process.
-        name = f"{machine()}-{os.getpid()}.{self._suffix}"
-        with self._lock:
+        with self._own_lock():
+            # Machine, process and session.
+            name = f"{machine()}-{self._process}.{self._suffix}"
             queue = self._queues.get(request.operation)
             pause: Pause | None = _NOT_FIRST_IN_QUEUE
             if not queue or queue[0] is request:
@@ -162,7 +162,7 @@ class Pacer:
                 state.take(reading, renewal, now + ahead_s, name=name, ahead_s=ahead_s)
             return state, ahead_s
 
-        with self._lock:
+        with self._own_lock():
             name, request.sent_by = request.sent_by, ""
             if name:
                 changed = self._change(request.operation, decide, now)
@@ -198,10 +198,17 @@ class Pacer:
 
     def close(self) -> None:
         """Close the shared store."""
-        with self._lock:
+        with self._own_lock():
             shared, self._shared = self._shared, None
             if shared is not None:
                 shared.close()
+
+    def _own_lock(self) -> threading.Lock:
+        """Return this process's lock: a forked child has none of the threads that hold or wait."""
+        if self._process != os.getpid():
+            self._lock, self._process, self._queues = threading.Lock(), os.getpid(), {}
+            self.shown = threading.Lock()
+        return self._lock
 
     def _leave_queue(self, request: PacedRequest) -> None:
         """Remove a request from its queue, and wake the one that is now first."""

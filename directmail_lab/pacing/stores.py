@@ -96,11 +96,8 @@ class SharedStore(ABC):
 
     def change(self, operation: str, decide: _Decide[_T]) -> _T:
         """Call ``decide`` with the operation's state, keep that state, return the result."""
-        with self._lock:
+        with self._own_lock():
             try:
-                if self._process != os.getpid():
-                    self._disconnect()
-                    self._process = os.getpid()
                 if self._connection is None:
                     self._account = self._name_account(self._open())
                 return self._change(_name_operation(self._account, operation), decide)
@@ -110,15 +107,25 @@ class SharedStore(ABC):
 
     def close(self) -> None:
         """Close the connection."""
-        with self._lock:
+        with contextlib.suppress(StoreError), self._own_lock():
             self._disconnect()
+
+    def _own_lock(self) -> threading.Lock:
+        """Return the lock, in a forked child without the parent's connection.
+
+        If another thread held the lock at the fork, nobody releases it in the child, nor SQLite's.
+        """
+        if self._process != os.getpid():
+            if self._lock.locked():
+                raise StoreError("another thread was using it when this process was forked")
+            # The connection is the parent's: it must not even be closed here.
+            self._inherited, self._connection = self._connection, None
+            self._process = os.getpid()
+        return self._lock
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
-        if self._process != os.getpid():
-            # After a fork the connection is the parent's: it must not even be closed here.
-            self._inherited = connection
-        elif connection is not None:
+        if connection is not None:
             with contextlib.suppress(Exception):
                 self._close(connection)
 
