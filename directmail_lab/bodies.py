@@ -57,13 +57,13 @@ def find_records(page: object) -> object:
     return page
 
 
-def read_form(body: bytes) -> list[tuple[str, str]]:
+def read_form(media_type: str, body: bytes) -> list[tuple[str, str]]:
     """Return the fields of a form, URL-encoded or multipart; that of a file has an empty value."""
-    text = body.decode("utf-8", "replace")
-    if not text.startswith("--"):
+    text = body.decode("utf-8", "replace").lstrip()
+    if not media_type.startswith("multipart/"):
         return parse_qsl(text, keep_blank_values=True)
     fields = []
-    for part in text.split(text.partition("\r\n")[0])[1:]:  # the first line is the boundary
+    for part in text.split(text.partition("\r\n")[0] or "--")[1:]:  # the first line is the boundary
         head, _, value = part.partition("\r\n\r\n")
         if name := _FIELD_NAME.search(head):
             is_file = "filename" in head.lower()

@@ -112,7 +112,7 @@ class _Body(Mergeable):
         self.seen += 1
         value, problem = read_json_body(headers, body)
         if media_type in _FORMS:
-            fields = _values(read_form(body))
+            fields = _values(read_form(media_type, body))
             value = {name: v if len(v) > 1 else v[0] for name, v in fields.items()}
         elif problem or not (_JSON.fullmatch(media_type) or isinstance(value, dict | list)):
             self.not_json += 1

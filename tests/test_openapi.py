@@ -333,7 +333,9 @@ JSON = st.recursive(
 )  # fmt: skip
 SEGMENTS = st.sampled_from(["lists", "me", "v1", "12", "8f14e45f", "a%20b", "x@y.org", "{odd}", ""])
 JSON_TYPES = ["application/json", "application/problem+json; charset=utf-8"]
-TYPES = st.sampled_from([*JSON_TYPES, "text/plain", "text/html", "odd"])
+TYPES = st.sampled_from(
+    [*JSON_TYPES, "text/plain", "text/html", "odd", "multipart/form-data; boundary=b"]
+)
 BODIES = JSON.map(lambda value: json.dumps(value).encode()) | st.binary(max_size=9)
 
 
