@@ -7,13 +7,13 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import httpx
 import nbformat
 import pytest
 from browser.jupyter import Server, started
-from cassette_samples import BASE_URL, answered, get, opened
+from cassette_samples import BASE_URL, answered, get, recorded
 
 import directmail_lab
 from directmail_lab import jupyter
@@ -36,20 +36,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A Jupyter server that asks for a token, with recordings of every layout in its folder."""
     home = tmp_path_factory.mktemp("jupyter")
     work = home / "work"
-    record(work / "cassettes" / "tour.yaml", *[answered(body=f'{{"n": {n}}}') for n in range(30)])
+    recorded(work / "cassettes" / "tour.yaml", *[answered(body=f'{{"n": {n}}}') for n in range(30)])
     for name, layout in (("blocks.yaml", "vcrpy"), ("tour.json", "json"), ("tour.har", "har")):
         convert(work / "cassettes" / "tour.yaml", work / "cassettes" / name, layout)
     arguments = ("--no-browser", "--allow-root", "--port=0", f"--IdentityProvider.token={TOKEN}")
     # Without JupyterLab, which takes twice as long to start.
     with started(home, "jupyter_server", *arguments, at=work) as server:
         yield server
-
-
-def record(path: Path, *interactions: Any) -> None:
-    """Write a cassette of our own."""
-    with opened(path, "any") as cassette:
-        for interaction in interactions:
-            cassette.record(interaction)
 
 
 def call(server: Server, verb: str, name: str, **parameters: str) -> httpx.Response:
@@ -121,8 +114,8 @@ def test_an_odd_request_gets_a_sentence(ask: Ask, odd: object) -> None:
 def test_no_path_leads_out_of_the_servers_folder(server: Server, ask: Ask) -> None:
     """Outside, hidden, not there, or not a file: all are answered alike."""
     outside = server.home / "outside.yaml"
-    record(outside, answered())
-    record(server.notebooks / ".hidden" / "cassettes" / "tour.yaml", answered())
+    recorded(outside, answered())
+    recorded(server.notebooks / ".hidden" / "cassettes" / "tour.yaml", answered())
     for link, target in (
         ("link.yaml", outside),
         ("folder", server.home),
@@ -145,7 +138,7 @@ def test_no_path_leads_out_of_the_servers_folder(server: Server, ask: Ask) -> No
 
 def test_recordings_to_compare_with_are_those_beside_it(server: Server, ask: Ask) -> None:
     """Not itself, and no link that leads out of the server's folder."""
-    record(server.home / "elsewhere.yaml", answered())
+    recorded(server.home / "elsewhere.yaml", answered())
     (server.notebooks / "cassettes" / "elsewhere.yaml").symlink_to(server.home / "elsewhere.yaml")
     names = ask("cassettes/tour.yaml", {"action": "recordings"}).json()["response"]["names"]
     request = {"action": "compare_recordings", "name": "tour.har"}
@@ -191,12 +184,12 @@ def test_what_is_too_large_is_not_read(server: Server, ask: Ask) -> None:
 def test_a_change_of_the_file_is_seen(server: Server, ask: Ask) -> None:
     """What is remembered is of the file as it was."""
     path = server.notebooks / "grows.yaml"
-    record(path, answered())
+    recorded(path, answered())
     before = ask("grows.yaml", LIST).json()
-    record(path, answered(), answered(get("/v1/lists")))
+    recorded(path, answered(), answered(get("/v1/lists")))
     after = ask("grows.yaml", LIST).json()
 
-    assert (before["response"]["total"], after["response"]["total"]) == (1, 3)
+    assert (before["response"]["total"], after["response"]["total"]) == (1, 2)
     assert before["version"] != after["version"]
 
 
