@@ -25,7 +25,7 @@ import functools
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Literal, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
@@ -74,6 +74,13 @@ def with_brief_traceback(error: _E) -> _E:
 def argument_error(message: str) -> ValueError:
     """Return an error for an argument that is not valid."""
     return with_brief_traceback(ValueError(message))
+
+
+def check_options(call: str, options: Iterable[str], allowed: Iterable[str]) -> None:
+    """Raise TypeError if a call got an option that it does not have."""
+    if unknown := sorted(set(options).difference(allowed)):
+        message = f"{call}() takes no {', '.join(unknown)}. See help({call})."
+        raise with_brief_traceback(TypeError(message))
 
 
 def brief_traceback(error: BaseException) -> list[str]:

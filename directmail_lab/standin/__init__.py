@@ -23,6 +23,7 @@ from inspect import signature
 from typing import Any, Final, NamedTuple
 
 from ..contract import LIMIT_HEADER, ME_PATH, REMAINING_HEADER, RESET_HEADER
+from ..errors import check_options
 from ..interaction import (
     Headers,
     RecordedRequest,
@@ -68,6 +69,7 @@ def stand_in(**behaviour: Any) -> StandIn:
     StandIn
         Started; a context manager that closes it.
     """
+    check_options("stand_in", behaviour, signature(StandInOptions).parameters)
     return StandIn(StandInOptions(**behaviour))
 
 

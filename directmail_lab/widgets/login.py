@@ -22,8 +22,8 @@ from ..errors import (
     NotConnectedError,
     NotJSONError,
     UnauthorizedError,
+    check_options,
     hide_frames,
-    with_brief_traceback,
 )
 from ..http import httpx
 from ..sessions import Session, SessionOptions
@@ -106,10 +106,7 @@ def login(
         Those of `Session`, such as ``timeout_s``, ``pace``, ``max_wait_s``, ``reset_unit`` and
         ``allow_writes``.
     """
-    if unknown := options.keys() - SessionOptions.__annotations__.keys():
-        raise with_brief_traceback(
-            TypeError(f"login() takes no {', '.join(sorted(unknown))}. See help(login).")
-        )
+    check_options("login", options, SessionOptions.__annotations__)
     request = SignInRequest(
         mode=mode, address=base_url, cassette=cassette, remember=remember, options=options
     )
