@@ -13,7 +13,13 @@ from anyio.from_thread import start_blocking_portal
 
 from .bodies import find_records, read_json
 from .display import ProgressBar
-from .errors import DirectMailLabError, InsecureAddressError, argument_error, without_traceback
+from .errors import (
+    DirectMailLabError,
+    InsecureAddressError,
+    argument_error,
+    check_choice,
+    without_traceback,
+)
 from .http import httpx, origin
 from .interaction import path_below
 
@@ -208,8 +214,7 @@ def pages(
     ValueError
         ``by`` or ``max_pages`` is not valid; nothing is sent.
     """
-    if by not in get_args(PagedBy):
-        raise argument_error(f"by={by!r} is none of {', '.join(get_args(PagedBy))}.")
+    check_choice("by", by, get_args(PagedBy))
     if max_pages is not None and max_pages < 1:
         raise argument_error(f"max_pages={max_pages} would send nothing. Give 1 or more.")
     url = session.client.build_request("GET", path, params=params).url

@@ -21,7 +21,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from . import figures
 from .display import plural
-from .errors import argument_error
+from .errors import check_choice
 from .figures import INK, SERIES, Chart as Chart
 from .quota import is_exhausted
 
@@ -67,10 +67,7 @@ def chart_rate_limits(frame: pd.DataFrame, *, kind: Kind = "remaining") -> Chart
     ValueError
         There is no such kind.
     """
-    if kind not in _DRAWERS:
-        raise argument_error(
-            f"There is no chart of kind {kind!r}. Choose from {', '.join(_DRAWERS)}."
-        )
+    check_choice("kind", kind, _DRAWERS)
     with figures.styled():
         return _DRAWERS[kind](frame)
 

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from .cassettes import find_cassette, read_cassette
 from .comparison import ABSENT, Difference, compare
 from .display import plural, readable
-from .errors import CassetteError, DirectMailLabError
+from .errors import CassetteError, DirectMailLabError, check_choice
 from .http import recorded_response
 from .interaction import Interaction, RecordedRequest, base_path, operation_of, path_below
 from .redaction import PLACEHOLDER, Redactor, secrets_in
@@ -99,6 +99,7 @@ def drift(
     CassetteError
         The cassette cannot be found or read, or is older than ``max_age`` and ``on_old="raise"``.
     """
+    check_choice("on_old", on_old, ("warn", "raise"))
     loaded = read_cassette(find_cassette(cassette))
     if max_age is not None:
         now = datetime.fromtimestamp(clock(), UTC)

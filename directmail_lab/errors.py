@@ -76,6 +76,14 @@ def argument_error(message: str) -> ValueError:
     return with_brief_traceback(ValueError(message))
 
 
+def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
+    """Raise ValueError if an argument is none of its choices."""
+    choices = list(choices)
+    if value not in choices:
+        listed = ", ".join(f'"{choice}"' for choice in choices)
+        raise argument_error(f"{name} must be one of {listed}.")
+
+
 def check_options(call: str, options: Iterable[str], allowed: Iterable[str]) -> None:
     """Raise TypeError if a call got an option that it does not have."""
     if unknown := sorted(set(options).difference(allowed)):

@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
-from .errors import argument_error
+from .errors import check_choice
 from .quota import Reading, parse_date
 
 ResetUnit = Literal["seconds_left", "milliseconds_left", "epoch_s", "epoch_ms"]
@@ -104,10 +104,8 @@ class ResetUnitInference:
     """
 
     def __init__(self, *, stated: ResetUnit | None = None) -> None:
-        if stated is not None and stated not in SCALES:
-            raise argument_error(
-                f"reset_unit must be one of {', '.join(SCALES)}, or None to infer it."
-            )
+        if stated is not None:
+            check_choice("reset_unit", stated, SCALES)
         self._stated = stated
         self._rows = 0
         self._is_live = False

@@ -6,6 +6,7 @@ import socket
 import sys
 import traceback
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -13,6 +14,7 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 import directmail_lab as dm
+from directmail_lab.cassettes import Cassette
 from directmail_lab.credentials import ApiKey
 from directmail_lab.sessions import Session
 
@@ -160,3 +162,28 @@ def test_https_at_a_port_of_plain_http_is_told() -> None:
             pytest.raises(httpx.ConnectError, match="answers, but not with https"),
         ):
             session.me()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "Cassette(Path('tour.yaml'), record_mode='new_episode')",
+        "Cassette(Path('tour.yaml'), repeat='often')",
+        "Cassette(Path('tour.yaml'), on_write_error='stop')",
+        "Session('https://api.test', pace='fast')",
+        "Session('https://api.test', reset_unit='days')",
+        "dm.chart_rate_limits(kind='bars')",
+        "dm.drift('first-look', on_old='stop')",
+        "dm.login(mode='offline')",
+        "dm.pages('/v1/lists', by='number')",
+        "dm.stand_in(window='open')",
+    ],
+)
+def test_a_value_that_is_no_choice_is_answered_with_the_choices(call: str) -> None:
+    """In two lines, before anything is opened or sent."""
+    dm.replay("first-look")
+    with pytest.raises(ValueError, match=r' must be one of "\w+", "\w+') as caught:
+        eval(call, {"dm": dm, "Cassette": Cassette, "Path": Path, "Session": Session})
+
+    assert hasattr(caught.value, "_render_traceback_")
+    assert not Path("tour.yaml").exists()

@@ -15,7 +15,7 @@ from threading import RLock
 from typing import Final, Literal, Self
 
 from ..display import plural
-from ..errors import CassetteError, argument_error
+from ..errors import CassetteError, check_choice
 from ..interaction import Interaction, RecordedRequest, base_path, normalize_headers
 from ..redaction import Redactor
 from .convert import notice_of_personal_data
@@ -97,10 +97,9 @@ class Cassette:
         notice: Callable[[str], None] = _log.warning,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        if record_mode not in RECORD_MODES:
-            raise argument_error(
-                f"{record_mode!r} is not a record mode. Use {', '.join(RECORD_MODES)}."
-            )
+        check_choice("record_mode", record_mode, RECORD_MODES)
+        check_choice("repeat", repeat, ("last", "strict"))
+        check_choice("on_write_error", on_write_error, ("raise", "continue"))
         self.name = cassette_name(name)
         self.record_mode = record_mode
         self.on_unmatched: Callable[[RecordedRequest], object] = lambda _: None

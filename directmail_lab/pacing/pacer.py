@@ -13,10 +13,10 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final, Literal, TypeVar
+from typing import Final, Literal, TypeVar, get_args
 
 from ..display import plural
-from ..errors import QuotaExhaustedError, argument_error
+from ..errors import QuotaExhaustedError, check_choice
 from ..quota import Reading
 from ..reset_unit import ResetUnitInference
 from .state import PaceState, Pause
@@ -90,8 +90,7 @@ class Pacer:
         max_wait_s: float = 120.0,
         shared: SharedStore | None = None,
     ) -> None:
-        if pace not in ("burst", "even", "off"):
-            raise argument_error('pace must be "burst", "even" or "off".')
+        check_choice("pace", pace, get_args(Pace))
         self.pace = pace
         self.max_wait_s = max_wait_s
         self._longest_gap_s = max_wait_s if pace == "even" else None

@@ -11,7 +11,7 @@ from typing import Final, Literal, get_args
 
 from ..contract import TYPICAL_LIMIT, TYPICAL_WINDOW_S
 from ..credentials import ApiKey
-from ..errors import argument_error
+from ..errors import argument_error, check_choice
 
 ResetUnit = Literal["seconds_left", "milliseconds_left", "epoch_s", "epoch_ms", "zero"]
 WindowKind = Literal["fixed", "aligned", "sliding"]
@@ -166,8 +166,7 @@ class StandInOptions:
         ApiKey(self.api_key)
         json.dumps(self.record)
         for name, choices in (("reset_unit", ResetUnit), ("window", WindowKind)):
-            if getattr(self, name) not in get_args(choices):
-                raise argument_error(f"{name} is one of {', '.join(get_args(choices))}.")
+            check_choice(name, getattr(self, name), get_args(choices))
         if not 0 <= self.port < 2**16:
             raise argument_error("port is a number from 0 to 65535; 0 takes a free one.")
         if self.window_s <= 0:

@@ -22,6 +22,7 @@ from ..errors import (
     NotConnectedError,
     NotJSONError,
     UnauthorizedError,
+    check_choice,
     check_options,
     hide_frames,
 )
@@ -107,6 +108,7 @@ def login(
         ``allow_writes``.
     """
     check_options("login", options, SessionOptions.__annotations__)
+    check_choice("mode", mode, MODES)
     request = SignInRequest(
         mode=mode, address=base_url, cassette=cassette, remember=remember, options=options
     )
