@@ -113,7 +113,7 @@ def test_what_could_not_be_done_is_one_line_and_exit_code_2() -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ("me", "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY, or name a recording"),
+        ("me", "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY. A command that has --cassette"),
         ("check --cassette nowhere", "no file nowhere, and no cassette of that name"),
         ("cassette show ../nowhere", "directmail-lab cassette list"),
         ("cassette audit nowhere", "no file nowhere, and no cassette of that name"),

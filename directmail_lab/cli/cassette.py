@@ -48,7 +48,10 @@ def show_(
         typer.echo(repr(show_interaction(path, number)), nl=False)
         return
     frame = dm.read_interactions(path)
-    frame.insert(0, "number", range(1, len(frame) + 1))
+    if as_json or as_csv:
+        frame.insert(0, "number", range(1, len(frame) + 1))
+    else:
+        frame.index += 1
     show(frame, as_json=as_json, as_csv=as_csv)
     if frame.attrs["problem"]:
         typer.echo(f"{name}: {frame.attrs['problem']}.", err=True)
