@@ -406,10 +406,10 @@ def test_the_demonstration_is_ready_to_sign_in(tmp_path: Path) -> None:
         printed = output_until(process, "/lab/tree/demo.ipynb?token=")
         address = re.search(r":(\d+)/lab/tree/demo\.ipynb\?token=(\w+)", printed)
         assert address is not None
-        token = {"Authorization": f"token {address[2]}"}
-        kernel = httpx.post(
-            f"http://127.0.0.1:{address[1]}/api/kernels", headers=token, timeout=60
-        ).json()["id"]
+        # With more than one attempt: Jupyter prints its address before it listens.
+        token, attempts = {"Authorization": f"token {address[2]}"}, httpx.HTTPTransport(retries=5)
+        with httpx.Client(headers=token, timeout=60, transport=attempts) as client:
+            kernel = client.post(f"http://127.0.0.1:{address[1]}/api/kernels").json()["id"]
         notebook = json.loads((tmp_path / "directmail-lab-demo" / "demo.ipynb").read_text())
         outputs = outputs_of(tmp_path / "run" / f"kernel-{kernel}.json", notebook)
 

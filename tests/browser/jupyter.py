@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -168,7 +169,10 @@ def _address(process: subprocess.Popen[bytes], log: Path) -> str:
     deadline = time.monotonic() + _START_S
     while time.monotonic() < deadline and process.poll() is None:
         if found := re.search(r"ServerApp\] (http://\S+)", log.read_text()):
-            return found[1]
+            port = urlsplit(found[1]).port
+            # It prints its address before it listens.
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                return found[1]
         time.sleep(0.1)
     raise RuntimeError(f"The Jupyter server did not start:\n{log.read_text()[-2000:]}")
 
