@@ -112,12 +112,6 @@ def test_readings_without_times_are_drawn_by_number(draw: Draw) -> None:
             assert list(chart.axes[0].lines[-1].get_xdata()) == [0, 1, 2, 3, 4]
 
 
-def test_an_unknown_kind_says_which_there_are() -> None:
-    """A slip of the pen gives no chart of something else."""
-    with pytest.raises(ValueError, match="remaining, allowance, latency"):
-        chart_rate_limits(frame([]), kind="latencies")  # type: ignore[arg-type]
-
-
 @EVERY_CHART
 def test_readings_that_tell_little_are_drawn_all_the_same(draw: Draw) -> None:
     """Headers that were missing, a latency that is not known; very many of one moment."""
