@@ -53,7 +53,7 @@ def api_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> pd.DataFrame:
         empty for the operation as a whole), ``path`` (of a field, or a name), ``change``, ``was``
         and ``now`` (types; string). No rows where nothing differs.
     """
-    before, after = (dict(_facts(_inlined(document["paths"], document))) for document in (old, new))
+    before, after = _facts(old), _facts(new)
     rows = [
         (is_breaking, *key, change, str(before.get(key, "")), str(after.get(key, "")))
         for key, fact in {**before, **after}.items()
@@ -77,7 +77,7 @@ def read_document(path: Path) -> dict[str, Any]:
     """
     try:
         document: dict[str, Any] = yaml.load(path.read_bytes(), Loader=yaml.CSafeLoader)
-        api_changes(document, document)  # reads every part that is compared
+        _facts(document)  # reads every part that is compared
     except (OSError, yaml.YAMLError, *ODD):
         raise DirectMailLabError(
             f"{path} is not a file that holds an OpenAPI document. Make one with "
@@ -122,13 +122,15 @@ def _is_within(narrow: frozenset[str], wide: frozenset[str]) -> bool:
 # -- what a document says ----------------------------------------------------------------------
 
 
-def _facts(paths: Mapping[str, Any]) -> Iterator[tuple[_Key, _Fact]]:
-    for template, item in paths.items():
+def _facts(document: Mapping[str, Any]) -> dict[_Key, _Fact]:
+    facts = {}
+    for template, item in _inlined(document["paths"], document).items():
         for method in METHODS:
             if method in item:
                 key = f"{method.upper()} {template}", "", ""
-                yield key, _Fact(key)
-                yield from _parts(key, item[method], item.get("parameters", []))
+                facts[key] = _Fact(key)
+                facts.update(_parts(key, item[method], item.get("parameters", [])))
+    return facts
 
 
 def _parts(

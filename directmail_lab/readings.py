@@ -190,7 +190,10 @@ class _Exchange(NamedTuple):
     response_headers: _RawHeaders
     reason: str
     bodies: tuple[bytes, bytes] | None
-    body_bytes: int
+
+    @property
+    def body_bytes(self) -> int:
+        return sum(map(len, self.bodies or ()))
 
 
 class Exchanges:
@@ -209,21 +212,20 @@ class Exchanges:
         self, reading: Reading, request: httpx.Request, response: httpx.Response, body: bytes | None
     ) -> None:
         """Keep an exchange; ``body`` is the response's if it is in a cassette, else None."""
-        bodies, size = None, 0
+        bodies = None
         if body is not None:
             sent = request.content if hasattr(request, "_content") else b""
-            if len(sent) + len(body) <= _LARGEST_BODY_BYTES:
-                bodies, size = (sent, body), len(sent) + len(body)
+            bodies = (sent, body) if len(sent) + len(body) <= _LARGEST_BODY_BYTES else None
         # Python's garbage collector soon leaves tuples of bytes out; httpx's headers it would look
         # through again and again, for as long as they are kept.
         sent_headers, headers = tuple(request.headers.raw), tuple(response.headers.raw)
         exchange = _Exchange(
-            reading, request.url, sent_headers, headers, response.reason_phrase, bodies, size
+            reading, request.url, sent_headers, headers, response.reason_phrase, bodies
         )
         with self._lock:
             # By identity: the exchange refers to the reading, so its id is not reused.
             self._by_reading[id(reading)] = exchange
-            self._body_bytes += size
+            self._body_bytes += exchange.body_bytes
             while len(self._by_reading) > _MOST_EXCHANGES or self._body_bytes > _MOST_BODY_BYTES:
                 self._body_bytes -= self._by_reading.popitem(last=False)[1].body_bytes
 
@@ -237,7 +239,7 @@ class Exchanges:
         exchange = self._by_reading.get(id(reading))
         if exchange is None:
             return None
-        _, url, request_headers, response_headers, reason, bodies, _ = exchange
+        _, url, request_headers, response_headers, reason, bodies = exchange
         sent, received = bodies or (None, b"")
         return Interaction(
             RecordedRequest(reading.method, str(url), _as_text(request_headers), sent),

@@ -249,7 +249,6 @@ class RedisStore(SharedStore):
                 decode_responses=True,
             )
         except ValueError:
-            address = ""  # a traceback may be printed with the frame's locals
             raise argument_error(
                 "share is not a Redis address such as redis://host:6379/0."
             ) from None
@@ -350,9 +349,8 @@ class Share:
         if isinstance(share, Share):
             self.__reveal = share.__reveal
         elif share is None or _SHARES.fullmatch(str(share)):
-            self.__reveal = lambda: cast("str | None", share)
+            self.__reveal = lambda: share
         else:
-            share = None  # a traceback may be printed with the frame's locals
             raise argument_error(
                 'share is "machine", None, or the address of a server, "redis://…".'
             )
