@@ -22,6 +22,7 @@ from cassette_samples import BASE_URL, answered, get, post, theirs, typed
 from hypothesis import given, settings, strategies as st
 from jsonschema import Draft202012Validator, FormatChecker
 from openapi_spec_validator import validate
+from tutorials import CASSETTES, ROOT
 from typer.testing import CliRunner
 
 import directmail_lab as dm
@@ -39,9 +40,7 @@ from directmail_lab.interaction import (
     header,
 )
 
-CASSETTES = Path(__file__).parents[1] / "cassettes"
 LOCAL = "http://127.0.0.1:8431"
-TUTORIALS = sorted(CASSETTES.glob("*.yaml"))
 
 
 def description_of(
@@ -124,7 +123,7 @@ def problem(document: dict[str, Any], interaction: Interaction) -> str | None:
 
 def tutorials() -> list[Interaction]:
     """All interactions of the tutorials' cassettes."""
-    return [each for path in TUTORIALS for each in read_cassette(path).interactions]
+    return [each for path in CASSETTES for each in read_cassette(path).interactions]
 
 
 def body_of(content: dict[str, Any], message: RecordedRequest | RecordedResponse) -> Any:
@@ -147,7 +146,7 @@ def body_of(content: dict[str, Any], message: RecordedRequest | RecordedResponse
 
 def test_every_interaction_of_the_tutorials_fits_a_valid_document() -> None:
     """All cassettes in one document: the operations, statuses and headers that they hold."""
-    document = dm.openapi(TUTORIALS)
+    document = dm.openapi(CASSETTES)
     validate(document)
     interactions = tutorials()
 
@@ -518,7 +517,7 @@ def test_the_command_writes_and_compares(tour: Path) -> None:
 @pytest.mark.skipif(shutil.which("prism") is None, reason="Prism (npm) is not installed")
 def test_a_mock_that_another_program_makes_of_it_answers_a_session() -> None:
     """Stoplight's Prism serves the document; the session reads a record of the same columns."""
-    Path("api.json").write_text(json.dumps(dm.openapi(CASSETTES / "first-look.yaml")))
+    Path("api.json").write_text(json.dumps(dm.openapi(ROOT / "cassettes" / "first-look.yaml")))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from cassette_samples import answered, get, opened
 from hypothesis import given, settings, strategies as st
+from tutorials import CASSETTES
 
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.credentials import ApiKey
@@ -23,7 +24,6 @@ from directmail_lab.standin import stand_in
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-TUTORIALS = Path(__file__).parent.parent / "cassettes"
 EMAIL = "joe.smith+mail@corp.com"
 PHONE = "+31 6 1234 5678"
 PERSONAL = Redactor(redact=["personal"])
@@ -308,7 +308,7 @@ def test_a_session_says_it_as_a_warning_that_a_notebook_shows(
     ]
 
 
-@pytest.mark.parametrize("path", sorted(TUTORIALS.glob("*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", CASSETTES, ids=lambda path: path.stem)
 def test_the_tutorials_cassettes_hold_no_ones_data(path: Path) -> None:
     """Whoever records in one gets no warning for what was in it."""
     assert counts_of(*read_cassette(path).interactions) == {}

@@ -146,6 +146,8 @@ RECORDINGS: Final[dict[str, Callable[[Session, StandIn, _PassTime], None]]] = {
     "explore-an-unknown-api": _explore,
     "test-with-recordings": _test_with_recordings,
 }
+# A reader's own recordings, such as my-tour.yaml, are not among these.
+CASSETTES: Final = [ROOT / "cassettes" / f"{name}.yaml" for name in sorted(RECORDINGS)]
 
 
 # -- the notebooks -----------------------------------------------------------------------------
