@@ -1,5 +1,4 @@
 from . import errors as errors
-from .cassettes.view import read_interactions as read_interactions
 from .current import (
     burst as burst,
     chart_rate_limits as chart_rate_limits,
@@ -21,7 +20,6 @@ from .current import (
     request as request,
     session as session,
 )
-from .describing import openapi as openapi
 from .errors import (
     CassetteError as CassetteError,
     CassetteFormatError as CassetteFormatError,
@@ -38,9 +36,11 @@ from .errors import (
     UnauthorizedError as UnauthorizedError,
     WriteRefusedError as WriteRefusedError,
 )
-from .exploring import explore as explore, findings as findings
 from .frames import frame as frame
-from .readings import read_readings as read_readings
+from .questions.findings import explore as explore, findings as findings
+from .questions.interactions import read_interactions as read_interactions
+from .questions.openapi import openapi as openapi
+from .readings.log import read_readings as read_readings
 from .sessions import Session as Session
 from .standin import stand_in as stand_in
 from .widgets.browser import browse as browse

@@ -23,10 +23,10 @@ from .cassettes import DEFAULT_MATCH_ON
 from .contract import ME_PATH
 from .credentials import ApiKey, as_api_key, find_api_key, forget_api_key
 from .display import ProgressBar
-from .drifting import drift as drift_of
 from .errors import NotConnectedError, argument_error, hide_frames
 from .http import recorded_request
 from .modes import ModeChange
+from .questions.drift import drift as drift_of
 from .sessions import Session, SessionOptions, replaying_session
 from .settings import API_KEY_VARIABLE, BASE_URL_VARIABLE, choose_address, variable
 
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from .cassettes.player import Matcher
-    from .cassettes.view import InteractionView
-    from .charts import Chart, Kind
+    from .questions.chart import Chart, Kind
+    from .questions.interactions import InteractionView
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -241,7 +241,7 @@ def rate_limits(
     """
     if cassette is not None:
         from .cassettes import find_cassette
-        from .readings import cassette_readings, read_readings
+        from .readings.log import cassette_readings, read_readings
 
         if by == "window":
             from .pacing.windows import frame_of_windows, windows_in
@@ -264,13 +264,13 @@ def check_contract(cassette: str | Path | None = None) -> pd.DataFrame:
     DataFrame
         See `directmail_lab.contract_check.check_contract`.
     """
-    from .contract_check import check_contract as check
+    from .questions.contract_check import check_contract as check
 
     if cassette is None:
         log = session().readings
         return check(log.since(0), reset_unit=log.reset_unit)
     from .cassettes import find_cassette
-    from .readings import cassette_readings
+    from .readings.log import cassette_readings
 
     return check(cassette_readings(find_cassette(cassette)))
 
@@ -306,7 +306,7 @@ def interactions(
     if cassette is None:
         return session().interactions()
     from .cassettes import find_cassette
-    from .cassettes.view import read_interactions, show_interaction
+    from .questions.interactions import read_interactions, show_interaction
 
     path = find_cassette(cassette)
     return read_interactions(path) if number is None else show_interaction(path, number)
@@ -329,7 +329,7 @@ def chart_rate_limits(frame: pd.DataFrame | None = None, *, kind: Kind = "remain
     matplotlib.figure.Figure
         It shows as a PNG where it is a cell's result, and stays in the saved notebook.
     """
-    from . import charts
+    from .questions import chart as charts
 
     return charts.chart_rate_limits(rate_limits() if frame is None else frame, kind=kind)
 
@@ -358,7 +358,7 @@ def burst(n: int, path: str = ME_PATH) -> pd.DataFrame:
     ValueError
         Where ``n`` is less than 1; nothing is sent.
     """
-    from .readings import frame_readings
+    from .readings.log import frame_readings
 
     if n < 1:
         raise argument_error(f"burst({n}) would send nothing. Give 1 or more.")

@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Literal, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
-    from .quota import Reading
+    from .readings.reading import Reading
 
 _E = TypeVar("_E", bound=BaseException)
 _P = ParamSpec("_P")

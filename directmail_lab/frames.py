@@ -20,7 +20,7 @@ from .credentials import known_keys
 from .display import readable
 from .errors import DirectMailLabError, NotJSONError, without_traceback
 from .interaction import READING
-from .redaction.key_search import KeySearch
+from .redaction.key import KeySearch
 
 MAX_DEPTH: Final = 50
 """How many levels of nested objects become dotted columns; a deeper object stays in its cell."""

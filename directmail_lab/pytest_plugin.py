@@ -311,7 +311,7 @@ class _Use:
         """Warn of a recording that is older than ``max_age``, or fail the test."""
         if self.cassette.records or not self.settings.max_age:
             return
-        from .drifting import age_problem
+        from .questions.drift import age_problem
 
         interactions, max_age = self.cassette.interactions(), self.settings.max_age
         problem = age_problem(interactions, max_age, now=datetime.now(UTC))

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TypedDict, Unpack
 
-from .bulk import get_many, get_many_async, pages
 from .cassettes import Cassette
 from .contract import ME_PATH
 from .credentials import ApiKey, as_api_key
@@ -22,11 +21,12 @@ from .network import NetworkTransport
 from .pacing import Pace, Pacer, PacingTransport
 from .pacing.stores import Share
 from .pacing.windows import frame_of_windows, windows_in
-from .readings import Exchanges, ReadingLog
+from .paging import get_many, get_many_async, pages
+from .questions.shapes import ResponseShapes
+from .readings.log import Exchanges, ReadingLog
 from .redaction import Redactor
 from .redaction.redactor import guard_logs
 from .settings import base_address
-from .shapes import ResponseShapes
 from .transports import (
     Mode,
     ModeName,
@@ -40,8 +40,8 @@ from .transports import (
 if TYPE_CHECKING:
     import pandas as pd
 
-    from .quota import Reading
-    from .reset_unit import ResetUnit
+    from .readings.reading import Reading
+    from .readings.reset_unit import ResetUnit
 
 
 _log = logging.getLogger(__name__)
@@ -290,7 +290,7 @@ class Session:
             raise CassetteError(
                 "This session is live: no cassette is in use. Name one: interactions(…)."
             )
-        from .cassettes.view import interactions
+        from .questions.interactions import interactions
 
         return interactions(self.open_cassette)
 

@@ -34,7 +34,7 @@ from .interaction import (
     normalize_headers,
     path_below,
 )
-from .quota import Reading, Source, read_headers
+from .readings.reading import Reading, Source, read_headers
 
 ModeName = Literal["live", "record", "replay"]
 

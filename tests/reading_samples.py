@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from directmail_lab.quota import Reading
+from directmail_lab.readings.reading import Reading
 
 NOON_S = 1_795_262_400.0
 

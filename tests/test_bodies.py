@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, strategies as st
 from jsonschema import Draft202012Validator
 
-from directmail_lab.quota import Reading
-from directmail_lab.shapes import ResponseShape, ResponseShapes, Shape
+from directmail_lab.questions.shapes import ResponseShape, ResponseShapes, Shape
+from directmail_lab.readings.reading import Reading
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3),

@@ -357,7 +357,7 @@ def test_records_that_are_not_there_are_no_empty_list(lists: Lists) -> None:
 
 def test_a_list_that_is_cut_short_warns(lists: Lists, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without max_pages there is a bound all the same."""
-    monkeypatch.setattr("directmail_lab.bulk._MOST_PAGES", 2)
+    monkeypatch.setattr("directmail_lab.paging._MOST_PAGES", 2)
     session, _ = lists(BY_PAGE)
     with pytest.warns(UserWarning, match="more than 2 pages"):
         assert len(dm.frame(session.pages("/v1/lists", by="page"))) == 20

@@ -20,9 +20,9 @@ from matplotlib.figure import Figure
 from PIL import Image
 from reading_samples import NOON_S, reading as sample
 
-from directmail_lab.charts import Chart, chart_rate_limits
-from directmail_lab.quota import Reading
-from directmail_lab.readings import frame_readings
+from directmail_lab.questions.chart import Chart, chart_rate_limits
+from directmail_lab.readings.log import frame_readings
+from directmail_lab.readings.reading import Reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -282,9 +282,9 @@ def test_a_chart_is_shown_once_as_a_png_with_words_whatever_pyplot_set_up() -> N
 import sys
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.pylabtools import select_figure_formats
-from directmail_lab.charts import chart_rate_limits
-from directmail_lab.quota import Reading
-from directmail_lab.readings import frame_readings
+from directmail_lab.questions.chart import chart_rate_limits
+from directmail_lab.readings.reading import Reading
+from directmail_lab.readings.log import frame_readings
 shell = InteractiveShell.instance()
 line = (1.0, "GET", "/v1/users/me", "/v1/users/me", 200, 300, 299, 60)
 chart = chart_rate_limits(frame_readings([Reading(*line)]), kind="allowance")

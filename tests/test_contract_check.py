@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 from reading_samples import NOON_S, reading as sample
 
-from directmail_lab.contract_check import check_contract
+from directmail_lab.questions.contract_check import check_contract
 
 if TYPE_CHECKING:
-    from directmail_lab.quota import Reading
+    from directmail_lab.readings.reading import Reading
 
 
 def reading(operation: str = "/v1/users/me", n: int = 0, **changes: object) -> Reading:

@@ -17,12 +17,12 @@ from cassette_samples import theirs
 from hypothesis import given, strategies as st
 
 from directmail_lab import Session
-from directmail_lab.comparison import ABSENT, Difference, compare
 from directmail_lab.credentials import ApiKey
 from directmail_lab.display import as_html
-from directmail_lab.drifting import OldCassetteWarning, drift
 from directmail_lab.errors import CassetteError, DirectMailLabError, NotConnectedError
 from directmail_lab.interaction import Headers, Interaction, RecordedRequest, RecordedResponse
+from directmail_lab.questions.comparison import ABSENT, Difference, compare
+from directmail_lab.questions.drift import OldCassetteWarning, drift
 from directmail_lab.standin import STAND_IN_RECORD, StandIn, stand_in
 
 if TYPE_CHECKING:

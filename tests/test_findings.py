@@ -15,18 +15,18 @@ from directmail_lab import current
 from directmail_lab.contract import ME_PATH
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import NotConnectedError
-from directmail_lab.exploring import explore, findings
-from directmail_lab.open_parts import findings_of
-from directmail_lab.quota import read_headers
-from directmail_lab.reset_unit import infer_reset_unit
+from directmail_lab.questions.findings import explore, findings
+from directmail_lab.questions.open_parts import findings_of
+from directmail_lab.questions.shapes import ResponseSample, ResponseShape
+from directmail_lab.readings.reading import read_headers
+from directmail_lab.readings.reset_unit import infer_reset_unit
 from directmail_lab.sessions import Session
-from directmail_lab.shapes import ResponseSample, ResponseShape
 from directmail_lab.standin import Fault, stand_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from directmail_lab.shapes import Credentials
+    from directmail_lab.questions.shapes import Credentials
     from directmail_lab.standin import StandIn
 
 ME = "the user's record"

@@ -11,14 +11,14 @@ from cassette_samples import NOON, answered, get, recorded, theirs
 from key_search import traces
 
 from directmail_lab.cassettes import Cassette, read_cassette
-from directmail_lab.cassettes.view import (
+from directmail_lab.errors import CassetteError
+from directmail_lab.interaction import Interaction
+from directmail_lab.questions.interactions import (
     InteractionView,
     interactions,
     read_interactions,
     show_interaction,
 )
-from directmail_lab.errors import CassetteError
-from directmail_lab.interaction import Interaction
 
 KEY = "Wy5Nf0PtA3oVi7KzQm2ExRj8Dh6SbG4L"
 

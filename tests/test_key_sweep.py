@@ -28,21 +28,21 @@ import pandas as pd
 import pytest
 from key_search import planted, traces
 
-from directmail_lab.browsing import Recording, handle_request, open_recording
-from directmail_lab.cassettes.view import read_interactions
 from directmail_lab.credentials import ApiKey
 from directmail_lab.current import make_current
-from directmail_lab.describing import openapi
 from directmail_lab.errors import DirectMailLabError, WriteRefusedError
-from directmail_lab.exploring import findings
 from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse
-from directmail_lab.readings import read_readings
-from directmail_lab.redaction import key_search, redactor
-from directmail_lab.serving import SessionServer
+from directmail_lab.questions.findings import findings
+from directmail_lab.questions.interactions import read_interactions
+from directmail_lab.questions.openapi import openapi
+from directmail_lab.questions.snippets import copy_as
+from directmail_lab.readings.log import read_readings
+from directmail_lab.redaction import key as key_search, redactor
+from directmail_lab.server import SessionServer
 from directmail_lab.sessions import Session
-from directmail_lab.snippets import copy_as
 from directmail_lab.standin import StandIn, stand_in
 from directmail_lab.widgets.browser import BrowserWidget, SessionRecording
+from directmail_lab.widgets.page import Recording, handle_request, open_recording
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -15,9 +15,9 @@ from hypothesis import given, strategies as st
 
 import directmail_lab as dm
 from directmail_lab.errors import NotConnectedError
-from directmail_lab.quota import Reading
-from directmail_lab.widgets import Throttle
+from directmail_lab.readings.reading import Reading
 from directmail_lab.widgets.monitor import MAX_OPERATIONS, MAX_POINTS, History, MonitorWidget
+from directmail_lab.widgets.widget import Throttle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -26,11 +26,9 @@ from tutorials import CASSETTES, ROOT
 from typer.testing import CliRunner
 
 import directmail_lab as dm
-from directmail_lab.api_changes import api_changes, read_document
 from directmail_lab.bodies import read_json_body
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.cli import app
-from directmail_lab.describing import Description
 from directmail_lab.errors import CassetteError, DirectMailLabError
 from directmail_lab.http import httpx
 from directmail_lab.interaction import (
@@ -39,6 +37,8 @@ from directmail_lab.interaction import (
     RecordedResponse,
     header,
 )
+from directmail_lab.questions.api_changes import api_changes, read_document
+from directmail_lab.questions.openapi import Description
 
 LOCAL = "http://127.0.0.1:8431"
 

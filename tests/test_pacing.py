@@ -19,9 +19,9 @@ import directmail_lab as dm
 from directmail_lab.errors import OutcomeUnknownError, QuotaExhaustedError
 from directmail_lab.pacing import Pacer
 from directmail_lab.pacing.pacer import PacedRequest
-from directmail_lab.quota import Reading
-from directmail_lab.readings import ReadingLog
-from directmail_lab.reset_unit import ResetUnitInference
+from directmail_lab.readings.log import ReadingLog
+from directmail_lab.readings.reading import Reading
+from directmail_lab.readings.reset_unit import ResetUnitInference
 from directmail_lab.standin import stand_in
 
 if TYPE_CHECKING:

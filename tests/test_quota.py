@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from directmail_lab.quota import Reading, parse_date, read_headers
+from directmail_lab.readings.reading import Reading, parse_date, read_headers
 
 LIMIT, REMAINING, RESET = "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"
 SOUND = [(LIMIT, "300"), (REMAINING, "299"), (RESET, "60")]

@@ -13,17 +13,17 @@ from cassette_samples import BASE_URL, NOON, answered, recorded
 from hypothesis import given, settings, strategies as st
 from reading_samples import NOON_S, reading as sample
 
-from directmail_lab.contract_check import check_contract
 from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse
-from directmail_lab.quota import recorded_reading
-from directmail_lab.readings import ReadingLog, frame_readings, read_readings
-from directmail_lab.reset_unit import SCALES
+from directmail_lab.questions.contract_check import check_contract
+from directmail_lab.readings.log import ReadingLog, frame_readings, read_readings
+from directmail_lab.readings.reading import recorded_reading
+from directmail_lab.readings.reset_unit import SCALES
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from directmail_lab.quota import Reading
-    from directmail_lab.reset_unit import ResetUnit
+    from directmail_lab.readings.reading import Reading
+    from directmail_lab.readings.reset_unit import ResetUnit
 
 TEXTS = dict.fromkeys(("method", "path", "operation", "source", "cassette", "problem"), "string")
 COUNTS = dict.fromkeys(("limit", "remaining", "reset"), "Int64")

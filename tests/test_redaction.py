@@ -24,7 +24,7 @@ from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import CassetteError, CredentialError
 from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse
 from directmail_lab.redaction import PLACEHOLDER, Redactor
-from directmail_lab.redaction.key_search import SHARED, WINDOW
+from directmail_lab.redaction.key import SHARED, WINDOW
 from directmail_lab.redaction.personal import count_personal
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from reading_samples import reading as sample
 
-from directmail_lab.reset_unit import infer_reset_unit
+from directmail_lab.readings.reset_unit import infer_reset_unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from directmail_lab.quota import Reading
+    from directmail_lab.readings.reading import Reading
 
 NOW_S = 1_795_262_400.3
 UNITS = ["seconds_left", "milliseconds_left", "epoch_s", "epoch_ms"]

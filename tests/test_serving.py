@@ -35,7 +35,7 @@ from directmail_lab.interaction import Interaction, RecordedResponse
 from directmail_lab.loopback import Exchange, LoopbackServer
 from directmail_lab.redaction import Redactor
 from directmail_lab.redaction.unpack import MAGIC
-from directmail_lab.serving import SessionServer, redacted_parts
+from directmail_lab.server import SessionServer, redacted_parts
 from directmail_lab.sessions import replaying_session
 
 if TYPE_CHECKING:

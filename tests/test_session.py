@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from directmail_lab.modes import Timing
-    from directmail_lab.quota import Reading
+    from directmail_lab.readings.reading import Reading
     from directmail_lab.standin import StandIn
 
 

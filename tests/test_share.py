@@ -26,9 +26,9 @@ from directmail_lab import Session, __version__, connect
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import DirectMailLabError
-from directmail_lab.redaction.key_search import KeySearch
-from directmail_lab.sharing import PersonalDataWarning, UnresolvedCassetteWarning, share
-from directmail_lab.sharing.audit import Finding, Part, audit_cassette, audit_notebook, find
+from directmail_lab.questions.audit import Finding, Part, audit_cassette, audit_notebook, find
+from directmail_lab.questions.share import PersonalDataWarning, UnresolvedCassetteWarning, share
+from directmail_lab.redaction.key import KeySearch
 from directmail_lab.standin import STAND_IN_KEY
 
 if TYPE_CHECKING:

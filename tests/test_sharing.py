@@ -32,8 +32,8 @@ from directmail_lab.errors import QuotaExhaustedError
 from directmail_lab.pacing.state import PaceState
 from directmail_lab.pacing.stores import Share, SharedStore, machine
 from directmail_lab.pacing.windows import RenewalReader, Window, WindowLog
-from directmail_lab.quota import Reading
-from directmail_lab.reset_unit import ResetUnitInference
+from directmail_lab.readings.reading import Reading
+from directmail_lab.readings.reset_unit import ResetUnitInference
 from directmail_lab.sessions import Session
 from directmail_lab.standin import StandIn, stand_in
 from directmail_lab.widgets.monitor import MonitorWidget

@@ -20,7 +20,7 @@ from hypothesis import given, settings, strategies as st
 import directmail_lab as dm
 from directmail_lab.errors import CassetteError
 from directmail_lab.interaction import RecordedRequest
-from directmail_lab.snippets import copy_as
+from directmail_lab.questions.snippets import copy_as
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,7 +16,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 from tutorials import CASSETTES, RECORDINGS, ROOT, execute, fresh_copy, read, record, run
 
 from directmail_lab import tutorials as packaged
-from directmail_lab.sharing.audit import audit_cassette, audit_notebook
+from directmail_lab.questions.audit import audit_cassette, audit_notebook
 from directmail_lab.tutorials import FIRST, copy_tutorials, workplace
 
 if TYPE_CHECKING:

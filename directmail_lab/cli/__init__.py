@@ -120,7 +120,7 @@ def share(
     force: bool = FORCE,
 ) -> None:
     """Put notebooks and the cassettes they replay into one zip, unless it would hold a secret."""
-    from ..sharing import share as share_files
+    from ..questions.share import share as share_files
 
     refuse_existing(target, force)
     typer.echo(f"Wrote {share_files(notebooks, target, cassettes=cassette)}.")

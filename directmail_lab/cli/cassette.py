@@ -39,7 +39,7 @@ def show_(
     as_csv: bool = CSV,
 ) -> None:
     """Show a cassette's interactions, a line each, or one of them in full."""
-    from ..cassettes.view import show_interaction
+    from ..questions.interactions import show_interaction
 
     path = cassette_file(name)
     if number is not None:
@@ -63,7 +63,7 @@ def audit(
     secrets_only: bool = typer.Option(False, "--secrets-only", help="Ignore personal data."),
 ) -> None:
     """Look for secrets and personal data; exits with 1 if there are any."""
-    from ..sharing.audit import audit_cassette, audit_notebook
+    from ..questions.audit import audit_cassette, audit_notebook
 
     findings = [
         finding
@@ -128,7 +128,7 @@ def openapi(
     force: bool = FORCE,
 ) -> None:
     """Describe what cassettes hold as an OpenAPI 3.1 document, on standard output or in a file."""
-    from ..api_changes import api_changes, read_document, written
+    from ..questions.api_changes import api_changes, read_document, written
 
     if out is not None:
         refuse_existing(out, force)

@@ -76,7 +76,7 @@ def serve(
         )
         _run(service, _describe(service))
         return
-    from ..serving import SessionServer
+    from ..server import SessionServer
 
     secret = secrets.token_urlsafe(16) if token else ""
     server = SessionServer(

@@ -24,9 +24,9 @@ from jupyter_server.services.contents.manager import ContentsManager
 from jupyter_server.utils import ApiPath, ensure_async, to_os_path, url_path_join
 from tornado.web import HTTPError, authenticated
 
-from ..browsing import Recording, handle_request, open_recording, read_page
 from ..errors import CassetteError, CassetteFormatError
 from ..tutorials import EXPLORE, first_tutorial, notebook_of
+from ..widgets.page import Recording, handle_request, open_recording, read_page
 
 MAX_BYTES: Final = 256 * 1024**2
 MAX_FOREIGN_BYTES: Final = 32 * 1024**2

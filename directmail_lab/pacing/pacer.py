@@ -17,8 +17,8 @@ from typing import Final, Literal, TypeVar, get_args
 
 from ..display import plural
 from ..errors import QuotaExhaustedError, check_choice
-from ..quota import Reading
-from ..reset_unit import ResetUnitInference
+from ..readings.reading import Reading
+from ..readings.reset_unit import ResetUnitInference
 from .state import PaceState, Pause
 from .stores import SharedStore, StoreError, machine
 from .windows import RenewalReader, WindowLog

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from ..contract import TYPICAL_LIMIT, TYPICAL_WINDOW_S
-from ..quota import Reading
+from ..readings.reading import Reading
 
 # After two refusals in a row the service's own times are not trusted. The pause is then at least 1,
 # 2, 4, … seconds, up to this.

@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ..quota import Reading, parse_date
-from ..reset_unit import SCALES, ResetUnit, ResetUnitInference, UnitName
+from ..readings.reading import Reading, parse_date
+from ..readings.reset_unit import SCALES, ResetUnit, ResetUnitInference, UnitName
 from .state import ClockDifference, PaceState, Renewal
 
 if TYPE_CHECKING:

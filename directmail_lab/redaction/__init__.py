@@ -17,7 +17,7 @@ The threat model of this package:
 - **The caller is trusted**, and all keys of the process are known (`credentials.known_keys`).
 """
 
-from .key_search import PLACEHOLDER as PLACEHOLDER
+from .key import PLACEHOLDER as PLACEHOLDER
 from .redactor import (
     Redactor as Redactor,
     redact_foreign as redact_foreign,

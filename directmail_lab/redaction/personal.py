@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple, final
 from urllib.parse import quote, unquote, unquote_plus
 
-from .key_search import JSON_NUMBERS, format_string, parse_string
+from .key import JSON_NUMBERS, format_string, parse_string
 
 if TYPE_CHECKING:
     from ..interaction import Interaction

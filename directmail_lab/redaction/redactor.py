@@ -21,7 +21,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from ..credentials import keys_version, known_keys
 from ..errors import CassetteError, CredentialError, hide_frames
 from ..interaction import Headers, Interaction, RecordedRequest, RecordedResponse, header
-from .key_search import PLACEHOLDER, KeySearch, windows
+from .key import PLACEHOLDER, KeySearch, windows
 from .personal import Pseudonyms
 from .unpack import unpack
 

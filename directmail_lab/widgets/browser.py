@@ -9,16 +9,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from .. import browsing
 from ..cassettes import cassettes_by_name, find_cassette
 from ..current import current_session, session
 from ..errors import CassetteError
 from ..interaction import Interaction, RecordedRequest, RecordedResponse
 from ..redaction import Redactor
-from . import Throttle, Widget, describe_source, read_page
+from . import page
+from .widget import Throttle, Widget, describe_source, read_page
 
 if TYPE_CHECKING:
-    from ..quota import Reading
+    from ..readings.reading import Reading
     from ..sessions import Session
 
 _UPDATE_S: Final = 0.2
@@ -49,10 +49,10 @@ def browse(cassette: str | Path | None = None) -> BrowserWidget:
         return BrowserWidget(SessionRecording(session()))
     path = Path(cassette)
     is_har = path.suffix.lower() == ".har"
-    return BrowserWidget(browsing.open_recording(path if is_har else find_cassette(cassette)))
+    return BrowserWidget(page.open_recording(path if is_har else find_cassette(cassette)))
 
 
-class SessionRecording(browsing.Recording):
+class SessionRecording(page.Recording):
     """A session's interactions so far, with the key redacted. Their number grows."""
 
     def __init__(self, session: Session) -> None:
@@ -95,25 +95,25 @@ class BrowserWidget(Widget):
     A saved notebook contains only a table of the first rows, as a second output.
     """
 
-    _esm, _css = read_page("browser", common=browsing.read_page())
+    _esm, _css = read_page("browser", common=page.read_page())
 
-    def __init__(self, recording: browsing.Recording) -> None:
+    def __init__(self, recording: page.Recording) -> None:
         self._throttle = Throttle(self.update_page, self.update_static_output, interval_s=_UPDATE_S)
         self._show(recording)
         super().__init__()
 
-    def _show(self, recording: browsing.Recording) -> None:
+    def _show(self, recording: page.Recording) -> None:
         self._recording, self._rows_sent = recording, 0
         self._unsubscribe: Callable[[], None] = lambda: None
         if isinstance(recording, SessionRecording):
             self._unsubscribe = recording.session.on_reading(self._throttle.notify)
 
     def __repr__(self) -> str:
-        return browsing.static_table(self._recording)[1]
+        return page.static_table(self._recording)[1]
 
     def update_page(self) -> None:
         """Send the new rows to the page, which need not request them."""
-        request = {"action": "list", "offset": self._rows_sent, "limit": browsing.MAX_ROWS}
+        request = {"action": "list", "offset": self._rows_sent, "limit": page.MAX_ROWS}
         part, _ = self._handle(request)
         self.send({"type": "changed", "part": part})
 
@@ -130,12 +130,12 @@ class BrowserWidget(Widget):
             about = {"type": "response", "request_id": request["request_id"]}
             self.send({**about, "response": response}, bodies)
 
-    def _handle(self, request: dict[str, Any]) -> browsing.Response:
-        others: dict[str, Callable[[], browsing.Recording]] = {}
+    def _handle(self, request: dict[str, Any]) -> page.Response:
+        others: dict[str, Callable[[], page.Recording]] = {}
         if request.get("action") in ("recordings", "compare_recordings"):
             files = cassettes_by_name().items()
-            others = {name: partial(browsing.open_recording, path) for name, path in files}
-        response, bodies = browsing.handle_request(self._recording, request, others)
+            others = {name: partial(page.open_recording, path) for name, path in files}
+        response, bodies = page.handle_request(self._recording, request, others)
         rows_sent = response.get("offset", 0) + len(response.get("rows", ()))
         self._rows_sent = max(self._rows_sent, rows_sent)
         return response, bodies
@@ -157,5 +157,5 @@ class BrowserWidget(Widget):
 
     def static_output(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the first rows, as a table and as text."""
-        table, text = browsing.static_table(self._recording)
+        table, text = page.static_table(self._recording)
         return {"text/html": table, "text/plain": text}, {}

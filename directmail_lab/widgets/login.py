@@ -35,12 +35,12 @@ from ..settings import (
     configured_regions,
     variable,
 )
-from . import Widget, can_show_widgets, read_page, seconds_to_renewal
+from .widget import Widget, can_show_widgets, read_page, seconds_to_renewal
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..quota import Reading
+    from ..readings.reading import Reading
 
 
 Mode = Literal["live", "record", "replay"]

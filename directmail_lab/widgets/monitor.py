@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from ..browsing import mark_of
 from ..current import current_session, session
-from ..quota import Reading
-from . import Throttle, Widget, describe_source, read_page, seconds_to_renewal
+from ..readings.reading import Reading
+from .page import mark_of
+from .widget import Throttle, Widget, describe_source, read_page, seconds_to_renewal
 
 if TYPE_CHECKING:
     from ..sessions import Session
@@ -201,7 +201,7 @@ class MonitorWidget(Widget):
         """Return the readings so far as a PNG, and as text where no picture can be shown."""
         if not len(self._session.readings):
             return super().static_output()
-        from ..charts import chart_rate_limits
+        from ..questions.chart import chart_rate_limits
 
         data, metadata = chart_rate_limits(self._session.rate_limits())._repr_mimebundle_()
         return {**data, "text/plain": repr(self)}, metadata

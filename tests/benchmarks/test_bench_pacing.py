@@ -17,8 +17,8 @@ import pytest
 from directmail_lab.credentials import ApiKey
 from directmail_lab.pacing import Pacer, PacingTransport
 from directmail_lab.pacing.stores import Share
-from directmail_lab.quota import Reading
-from directmail_lab.reset_unit import ResetUnitInference
+from directmail_lab.readings.reading import Reading
+from directmail_lab.readings.reset_unit import ResetUnitInference
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from directmail_lab.quota import Reading
-from directmail_lab.readings import ReadingLog
+from directmail_lab.readings.log import ReadingLog
+from directmail_lab.readings.reading import Reading
 from directmail_lab.transports import Observer, ObservingTransport
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse
+from directmail_lab.questions.audit import Part, find
 from directmail_lab.redaction import Redactor
-from directmail_lab.redaction.key_search import KeySearch
-from directmail_lab.sharing.audit import Part, find
+from directmail_lab.redaction.key import KeySearch
 
 if TYPE_CHECKING:
     from pytest_benchmark.fixture import BenchmarkFixture

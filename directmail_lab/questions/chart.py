@@ -19,11 +19,11 @@ import numpy as np
 import pandas as pd
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from ..display import plural
+from ..errors import check_choice
+from ..readings.reading import is_exhausted
 from . import figures
-from .display import plural
-from .errors import check_choice
 from .figures import INK, SERIES, Chart as Chart
-from .quota import is_exhausted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from .. import comparison
 from ..bodies import declared_charset, decode_text, read_json
 from ..cassettes import read_cassette
 from ..cassettes.convert import read_har
@@ -32,10 +31,11 @@ from ..interaction import (
     header,
     path_below,
 )
-from ..quota import Reading, is_exhausted, recorded_reading
+from ..questions import comparison
+from ..readings.reading import Reading, is_exhausted, recorded_reading
+from ..readings.reset_unit import infer_reset_unit, renewal_time
 from ..redaction import Redactor, secrets_in
 from ..redaction.unpack import unpack
-from ..reset_unit import infer_reset_unit, renewal_time
 
 MAX_ROWS: Final = 5_000
 _MAX_COMPARED: Final = 10_000

@@ -20,8 +20,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
-from .errors import check_choice
-from .quota import Reading, parse_date
+from ..errors import check_choice
+from .reading import Reading, parse_date
 
 ResetUnit = Literal["seconds_left", "milliseconds_left", "epoch_s", "epoch_ms"]
 UnitName = ResetUnit | Literal["http_date", "iso_text", "undetermined"]

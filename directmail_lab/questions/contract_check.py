@@ -7,10 +7,10 @@ from typing import Any, Final, Literal
 
 import pandas as pd
 
-from .contract import HEADERS, TYPICAL_LIMIT, TYPICAL_WINDOW_S
-from .display import readable
-from .quota import REMAINING_OVER_LIMIT, Reading
-from .reset_unit import SCALES, ResetUnit, UnitName, infer_reset_unit, renewal_time
+from ..contract import HEADERS, TYPICAL_LIMIT, TYPICAL_WINDOW_S
+from ..display import readable
+from ..readings.reading import REMAINING_OVER_LIMIT, Reading
+from ..readings.reset_unit import SCALES, ResetUnit, UnitName, infer_reset_unit, renewal_time
 
 Verdict = Literal["holds", "violated", "not observed"]
 

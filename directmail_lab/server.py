@@ -28,7 +28,7 @@ from .http import httpx, recorded_request
 from .interaction import Interaction, RecordedRequest, RecordedResponse, header
 from .loopback import HOP_BY_HOP, Exchange, LoopbackServer, error_response, with_headers
 from .redaction import Redactor
-from .redaction.key_search import FRAGMENT, SHARED, WINDOW
+from .redaction.key import FRAGMENT, SHARED, WINDOW
 from .redaction.unpack import MAGIC, unpack
 from .sessions import Session
 from .settings import is_loopback

@@ -11,9 +11,9 @@ from typing import Any, Final
 import pandas as pd
 import yaml
 
-from .display import readable
-from .errors import DirectMailLabError
-from .interaction import ODD
+from ..display import readable
+from ..errors import DirectMailLabError
+from ..interaction import ODD
 
 METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 _DTYPES: Final[dict[str, Any]] = {

@@ -24,7 +24,7 @@ from urllib.parse import unquote
 from ..cassettes import cassettes_by_name, find_cassette, read_cassette
 from ..cassettes.convert import convert, layout_of
 from ..errors import CassetteFormatError, DirectMailLabError
-from ..redaction.key_search import KeySearch
+from ..redaction.key import KeySearch
 from .audit import (
     Finding,
     Part,

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from itertools import chain, pairwise
 from typing import Final, Literal
 
-from ..redaction.key_search import unescape_html
+from ..redaction.key import unescape_html
 from ..standin import STAND_IN_KEY
 
 # Descriptions and patterns; the group `secret` is the secret itself. The patterns take time linear

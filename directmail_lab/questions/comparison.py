@@ -14,12 +14,12 @@ from datetime import UTC, datetime
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from .bodies import read_json_body
-from .contract import REMAINING_HEADER, RESET_HEADER
+from ..bodies import read_json_body
+from ..contract import REMAINING_HEADER, RESET_HEADER
 from .shapes import type_of
 
 if TYPE_CHECKING:
-    from .interaction import Headers, Interaction
+    from ..interaction import Headers, Interaction
 
 Part = Literal["status", "header", "body"]
 Change = Literal[

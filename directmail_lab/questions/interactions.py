@@ -14,13 +14,13 @@ from urllib.parse import urlsplit
 
 import pandas as pd
 
+from ..cassettes.cassette import Cassette
+from ..cassettes.reader import LoadedCassette, is_one_file, read_cassette, read_many
 from ..display import readable
 from ..errors import CassetteError
 from ..interaction import Interaction, base_path, header, operation_of, path_below
 from ..redaction import redact_foreign
-from ..snippets import copy_as
-from .cassette import Cassette
-from .reader import LoadedCassette, is_one_file, read_cassette, read_many
+from .snippets import copy_as
 
 Row = tuple[object, ...]
 

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import pandas as pd
 
-from .contract import ME_PATH, TYPICAL_LIMIT
-from .display import readable
-from .quota import is_exhausted
-from .reset_unit import Evidence
+from ..contract import ME_PATH, TYPICAL_LIMIT
+from ..display import readable
+from ..readings.reading import is_exhausted
+from ..readings.reset_unit import Evidence
 from .shapes import Credentials, ResponseSample, ResponseShape
 
 _COLUMNS: Final = ("part", "section", "seen", "how_sure", "interactions", "find_out", "schema")

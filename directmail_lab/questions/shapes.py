@@ -11,11 +11,11 @@ from datetime import datetime
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
-from .bodies import decoded_headers, read_json_body
-from .interaction import Headers, header
+from ..bodies import decoded_headers, read_json_body
+from ..interaction import Headers, header
 
 if TYPE_CHECKING:
-    from .quota import Reading
+    from ..readings.reading import Reading
 
 
 @dataclass(slots=True)

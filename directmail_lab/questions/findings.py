@@ -10,24 +10,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from .bodies import decoded_headers
-from .cassettes import find_cassette, read_cassette
-from .contract import ME_PATH, PASSWORD
-from .current import session as current, wrong_key_sent
-from .errors import CassetteError, NotConnectedError, QuotaExhaustedError
-from .http import httpx
-from .interaction import READING, base_path
+from ..bodies import decoded_headers
+from ..cassettes import find_cassette, read_cassette
+from ..contract import ME_PATH, PASSWORD
+from ..current import session as current, wrong_key_sent
+from ..errors import CassetteError, NotConnectedError, QuotaExhaustedError
+from ..http import httpx
+from ..interaction import READING, base_path
+from ..readings.reading import Reading, read_headers, recorded_reading
+from ..readings.reset_unit import Evidence, infer_reset_unit
+from ..redaction import redact_foreign
+from ..settings import configured_regions
 from .open_parts import findings_of
-from .quota import Reading, read_headers, recorded_reading
-from .redaction import redact_foreign
-from .reset_unit import Evidence, infer_reset_unit
-from .settings import configured_regions
 from .shapes import Credentials, ResponseSample, ResponseShape
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from .sessions import Session
+    from ..sessions import Session
 
 # A path that should not exist, and the next version of one that does: harmless to request.
 _NOWHERE: Final = "/v1/directmail-lab-nowhere"

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from ..errors import CassetteFormatError, DirectMailLabError
 from ..interaction import header
 from ..redaction import unpack
-from ..redaction.key_search import KeySearch
+from ..redaction.key import KeySearch
 from ..redaction.personal import count_personal
 from ..standin import STAND_IN_KEY
 from .key_shapes import credentials_in, looks_random

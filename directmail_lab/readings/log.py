@@ -13,18 +13,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from .display import readable
-from .http import httpx
-from .interaction import Headers, Interaction, RecordedRequest, RecordedResponse, base_path
-from .quota import Reading, recorded_reading
-from .redaction import redact_foreign
+from ..display import readable
+from ..http import httpx
+from ..interaction import Headers, Interaction, RecordedRequest, RecordedResponse, base_path
+from ..redaction import redact_foreign
+from .reading import Reading, recorded_reading
 from .reset_unit import Evidence, ResetUnit, ResetUnitInference, UnitName
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from .cassettes import LoadedCassette
-    from .columns import ReadingTable
+    from ..cassettes import LoadedCassette
+    from .frame import ReadingTable
 
 
 # Without the path, which the operation nearly repeats, the counts fit a terminal of 80 characters.
@@ -115,7 +115,7 @@ class ReadingLog:
 
     def _update_table(self) -> ReadingTable:
         """Return the table with all readings; all rows are made anew if the unit has changed."""
-        from .columns import ReadingTable  # it imports pandas, which not every session needs
+        from .frame import ReadingTable  # it imports pandas, which not every session needs
 
         if self._table is None or self._table_unit != self.inference.unit:
             self._table, self._table_unit = ReadingTable(), self.inference.unit
@@ -150,8 +150,8 @@ def read_readings(path: str | Path | Iterable[str | Path]) -> pd.DataFrame:
         A single file is missing or is not a cassette. Of several, such a file is left out, and a
         warning names it.
     """
-    from .cassettes.reader import is_one_file, read_many
-    from .columns import ReadingTable
+    from ..cassettes.reader import is_one_file, read_many
+    from .frame import ReadingTable
 
     if is_one_file(path):
         return frame_readings(cassette_readings(path))
@@ -167,7 +167,7 @@ def read_readings(path: str | Path | Iterable[str | Path]) -> pd.DataFrame:
 
 def cassette_readings(path: str | Path) -> list[Reading]:
     """Return the readings of the responses in a cassette file, in order."""
-    from .cassettes import read_cassette
+    from ..cassettes import read_cassette
 
     return _readings(read_cassette(Path(path)), Path(path).stem)
 

@@ -10,8 +10,8 @@ from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple
 
-from .contract import HEADERS, LIMIT_HEADER, REMAINING_HEADER, RESET_HEADER
-from .interaction import Interaction, operation_of, path_below
+from ..contract import HEADERS, LIMIT_HEADER, REMAINING_HEADER, RESET_HEADER
+from ..interaction import Interaction, operation_of, path_below
 
 Source = Literal["live", "recorded", "replayed"]
 

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote, urlsplit
 
-from .errors import CassetteError
-from .interaction import Headers, Interaction, RecordedRequest, base_path, header, path_below
-from .redaction import PLACEHOLDER
-from .settings import API_KEY_VARIABLE, is_loopback
+from ..errors import CassetteError
+from ..interaction import Headers, Interaction, RecordedRequest, base_path, header, path_below
+from ..redaction import PLACEHOLDER
+from ..settings import API_KEY_VARIABLE, is_loopback
 
 FORMATS: Final = ("curl", "httpx", "request")
 _MAX_BODY_BYTES: Final = 64 * 1024

@@ -11,18 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from .cassettes import find_cassette, read_cassette
+from ..cassettes import find_cassette, read_cassette
+from ..display import plural, readable
+from ..errors import CassetteError, DirectMailLabError, check_choice
+from ..http import recorded_response
+from ..interaction import Interaction, RecordedRequest, base_path, operation_of, path_below
+from ..redaction import PLACEHOLDER, Redactor, secrets_in
 from .comparison import ABSENT, Difference, compare
-from .display import plural, readable
-from .errors import CassetteError, DirectMailLabError, check_choice
-from .http import recorded_response
-from .interaction import Interaction, RecordedRequest, base_path, operation_of, path_below
-from .redaction import PLACEHOLDER, Redactor, secrets_in
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from .sessions import Session
+    from ..sessions import Session
 
 # The recorded request headers that are sent again: they only select a representation. Others are
 # not sent, since a cassette may be somebody else's and the request carries this account's key.

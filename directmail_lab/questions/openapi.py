@@ -17,16 +17,16 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from ..bodies import read_form, read_json_body
+from ..cassettes import find_cassette, read_cassette
+from ..contract import HEADERS
+from ..current import session
+from ..display import plural
+from ..errors import CassetteError
+from ..interaction import Headers, Interaction, base_path, header, operation_of, path_below
+from ..redaction import Redactor, secrets_in
 from .api_changes import METHODS
-from .bodies import read_form, read_json_body
-from .cassettes import find_cassette, read_cassette
 from .comparison import PASSING_HEADERS
-from .contract import HEADERS
-from .current import session
-from .display import plural
-from .errors import CassetteError
-from .interaction import Headers, Interaction, base_path, header, operation_of, path_below
-from .redaction import Redactor, secrets_in
 from .shapes import ANY_NAME, Mergeable, Shape, is_value
 
 # Response headers that OpenAPI describes elsewhere, or that say nothing about the service.

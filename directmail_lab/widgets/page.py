@@ -13,8 +13,8 @@ from typing import Any, Final
 from ..display import Column, html_table, plural, text_table
 from ..errors import CassetteError
 from ..interaction import Interaction
+from ..questions.snippets import FORMATS, copy_as
 from ..redaction import Redactor
-from ..snippets import FORMATS, copy_as
 from .recordings import (
     MAX_ROWS as MAX_ROWS,
     Recording as Recording,
@@ -102,7 +102,7 @@ def static_text(*names: str) -> str:
 
 def read_page() -> tuple[str, str]:
     """Return the page's script, an ES module that exports ``createBrowser``, and its style."""
-    return static_text("dom.js", "browser.js"), static_text("palette.css", "browser.css")
+    return static_text("dom.js", "page.js"), static_text("palette.css", "page.css")
 
 
 def static_table(recording: Recording) -> tuple[str, str]:

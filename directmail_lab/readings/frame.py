@@ -12,7 +12,7 @@ import pandas as pd
 from .reset_unit import UnitName, renewal_time
 
 if TYPE_CHECKING:
-    from .quota import Reading
+    from .reading import Reading
 
 
 _TEXTS: Final = ("method", "path", "operation", "source", "cassette", "problem")
