@@ -1,14 +1,123 @@
 """Explore a direct mail service's HTTP API in JupyterLab, with recorded sessions.
 
->>> import directmail_lab as dm
->>> dm.replay("first-look")  # doctest: +SKIP
->>> dm.me()  # doctest: +SKIP
+Sign in
+    login()                 the sign-in form; signing in opens the current session
+    connect(…)              the same without a form
+    logout()                close the session and forget the key
+    session(), Session      the current session; another one, for threads, tests, several accounts
+    stand_in()              a local service to try things out with
+
+Request
+    me()                    the user's record, one row
+    get(path), request(…)   any other path, as an httpx.Response
+    get_many(paths)         many at once, in their order
+    pages(path)             the pages of a list, one after the other
+    frame(response)         any body as a DataFrame
+
+Record and replay
+    record("my-tour")       write what is sent and received to a cassette
+    replay("my-tour")       answer from it, with no key and no network
+    live()                  send, and record nothing
+
+Rate limits
+    rate_limits()           one row for each response, its three headers read
+    chart_rate_limits()     the same, as a chart
+    monitor()               the same, live
+    burst(n)                send n reads
+    check_contract()        the contract's three rules
+
+What was seen
+    interactions()          one row for each request; interactions(number=3) shows one in full
+    browse()                the browser of interactions
+    findings(), explore()   what is known of the open parts; requests that find out more
+    openapi()               an OpenAPI 3.1 document
+    drift("my-tour")        whether the service still answers as it was recorded
+
+Errors
+    DirectMailLabError      the base of all; the others are in errors
 """
 
-import lazy_loader
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from . import errors as errors
+    from .current import (
+        burst as burst,
+        connect as connect,
+        get as get,
+        get_many as get_many,
+        live as live,
+        logout as logout,
+        me as me,
+        pages as pages,
+        record as record,
+        replay as replay,
+        request as request,
+        session as session,
+    )
+    from .errors import DirectMailLabError as DirectMailLabError
+    from .frames import frame as frame
+    from .questions.chart import chart_rate_limits as chart_rate_limits
+    from .questions.contract_check import check_contract as check_contract
+    from .questions.drift import drift as drift
+    from .questions.findings import explore as explore, findings as findings
+    from .questions.interactions import interactions as interactions, rate_limits as rate_limits
+    from .questions.openapi import openapi as openapi
+    from .sessions import Session as Session
+    from .standin import stand_in as stand_in
+    from .widgets.browser import browse as browse
+    from .widgets.login import login as login
+    from .widgets.monitor import monitor as monitor
 
 __version__ = "0.1.0"
 
-# `__init__.pyi` lists the public names and the modules they come from; a module is imported when
-# one of its names is first used.
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+# A module is imported when one of its names is first used: most sessions need few of them.
+_MODULES = {
+    "login": "widgets.login",
+    "logout": "current",
+    "connect": "current",
+    "session": "current",
+    "Session": "sessions",
+    "stand_in": "standin",
+    "me": "current",
+    "get": "current",
+    "request": "current",
+    "get_many": "current",
+    "pages": "current",
+    "frame": "frames",
+    "record": "current",
+    "replay": "current",
+    "live": "current",
+    "rate_limits": "questions.interactions",
+    "chart_rate_limits": "questions.chart",
+    "monitor": "widgets.monitor",
+    "burst": "current",
+    "check_contract": "questions.contract_check",
+    "interactions": "questions.interactions",
+    "browse": "widgets.browser",
+    "findings": "questions.findings",
+    "explore": "questions.findings",
+    "openapi": "questions.openapi",
+    "drift": "questions.drift",
+    "DirectMailLabError": "errors",
+}
+
+__all__ = [*_MODULES, "errors"]  # noqa: PLE0604, RUF022
+
+
+def __getattr__(name: str) -> Any:
+    if name == "errors":
+        return import_module(".errors", __name__)
+    if name in _MODULES:
+        value = globals()[name] = getattr(import_module(f".{_MODULES[name]}", __name__), name)
+        return value
+    from difflib import get_close_matches
+
+    alike = get_close_matches(name, __all__, n=1)
+    hint = f" Did you mean {alike[0]}?" if alike else ""
+    raise AttributeError(f"directmail_lab has no {name!r}.{hint}", name=name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

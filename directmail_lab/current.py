@@ -2,57 +2,37 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import (
-    TYPE_CHECKING,
-    Concatenate,
-    Final,
-    Literal,
-    ParamSpec,
-    TypeVar,
-    Unpack,
-    cast,
-    overload,
-)
+from textwrap import shorten
+from typing import TYPE_CHECKING, Any, Final, Literal, Unpack
 
-from .cassettes import DEFAULT_MATCH_ON
+from .cassettes import DEFAULT_MATCH_ON, Matcher, Recording, read_cassette
+from .cassettes.library import files_of, is_folder
 from .contract import ME_PATH
 from .credentials import ApiKey, as_api_key, find_api_key, forget_api_key
-from .display import ProgressBar
-from .errors import NotConnectedError, argument_error, hide_frames
-from .http import recorded_request
-from .modes import ModeChange
-from .questions.drift import drift as drift_of
-from .sessions import Session, SessionOptions, replaying_session
+from .display import ProgressBar, plural
+from .errors import CassetteError, NotConnectedError, argument_error, hide_frames
+from .http import httpx, recorded_request
+from .paging import Result, get_many as get_many_with, pages as pages_with
+from .sessions import ModeChange, Session, SessionOptions, Timing, replaying_session
 from .settings import API_KEY_VARIABLE, BASE_URL_VARIABLE, choose_address, variable
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from .cassettes.player import Matcher
-    from .questions.chart import Chart, Kind
-    from .questions.interactions import InteractionView
-
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
+Source = str | Path | Session | None
+"""Where the interactions are that a question is asked of; several are given as a list."""
 
 
 class _Current:
-    """The session that the module-level calls act on, and the callbacks for when it changes.
-
-    ``wrong_key_sent`` has the base addresses to which this process has sent a wrong key. A service
-    may lock the account for that, so `explore` sends no other.
-    """
+    """The session that the module-level calls act on, and the callbacks for when it changes."""
 
     session: Session | None = None
 
     def __init__(self) -> None:
         self.callbacks: dict[object, Callable[[], object]] = {}
-        self.wrong_key_sent: set[str] = set()
 
 
 _current: Final = _Current()
@@ -83,8 +63,21 @@ def connect(
         replayed (``"none"``), which needs neither key nor address.
     match_on
         See `record`.
-    timeout_s, pace, max_wait_s, reset_unit, allow_writes, share
-        See `Session`.
+    timeout_s : float, default 30
+        Seconds to wait for a connection, and for each part of a response.
+    pace : {"burst", "even", "off"}, default "burst"
+        ``"burst"`` sends at will while the allowance lasts, ``"even"`` spreads requests over the
+        window, ``"off"`` never waits.
+    max_wait_s : float, default 120
+        The most seconds that one request waits for the allowance, over all its attempts; instead
+        of a longer wait, `QuotaExhaustedError` is raised.
+    reset_unit : {"seconds_left", "milliseconds_left", "epoch_s", "epoch_ms"}, optional
+        The unit of ``X-RateLimit-Reset`` where you know it; else it is inferred.
+    allow_writes : bool, default False
+        Whether methods other than GET, HEAD and OPTIONS may be sent to the live service.
+    share : {"machine", "redis://…", None}, default "machine"
+        Which sessions with the same key and address share what is known of its allowance: those on
+        this machine, those that use this Redis server, or none.
 
     Raises
     ------
@@ -114,17 +107,6 @@ def connect(
     return opened
 
 
-# Help and completion show the options of a session.
-_signature = inspect.signature(connect)
-_session_parameters = inspect.signature(Session).parameters
-vars(connect)["__signature__"] = _signature.replace(
-    parameters=[
-        *list(_signature.parameters.values())[:-1],
-        *(_session_parameters[name] for name in SessionOptions.__annotations__),
-    ]
-)
-
-
 def make_current(opened: Session | None) -> None:
     """Make a session the current one; with None, there is no current session."""
     _current.session = opened
@@ -135,11 +117,6 @@ def make_current(opened: Session | None) -> None:
 def current_session() -> Session | None:
     """Return the current session, or None; unlike `session` it never opens one."""
     return _current.session
-
-
-def wrong_key_sent() -> set[str]:
-    """Return the base addresses to which this process has sent a wrong key."""
-    return _current.wrong_key_sent
 
 
 def on_current_change(callback: Callable[[], object]) -> Callable[[], object]:
@@ -169,47 +146,6 @@ def session() -> Session:
     return connect()
 
 
-def on_current(
-    method: Callable[Concatenate[Session, _P], _R],
-    opens: Callable[..., Session] = lambda *_, **__: session(),
-) -> Callable[_P, _R]:
-    """Return a method of `Session` as a call on the session that ``opens`` returns."""
-
-    @functools.wraps(method)
-    def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-        opened = opens(*args, **kwargs)
-        result = method(opened, *args, **kwargs)
-        if opened is not _current.session:
-            make_current(opened)
-        if isinstance(result, ModeChange):
-            # As a decorator it acts on the session that is current at each call.
-            result.again = lambda: cast("ModeChange", call(*args, **kwargs))
-        return result
-
-    signature = inspect.signature(method)
-    _, *parameters = signature.parameters.values()
-    vars(call)["__signature__"] = signature.replace(parameters=parameters)
-    call.__module__, call.__qualname__ = __name__, method.__name__
-    return call
-
-
-def _replaying(cassette: str | Path, **_: object) -> Session:
-    return _current.session or replaying_session(cassette)
-
-
-drift = on_current(drift_of)
-me = on_current(Session.me)
-me_async = on_current(Session.me_async)
-request = on_current(Session.request)
-get = on_current(Session.get)
-post = on_current(Session.post)
-get_many = on_current(Session.get_many)
-pages = on_current(Session.pages)
-live = on_current(Session.live)
-record = on_current(Session.record)
-replay = on_current(Session.replay, _replaying)
-
-
 def logout() -> None:
     """Close the current session and forget its key, in memory and in the keyring."""
     closing = _current.session
@@ -219,119 +155,55 @@ def logout() -> None:
         forget_api_key(closing.base_url)
 
 
-def rate_limits(
-    cassette: str | Path | None = None, *, by: Literal["response", "window"] = "response"
-) -> pd.DataFrame:
-    """Return readings of the rate-limit headers, a row for each response.
-
-    Parameters
-    ----------
-    cassette
-        Read a cassette's responses, without replaying them; by default those of the current
-        session.
-    by
-        ``"response"`` gives a row for each response, ``"window"`` a row for each window: how much
-        of it was used by this session, by others that share the allowance, and by anybody else.
-
-    Returns
-    -------
-    DataFrame
-        Columns as in `ReadingLog.frame`, or by window as in `frame_of_windows`; no rows where there
-        was no response.
-    """
-    if cassette is not None:
-        from .cassettes import find_cassette
-        from .readings.log import cassette_readings, read_readings
-
-        if by == "window":
-            from .pacing.windows import frame_of_windows, windows_in
-
-            return frame_of_windows(windows_in(cassette_readings(find_cassette(cassette))))
-        return read_readings(find_cassette(cassette))
-    return session().rate_limits(by=by)
+# -- requests ------------------------------------------------------------------------------------
 
 
-def check_contract(cassette: str | Path | None = None) -> pd.DataFrame:
-    """Return a verdict on each of the contract's three rules for rate limits, by operation.
+def me() -> pd.DataFrame:
+    """Return the current user's record, one row (``GET /v1/users/me``, service.md part 4).
 
-    Parameters
-    ----------
-    cassette
-        Check a cassette's responses; by default those of the current session.
-
-    Returns
-    -------
-    DataFrame
-        See `directmail_lab.contract_check.check_contract`.
-    """
-    from .questions.contract_check import check_contract as check
-
-    if cassette is None:
-        log = session().readings
-        return check(log.since(0), reset_unit=log.reset_unit)
-    from .cassettes import find_cassette
-    from .readings.log import cassette_readings
-
-    return check(cassette_readings(find_cassette(cassette)))
-
-
-@overload
-def interactions(cassette: str | Path | None = None, *, number: None = None) -> pd.DataFrame: ...
-
-
-@overload
-def interactions(cassette: str | Path, *, number: int) -> InteractionView: ...
-
-
-def interactions(
-    cassette: str | Path | None = None, *, number: int | None = None
-) -> pd.DataFrame | InteractionView:
-    """Return the interactions of a cassette, a row each; see `read_interactions`.
-
-    Parameters
-    ----------
-    cassette
-        A bare name or the `Path` of a file; by default the one that is in use.
-    number
-        Return this interaction of a named cassette instead, counted from 1, shown in full; its
-        ``.as_curl()`` and ``.as_httpx()`` are code that sends the request again.
+    It needs a session: sign in with ``login()`` or ``connect(base_url=…, api_key=…)``, or
+    replay a recording, ``replay("first-look")``. The columns are whatever the service sends:
+    see `directmail_lab.frame`.
 
     Raises
     ------
+    NotConnectedError
+        No session is open.
+    UnauthorizedError, ServiceError
+        The service answered 401 or 403, or with another error status.
+    NotJSONError
+        Its body is not JSON.
     NotRecordedError
-        There is no such cassette.
-    CassetteError
-        No cassette is named and none is in use, or it cannot be read.
+        In a replay whose cassette has no such request.
     """
-    if cassette is None:
-        return session().interactions()
-    from .cassettes import find_cassette
-    from .questions.interactions import read_interactions, show_interaction
-
-    path = find_cassette(cassette)
-    return read_interactions(path) if number is None else show_interaction(path, number)
+    return session().me()
 
 
-def chart_rate_limits(frame: pd.DataFrame | None = None, *, kind: Kind = "remaining") -> Chart:
-    """Return the readings as a chart.
+def request(method: str, path: str, **options: Any) -> httpx.Response:
+    """Send a request below the base address.
 
-    Parameters
-    ----------
-    frame
-        A frame as `rate_limits` gives it; by default the current session's.
-    kind
-        ``"remaining"``: what remains over time, by operation, under its limit. ``"allowance"``:
-        what each operation may do in a window, and what is left of it. ``"latency"``: how long the
-        responses took.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        It shows as a PNG where it is a cell's result, and stays in the saved notebook.
+    ``options`` are those of `httpx.Client.request`: ``params``, ``json``, ``headers`` and so
+    on. An error status is returned, not raised. Writes need ``connect(…, allow_writes=True)``.
     """
-    from .questions import chart as charts
+    return session().request(method, path, **options)
 
-    return charts.chart_rate_limits(rate_limits() if frame is None else frame, kind=kind)
+
+def get(path: str, **options: Any) -> httpx.Response:
+    """Send a GET; see `request`."""
+    return session().get(path, **options)
+
+
+def get_many(paths: Iterable[str], *, concurrency: int = 8) -> list[Result]:
+    """Send a GET to each of many paths, a few at once, paced as the session is.
+
+    See `directmail_lab.paging.get_many`.
+    """
+    return get_many_with(session(), paths, concurrency=concurrency)
+
+
+def pages(path: str, **options: Any) -> Iterator[httpx.Response]:
+    """Request the pages of a list, one after the other; see `directmail_lab.paging.pages`."""
+    return pages_with(session(), path, **options)
 
 
 def burst(n: int, path: str = ME_PATH) -> pd.DataFrame:
@@ -356,19 +228,19 @@ def burst(n: int, path: str = ME_PATH) -> pd.DataFrame:
     Raises
     ------
     ValueError
-        Where ``n`` is less than 1; nothing is sent.
+        Where ``n`` is no number, or less than 1; nothing is sent.
     """
-    from .readings.log import frame_readings
+    from .readings.frame import frame_of
 
-    if n < 1:
-        raise argument_error(f"burst({n}) would send nothing. Give 1 or more.")
+    if not isinstance(n, int) or n < 1:
+        raise argument_error(f"burst({n!r}) would send nothing. Give 1 or more.")
     opened = session()
-    request = recorded_request(opened.client.build_request("GET", path))
-    cassette, first, repeated = opened.open_cassette, len(opened.readings), 0
+    recorded = recorded_request(opened.client.build_request("GET", path))
+    cassette, first, repeated = opened.open_cassette, len(opened.recording), 0
     with ProgressBar(n, desc=f"GET {path}", unit="request") as bar:
         for _ in range(n):
             if cassette is not None and not cassette.records:
-                repeated += not cassette.has_unplayed(request, base_url=opened.base_url)
+                repeated += not cassette.has_unplayed(recorded)
             opened.request("GET", path)
             bar.update()
     if repeated:
@@ -377,4 +249,216 @@ def burst(n: int, path: str = ME_PATH) -> pd.DataFrame:
             f"last one was repeated {repeated} times.",
             stacklevel=2,
         )
-    return frame_readings(opened.readings.since(first))
+    recording = opened.recording
+    return frame_of(
+        recording.readings()[first:],
+        unit=recording.evidence.unit,
+        numbers=range(first + 1, len(recording) + 1),
+    )
+
+
+# -- modes ---------------------------------------------------------------------------------------
+
+
+def live() -> ModeChange:
+    """Send every request of the session to the service, and record none.
+
+    Also a context manager and a decorator, as `record` is.
+
+    Raises
+    ------
+    NotConnectedError
+        No session is open, or it has no key.
+    """
+    return ModeChange(lambda: session().live().entered)
+
+
+def record(
+    cassette: str | Path,
+    *,
+    record_mode: str = "new_episodes",
+    redact: Iterable[str] = (),
+    match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON,
+    on_write_error: Literal["raise", "continue"] = "raise",
+    metadata: Mapping[str, object] | None = None,
+) -> ModeChange:
+    """Record the session to a cassette.
+
+    The mode lasts until the next change of mode; as a context manager or as a decorator, until
+    the end of the block or of the call.
+
+    Parameters
+    ----------
+    cassette
+        A bare name, kept in the nearest ``cassettes`` folder, or a `Path` to a file.
+    record_mode
+        vcrpy's: ``"new_episodes"`` replays what the cassette has and records the rest,
+        ``"once"`` records only where there is no such file yet, ``"all"`` records everything
+        anew and replaces the file when it is closed, ``"none"`` only replays.
+    redact
+        What to replace besides the key and usual credentials: names of headers and of fields,
+        dotted paths, and ``"personal"`` for e-mail addresses and telephone numbers anywhere, and
+        for fields that by their name hold a name, postal address, company, birth date or bank
+        account. Personal data becomes stable pseudonyms.
+    match_on
+        What must be equal in two requests: names of vcrpy's matchers, and functions that
+        compare two of vcrpy's requests.
+    on_write_error
+        What happens when the disk is full: ``"raise"`` raises `CassetteError`, ``"continue"``
+        logs a warning and goes on without recording. What was recorded before is kept.
+    metadata
+        Values to write at the start of a new cassette, besides those of this package.
+
+    Raises
+    ------
+    NotConnectedError
+        No session is open, or it has no key.
+    CassetteInUseError
+        Another recording holds the cassette.
+    CassetteError
+        The cassette cannot be read or written, or its name leads out of the folder.
+    """
+    rules = tuple(redact)
+    return ModeChange(
+        lambda: (
+            session()
+            .record(
+                cassette,
+                record_mode=record_mode,
+                redact=rules,
+                match_on=match_on,
+                on_write_error=on_write_error,
+                metadata=metadata,
+            )
+            .entered
+        )
+    )
+
+
+def replay(
+    cassette: str | Path,
+    *,
+    timing: Timing = "instant",
+    repeat: Literal["last", "strict"] = "last",
+    match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON,
+) -> ModeChange:
+    """Answer from a cassette alone, with no key and no network.
+
+    Also a context manager and a decorator, as `record` is. Without a current session, it opens one
+    that can only replay.
+
+    Parameters
+    ----------
+    cassette
+        A bare name, looked up in ``DIRECTMAIL_CASSETTES``, the nearest ``cassettes`` folder
+        upward and the packaged tutorials; or a `Path` to a file.
+    timing
+        ``"instant"``; ``"recorded"`` to wait as long as the service took; or a factor of that,
+        such as 0.5. It never waits more than 30 s for a response.
+    repeat
+        What follows the last recorded response to a request: the same response again
+        (``"last"``), or `NotRecordedError` (``"strict"``).
+    match_on
+        See `record`.
+
+    Raises
+    ------
+    NotRecordedError
+        There is no such cassette.
+    CassetteFormatError
+        The file is not a cassette.
+    """
+
+    def enter() -> Any:
+        opened = _current.session or replaying_session(cassette)
+        entered = opened.replay(cassette, timing=timing, repeat=repeat, match_on=match_on).entered
+        if opened is not _current.session:
+            make_current(opened)
+        return entered
+
+    return ModeChange(enter)
+
+
+# -- sources of interactions ---------------------------------------------------------------------
+
+
+def recordings_of(source: Source | Iterable[Source] = None) -> Iterator[Recording]:
+    """Yield the recordings that a question is asked of, one after the other.
+
+    Parameters
+    ----------
+    source
+        None for that of the current session's mode; a `Session`; a cassette's name; the path of a
+        file, ``.har`` too, or of a folder; or several of these. Of a folder or of several, one that
+        cannot be read is left out, and a warning names it.
+
+    Raises
+    ------
+    NotConnectedError
+        No source is given and no session is open.
+    CassetteError
+        The one file is not there, or is no cassette.
+    ValueError
+        It is none of these.
+    """
+    if source is None:
+        yield session().recording
+    elif isinstance(source, Session):
+        yield source.recording
+    elif isinstance(source, str | Path):
+        if is_folder(source):
+            yield from _read_many(files_of(source))
+        else:
+            yield read_cassette(files_of(source)[0][1])
+    elif isinstance(source, Iterable):
+        sources = list(source)
+        for each in sources:
+            if isinstance(each, str | Path):
+                yield from _read_many(_named(each, files_of(each)))
+            else:
+                yield from recordings_of(each)
+    else:
+        raise argument_error(
+            f"{source!r} is no source of interactions. Give a cassette's name, a path, a folder, "
+            "a list of these, or a Session."
+        )
+
+
+def recording_of(source: Source = None) -> Recording:
+    """Return the one recording that a source stands for; raises as `recordings_of` does."""
+    if is_many(source):
+        raise argument_error("Give one cassette here: its name or its path.")
+    return next(recordings_of(source))
+
+
+def is_many(source: object) -> bool:
+    """Return whether a source stands for any number of recordings: a folder, or a list."""
+    if isinstance(source, str | Path):
+        return is_folder(source)
+    return isinstance(source, Iterable)
+
+
+def _named(source: str | Path, files: list[tuple[str, Path]]) -> list[tuple[str, Path]]:
+    """Return files by the names that they have among several sources: as given, without .yaml."""
+    given = Path(source).as_posix().removesuffix(".yaml")
+    return [(f"{given}/{name}" if is_folder(source) else given, path) for name, path in files]
+
+
+def _read_many(files: list[tuple[str, Path]]) -> Iterator[Recording]:
+    """Yield recordings, with a progress bar, but none of a file that cannot be read."""
+    left_out: list[str] = []
+    with ProgressBar(len(files), desc="Cassettes", unit="cassette") as bar:
+        for name, path in files:
+            try:
+                recording = read_cassette(path)
+                recording.name = name
+                yield recording
+            except CassetteError:
+                left_out.append(name)
+            bar.update()
+    if left_out:
+        warnings.warn(
+            f"{len(left_out):,} of {plural(len(files), 'cassette')} cannot be read, and are left "
+            f"out: {shorten(', '.join(left_out), 200, placeholder=' …')}.",
+            stacklevel=4,
+        )

@@ -22,11 +22,12 @@ happened, then what to do, and holds no key, query, header value or unredacted b
 from __future__ import annotations
 
 import functools
+import inspect
 import re
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, cast
 
 if TYPE_CHECKING:
     from .readings.reading import Reading
@@ -48,9 +49,10 @@ def without_traceback(error: _E) -> _E:
 
 
 def hide_frames(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Let an error out of a function without its frames: their locals hold a key, as it is given.
+    """Let an error out of a function without its frames: their locals hold a key, or a body.
 
-    Pytest's ``--showlocals``, rich and IPython's ``%xmode Verbose`` print such locals.
+    Pytest's ``--showlocals``, rich and IPython's ``%xmode Verbose`` print such locals. The function
+    may be async.
     """
 
     @functools.wraps(function)
@@ -62,7 +64,16 @@ def hide_frames(function: Callable[_P, _R]) -> Callable[_P, _R]:
         del args, kwargs
         raise without_traceback(failure)
 
-    return wrapper
+    @functools.wraps(function)
+    async def async_wrapper(*args: _P.args, **kwargs: _P.kwargs) -> Any:
+        try:
+            return await cast("Any", function)(*args, **kwargs)
+        except BaseException as error:
+            failure = error
+        del args, kwargs
+        raise without_traceback(failure)
+
+    return cast("Any", async_wrapper) if inspect.iscoroutinefunction(function) else wrapper
 
 
 def with_brief_traceback(error: _E) -> _E:

@@ -22,10 +22,11 @@ from .errors import (
     OutcomeUnknownError,
     ServiceError,
     UnauthorizedError,
+    hide_frames,
     with_brief_traceback,
-    without_traceback,
 )
 from .interaction import (
+    NUMBER,
     READING,
     RecordedRequest,
     RecordedResponse,
@@ -102,43 +103,42 @@ class KeyedAuth(httpx.Auth):
         yield request
 
 
-class _SessionClient:
-    """What both clients of a session have in common.
+class Client(httpx.Client):
+    """`httpx.Client` with plain error messages; ``redacted`` removes the key from a text."""
 
-    ``redacted`` removes the key from a text; ``on_response`` is called with each response.
-    """
-
-    def __init__(
-        self,
-        redacted: Callable[[str], str],
-        on_response: Callable[[httpx.Response], httpx.Response],
-        **options: Any,
-    ) -> None:
-        super().__init__(auth=KeyedAuth(), headers=_HEADERS, **options)  # type: ignore[call-arg]
+    def __init__(self, redacted: Callable[[str], str], **options: Any) -> None:
+        super().__init__(auth=KeyedAuth(), headers=_HEADERS, **options)
         self._redacted = redacted
-        self._on_response = on_response
 
-
-class Client(_SessionClient, httpx.Client):
-    """`httpx.Client` with plain error messages."""
-
+    @hide_frames
     def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
         try:
-            return self._on_response(super().send(request, **options))
+            return _with_body_kept(super().send(request, **options))
         except BaseException as error:
-            failure = _explain(error, request, self._redacted)
-        raise failure
+            raise _explain(error, request, self._redacted) from None
 
 
-class AsyncClient(_SessionClient, httpx.AsyncClient):
+class AsyncClient(httpx.AsyncClient):
     """`httpx.AsyncClient` with plain error messages."""
 
+    def __init__(self, redacted: Callable[[str], str], **options: Any) -> None:
+        super().__init__(auth=KeyedAuth(), headers=_HEADERS, **options)
+        self._redacted = redacted
+
+    @hide_frames
     async def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
         try:
-            return self._on_response(await super().send(request, **options))
+            return _with_body_kept(await super().send(request, **options))
         except BaseException as error:
-            failure = _explain(error, request, self._redacted)
-        raise failure
+            raise _explain(error, request, self._redacted) from None
+
+
+def _with_body_kept(response: httpx.Response) -> httpx.Response:
+    """Return a response, whose body the session's recording keeps if it was read."""
+    recording, number = response.extensions.get(NUMBER, (None, 0))
+    if recording is not None and response.is_closed:
+        recording.add_body(number, response.content)
+    return response
 
 
 # The message of an error is the first one for its type whose pattern is in httpx's message; {} is
@@ -172,7 +172,7 @@ def _explain(
         error = lost_response(request, error) or error
     if isinstance(error, DirectMailLabError):
         error.args = (redacted(str(error)),)  # the path, or a redirect's address, may have the key
-        return without_traceback(error)
+        return error
     if isinstance(error, KeyboardInterrupt):
         operation = f"{request.method} {operation_of(request.url.path)}"
         message = f"{operation} was interrupted. The session stays open, and so do its readings."
@@ -188,7 +188,7 @@ def _explain(
     else:
         return error
     error.args = (redacted(message),)
-    return without_traceback(with_brief_traceback(error))
+    return with_brief_traceback(error)
 
 
 class OutcomeUnknownTimeoutError(OutcomeUnknownError, httpx.TimeoutException):

@@ -19,6 +19,9 @@ from .errors import CassetteFormatError
 READING: Final = "directmail_lab.reading"
 """Where a response of a session carries its `Reading`: ``response.extensions[READING]``."""
 
+NUMBER: Final = "directmail_lab.number"
+"""Where it carries its recording and its number in that, for a body that is read later."""
+
 Headers = tuple[tuple[str, str], ...]
 """Header names and values, in the order they were sent, a repeated one more than once."""
 
@@ -64,12 +67,15 @@ class Interaction:
 
     ``recorded_at`` is when the response came (an aware datetime, UTC) and ``elapsed_s`` the seconds
     from sending the request until then; both are None in a cassette that other tools wrote.
+    ``attempt`` is 2 and more where the request was sent again after a response that allows that,
+    such as a 503: one call, several interactions.
     """
 
     request: RecordedRequest
     response: RecordedResponse
     recorded_at: datetime | None = None
     elapsed_s: float | None = None
+    attempt: int = 1
 
 
 ODD: Final = (
@@ -159,6 +165,18 @@ def _is_url(uri: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def text_headers(raw: Iterable[tuple[bytes, bytes]]) -> Headers:
+    """Return headers as text: names in lower case, values as UTF-8 where they are that."""
+    return tuple([(name.decode("latin-1").lower(), _text(value)) for name, value in raw])
+
+
+def _text(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
 
 
 def header(headers: Headers, name: str) -> str | None:

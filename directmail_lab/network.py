@@ -14,6 +14,7 @@ from .errors import (
     DirectMailLabError,
     InsecureAddressError,
     WriteRefusedError,
+    hide_frames,
     without_traceback,
 )
 from .http import SENT, WANTS_KEY, httpx, is_write, lost_response, origin
@@ -45,6 +46,7 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         self._pools: dict[int, httpx.HTTPTransport] = {}
         self._loop_pools: dict[_Place, tuple[httpx.AsyncHTTPTransport, _Opened]] = {}
 
+    @hide_frames
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         signed = self._checked_and_signed(request)
         process = os.getpid()
@@ -52,26 +54,17 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         pool = self._pools.get(process) or self._pools.setdefault(
             process, httpx.HTTPTransport(proxy=self._proxy)
         )
-        try:
-            response = pool.handle_request(signed)
-        except BaseException as error:
-            failure = without_traceback(error)
-        else:
-            response.stream = _Body(request, response)
-            return response
-        raise failure
+        response = pool.handle_request(signed)
+        response.stream = _Body(request, response)
+        return response
 
+    @hide_frames
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         signed = self._checked_and_signed(request)
         pool = await self._pool_of_this_loop()
-        try:
-            response = await pool.handle_async_request(signed)
-        except BaseException as error:
-            failure = without_traceback(error)
-        else:
-            response.stream = _Body(request, response)
-            return response
-        raise failure
+        response = await pool.handle_async_request(signed)
+        response.stream = _Body(request, response)
+        return response
 
     async def _pool_of_this_loop(self) -> httpx.AsyncHTTPTransport:
         try:
@@ -105,12 +98,13 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             return request
         # service.md part 5: HTTP Basic, the key as user name and an empty password.
         pair = f"{self._api_key.reveal()}:{PASSWORD}".encode("ascii")
-        # A copy by hand: `httpx.Request(…)` would make the body and the address anew.
-        signed = httpx.Request.__new__(httpx.Request)
-        vars(signed).update(vars(request))
-        signed.headers = request.headers.copy()
-        signed.headers["Authorization"] = f"Basic {b64encode(pair).decode()}"
-        return signed
+        return httpx.Request(
+            request.method,
+            url,
+            headers=[*request.headers.raw, (b"Authorization", b"Basic " + b64encode(pair))],
+            stream=request.stream,
+            extensions=request.extensions,
+        )
 
     def _refuse_write(self, request: httpx.Request, is_first: bool) -> None:
         if not self._allow_writes:
@@ -168,7 +162,7 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
             self._refuse_double_compression()
             yield from self._stream
         except BaseException as error:
-            failure = lost_response(self._request, error) or without_traceback(error)
+            failure = self._explain(error)
         else:
             return
         raise failure
@@ -179,10 +173,13 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
             async for part in self._stream:
                 yield part
         except BaseException as error:
-            failure = lost_response(self._request, error) or without_traceback(error)
+            failure = self._explain(error)
         else:
             return
         raise failure
+
+    def _explain(self, error: BaseException) -> BaseException:
+        return lost_response(self._request, error) or without_traceback(error)
 
     def _refuse_double_compression(self) -> None:
         if "," in self._coding:

@@ -2,28 +2,42 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import logging
-import time
-import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TypedDict, Unpack
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Literal,
+    NoReturn,
+    Self,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    cast,
+)
 
-from .cassettes import Cassette
+from .cassettes import (
+    DEFAULT_MATCH_ON,
+    Cassette,
+    Matcher,
+    SessionRecording,
+    find_cassette,
+    read_cassette,
+    shown_path,
+)
 from .contract import ME_PATH
 from .credentials import ApiKey, as_api_key
-from .errors import CassetteError, DirectMailLabError, NotConnectedError, hide_frames
+from .display import plural
+from .errors import DirectMailLabError, NotConnectedError, argument_error, hide_frames
 from .http import AsyncClient, Client, httpx, service_error
-from .interaction import READING, base_path
-from .modes import live, record, replay
+from .interaction import base_path
 from .network import NetworkTransport
-from .pacing import Pace, Pacer, PacingTransport
-from .pacing.stores import Share
-from .pacing.windows import frame_of_windows, windows_in
-from .paging import get_many, get_many_async, pages
-from .questions.shapes import ResponseShapes
-from .readings.log import Exchanges, ReadingLog
+from .pacing import Allowances, Pace, PacingTransport, Share
 from .redaction import Redactor
 from .redaction.redactor import guard_logs
 from .settings import base_address
@@ -43,6 +57,11 @@ if TYPE_CHECKING:
     from .readings.reading import Reading
     from .readings.reset_unit import ResetUnit
 
+Timing = Literal["instant", "recorded"] | float
+
+_NOTHING_SENT: Final = RefusingTransport("This session only replays.")
+
+_F = TypeVar("_F", bound="Callable[..., Any]")
 
 _log = logging.getLogger(__name__)
 
@@ -59,7 +78,7 @@ class SessionOptions(TypedDict, total=False):
 
 
 class Session:
-    """An account at one base address: its clients, its readings, and the mode they are in.
+    """An account at one base address: its clients, its recording, and the mode they are in.
 
     A session starts live if it has a key. Any number of threads and tasks may use it at once. Any
     number of sessions may be open: by default, those with the same key and address share what is
@@ -89,9 +108,6 @@ class Session:
         ``"machine"``: this user's on this machine, through a file in the user's state folder.
         ``"redis://…"``, a Redis server's address: those on other machines too. None: this session
         shares nothing. If the file or the server fails, the session paces alone and warns once.
-    clock, timer
-        ``clock`` returns seconds since the Unix epoch, ``timer`` seconds from any start, which
-        latencies are measured with.
 
     Attributes
     ----------
@@ -113,35 +129,29 @@ class Session:
         reset_unit: ResetUnit | None = None,
         allow_writes: bool = False,
         share: str | Share | None = "machine",
-        clock: Callable[[], float] = time.time,
-        timer: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._api_key = as_api_key(api_key)
         self.base_url = base_address(base_url, only_replays=self._api_key is None)
-        shared = Share(share).open(self._api_key, self.base_url, clock)
-        self.readings = ReadingLog(reset_unit=reset_unit)
-        self.exchanges = Exchanges()
         self._reset_unit = reset_unit
+        self._own = SessionRecording("this session", self.base_url, reset_unit=reset_unit)
         self._listeners: dict[object, Callable[[Reading], None]] = {}
         redactor = Redactor()
         self._redacted = redactor.text
-        self.response_shapes = ResponseShapes(self._redacted)
-        self._clock, self._timer = clock, timer
-        self._observe = Observer(
-            self._note, base_path(self.base_url), self._redacted, self.exchanges.add
-        )
-        self._pacer = Pacer(
-            self.readings.inference, pace=pace, max_wait_s=max_wait_s, shared=shared
+        self._observe = Observer(self._notify, base_path(self.base_url), self._redacted)
+        self.allowances = Allowances(
+            pace=pace,
+            max_wait_s=max_wait_s,
+            reset_unit=lambda: self._own.evidence.unit,
+            shared=Share(share).open(self._api_key, self.base_url),
         )
         self._network = None
-        start = Mode("live", RefusingTransport("This session has no key."))
+        start = Mode("live", RefusingTransport("This session has no key."), self._own)
         if self._api_key is not None:
             self._network = NetworkTransport(self.base_url, self._api_key, allow_writes)
-            start = self._live()
-        self._transport = SessionTransport(start, self._observe, self.base_url)
+            start = self._live_mode()
+        self._transport = SessionTransport(start, self._observe)
         options: dict[str, Any] = {
             "redacted": self._redacted,
-            "on_response": self._note_shape,
             "transport": self._transport,
             "base_url": self.base_url,
             "timeout": timeout_s,
@@ -154,9 +164,62 @@ class Session:
 
     # -- modes --------------------------------------------------------------------------
 
-    live = live
-    record = record
-    replay = replay
+    def live(self) -> ModeChange:
+        """Send every request to the service; see `directmail_lab.live`."""
+        return self._change(self._live_mode)
+
+    def record(
+        self,
+        cassette: str | Path,
+        *,
+        record_mode: str = "new_episodes",
+        redact: Iterable[str] = (),
+        match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON,
+        on_write_error: Literal["raise", "continue"] = "raise",
+        metadata: Mapping[str, object] | None = None,
+    ) -> ModeChange:
+        """Record to a cassette; see `directmail_lab.record`."""
+        redactor = Redactor(redact=tuple(redact))
+
+        def recording() -> Mode:
+            if record_mode != "none":
+                self._require_key("record")
+            opened = Cassette(
+                cassette,
+                record_mode=record_mode,
+                redactor=redactor,
+                base_url=self.base_url,
+                match_on=match_on,
+                on_write_error=on_write_error,
+                metadata=metadata,
+            )
+            if record_mode == "none":
+                return self._replaying(opened)
+            return Mode("record", self._sending(opened), self._own, opened)
+
+        return self._change(recording)
+
+    def replay(
+        self,
+        cassette: str | Path,
+        *,
+        timing: Timing = "instant",
+        repeat: Literal["last", "strict"] = "last",
+        match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON,
+    ) -> ModeChange:
+        """Answer from a cassette alone; see `directmail_lab.replay`."""
+        factor = latency_factor(timing)
+
+        def replaying() -> Mode:
+            opened = Cassette(cassette, match_on=match_on, repeat=repeat, base_url=self.base_url)
+            return self._replaying(opened, factor)
+
+        return self._change(replaying)
+
+    def drift_mode(self) -> ModeChange:
+        """Send to the service, and keep nothing of it."""
+        kept_nowhere = SessionRecording("drift", self.base_url)
+        return self._change(lambda: self._live_mode(kept_nowhere))
 
     @property
     def mode(self) -> ModeName:
@@ -173,9 +236,30 @@ class Session:
         """The `Cassette` that records or replays, or None."""
         return self._transport.mode.cassette
 
-    def _live(self) -> Mode:
+    @property
+    def recording(self) -> SessionRecording:
+        """What the present mode keeps: live and recording, all so far; in a replay, what it played.
+
+        Each replay starts a fresh one.
+        """
+        return self._transport.mode.recording
+
+    def _change(self, open_mode: Callable[[], Mode]) -> ModeChange:
+        return ModeChange(lambda: (self, *self._transport.change(open_mode)))
+
+    def _live_mode(self, recording: SessionRecording | None = None) -> Mode:
         self._require_key("go live")
-        return Mode("live", self._sending())
+        recording = recording or self._own
+        return Mode("live", self._sending(recording=recording), recording)
+
+    def _replaying(self, cassette: Cassette, factor: float = 0.0) -> Mode:
+        played = SessionRecording(
+            cassette.name,
+            self.base_url,
+            title=f"{cassette.name} (replayed)",
+            reset_unit=self._reset_unit,
+        )
+        return Mode("replay", _NOTHING_SENT, played, cassette, factor)
 
     def _require_key(self, purpose: str) -> None:
         if self._network is None:
@@ -184,58 +268,30 @@ class Session:
                 "Sign in with login(), or connect(base_url=…, api_key=…)."
             )
 
-    def _sending(self, cassette: Cassette | None = None) -> Transport:
+    def _sending(
+        self, cassette: Cassette | None = None, recording: SessionRecording | None = None
+    ) -> Transport:
         """Return the transports that a request passes on its way to the service."""
         assert self._network is not None
         observing = ObservingTransport(
-            self._network, self._observe, cassette=cassette, clock=self._clock, timer=self._timer
+            self._network, self._observe, recording or self._own, cassette
         )
-        if self._pacer.pace == "off":
+        if self.allowances.pace == "off":
             return observing
-        return PacingTransport(observing, self._pacer, clock=self._clock)
-
-    @property
-    def shared_with(self) -> str:
-        """With whom the allowance was last shared, such as ``shared with 2 other kernels``."""
-        return self._pacer.shared_with
-
-    def used_by_others(self, reading: Reading) -> int:
-        """Return how many requests in a live reading's window others are known to have sent."""
-        return self._pacer.windows.used_by_others(reading)
+        return PacingTransport(observing, self.allowances)
 
     # -- requests -----------------------------------------------------------------------
 
     def me(self) -> pd.DataFrame:
-        """Return the current user's record, one row (``GET /v1/users/me``, service.md part 4).
-
-        It needs a session: sign in with ``login()`` or ``connect(base_url=…, api_key=…)``, or
-        replay a recording, ``replay("first-look")``. The columns are whatever the service sends:
-        see `directmail_lab.frame`.
-
-        Raises
-        ------
-        NotConnectedError
-            No session is open.
-        UnauthorizedError, ServiceError
-            The service answered 401 or 403, or with another error status.
-        NotJSONError
-            Its body is not JSON.
-        NotRecordedError
-            In a replay whose cassette has no such request.
-        """
+        """Return the current user's record; see `directmail_lab.me`."""
         return self._record_in(self.client.get(ME_PATH))
 
     async def me_async(self) -> pd.DataFrame:
-        """Return the same as `me`, without blocking: ``await me_async()``."""
+        """Return the same as `me`, without blocking: ``await session.me_async()``."""
         return self._record_in(await self.async_client.get(ME_PATH))
 
     def request(self, /, method: str, path: str, **options: Any) -> httpx.Response:
-        """Send a request below the base address.
-
-        ``options`` are those of `httpx.Client.request`: ``params``, ``json``, ``headers`` and so
-        on. An error status is returned, not raised. Writes need
-        ``connect(…, allow_writes=True)``.
-        """
+        """Send a request below the base address; see `directmail_lab.request`."""
         return self.client.request(method, path, **options)
 
     def get(self, /, path: str, **options: Any) -> httpx.Response:
@@ -251,53 +307,6 @@ class Session:
         if response.status_code >= 400:
             raise service_error(response, base_url=self.base_url, redacted=self._redacted)
         return response
-
-    get_many = get_many
-    get_many_async = get_many_async
-    pages = pages
-
-    def rate_limits(self, *, by: Literal["response", "window"] = "response") -> pd.DataFrame:
-        """Return the readings of all responses so far, a row each (see `ReadingLog.frame`).
-
-        With ``by="window"``, a row for each window instead: how many of its requests were used by
-        this session, by others that share its allowance, and by anybody else (see
-        `frame_of_windows`).
-
-        Warns if the readings contradict the ``reset_unit`` that the session was given.
-        """
-        contradiction = self.readings.evidence().contradiction
-        if contradiction:
-            warnings.warn(
-                f"The readings contradict reset_unit={self._reset_unit!r}: {contradiction}. "
-                "Leave it out, and the unit is inferred.",
-                stacklevel=2,
-            )
-        if by == "response":
-            return self.readings.frame()
-        replayed = [reading for reading in self.readings.since(0) if reading.source == "replayed"]
-        windows = windows_in(replayed, reset_unit=self._reset_unit)
-        return frame_of_windows([*windows, *self._pacer.windows.windows()])
-
-    def interactions(self) -> pd.DataFrame:
-        """Return what the cassette in use holds so far (see `read_interactions`).
-
-        Raises
-        ------
-        CassetteError
-            The session is live: no cassette is in use.
-        """
-        if self.open_cassette is None:
-            raise CassetteError(
-                "This session is live: no cassette is in use. Name one: interactions(…)."
-            )
-        from .questions.interactions import interactions
-
-        return interactions(self.open_cassette)
-
-    @property
-    def api_key(self) -> ApiKey | None:
-        """The key, in an object that does not show it; None in a session that only replays."""
-        return self._api_key
 
     def on_reading(self, callback: Callable[[Reading], None]) -> Callable[[], None]:
         """Call ``callback`` with each new reading, in the thread that made the request.
@@ -315,20 +324,18 @@ class Session:
 
         return stop
 
-    def _note(self, reading: Reading) -> None:
-        self.readings.append(reading)
+    @property
+    def api_key(self) -> ApiKey | None:
+        """The key, in an object that does not show it; None in a session that only replays."""
+        return self._api_key
+
+    def _notify(self, reading: Reading) -> None:
         for callback in list(self._listeners.values()):
             try:
                 callback(reading)
             except Exception:
                 # A callback that fails must not cost the caller a good response.
                 _log.exception("An on_reading callback failed")
-
-    def _note_shape(self, response: httpx.Response) -> httpx.Response:
-        reading = response.extensions.get(READING)
-        if reading is not None and response.is_closed:
-            self.response_shapes.add(reading, response.headers, response.content)
-        return response
 
     def _record_in(self, response: httpx.Response) -> pd.DataFrame:
         from .frames import frame
@@ -339,13 +346,14 @@ class Session:
 
     def close(self) -> None:
         """End the recording if there is one, close all connections and forget the key."""
+        closed = RefusingTransport("This session is closed.")
         try:
-            self._transport.enter(Mode("live", RefusingTransport("This session is closed.")))
+            self._transport.enter(Mode("live", closed, self._own))
         finally:  # even if the recording could not be ended
             if self._network is not None:
                 self._network.close()
             self._network = self._api_key = None
-            self._pacer.close()
+            self.allowances.close()
             self._end_log_guard()
 
     async def aclose(self) -> None:
@@ -367,7 +375,8 @@ class Session:
         await self.aclose()
 
     def __repr__(self) -> str:
-        return f"<Session {self._transport.mode} at {self.base_url}, {len(self.readings)} readings>"
+        count = plural(len(self.recording), "interaction")
+        return f"<Session {self._transport.mode} at {self.base_url}, {count}>"
 
     def __reduce__(self) -> NoReturn:
         raise DirectMailLabError(
@@ -375,11 +384,72 @@ class Session:
         )
 
 
+class ModeChange:
+    """A mode that a session has entered; the end of its ``with`` block restores the previous one.
+
+    As a decorator it enters the mode for each call of the function, which may be async.
+
+    Parameters
+    ----------
+    enter
+        Enters the mode, and returns the session, its previous mode and the new one. Of a decorator
+        it is called again for each call.
+
+    Attributes
+    ----------
+    entered
+        What ``enter`` returned.
+    """
+
+    def __init__(self, enter: Callable[[], tuple[Session, Mode, Mode]]) -> None:
+        self._enter = enter
+        self.entered = self._session, self._previous, self._mode = enter()
+
+    def __enter__(self) -> Session:
+        return self._session
+
+    def __exit__(self, *_: object) -> None:
+        self._session._transport.enter(self._previous)
+
+    def __call__(self, function: _F) -> _F:
+        self.__exit__()  # outside of the calls, the session is in its previous mode
+
+        @functools.wraps(function)
+        def calling(*args: Any, **kwargs: Any) -> Any:
+            with ModeChange(self._enter):
+                return function(*args, **kwargs)
+
+        @functools.wraps(function)
+        async def calling_async(*args: Any, **kwargs: Any) -> Any:
+            with ModeChange(self._enter):
+                return await function(*args, **kwargs)
+
+        return cast("_F", calling_async if inspect.iscoroutinefunction(function) else calling)
+
+    def __repr__(self) -> str:
+        cassette = self._mode.cassette
+        if cassette is None:
+            return f"Live at {self._session.base_url}"
+        what = "Recording to" if self._mode.name == "record" else "Replaying"
+        count = plural(len(cassette), "interaction")
+        file = shown_path(cassette.path)
+        return f"{what} cassette {cassette.name!r} ({count})" + (f" in {file}" if file else "")
+
+
+def latency_factor(timing: Timing) -> float:
+    """Return the factor of recorded latencies that a replay waits: 0 not at all, 1 as recorded."""
+    factor = {"instant": 0.0, "recorded": 1.0}.get(timing) if isinstance(timing, str) else timing
+    if factor is None or not factor >= 0:
+        raise argument_error(
+            'timing is "instant", "recorded", or a factor of the recorded latencies.'
+        )
+    return float(factor)
+
+
 def replaying_session(
     cassette: str | Path, base_url: str | None = None, **options: Unpack[SessionOptions]
 ) -> Session:
     """Return a session that can only replay, at the address that the cassette was recorded at."""
     if base_url is None:
-        with Cassette(cassette) as recorded:
-            base_url = recorded.base_url or "https://recorded.invalid"
+        base_url = read_cassette(find_cassette(cassette)).base_url or "https://recorded.invalid"
     return Session(base_url, **options)

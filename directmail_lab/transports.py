@@ -4,7 +4,7 @@
 
     SessionTransport      the session's mode replays a response, or passes it on to
     PacingTransport       waits for the allowance, repeats failed reads       (pacing/)
-    ObservingTransport    makes a reading of every response; writes it to a recording
+    ObservingTransport    keeps every response; writes it to a cassette
     NetworkTransport      refuses unsafe requests; adds the key; sends        (network.py)
 
 In a replay there is nothing below the first. Each class has both ``handle_request`` and
@@ -14,41 +14,36 @@ In a replay there is nothing below the first. Each class has both ``handle_reque
 from __future__ import annotations
 
 import asyncio
-import io
 import math
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import aclosing, closing
 from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
 from typing import Final, Literal, Protocol, cast
 
-from .cassettes import Cassette
-from .errors import CassetteError, InsecureAddressError, NotConnectedError, without_traceback
+from .cassettes import Cassette, SessionRecording
+from .cassettes.recording import Exchange
+from .errors import CassetteError, InsecureAddressError, NotConnectedError, hide_frames
 from .http import as_response, httpx, recorded_request, recorded_response
 from .interaction import (
+    NUMBER,
     READING,
     Interaction,
     RecordedResponse,
+    header,
     normalize_headers,
     path_below,
 )
-from .readings.reading import Reading, Source, read_headers
+from .readings.reading import Reading, Source, raw_values
+from .redaction import unpack
+from .redaction.unpack import MAX_UNPACKED_BYTES
 
 ModeName = Literal["live", "record", "replay"]
 
-_RECORDED_REQUEST: Final = "directmail_lab.recorded_request"
-"""The key in a request's extensions for its `RecordedRequest`, in a session with a cassette."""
-
-STREAMED: Final = "directmail_lab.streamed"
-"""In a request's extensions: pass a large body on while it is recorded (async requests alone). In
-the response's: its body comes in parts, and is recorded when it ends."""
-
-_SMALL_BODY_BYTES: Final = 65_536
-"""A body of a known length up to this is recorded before any of it is passed on."""
-
-_ABOUT_WHOLE_BODIES: Final = frozenset((b"content-length", b"content-encoding"))
+_ATTEMPT: Final = "directmail_lab.attempt"
+"""Where a request carries its own ``id`` and how many times it was sent."""
 
 _LONGEST_PAUSE_S: Final = 30.0
 """A replay in recorded time waits no longer for one response, whatever its cassette says."""
@@ -88,6 +83,8 @@ class Mode:
         The value of `Session.mode`.
     inner
         The transport for a request that the cassette has no response to.
+    recording
+        What keeps the responses.
     cassette
         The cassette that replays or records; None if the session is live.
     latency_factor
@@ -96,6 +93,7 @@ class Mode:
 
     name: ModeName
     inner: Transport
+    recording: SessionRecording
     cassette: Cassette | None = None
     latency_factor: float = 0.0
 
@@ -103,32 +101,31 @@ class Mode:
         return self.name if self.cassette is None else f"{self.name} {self.cassette.name!r}"
 
     def pause(self) -> None:
-        """Close the recording: write its end line, and release its lock."""
+        """Close the cassette: write its end line, and release its lock."""
         if self.cassette is not None:
             self.cassette.close()
 
     def resume(self) -> None:
-        """Open the recording again if it was closed."""
+        """Open the cassette again if it was closed."""
         if self.cassette is not None:
             self.cassette.resume()
 
 
 @dataclass(frozen=True, slots=True)
 class Observer:
-    """Makes the `Reading` of each response, and adds it to the response's extensions.
+    """Makes the `Reading` of each response, and adds both to a recording and to the response.
 
     ``prefix`` is the base address's path prefix: a reading's path is below it, and passed through
-    ``redacted``. ``keep`` is called first, with the reading, the request, the response, and the
-    body if a cassette has it.
+    ``redacted``.
     """
 
     on_reading: Callable[[Reading], None]
     prefix: str = ""
     redacted: Callable[[str], str] = str
-    keep: Callable[[Reading, httpx.Request, httpx.Response, bytes | None], None] | None = None
 
     def __call__(
         self,
+        recording: SessionRecording,
         request: httpx.Request,
         response: httpx.Response,
         *,
@@ -136,21 +133,26 @@ class Observer:
         elapsed_s: float | None,
         source: Source = "live",
         cassette: str | None = None,
+        cassette_number: int | None = None,
         body: bytes | None = None,
     ) -> httpx.Response:
-        """Return the response; for the parameters see `read_headers` and ``keep``."""
-        reading = response.extensions[READING] = read_headers(
-            response.headers.raw,
-            at=at,
-            method=request.method,
-            path=self.redacted(path_below(str(request.url), self.prefix)),
-            status=response.status_code,
-            elapsed_s=elapsed_s,
-            source=source,
-            cassette=cassette,
+        """Return the response. ``body`` is None if it was not read yet."""
+        url, raw = str(request.url), response.headers.raw
+        reading = Reading(
+            at,
+            request.method,
+            self.redacted(path_below(url, self.prefix)),
+            response.status_code,
+            raw_values(raw),
+            elapsed_s,
+            source,
+            cassette,
+            cassette_number,
         )
-        if self.keep is not None:
-            self.keep(reading, request, response, body)
+        sent = request.content if hasattr(request, "_content") else b""
+        exchange = Exchange(url, request.headers.raw, sent, raw, response.reason_phrase, body)
+        response.extensions[READING] = reading
+        response.extensions[NUMBER] = recording, recording.add(reading, exchange)
         self.on_reading(reading)
         return response
 
@@ -158,10 +160,9 @@ class Observer:
 class SessionTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     """Responds as the session's ``mode`` says, which `change` and `enter` replace."""
 
-    def __init__(self, mode: Mode, observe: Observer, base_url: str) -> None:
+    def __init__(self, mode: Mode, observe: Observer) -> None:
         self.mode = mode
         self._observe = observe
-        self._base_url = base_url
         self._lock = threading.RLock()
 
     def change(self, open_mode: Callable[[], Mode]) -> tuple[Mode, Mode]:
@@ -179,13 +180,13 @@ class SessionTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             return previous, mode
 
     def enter(self, mode: Mode) -> None:
-        """Replace the mode, whose recording ends; the new mode's recording goes on."""
+        """Replace the mode, whose cassette is closed; the new mode's one goes on."""
         with self._lock:
             previous = self.mode
             try:
                 if previous.cassette is not mode.cassette:
                     previous.pause()
-            finally:  # even if a full disk keeps the recording from being closed
+            finally:  # even if a full disk keeps the cassette from being closed
                 mode.resume()
                 self.mode = mode
 
@@ -194,10 +195,10 @@ class SessionTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         _refuse_user_info(request)
         if mode.cassette is not None:
             request.read()
-            if played := self._play(request, mode.cassette):
+            if played := mode.cassette.play(recorded_request(request)):
                 if mode.latency_factor:
-                    time.sleep(_pause_s(mode, played))
-                return self._played(request, played, mode.cassette)
+                    time.sleep(_pause_s(mode, played[-1][1]))
+                return self._played(request, played, mode)
         return mode.inner.handle_request(request)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -205,30 +206,33 @@ class SessionTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         _refuse_user_info(request)
         if mode.cassette is not None:
             await request.aread()
-            if played := self._play(request, mode.cassette):
+            if played := mode.cassette.play(recorded_request(request)):
                 if mode.latency_factor:
-                    await asyncio.sleep(_pause_s(mode, played))
-                return self._played(request, played, mode.cassette)
+                    await asyncio.sleep(_pause_s(mode, played[-1][1]))
+                return self._played(request, played, mode)
         return await mode.inner.handle_async_request(request)
 
-    def _play(self, request: httpx.Request, cassette: Cassette) -> Interaction | None:
-        recorded = request.extensions[_RECORDED_REQUEST] = recorded_request(request)
-        return cassette.play(recorded, base_url=self._base_url)
-
     def _played(
-        self, request: httpx.Request, played: Interaction, cassette: Cassette
+        self, request: httpx.Request, played: list[tuple[int, Interaction]], mode: Mode
     ) -> httpx.Response:
-        recorded_at = played.recorded_at
-        return self._observe(
-            request,
-            as_response(played.response),
-            body=played.response.body,
-            # The reading has the time of the recording, so a replay's chart equals the recording's.
-            at=math.nan if recorded_at is None else recorded_at.timestamp(),
-            elapsed_s=played.elapsed_s,
-            source="replayed",
-            cassette=cassette.name,
-        )
+        """Observe each attempt, and return the response to the last one."""
+        assert mode.cassette is not None
+        for number, interaction in played:
+            at = interaction.recorded_at
+            stored = _decoded(interaction.response, request.method)
+            response = self._observe(
+                mode.recording,
+                request,
+                as_response(stored),
+                body=stored.body,
+                # The time of the recording: the chart of a replay is that of the recording.
+                at=math.nan if at is None else at.timestamp(),
+                elapsed_s=interaction.elapsed_s,
+                source="replayed",
+                cassette=mode.cassette.name,
+                cassette_number=number,
+            )
+        return response
 
 
 def _refuse_user_info(request: httpx.Request) -> None:
@@ -243,9 +247,23 @@ def _pause_s(mode: Mode, played: Interaction) -> float:
     return min(mode.latency_factor * (played.elapsed_s or 0.0), _LONGEST_PAUSE_S)
 
 
+def _decoded(stored: RecordedResponse, method: str) -> RecordedResponse:
+    """Return a recorded response with its body decoded: httpx would decode it without a bound."""
+    coding = header(stored.headers, "content-encoding")
+    if not coding:
+        return stored
+    try:
+        body = unpack(stored.body, coding)
+    except ValueError as error:
+        raise CassetteError(f"The recorded body is {error}, so it is not replayed.") from None
+    return normalize_headers(
+        RecordedResponse(stored.status, stored.reason, stored.headers, body), method=method
+    )
+
+
 @dataclass(eq=False, repr=False)
 class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
-    """Sends a request once, observes the response, and records it if there is a ``cassette``.
+    """Sends a request once, keeps the response, and writes it to the ``cassette`` if there is one.
 
     ``clock`` returns seconds since the Unix epoch; latencies are differences of ``timer``, also in
     seconds.
@@ -253,8 +271,9 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     inner: Transport
     observe: Observer
-    _: KW_ONLY
+    recording: SessionRecording
     cassette: Cassette | None = None
+    _: KW_ONLY
     clock: Callable[[], float] = time.time
     timer: Callable[[], float] = time.perf_counter
 
@@ -271,8 +290,6 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         started = self.timer()
         response = await self.inner.handle_async_request(request)
         if self.cassette is not None:
-            if STREAMED in request.extensions and _is_streamed(request, response):
-                return self._streamed(request, response, started)
             async with aclosing(cast("httpx.AsyncByteStream", response.stream)) as stream:
                 response.stream = httpx.ByteStream(b"".join([part async for part in stream]))
         return self._received(request, response, started)
@@ -282,88 +299,41 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     ) -> httpx.Response:
         elapsed_s, at = round(self.timer() - started, 6), self.clock()
         if self.cassette is None:
-            return self.observe(request, response, at=at, elapsed_s=elapsed_s)
+            return self.observe(self.recording, request, response, at=at, elapsed_s=elapsed_s)
         recorded, response = _as_recorded(request, response)
         self._record(request, recorded, at, elapsed_s)
         return self.observe(
-            request, response, body=recorded.body, at=at, elapsed_s=elapsed_s, source="recorded",
+            self.recording,
+            request,
+            response,
+            body=recorded.body,
+            at=at,
+            elapsed_s=elapsed_s,
+            source="recorded",
             cassette=self.cassette.name,
-        )  # fmt: skip
+        )
 
+    @hide_frames
     def _record(
         self, request: httpx.Request, response: RecordedResponse, at: float, elapsed_s: float
     ) -> None:
         """Record a response before the caller has the whole of it: nothing seen is ever lost."""
         assert self.cassette is not None
-        sent = request.extensions[_RECORDED_REQUEST]
-        interaction = Interaction(sent, response, datetime.fromtimestamp(at, UTC), elapsed_s)
+        # The request that follows a redirect takes the extensions over, but is another one.
+        sent, attempt = request.extensions.get(_ATTEMPT, (None, 0))
+        attempt = attempt + 1 if sent == id(request) else 1
+        request.extensions[_ATTEMPT] = id(request), attempt
+        recorded_at = datetime.fromtimestamp(at, UTC)
         try:
-            self.cassette.record(interaction)
+            self.cassette.record(
+                Interaction(recorded_request(request), response, recorded_at, elapsed_s, attempt)
+            )
         except CassetteError as error:
-            failure = without_traceback(error)
-        else:
-            return
-        failure.add_note(
-            f"The service had answered {response.status} to the {request.method}: "
-            "the request was carried out, and only its recording failed."
-        )
-        raise failure
-
-    def _streamed(
-        self, request: httpx.Request, response: httpx.Response, started: float
-    ) -> httpx.Response:
-        """Return a response whose body is recorded when the caller has read it to its end."""
-
-        def record(body: io.BytesIO) -> None:
-            written = recorded_response(response, body.getvalue())
-            self._record(request, written, self.clock(), round(self.timer() - started, 6))
-
-        raw = response.headers.raw
-        streamed = httpx.Response(
-            response.status_code,
-            headers=[pair for pair in raw if pair[0].lower() not in _ABOUT_WHOLE_BODIES],
-            stream=_RecordedStream(response, record),
-            extensions={**response.extensions, STREAMED: True},
-        )
-        assert self.cassette is not None
-        return self.observe(
-            request, streamed, at=self.clock(), elapsed_s=round(self.timer() - started, 6),
-            source="recorded", cassette=self.cassette.name,
-        )  # fmt: skip
-
-
-class _RecordedStream(httpx.AsyncByteStream):
-    """The decoded body of a response: recorded before its end is passed on, if it has one.
-
-    A body that is cut off, or that the caller does not read to its end, is not recorded.
-    """
-
-    def __init__(self, response: httpx.Response, record: Callable[[io.BytesIO], None]) -> None:
-        self._response = response
-        self._record = record
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        whole = io.BytesIO()
-        async for part in self._response.aiter_bytes():
-            whole.write(part)
-            yield part
-        self._record(whole)
-
-    async def aclose(self) -> None:
-        await self._response.aclose()
-
-
-def _is_streamed(request: httpx.Request, response: httpx.Response) -> bool:
-    """Return whether a response has a body that is large, or whose length is not known."""
-    coding = response.headers.get("Content-Encoding", "identity").lower()
-    length = response.headers.get("Content-Length", "")
-    return (
-        request.method != "HEAD"
-        and response.is_success
-        and response.status_code != 204
-        and coding in ("identity", "gzip", "deflate")
-        and not (length.isdecimal() and int(length) <= _SMALL_BODY_BYTES)
-    )
+            error.add_note(
+                f"The service had answered {response.status} to the {request.method}: "
+                "the request was carried out, and only its recording failed."
+            )
+            raise
 
 
 def _as_recorded(
@@ -372,12 +342,18 @@ def _as_recorded(
     """Return a response as it is recorded, and as the caller gets it.
 
     If it was compressed, both are what a replay will give: the decoded body, with headers that fit
-    it.
+    it. A body that is too large, or cannot be decoded, is the caller's alone.
     """
-    stream = cast("httpx.ByteStream", response.stream)
-    if "content-encoding" not in response.headers:
-        return recorded_response(response, b"".join(stream)), response
-    # A copy is read, so that a response that cannot be decoded stays as it is.
-    copy = httpx.Response(response.status_code, headers=response.headers, stream=stream)
-    recorded = normalize_headers(recorded_response(response, copy.read()), method=request.method)
+    body = b"".join(cast("httpx.ByteStream", response.stream))
+    coding = response.headers.get("content-encoding", "")
+    try:
+        recorded = recorded_response(response, unpack(body, coding) if coding else body)
+        if len(recorded.body) > MAX_UNPACKED_BYTES:
+            raise ValueError
+    except ValueError:
+        recorded = recorded_response(response, b"<not recorded: %d bytes>" % len(body))
+        return normalize_headers(recorded, method=request.method), response
+    if not coding:
+        return recorded, response
+    recorded = normalize_headers(recorded, method=request.method)
     return recorded, as_response(recorded)

@@ -1,11 +1,12 @@
 """Cassettes: recorded sessions in vcrpy's format, written as they happen and replayed by index.
 
 - `library` finds the file for a name, and locks it.
-- `cassette` has the open cassette, which replays or records as its record mode says.
-- `recorder` appends interactions to a file; `layout` defines its lines.
-- `reader` reads our layout by line, and other files through `vcr_files`, the use of vcrpy.
+- `recording` is what a file holds, or what a session keeps; our layout is read by line, other
+  files through `vcr_files`, the use of vcrpy, and `har`.
+- `cassette` is an open one, which replays or records as its record mode says.
 - `player` decides which recorded response comes next for a request.
-- `convert` writes whole files again, also as HAR; `view` shows them, and needs pandas.
+- `recorder` appends interactions to a file; `layout` defines its lines.
+- `convert` writes whole files again.
 """
 
 from .cassette import Cassette as Cassette
@@ -16,4 +17,8 @@ from .library import (
     shown_path as shown_path,
 )
 from .player import DEFAULT_MATCH_ON as DEFAULT_MATCH_ON, Matcher as Matcher
-from .reader import LoadedCassette as LoadedCassette, read_cassette as read_cassette
+from .recording import (
+    Recording as Recording,
+    SessionRecording as SessionRecording,
+    read_cassette as read_cassette,
+)

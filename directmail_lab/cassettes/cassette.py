@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -16,21 +15,28 @@ from typing import Final, Literal, Self
 
 from ..display import plural
 from ..errors import CassetteError, check_choice
-from ..interaction import Interaction, RecordedRequest, base_path, normalize_headers
+from ..interaction import Interaction, RecordedRequest, normalize_headers
 from ..redaction import Redactor
 from .convert import notice_of_personal_data
-from .library import cassette_name, command_name, find_cassette, new_cassette_path
+from .library import cassette_name, find_cassette, new_cassette_path
 from .player import DEFAULT_MATCH_ON, Matcher, Player, check_match_on
-from .reader import read_cassette
-from .recorder import Recording, unfinished_files
+from .recorder import Recorder, unfinished_files
+from .recording import Recording, read_cassette
 
 RECORD_MODES: Final = ("none", "once", "new_episodes", "any", "all")
 
 _log = logging.getLogger("directmail_lab")
 
 
+def records(record_mode: str, path: Path) -> bool:
+    """Return whether a record mode adds to the cassette of this file."""
+    # As in vcrpy, an empty file is recorded to as a new one is.
+    is_old = path.exists() and path.stat().st_size > 0
+    return record_mode != "none" and not (record_mode == "once" and is_old)
+
+
 class Cassette:
-    """Recorded responses to requests; in most record modes, also a recording of new ones.
+    """Recorded responses to requests; in most record modes, also a recorder of new ones.
 
     Any number of threads and tasks may use one cassette at once. A forked child plays what it
     inherits, and records nothing.
@@ -46,7 +52,7 @@ class Cassette:
     redactor
         What removes secrets before anything is written or compared.
     base_url
-        The base address of the session: paths are compared below it.
+        The base address of the session: paths are compared below it. By default the recording's.
     match_on
         vcrpy's matchers by name, and functions of two of its requests.
     repeat
@@ -59,8 +65,6 @@ class Cassette:
     notice
         Called with a sentence if a recording was not closed or cannot go on; and at its end, if it
         has personal data.
-    clock
-        Gives the seconds since the Unix epoch.
 
     Attributes
     ----------
@@ -68,10 +72,6 @@ class Cassette:
         Its file.
     records
         Whether a request without a recorded response may be sent, and the response recorded.
-    base_url
-        The base address of the recording: its metadata's, else the first interaction's origin.
-    foreign
-        Whether another program wrote what it held when it was opened: credentials may be in it.
     on_unmatched
         Called with each request that `play` refuses, redacted.
 
@@ -95,77 +95,79 @@ class Cassette:
         on_write_error: Literal["raise", "continue"] = "raise",
         metadata: Mapping[str, object] | None = None,
         notice: Callable[[str], None] = _log.warning,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         check_choice("record_mode", record_mode, RECORD_MODES)
         check_choice("repeat", repeat, ("last", "strict"))
         check_choice("on_write_error", on_write_error, ("raise", "continue"))
+        check_match_on(match_on)
         self.name = cassette_name(name)
         self.record_mode = record_mode
         self.on_unmatched: Callable[[RecordedRequest], object] = lambda _: None
         self._redactor = redactor or Redactor()
-        check_match_on(match_on)
         self._match_on = match_on
         self._repeat = repeat
         self._on_write_error = on_write_error
         self._notice = notice
         self._last_notice = ""
         self._lock, self._process = RLock(), os.getpid()
-        started_at = datetime.fromtimestamp(clock(), UTC).isoformat(timespec="microseconds")
-        own = {"base_url": base_url, "started_at": started_at.replace("+00:00", "Z")}
-        self._metadata = {**own, **(metadata or {}), **own}
+        started_at = f"{datetime.now(UTC).replace(tzinfo=None).isoformat(timespec="microseconds")}Z"
+        self._base_url = base_url
+        self._metadata = {**(metadata or {}), "base_url": base_url, "started_at": started_at}
         self.path = find_cassette(name) if record_mode == "none" else new_cassette_path(name)
-        # As in vcrpy, an empty file is recorded to as a new one is.
-        is_old = self.path.exists() and self.path.stat().st_size > 0
-        self.records = record_mode != "none" and not (record_mode == "once" and is_old)
+        self.records = records(record_mode, self.path)
         self._is_full = False
-        self._recording: Recording | None = None
+        self._recorder: Recorder | None = None
+        # Of requests in which something was replaced: what they were, by what is recorded of them.
+        self._replaced: dict[tuple[str, str, bytes | None], int] = {}
         if self.records:
-            self._recording = self._open_recording(anew=record_mode == "all")
-        loaded = self._recording.loaded if self._recording else read_cassette(self.path)
-        self._redactor = self._redactor.extended(loaded.redact)
-        self._interactions = loaded.interactions
-        self.base_url, self.foreign = loaded.base_url or base_url, loaded.foreign
+            self._recorder = self._open_recorder(anew=record_mode == "all")
+        self._recording = self._recorder.recording if self._recorder else read_cassette(self.path)
+        self._redactor = self._redactor.extended(self._recording.redact)
         self._player = Player(
-            () if record_mode == "all" else self._interactions,
+            Recording(self.name) if record_mode == "all" else self._recording,
             match_on,
-            prefix=base_path(self.base_url or ""),
+            base_url=base_url or self._recording.base_url or "",
             redactor=self._redactor,
-            foreign=self.foreign,
         )
-        if loaded.problem:
-            notice(f"Cassette {self.name!r}: {loaded.problem}.")
+        if self._recording.problem:
+            notice(f"Cassette {self.name!r}: {self._recording.problem}.")
 
-    def play(self, request: RecordedRequest, *, base_url: str | None = None) -> Interaction | None:
-        """Return the recorded response to a request; None if it is to be sent and recorded.
+    @property
+    def base_url(self) -> str | None:
+        """The base address of the recording."""
+        return self._recording.base_url or self._base_url
 
-        ``base_url`` is the base address that the request is sent to, where it is not the one that
-        the cassette was opened with.
+    def play(self, request: RecordedRequest) -> list[tuple[int, Interaction]]:
+        """Return the recorded response to a request with its number, after its failed attempts.
+
+        The list is empty if the request is to be sent and recorded. A response that is repeated
+        comes without its attempts.
 
         Raises
         ------
         NotRecordedError
             Where there is none and this cassette does not record.
         """
-        prefix = base_path(base_url or self.base_url or "")
         with self._own_lock():
-            index = self._player.find(request, prefix)
-            is_played = index is not None and bool(self._player.played[index])
-            if index is not None:
-                self._player.played[index] = 1
-        if index is not None and (not is_played or (self._repeat == "last" and not self.records)):
-            return self._interactions[index]
-        if self.records:
-            return None
-        request = self._redactor.request(request)
-        self.on_unmatched(request)
-        raise self._player.refusal(request, prefix, self.name, is_played=is_played)
+            run = self._player.find(request)
+            is_played = run is not None and bool(self._player.played[run.start])
+            if run is not None:
+                for index in run:
+                    self._player.played[index] = 1
+        if run is not None and (not is_played or (self._repeat == "last" and not self.records)):
+            indexes = run[-1:] if is_played else run
+            return [(index + 1, self._recording.interactions[index]) for index in indexes]
+        if self._recorder is not None:
+            self._recorder.refuse_if_full()
+            return []
+        self.on_unmatched(self._redactor.request(request))
+        raise self._player.refusal(request, is_played=is_played)
 
-    def has_unplayed(self, request: RecordedRequest, *, base_url: str | None = None) -> bool:
+    def has_unplayed(self, request: RecordedRequest) -> bool:
         """Return whether a response to a request was not played yet."""
         with self._own_lock():
-            index = self._player.find(request, base_path(base_url or self.base_url or ""))
-            return index is not None and not self._player.played[index]
+            run = self._player.find(request)
+            return run is not None and not self._player.played[run.start]
 
     def record(self, interaction: Interaction) -> None:
         """Redact an interaction and append it: when this returns, a kill does not lose it.
@@ -178,7 +180,7 @@ class Cassette:
             Where it cannot be written, unless the cassette was opened to go on then; nothing that
             was recorded before is lost. Also where this cassette does not record.
         """
-        if self._recording is None:
+        if self._recorder is None:
             raise CassetteError(
                 f"Cassette {self.name!r} was opened to replay. "
                 f"Open it with record({self.name!r}) to add to it."
@@ -187,18 +189,19 @@ class Cassette:
         if request.body is None:  # as vcrpy records httpx, so that its body matcher agrees
             request = replace(request, body=b"")
         response = normalize_headers(interaction.response, method=request.method)
-        at, elapsed_s = interaction.recorded_at, interaction.elapsed_s
         with self._own_lock():
             if self._is_full:
                 return
             try:
-                self._recording.append(Interaction(request, response, at, elapsed_s))
+                self._recorder.append(replace(interaction, request=request, response=response))
             except OSError as error:
                 self._handle_write_error(error)
+            else:
+                self._warn_if_alike(request)
 
-    def interactions(self) -> Sequence[Interaction]:
+    def recording(self) -> Recording:
         """Return what the cassette holds so far; in record mode "all", only what is new."""
-        return self._interactions if self._recording is None else self._recording.interactions()
+        return self._recording if self._recorder is None else self._recorder.current()
 
     def unplayed(self) -> list[RecordedRequest]:
         """Return the recorded requests whose responses were not played since it was opened."""
@@ -206,7 +209,7 @@ class Cassette:
             return self._player.unplayed()
 
     def __len__(self) -> int:
-        return len(self.interactions())
+        return len(self.recording())
 
     def close(self) -> None:
         """Close a recording: write its end line, and release the lock.
@@ -221,7 +224,7 @@ class Cassette:
         has_recorded = False
         with self._own_lock():
             try:
-                has_recorded = self._recording is not None and self._recording.close()
+                has_recorded = self._recorder is not None and self._recorder.close()
             except OSError as error:
                 self._handle_write_error(error)
         notice = notice_of_personal_data(self.path, self.name) if has_recorded else ""
@@ -238,9 +241,9 @@ class Cassette:
             Where another records the cassette by now.
         """
         with self._own_lock():
-            if self._recording is not None and self._recording.closed:
+            if self._recorder is not None and self._recorder.closed:
                 # Also where it was recorded anew: by now that is the cassette, to be added to.
-                self._recording = self._open_recording(anew=False)
+                self._recorder = self._open_recorder(anew=False)
 
     def __enter__(self) -> Self:
         return self
@@ -257,22 +260,36 @@ class Cassette:
             self._lock, self._process = RLock(), os.getpid()
         return self._lock
 
-    def _open_recording(self, *, anew: bool) -> Recording:
-        recording = Recording(
+    def _open_recorder(self, *, anew: bool) -> Recorder:
+        recorder = Recorder(
             self.path,
             redactor=self._redactor,
             metadata=self._metadata,
+            notice=self._notice,
             replaces=self._match_on if anew else None,
         )
         # A kernel that ends, or a cassette that is dropped, closes its recording too.
-        weakref.finalize(self, _close_quietly, recording)
+        weakref.finalize(self, _close_quietly, recorder)
         if files := unfinished_files(self.path):
             self._notice(
                 f"Cassette {self.name!r}: an earlier recording of it was interrupted. What it "
-                f"recorded is in {' and '.join(map(str, files))}. To put it into the cassette: "
-                f"directmail-lab cassette repair {command_name(self.path, self.name)}."
+                f"recorded is in {' and '.join(map(str, files))}: look at it with interactions(…), "
+                "then rename or remove it."
             )
-        return recording
+        return recorder
+
+    def _warn_if_alike(self, request: RecordedRequest) -> None:
+        """Give notice if two recorded requests differ by a replaced value alone."""
+        written = self._redactor.request(request)
+        if (written.uri, written.body) == (request.uri, request.body):
+            return
+        what, is_recorded_as = hash((request.uri, request.body)), (written.method, written.uri)
+        if self._replaced.setdefault((*is_recorded_as, written.body), what) != what:
+            self._notice(
+                f"Cassette {self.name!r}: two requests to {written.method} "
+                f"{self._recording.path_of(written)} differ only by a value that redaction "
+                "replaces. A replay cannot tell them apart: it gives their responses in order."
+            )
 
     def _handle_write_error(self, error: OSError) -> None:
         message = (
@@ -285,6 +302,6 @@ class Cassette:
         self._notice(f"{message} The session goes on without recording.")
 
 
-def _close_quietly(recording: Recording) -> None:
+def _close_quietly(recorder: Recorder) -> None:
     with suppress(OSError, CassetteError):
-        recording.close()
+        recorder.close()

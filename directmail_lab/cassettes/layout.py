@@ -1,8 +1,8 @@
 """The line layout of a cassette: plain YAML whose values are JSON, each on one line. Pure.
 
-A cassette is a header (version, recording, ``interactions:``), four lines an interaction, then
-``# end: …`` once its recording was closed. It can be appended to and read by line, and its last
-lines show whether it is whole.
+A cassette is a header (version, recording, ``interactions:``), four lines an interaction (five for a
+second attempt), then ``# end: …`` once its recording was closed. It can be appended to and read by
+line, and its last lines show whether it is whole.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -21,10 +21,11 @@ from ..interaction import Headers, Interaction, RecordedRequest, RecordedRespons
 _START: Final = b'version: 1\nrecording: {"recorded_with": "directmail-lab'
 _HEADER: Final = re.compile(rb"version: 1\nrecording: ([^\n]*)\ninteractions:\n")
 INTERACTION: Final = re.compile(
-    rb"- recorded_at: ([^\n]*)\n  elapsed_s: ([^\n]*)\n  request: ([^\n]*)\n  response: ([^\n]*)\n"
+    rb"- recorded_at: ([^\n]*)\n  elapsed_s: ([^\n]*)\n(?:  attempt: (\d{1,3})\n)?"
+    rb"  request: ([^\n]*)\n  response: ([^\n]*)\n"
 )
 _ADDRESS: Final = re.compile(
-    rb"- recorded_at: [^\n]*\n  elapsed_s: [^\n]*\n"
+    rb"- recorded_at: [^\n]*\n  elapsed_s: [^\n]*\n(?:  attempt: (\d{1,3})\n)?"
     rb'  request: \{"method": "([A-Z]{1,64})", '
     rb'"uri": "(https?://[\w.-]{1,255}(?::[1-5]?\d{1,4})?(?:[/?#][!#-\[\]-~]*)?)", "body": '
 )
@@ -41,8 +42,6 @@ _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 # libyaml takes no longer key than 1,024 characters, unless it is written as `? key : value`. An
 # escape has up to six.
 _MAX_NAME_CHARACTERS: Final = 1000 // 6
-# A longer body is written in parts, of a multiple of three bytes for base64.
-_PART: Final = 3 * 2**16
 
 # A time in the metadata of another program's cassette becomes its text.
 _encode = json.JSONEncoder(ensure_ascii=False, default=str).encode
@@ -61,30 +60,18 @@ def end_line(count: int, sha256: str) -> str:
 
 
 def interaction_text(interaction: Interaction) -> str:
-    """Return the four lines of one interaction."""
-    return "".join(interaction_parts(interaction))
-
-
-def interaction_parts(interaction: Interaction) -> Iterator[str]:
-    """Yield the four lines of one interaction in parts, none of them much over a megabyte of body.
-
-    So writing a large body takes little memory besides the body itself.
-    """
+    """Return the lines of one interaction."""
     request, response = interaction.request, interaction.response
-    yield _one_line(
+    attempt = f"  attempt: {interaction.attempt}\n" if interaction.attempt > 1 else ""
+    return _one_line(
         f"- recorded_at: {_time(interaction.recorded_at)}\n"
-        f"  elapsed_s: {_seconds(interaction.elapsed_s)}\n"
-        f'  request: {{"method": {_quoted(request.method)}, "uri": {_quoted(request.uri)}, "body": '
-    )
-    yield from _body_parts(request.body)
-    yield _one_line(
-        f', "headers": {_headers_text(request.headers)}}}\n'
+        f"  elapsed_s: {_seconds(interaction.elapsed_s)}\n{attempt}"
+        f'  request: {{"method": {_quoted(request.method)}, "uri": {_quoted(request.uri)}, '
+        f'"body": {_body_text(request.body)}, "headers": {_headers_text(request.headers)}}}\n'
         f'  response: {{"status": {{"code": {response.status}, "message": '
         f'{_quoted(response.reason)}}}, "headers": {_headers_text(response.headers)}, '
-        '"body": {"string": '
+        f'"body": {{"string": {_body_text(response.body)}}}}}\n'
     )
-    yield from _body_parts(response.body)
-    yield "}}\n"
 
 
 def read_header(data: bytes) -> tuple[dict[str, Any], int] | None:
@@ -111,14 +98,17 @@ def is_by_hand(tail: bytes) -> bool:
     return tail.endswith(b"\n") and b"\n  response:" in tail
 
 
-def address_of(data: bytes, start: int) -> RecordedRequest | None:
-    """Return only method and address of the interaction at ``start``; the rest is not parsed.
+def address_of(data: bytes, start: int) -> tuple[RecordedRequest, int] | None:
+    """Return method, address and attempt of the interaction at ``start``; nothing else is parsed.
 
     None if the lines differ from what we write: an escape in the address, another order. An address
     that the pattern matches is a valid URL, so it needs no further check.
     """
     match = _ADDRESS.match(data, start)
-    return None if match is None else RecordedRequest(match[1].decode(), match[2].decode())
+    if match is None:
+        return None
+    attempt, method, uri = match.groups()
+    return RecordedRequest(method.decode(), uri.decode()), int(attempt or 1)
 
 
 def request_of(value: Mapping[str, Any]) -> RecordedRequest:
@@ -187,21 +177,13 @@ def _headers_text(headers: Headers) -> str:
     return f"{{{', '.join([f'{start}{_quoted(n)}{colon} [{v}]' for n, v in values.items()])}}}"
 
 
-def _body_parts(body: bytes | None) -> Iterator[str]:
+def _body_text(body: bytes | None) -> str:
     if body is None:
-        yield "null"
-        return
+        return "null"
     try:
-        text = body.decode()
+        return _quoted(body.decode())
     except UnicodeDecodeError:
-        yield '!!binary "'
-        for at in range(0, len(body), _PART):
-            yield base64.b64encode(body[at : at + _PART]).decode()
-    else:
-        yield '"'
-        for at in range(0, len(text), _PART):
-            yield _one_line(_quoted(text[at : at + _PART])[1:-1])
-    yield '"'
+        return f'!!binary "{base64.b64encode(body).decode()}"'
 
 
 def _one_line(text: str) -> str:

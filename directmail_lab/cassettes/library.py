@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
@@ -43,9 +44,11 @@ def find_cassette(name: str | Path) -> Path:
         if os.path.lexists(path):
             return path
     title = cassette_name(name)
+    alike = get_close_matches(title, cassettes_by_name(), n=1) if isinstance(name, str) else []
+    hint = f"Did you mean {alike[0]!r}? " if alike else ""
     raise NotRecordedError(
         f"There is no cassette {title!r} in {' or '.join(map(str, folders)) or 'any folder'}. "
-        f"Record it with record({title!r}), or name one that `directmail-lab cassette list` shows.",
+        f"{hint}Record it with record({title!r}), or name one that `directmail-lab cassette list` shows.",
         reason="no_such_cassette",
     )
 
@@ -99,6 +102,24 @@ def cassettes_in(folder: Path) -> Iterator[tuple[str, Path]]:
     for path in sorted(folder.rglob("*")) if folder.is_dir() else ():
         if path.suffix in _SUFFIXES and path.is_file() and _stays_in(folder, path):
             yield path.relative_to(folder).as_posix().removesuffix(".yaml"), path
+
+
+def files_of(source: str | Path) -> list[tuple[str, Path]]:
+    """Return the cassettes that a source stands for: a bare name, the path of a file or a folder.
+
+    Of a folder they are named as below it. Raises as `find_cassette` does.
+    """
+    if is_folder(source):
+        return list(cassettes_in(Path(source)))
+    # Unlike Path.is_file, it raises nothing for a name that is too long.
+    path = Path(source) if os.path.isfile(source) else find_cassette(source)  # noqa: PTH113
+    return [(path.stem, path)]
+
+
+def is_folder(source: str | Path) -> bool:
+    """Return whether a source is the path of a folder; a cassette of that name comes first."""
+    is_there = os.path.isdir(source)  # noqa: PTH112
+    return is_there and (isinstance(source, Path) or source not in cassettes_by_name())
 
 
 def cassette_name(name: str | Path) -> str:

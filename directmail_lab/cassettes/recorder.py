@@ -1,7 +1,7 @@
 """Records interactions as they happen: each is appended to the file before the next request.
 
-`LineWriter` appends to a file; `Recording` holds the lock on a cassette, and puts what was recorded
-in its place. Only the process that opened a recording writes to it.
+`LineWriter` appends to a file; `Recorder` holds the lock on a cassette, and puts what was recorded
+in its place. Only the process that opened a recorder writes to it.
 """
 
 from __future__ import annotations
@@ -9,24 +9,24 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Final
 
 from ..errors import CassetteError
-from ..interaction import Interaction, base_path
-from ..redaction import Redactor, secrets_in
+from ..interaction import Interaction
+from ..redaction import Redactor
 from . import layout
 from .library import create, locked
 from .player import Matcher, Player
-from .reader import LoadedCassette, read_cassette
+from .recording import MAX_FILE_BYTES, Recording, read_cassette
 
 _FSYNC_EVERY_S: Final = 1.0
-_LONG_BODY_BYTES: Final = 2**20
-# The key in any form is shorter than this: it is found across the parts of a long text.
-_OVERLAP: Final = 2**16
+# What a usual interaction needs: a file this near to its limit takes no more.
+_SPARE_BYTES: Final = 1024**2
 # Not through a symbolic link.
 _OPEN_FLAGS: Final = (
     os.O_WRONLY | os.O_CREAT | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
@@ -47,9 +47,15 @@ class LineWriter:
         The first lines of a new file.
     loaded
         What the file holds, where it is not new.
+
+    Attributes
+    ----------
+    size
+        The length of the file's whole interactions in bytes.
     """
 
-    def __init__(self, path: Path, header: str, loaded: LoadedCassette | None = None) -> None:
+    def __init__(self, path: Path, header: str, loaded: Recording | None = None) -> None:
+        self._path = path
         self._synced_at = time.monotonic()
         self._file = os.open(path, _OPEN_FLAGS, 0o666)
         # Length, checksum and number of the whole interactions: set at once, so that Ctrl-C leaves
@@ -58,17 +64,30 @@ class LineWriter:
         try:
             if loaded is not None and (size := loaded.clean_bytes):
                 data = memoryview(path.read_bytes())[:size]
-                self._state = size, hashlib.sha256(data), len(loaded.interactions)
+                self._state = size, hashlib.sha256(data), len(loaded)
                 self._truncate()
             else:
-                self._state = *self._write([header]), 0
+                self._truncate()
+                self._state = *self._write(header), 0
         except BaseException:
             os.close(self._file)
             raise
 
-    def append(self, texts: Iterable[str]) -> None:
-        """Write the lines of one interaction, one write for each of their parts."""
-        self._state = *self._write(texts), self._state[2] + 1
+    @property
+    def size(self) -> int:
+        return self._state[0]
+
+    def is_in_place(self) -> bool:
+        """Return whether the path still leads to this file, and nobody else has changed it."""
+        try:
+            there, ours = os.stat(self._path), os.fstat(self._file)
+        except OSError:
+            return False
+        return os.path.samestat(there, ours) and there.st_size == self.size
+
+    def append(self, text: str) -> None:
+        """Write the lines of one interaction, in one write."""
+        self._state = *self._write(text), self._state[2] + 1
         now = time.monotonic()
         if now - self._synced_at >= _FSYNC_EVERY_S:
             self._synced_at = now
@@ -81,22 +100,23 @@ class LineWriter:
         """
         try:
             _, digest, number = self._state
-            self._write([layout.end_line(number, digest.hexdigest())])
+            self._write(layout.end_line(number, digest.hexdigest()))
             os.fsync(self._file)
         finally:
             os.close(self._file)
 
-    def _write(self, texts: Iterable[str]) -> tuple[int, hashlib._Hash]:
+    def release(self) -> None:
+        """Close the file as it is, without an end line."""
+        os.close(self._file)
+
+    def _write(self, text: str) -> tuple[int, hashlib._Hash]:
         """Write after the whole interactions; returns the new length and checksum of the file."""
-        self._truncate()
-        size, digest = self._state[0], self._state[1].copy()
+        data, digest = memoryview(text.encode()), self._state[1].copy()
+        digest.update(data)
+        size = self.size + len(data)
         try:
-            for text in texts:
-                data = memoryview(text.encode())
-                digest.update(data)
-                size += len(data)
-                while data:
-                    data = data[os.write(self._file, data) :]
+            while data:
+                data = data[os.write(self._file, data) :]
         except BaseException:
             with suppress(OSError):
                 self._truncate()
@@ -105,10 +125,9 @@ class LineWriter:
 
     def _truncate(self) -> None:
         """Truncate the file after its last whole interaction, if it is longer."""
-        size = self._state[0]
-        if os.lseek(self._file, 0, os.SEEK_END) != size:
-            os.ftruncate(self._file, size)
-            os.lseek(self._file, size, os.SEEK_SET)
+        if os.lseek(self._file, 0, os.SEEK_END) != self.size:
+            os.ftruncate(self._file, self.size)
+            os.lseek(self._file, self.size, os.SEEK_SET)
 
 
 def write_cassette(
@@ -122,12 +141,12 @@ def write_cassette(
         writer = LineWriter(new, header_text(metadata, redactor))
         try:
             for interaction in interactions:
-                writer.append(_redacted_texts(interaction, redactor))
+                writer.append(redactor.redacted_text(interaction, layout.interaction_text))
         finally:
             writer.close()
 
 
-class Recording:
+class Recorder:
     """Appends redacted interactions to a cassette; the lock on it is held until `close`.
 
     A cassette in another program's layout is rewritten, redacted, at the first interaction; the
@@ -138,12 +157,13 @@ class Recording:
     replaces
         Where the cassette is recorded anew, the matchers by which a new interaction replaces an old
         one; the others are kept, as vcrpy keeps them. The old file stands until `close`. After a
-        kill the file beside it does too, named as in `unfinished_files`, until ``repair`` merges
-        it.
+        kill the file beside it does too, named as in `unfinished_files`.
+    notice
+        Called with a sentence if the file was replaced or removed meanwhile.
 
     Attributes
     ----------
-    loaded
+    recording
         What the cassette held when it was opened.
     closed
         Whether it has ended, and the lock was released.
@@ -155,19 +175,21 @@ class Recording:
         *,
         redactor: Redactor,
         metadata: Mapping[str, object],
+        notice: Callable[[str], None],
         replaces: Sequence[str | Matcher] | None = None,
     ) -> None:
         with ExitStack() as locks:
             self._path = self._file = locks.enter_context(locked(path))
-            exists = self._path.exists()
-            self.loaded = read_cassette(self._path) if exists else LoadedCassette(self._path)
-            if replaces is not None and len(self.loaded.interactions):
-                unused = next(file for file in _unfinished_paths(self._path) if not file.exists())
-                self._file = locks.enter_context(locked(unused))
+            self.recording = Recording(path.stem, path=path)
+            if self._path.exists():
+                self.recording = read_cassette(self._path)
+            if replaces is not None and len(self.recording):
+                self._file = locks.enter_context(locked(_unused(self._path)))
             self._locks = locks.pop_all()
         # A field that was once redacted in a cassette is redacted in all later recordings to it.
-        self._redactor = redactor.extended(self.loaded.redact)
+        self._redactor = redactor.extended(self.recording.redact)
         self._metadata = metadata
+        self._notice = notice
         self._replaces = replaces
         self._writer: LineWriter | None = None
         self._process = os.getpid()
@@ -182,16 +204,32 @@ class Recording:
                 f"The recording of cassette {self._path.stem!r} was closed. Record it again to add "
                 "to it."
             )
-        texts = _redacted_texts(interaction, self._redactor)
+        text = self._redactor.redacted_text(interaction, layout.interaction_text)
         if self._writer is None:
             self._writer = self._open_writer()
-        self._writer.append(texts)
+        elif not self._writer.is_in_place():
+            self._writer = self._open_beside()
+        if self._writer.size + len(text) > MAX_FILE_BYTES:
+            body = b"<not recorded: %d bytes>" % len(interaction.response.body)
+            response = replace(interaction.response, body=body)
+            interaction = replace(interaction, response=response)
+            text = self._redactor.redacted_text(interaction, layout.interaction_text)
+        self._writer.append(text)
 
-    def interactions(self) -> Sequence[Interaction]:
+    def refuse_if_full(self) -> None:
+        """Raise `CassetteError` if the file has no room for another interaction."""
+        size = self._writer.size if self._writer else self.recording.clean_bytes
+        if size > MAX_FILE_BYTES - _SPARE_BYTES:
+            raise CassetteError(
+                f"Cassette {self._path.stem!r} has {size:,} bytes, and may have "
+                f"{MAX_FILE_BYTES:,}: nothing was sent. Record under another name."
+            )
+
+    def current(self) -> Recording:
         """Return what the cassette holds by now; of one that is recorded anew, what is new."""
         if self._writer is not None:
-            return read_cassette(self._file).interactions
-        return self.loaded.interactions if self._file == self._path else ()
+            return read_cassette(self._file)
+        return self.recording if self._file == self._path else Recording(self._path.stem)
 
     def close(self) -> bool:
         """Close the file and release the lock; returns whether anything was recorded."""
@@ -202,44 +240,53 @@ class Recording:
             if self._writer is not None:
                 self._writer.close()
                 if self._replaces is not None and self._file != self._path:
-                    merge(self._path, self._file, self._replaces, self._redactor)
+                    self._put_in_place()
             self._file = self._path
         return self._writer is not None
 
     def _open_writer(self) -> LineWriter:
-        header, loaded = header_text(self._metadata, self._redactor), self.loaded
+        header, recording = header_text(self._metadata, self._redactor), self.recording
         if self._file != self._path:
             return LineWriter(self._file, header)
-        if loaded.clean_bytes and (loaded.foreign or loaded.redact != self._redactor.redact):
-            metadata = {**self._metadata, **loaded.metadata}
-            metadata["base_url"] = loaded.base_url or self._metadata.get("base_url")
-            # This process does not know the credentials in it: they are found by their place.
-            learned = Redactor(secrets_in(loaded.interactions))
-            interactions = map(learned.interaction, loaded.interactions)
-            write_cassette(self._path, metadata, interactions, self._redactor)
-            loaded = read_cassette(self._path)
-        return LineWriter(self._file, header, loaded)
+        is_whole = recording.redact == self._redactor.redact and not recording.foreign
+        if recording.clean_bytes and not is_whole:
+            metadata = {**self._metadata, **recording.metadata, "base_url": recording.base_url}
+            write_cassette(self._path, metadata, recording, self._redactor)
+            recording = read_cassette(self._path)
+        return LineWriter(self._file, header, recording)
 
+    def _open_beside(self) -> LineWriter:
+        """Go on in another file, since somebody replaced, changed or removed this one."""
+        assert self._writer is not None
+        self._writer.release()
+        self._file, self._replaces = _unused(self._path), None
+        self._notice(
+            f"Cassette {self._path.stem!r} was replaced, changed or removed while it was recorded. "
+            f"What follows is in {self._file}."
+        )
+        return LineWriter(self._file, header_text(self._metadata, self._redactor))
 
-def merge(
-    path: Path, unfinished: Path, match_on: Sequence[str | Matcher], redactor: Redactor
-) -> int:
-    """Put an unfinished recording into its cassette; return how many interactions it has.
-
-    Old interactions whose requests are not among the new ones are kept, before them.
-    """
-    old, new = read_cassette(path), read_cassette(unfinished)
-    old_prefix, prefix = base_path(old.base_url or ""), base_path(new.base_url or "")
-    player = Player(new.interactions, match_on, prefix=prefix, redactor=redactor)
-    others = (each for each in old.interactions if player.find(each.request, old_prefix) is None)
-    write_cassette(path, new.metadata, chain(others, new.interactions), redactor)
-    unfinished.unlink()
-    return len(new.interactions)
+    def _put_in_place(self) -> None:
+        """Replace the old file; its interactions that were not recorded anew stay, before them."""
+        new = read_cassette(self._file)
+        player = Player(
+            new,
+            self._replaces or (),
+            base_url=self.recording.base_url or "",
+            redactor=self._redactor,
+        )
+        kept = (each for each in self.recording if player.find(each.request) is None)
+        write_cassette(self._path, new.metadata, chain(kept, new), self._redactor)
+        self._file.unlink()
 
 
 def unfinished_files(path: Path) -> list[Path]:
-    """Return the files left by interrupted recordings in mode "all"."""
+    """Return the files that recordings left beside a cassette: killed ones in mode "all"."""
     return [file for file in _unfinished_paths(path) if file.exists()]
+
+
+def _unused(path: Path) -> Path:
+    return next(file for file in _unfinished_paths(path) if not file.exists())
 
 
 def _unfinished_paths(path: Path) -> list[Path]:
@@ -248,31 +295,17 @@ def _unfinished_paths(path: Path) -> list[Path]:
     return [path.with_name(f"{path.stem}.unfinished{ending}.yaml") for ending in endings]
 
 
-def _redacted_texts(interaction: Interaction, redactor: Redactor) -> Iterable[str]:
-    """Return the lines of an interaction, redacted, and searched once more for the key.
-
-    A long one comes in parts, so that little memory is needed besides its body. All are searched
-    first, so that a leak in the last part keeps the first from being written.
-    """
-    size = len(interaction.request.body or b"") + len(interaction.response.body)
-    if size <= _LONG_BODY_BYTES:
-        return (redactor.redacted_text(interaction, layout.interaction_text),)
-    interaction = redactor.interaction(interaction)
-    window = ""
-    for text in layout.interaction_parts(interaction):
-        window = window[-_OVERLAP:] + text
-        redactor.refuse_leak(window)
-    return layout.interaction_parts(interaction)
-
-
 def header_text(metadata: Mapping[str, object], redactor: Redactor) -> str:
     """Return the first lines of a cassette, redacted; they name the rules of its redaction."""
     from directmail_lab import __version__
 
     # First, and always ours: it is what tells the line layout from others.
-    ours = {"recorded_with": f"directmail-lab {__version__}"}
-    rules = {"redact": list(redactor.redact)} if redactor.redact else {}
-    text = layout.header_text({**ours, **redacted_metadata(metadata, redactor), **ours, **rules})
+    about: dict[str, object] = {"recorded_with": f"directmail-lab {__version__}"}
+    others = redacted_metadata(metadata, redactor)
+    about |= {name: value for name, value in others.items() if name not in about}
+    if redactor.redact:
+        about["redact"] = list(redactor.redact)
+    text = layout.header_text(about)
     redactor.refuse_leak(text)
     return text
 

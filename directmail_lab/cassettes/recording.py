@@ -1,0 +1,434 @@
+"""`Recording`: interactions in their order, numbered from 1; of a file, or of a session.
+
+A file is read by `read_cassette`: ours by line, each interaction parsed when it is asked for; every
+other through vcrpy's loader, and without its credentials. A session's recording grows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import stat
+import threading
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple
+from urllib.parse import urlsplit
+
+from ..display import plural
+from ..errors import CassetteError, CassetteFormatError
+from ..interaction import (
+    ODD,
+    Interaction,
+    RecordedRequest,
+    RecordedResponse,
+    base_path,
+    check_request,
+    check_response,
+    check_times,
+    normalize_headers,
+    path_below,
+    text_headers,
+    unreadable,
+)
+from ..readings.reading import Reading, reading_of
+from ..readings.reset_unit import Evidence, ResetUnit, ResetUnitInference, infer_reset_unit
+from ..redaction import Redactor, redact_foreign
+from . import layout
+
+MAX_FILE_BYTES: Final = 256 * 1024**2
+_MAX_KEPT_BYTES: Final = 64 * 1024**2
+_READINGS_FOR_UNIT: Final = 1_000
+
+RawHeaders = Sequence[tuple[bytes, bytes]]
+Credentials = Literal["key", "none", "wrong", "unknown"]
+
+
+@dataclass(eq=False)
+class Recording:
+    """Interactions, numbered from 1, without credentials.
+
+    Attributes
+    ----------
+    name
+        What it is called: a cassette's name, or ``this session``.
+    interactions
+        In the order of their recording.
+    base_url
+        The base address: what the file says, else its first request's origin; None if unknown.
+    problem
+        What is wrong with the file, in a sentence, or None: it broke off, or was changed.
+    path
+        Its file, or None.
+    layout
+        ``"lines"`` (ours), ``"vcrpy"`` (YAML of another writer), ``"json"``, ``"har"``, ``"empty"``.
+    metadata
+        What the file says of itself.
+    clean_bytes
+        The length of the file up to the end of its last whole interaction.
+    """
+
+    name: str
+    interactions: Sequence[Interaction] = field(default=(), repr=False)
+    base_url: str | None = None
+    problem: str | None = None
+    path: Path | None = None
+    layout: Literal["lines", "vcrpy", "json", "har", "empty"] = "empty"
+    metadata: dict[str, Any] = field(default_factory=dict, repr=False)
+    clean_bytes: int = field(default=0, repr=False)
+
+    @property
+    def title(self) -> str:
+        """What is shown of where its interactions come from."""
+        return self.name
+
+    @property
+    def foreign(self) -> bool:
+        """Whether another program wrote the file."""
+        return self.layout in ("vcrpy", "json", "har")
+
+    @property
+    def redact(self) -> tuple[str, ...]:
+        """What personal data it replaces, as `record` takes it: a replay needs the same."""
+        rules = self.metadata.get("redact")
+        return tuple(map(str, rules)) if isinstance(rules, list) else ()
+
+    @property
+    def evidence(self) -> Evidence:
+        """The unit of ``X-RateLimit-Reset`` and why, by the first thousand readings."""
+        readings: list[Reading] = []
+        with suppress(CassetteFormatError):
+            readings.extend(islice(map(self.reading, range(1, len(self) + 1)), _READINGS_FOR_UNIT))
+        return infer_reset_unit(readings)
+
+    def __len__(self) -> int:
+        return len(self.interactions)
+
+    def __iter__(self) -> Iterator[Interaction]:
+        return map(self.interaction, range(1, len(self) + 1))
+
+    def interaction(self, number: int) -> Interaction:
+        """Return an interaction by its number.
+
+        Raises
+        ------
+        CassetteError
+            There is none of that number, or (`CassetteFormatError`) it cannot be read.
+        """
+        self._check_number(number)
+        return self.interactions[number - 1]
+
+    def reading(self, number: int) -> Reading:
+        """Return the reading of an interaction's response; raises as `interaction` does."""
+        interaction = self.interaction(number)
+        return reading_of(interaction, self.path_of(interaction.request), cassette=self.name)
+
+    def readings(self) -> list[Reading]:
+        """Return the readings of all responses, in their order."""
+        return [self.reading(number) for number in range(1, len(self) + 1)]
+
+    def path_of(self, request: RecordedRequest) -> str:
+        """Return a request's path below the base address; one outside of it is returned whole."""
+        return path_below(request.uri, base_path(self.base_url or ""))
+
+    def has_bodies(self, number: int) -> bool:  # noqa: ARG002
+        """Return whether the bodies of an interaction are there: a session drops old ones."""
+        return True
+
+    def _check_number(self, number: int) -> None:
+        if not 1 <= number <= len(self):
+            count = plural(len(self), "interaction")
+            raise CassetteError(
+                f"{self.name} has no interaction {number}: it has {count}, numbered from 1."
+            )
+
+
+# -- of a session --------------------------------------------------------------------------------
+
+
+class Exchange(NamedTuple):
+    """A request and its response as httpx has them; ``body`` is None until it was read."""
+
+    url: str
+    request_headers: RawHeaders
+    request_body: bytes
+    response_headers: RawHeaders
+    reason: str
+    body: bytes | None
+
+
+class SessionRecording(Recording):
+    """What a session keeps: all its readings, and its last messages within 64 MB.
+
+    They are kept as they came, and redacted when they are asked for. Any thread may add to it.
+
+    Attributes
+    ----------
+    explored
+        Responses to `explore`, with what stood in for the key: no question but `findings` asks
+        for these.
+    """
+
+    def __init__(
+        self, name: str, base_url: str, *, title: str = "", reset_unit: ResetUnit | None = None
+    ) -> None:
+        super().__init__(name, base_url=base_url)
+        self._title = title or name
+        self.explored: list[tuple[Interaction, Credentials]] = []
+        self._redactor = Redactor()
+        self._readings: list[Reading] = []
+        self._exchanges: dict[int, Exchange] = {}
+        self._kept_bytes = 0
+        self._inference = ResetUnitInference(stated=reset_unit)
+        self._observed = 0
+        self._lock = threading.Lock()
+
+    @property
+    def title(self) -> str:
+        return self._title
+
+    def add(self, reading: Reading, exchange: Exchange) -> int:
+        """Keep a response, and return its number."""
+        with self._lock:
+            self._readings.append(reading)
+            number = len(self._readings)
+            self._keep(number, exchange)
+            return number
+
+    def add_body(self, number: int, body: bytes) -> None:
+        """Keep the body of a response that was read after it was added."""
+        with self._lock:
+            exchange = self._exchanges.pop(number, None)
+            if exchange is not None:
+                self._kept_bytes -= _size(exchange)
+                self._keep(number, exchange._replace(body=body))
+
+    def _keep(self, number: int, exchange: Exchange) -> None:
+        self._exchanges[number] = exchange
+        self._kept_bytes += _size(exchange)
+        while self._kept_bytes > _MAX_KEPT_BYTES:
+            self._kept_bytes -= _size(self._exchanges.pop(next(iter(self._exchanges))))
+
+    @property
+    def evidence(self) -> Evidence:
+        """The unit of ``X-RateLimit-Reset`` and why; the stated one where there is one."""
+        with self._lock:
+            for reading in islice(self._readings, self._observed, None):
+                self._inference.observe(reading)
+                self._observed += 1
+            return self._inference.evidence()
+
+    def __len__(self) -> int:
+        return len(self._readings)
+
+    def interaction(self, number: int) -> Interaction:
+        self._check_number(number)
+        reading = self._readings[number - 1]
+        exchange = self._exchanges.get(number) or Exchange(
+            (self.base_url or "") + reading.path, (), b"", (), "", None
+        )
+        request = RecordedRequest(
+            reading.method, exchange.url, text_headers(exchange.request_headers), exchange.request_body
+        )
+        response = RecordedResponse(
+            reading.status, exchange.reason, text_headers(exchange.response_headers), exchange.body or b""
+        )
+        if exchange.body is not None:
+            response = normalize_headers(response, method=request.method)
+        at = None if math.isnan(reading.at) else datetime.fromtimestamp(reading.at, UTC)
+        return self._redactor.interaction(Interaction(request, response, at, reading.elapsed_s))
+
+    def reading(self, number: int) -> Reading:
+        self._check_number(number)
+        return self._readings[number - 1]
+
+    def readings(self) -> list[Reading]:
+        return self._readings.copy()
+
+    def has_bodies(self, number: int) -> bool:
+        exchange = self._exchanges.get(number)
+        return exchange is not None and exchange.body is not None
+
+
+def _size(exchange: Exchange) -> int:
+    headers = (*exchange.request_headers, *exchange.response_headers)
+    size = sum([len(name) + len(value) for name, value in headers])
+    return size + len(exchange.url) + len(exchange.request_body) + len(exchange.body or b"")
+
+
+# -- of a file -----------------------------------------------------------------------------------
+
+
+def read_cassette(path: Path) -> Recording:
+    """Return the recording in a file: a cassette of any layout that vcrpy reads, ours, or HAR.
+
+    Raises
+    ------
+    CassetteError
+        There is no such file, or it may not be read.
+    CassetteFormatError
+        It is not a cassette, is not safe to load, or is too large. An interaction in our layout is
+        read, and checked, when it is asked for.
+    """
+    return parse_cassette(read_bytes(path), path)
+
+
+def parse_cassette(data: bytes, path: Path) -> Recording:
+    """Return the recording that the bytes of a file hold; ``path`` is for messages alone."""
+    if not data.strip():
+        return Recording(path.stem, path=path)
+    return _parse_lines(data, path) or _parse_foreign(data, path)
+
+
+def read_bytes(path: Path) -> bytes:
+    """Return the bytes of a file of at most 256 MB; raises as `read_cassette` does."""
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise CassetteFormatError(f"{path} is not a file, so it is not a cassette.")
+        if status.st_size > MAX_FILE_BYTES:
+            raise CassetteFormatError(
+                f"{path} has {status.st_size:,} bytes; a cassette may have {MAX_FILE_BYTES:,}. "
+                "Record in parts."
+            )
+        with path.open("rb") as file:
+            return file.read(status.st_size)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not a path"
+        raise CassetteError(f"Cannot read cassette {path} ({reason}).") from None
+
+
+class Lines(Sequence[Interaction]):
+    """The interactions of a file in the line layout; each is parsed when it is asked for."""
+
+    def __init__(self, data: bytes, starts: array[int], name: str) -> None:
+        self._data = data
+        self._starts = starts
+        self._name = name
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def __getitem__(self, index: Any) -> Any:
+        with self._format_errors(index) as (at, elapsed, attempt, request, response):
+            interaction = Interaction(
+                check_request(layout.request_of(_parse(request))),
+                check_response(layout.response_of(_parse(response))),
+                layout.recorded_at_of(at.decode("ascii", "replace")),
+                layout.elapsed_s_of(elapsed),
+                int(attempt or 1),
+            )
+            check_times(interaction.recorded_at, interaction.elapsed_s)
+        return interaction
+
+    def request(self, index: int, is_enough: Callable[[str], bool]) -> tuple[RecordedRequest, int]:
+        """Return one request and its attempt; without headers and body if ``is_enough`` says so.
+
+        ``is_enough`` is asked for the method: a read is found by its address.
+        """
+        found = layout.address_of(self._data, self._starts[index])
+        if found is None or not is_enough(found[0].method):
+            with self._format_errors(index) as (_, _, attempt, request, _):
+                return check_request(layout.request_of(_parse(request))), int(attempt or 1)
+        return found
+
+    @contextmanager
+    def _format_errors(self, index: int) -> Iterator[tuple[bytes, ...]]:
+        match = layout.INTERACTION.match(self._data, self._starts[index])
+        assert match is not None, "the index was made by this pattern"
+        try:
+            yield match.groups()
+        except ODD as error:
+            number = index % len(self) + 1
+            raise unreadable(f"Interaction {number} of cassette {self._name!r}", error) from None
+
+
+def _parse(line: bytes) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):  # a binary body, or a line that a person wrote
+        from .vcr_files import load_yaml
+
+        return load_yaml(line.decode())
+
+
+def _parse_lines(data: bytes, path: Path) -> Recording | None:
+    """Return the recording with an index of its lines; None where it needs vcrpy's loader."""
+    header = layout.read_header(data)
+    if header is None:
+        return None
+    metadata, position = header
+    starts = array("Q")
+    while match := layout.INTERACTION.match(data, position):
+        starts.append(position)
+        position = match.end()
+    problem, end = None, layout.END.fullmatch(data, position)
+    if end is None:
+        if layout.INTERACTION.search(data, position) or layout.is_by_hand(data[position:]):
+            return None
+        problem = (
+            f"its recording was not closed: {plural(len(starts), 'interaction')} recovered, "
+            f"{plural(len(data) - position, 'byte')} of a torn one set aside"
+        )
+    else:
+        digest = hashlib.sha256(memoryview(data)[:position]).hexdigest()
+        if end[0] != layout.end_line(len(starts), digest).encode():
+            problem = "it was changed after its recording was closed"
+    lines = Lines(data, starts, path.stem)
+    metadata, base_url = _about(metadata, lines, path)
+    return Recording(path.stem, lines, base_url, problem, path, "lines", metadata, position)
+
+
+def _parse_foreign(data: bytes, path: Path) -> Recording:
+    """Return a recording of another layout, without its credentials."""
+    kind: Literal["json", "vcrpy", "har"]
+    interactions: Iterable[Interaction]
+    if path.suffix.lower() == ".har":
+        from .har import read_har
+
+        kind, metadata, interactions = "har", {}, read_har(data, str(path))
+    else:
+        from .vcr_files import load_cassette_text
+
+        try:
+            text = data.decode("utf-8-sig")
+            metadata, interactions = load_cassette_text(text)
+        except UnicodeDecodeError:
+            raise CassetteFormatError(f"{path} is not a cassette: it is not UTF-8 text.") from None
+        except CassetteFormatError as error:
+            raise CassetteFormatError(f"{path} is not a cassette. {error}") from None
+        kind = "json" if text.lstrip().startswith("{") else "vcrpy"
+    interactions = list(redact_foreign(interactions, foreign=True))
+    metadata, base_url = _about(metadata, interactions, path)
+    return Recording(
+        path.stem, interactions, base_url, None, path, kind, metadata, clean_bytes=len(data)
+    )
+
+
+def _about(
+    metadata: object, interactions: Sequence[Interaction], path: Path
+) -> tuple[dict[str, Any], str | None]:
+    """Return a cassette's metadata in the types of JSON, and its base address."""
+    try:
+        text = json.dumps(metadata, ensure_ascii=False, default=str)
+        value = json.loads(text.encode(errors="replace"))
+        value = value if isinstance(value, dict) else {}
+        base_url = value.get("base_url")
+        urlsplit(str(base_url))
+    except ODD:
+        raise CassetteFormatError(
+            f"{path} is not a cassette: what it says of its recording cannot be read."
+        ) from None
+    if not isinstance(base_url, str):
+        base_url = None
+        with suppress(CassetteFormatError, IndexError):
+            parts = urlsplit(interactions[0].request.uri)
+            # No user info: it may be a key, and is no part of where the service is.
+            base_url = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+    return value, base_url
