@@ -83,19 +83,19 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture
 def directmail(request: pytest.FixtureRequest) -> Iterator[Session]:
     """Give a `Session` on the test's cassette, which is also the current one for the test."""
+    from .cassettes.cassette import records
     from .current import current_session, make_current
 
     settings = _settings(request.node)
     path = _cassette_path(request.node, settings.cassette)
     mode = request.config.getoption(_OPTION) or settings.record_mode or "none"
-    records = mode != "none" and not (mode == "once" and path.exists() and path.stat().st_size > 0)
-    _refuse_beside_vcr(request.node, may_collide=records or settings.cassette is None)
+    is_recorded = records(mode, path)
+    _refuse_beside_vcr(request.node, may_collide=is_recorded or settings.cassette is None)
     with _errors_in_short():
-        session = (
-            _recording(path, mode, settings)
-            if records
-            else _replaying(path, settings, request.node)
-        )
+        if is_recorded:
+            session = _recording(path, mode, settings)
+        else:
+            session = _replaying(path, settings, request.node)
     cassette = session.open_cassette
     assert cassette is not None, "the session was put on one just now"
     advice = f"to record it again: {_command(request.node, 'all')}"
@@ -313,8 +313,8 @@ class _Use:
             return
         from .questions.drift import age_problem
 
-        interactions, max_age = self.cassette.interactions(), self.settings.max_age
-        problem = age_problem(interactions, max_age, now=datetime.now(UTC))
+        recording, max_age = self.cassette.recording(), self.settings.max_age
+        problem = age_problem(recording, max_age, now=datetime.now(UTC))
         if problem is None:
             return
         message = f"{self.shown_path} {problem}; {self.advice}"
@@ -331,10 +331,8 @@ class _Use:
         return "\n".join([*lines, self.advice])
 
     def _counted(self, title: str, requests: Sequence[RecordedRequest]) -> Iterator[str]:
-        from .interaction import base_path, path_below
-
-        prefix = base_path(self.cassette.base_url or "")
-        counts = Counter(f"{r.method} {path_below(r.uri, prefix)}" for r in requests)
+        path_of = self.cassette.recording().path_of
+        counts = Counter(f"{request.method} {path_of(request)}" for request in requests)
         yield f"{title}:" if counts else f"{title}: nothing"
         for request, count in counts.items():
             yield f"    {request} ({count} times)" if count > 1 else f"    {request}"
