@@ -14,11 +14,10 @@ In a replay there is nothing below the first. Each class has both ``handle_reque
 from __future__ import annotations
 
 import asyncio
-import io
 import math
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import aclosing, closing
 from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
@@ -40,15 +39,6 @@ ModeName = Literal["live", "record", "replay"]
 
 _RECORDED_REQUEST: Final = "directmail_lab.recorded_request"
 """The key in a request's extensions for its `RecordedRequest`, in a session with a cassette."""
-
-STREAMED: Final = "directmail_lab.streamed"
-"""In a request's extensions: pass a large body on while it is recorded (async requests alone). In
-the response's: its body comes in parts, and is recorded when it ends."""
-
-_SMALL_BODY_BYTES: Final = 65_536
-"""A body of a known length up to this is recorded before any of it is passed on."""
-
-_ABOUT_WHOLE_BODIES: Final = frozenset((b"content-length", b"content-encoding"))
 
 _LONGEST_PAUSE_S: Final = 30.0
 """A replay in recorded time waits no longer for one response, whatever its cassette says."""
@@ -271,8 +261,6 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         started = self.timer()
         response = await self.inner.handle_async_request(request)
         if self.cassette is not None:
-            if STREAMED in request.extensions and _is_streamed(request, response):
-                return self._streamed(request, response, started)
             async with aclosing(cast("httpx.AsyncByteStream", response.stream)) as stream:
                 response.stream = httpx.ByteStream(b"".join([part async for part in stream]))
         return self._received(request, response, started)
@@ -308,62 +296,6 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             "the request was carried out, and only its recording failed."
         )
         raise failure
-
-    def _streamed(
-        self, request: httpx.Request, response: httpx.Response, started: float
-    ) -> httpx.Response:
-        """Return a response whose body is recorded when the caller has read it to its end."""
-
-        def record(body: io.BytesIO) -> None:
-            written = recorded_response(response, body.getvalue())
-            self._record(request, written, self.clock(), round(self.timer() - started, 6))
-
-        raw = response.headers.raw
-        streamed = httpx.Response(
-            response.status_code,
-            headers=[pair for pair in raw if pair[0].lower() not in _ABOUT_WHOLE_BODIES],
-            stream=_RecordedStream(response, record),
-            extensions={**response.extensions, STREAMED: True},
-        )
-        assert self.cassette is not None
-        return self.observe(
-            request, streamed, at=self.clock(), elapsed_s=round(self.timer() - started, 6),
-            source="recorded", cassette=self.cassette.name,
-        )  # fmt: skip
-
-
-class _RecordedStream(httpx.AsyncByteStream):
-    """The decoded body of a response: recorded before its end is passed on, if it has one.
-
-    A body that is cut off, or that the caller does not read to its end, is not recorded.
-    """
-
-    def __init__(self, response: httpx.Response, record: Callable[[io.BytesIO], None]) -> None:
-        self._response = response
-        self._record = record
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        whole = io.BytesIO()
-        async for part in self._response.aiter_bytes():
-            whole.write(part)
-            yield part
-        self._record(whole)
-
-    async def aclose(self) -> None:
-        await self._response.aclose()
-
-
-def _is_streamed(request: httpx.Request, response: httpx.Response) -> bool:
-    """Return whether a response has a body that is large, or whose length is not known."""
-    coding = response.headers.get("Content-Encoding", "identity").lower()
-    length = response.headers.get("Content-Length", "")
-    return (
-        request.method != "HEAD"
-        and response.is_success
-        and response.status_code != 204
-        and coding in ("identity", "gzip", "deflate")
-        and not (length.isdecimal() and int(length) <= _SMALL_BODY_BYTES)
-    )
 
 
 def _as_recorded(
