@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+from faulty_service import Fault, FaultyService
 
 import directmail_lab as dm
 from directmail_lab.credentials import ApiKey
 from directmail_lab.sessions import Session
-from directmail_lab.standin import Fault, stand_in
+from directmail_lab.standin import stand_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,7 +37,7 @@ def items() -> Iterator[StandIn]:
     """A service that answers each of thirty paths differently, one of them by no answer."""
     faults = [Fault(path=f"/v1/items/{n:02}", body=f'{{"n": {n}}}') for n in range(30)]
     faults[7] = Fault(path="/v1/items/07", drop="reset")
-    with stand_in(limit=1000, faults=faults) as service:
+    with FaultyService(limit=1000, faults=faults) as service:
         yield service
 
 

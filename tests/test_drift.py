@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from cassette_samples import theirs
+from faulty_service import FaultyService
 from hypothesis import given, strategies as st
 
 from directmail_lab import Session
@@ -23,7 +24,7 @@ from directmail_lab.errors import CassetteError, DirectMailLabError, NotConnecte
 from directmail_lab.interaction import Headers, Interaction, RecordedRequest, RecordedResponse
 from directmail_lab.questions.comparison import ABSENT, Difference, compare
 from directmail_lab.questions.drift import OldCassetteWarning, drift
-from directmail_lab.standin import STAND_IN_RECORD, StandIn, stand_in
+from directmail_lab.standin import STAND_IN_RECORD, StandIn
 
 if TYPE_CHECKING:
     import httpx
@@ -343,7 +344,7 @@ def live_session(service: StandIn, **options: Any) -> Session:
 
 def drift_later(path: Path, **behaviour: Any) -> pd.DataFrame:
     """What changed since a recording, with another stand-in as the service of a later day."""
-    with stand_in(**behaviour) as later, live_session(later) as session:
+    with FaultyService(**behaviour) as later, live_session(later) as session:
         table = drift(session, path)
         assert later.requests.total() == table.attrs["sent"]
     return table
@@ -384,7 +385,7 @@ def test_each_mutation_of_the_record_is_found_over_http(service: StandIn, change
 def test_an_allowance_and_a_status_that_changed_are_rows(service: StandIn) -> None:
     """What the service's document leaves open may change too, and is shown with both values."""
     path = record_tour(service)
-    with stand_in(limit=100) as later, live_session(later) as session:
+    with FaultyService(limit=100) as later, live_session(later) as session:
         later.fault(path="/v1/lists", status=404)
         table = drift(session, path)
 

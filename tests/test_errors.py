@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+from faulty_service import FaultyService
 from IPython.core.interactiveshell import InteractiveShell
 
 import directmail_lab as dm
@@ -136,7 +137,7 @@ def test_an_answer_that_breaks_in_its_body_shows_nothing_of_it(
     run: Callable[[str], list[str]], fault: dict[str, Any]
 ) -> None:
     """A key that a body echoes is in no frame, whether the body is cut or is not what it says."""
-    with dm.stand_in(api_key=KEY, record={"echo": KEY}) as service, service.fault(**fault):
+    with FaultyService(api_key=KEY, record={"echo": KEY}) as service, service.fault(**fault):
         dm.connect(service.base_url, ApiKey(KEY), pace="off")
         run("%xmode Verbose")
         lines = run("dm.me()")
@@ -176,7 +177,7 @@ def test_https_at_a_port_of_plain_http_is_told() -> None:
         "dm.drift('first-look', on_old='stop')",
         "dm.login(mode='offline')",
         "dm.pages('/v1/lists', by='number')",
-        "dm.stand_in(window='open')",
+        "dm.stand_in(reset_unit='days')",
     ],
 )
 def test_a_value_that_is_no_choice_is_answered_with_the_choices(call: str) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pytest
+from faulty_service import Fault, FaultyService
 
 from directmail_lab import current
 from directmail_lab.contract import ME_PATH
@@ -21,7 +22,7 @@ from directmail_lab.questions.shapes import ResponseSample, ResponseShape
 from directmail_lab.readings.reading import read_headers
 from directmail_lab.readings.reset_unit import infer_reset_unit
 from directmail_lab.sessions import Session
-from directmail_lab.standin import Fault, stand_in
+from directmail_lab.standin import stand_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -263,7 +264,7 @@ def test_no_reads_are_sent_for_a_unit_where_there_is_no_reset(
 ) -> None:
     """One read, and not twelve more, shows that no response will; lines are printed."""
     faults = [Fault(headers={"X-RateLimit-Reset": None})]
-    with stand_in(faults=faults) as server, current_session(server):
+    with FaultyService(faults=faults) as server, current_session(server):
         explore(pause_s=0)
         reads = server.requests[f"GET {ME_PATH}"]
 
@@ -298,7 +299,7 @@ def test_other_regions_get_requests_without_the_key(
 ) -> None:
     """It may not be theirs. One that hangs up is announced, and the rest goes on."""
     lines: list[str] = []
-    with stand_in(api_key="another-region", faults=faults) as other:
+    with FaultyService(api_key="another-region", faults=faults) as other:
         monkeypatch.setenv("DIRECTMAIL_REGIONS", f"other={other.base_url}")
         rows = by_part(explore(pause_s=0, announce=lines.append))
 

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
+from faulty_service import Fault, FaultyService
 
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.credentials import ApiKey
 from directmail_lab.sessions import Session
-from directmail_lab.standin import Fault, StandIn, stand_in
+from directmail_lab.standin import StandIn, stand_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -141,7 +142,7 @@ def items() -> Iterator[StandIn]:
         Fault(path=f"/v1/items/{worker:02}-{n:02}", body=f"[{worker}, {n}]")
         for worker, n in itertools.product(WORKERS, ROUNDS)
     ]
-    with stand_in(limit=100_000, faults=answers) as service:
+    with FaultyService(limit=100_000, faults=answers) as service:
         yield service
 
 

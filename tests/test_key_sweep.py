@@ -18,14 +18,13 @@ import os
 import pickle
 import re
 import traceback
-from contextlib import closing
-from http.client import HTTPConnection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pandas as pd
 import pytest
+from faulty_service import FaultyService
 from key_search import planted, traces
 
 from directmail_lab.credentials import ApiKey
@@ -38,9 +37,8 @@ from directmail_lab.questions.openapi import openapi
 from directmail_lab.questions.snippets import copy_as
 from directmail_lab.readings.log import read_readings
 from directmail_lab.redaction import key as key_search, redactor
-from directmail_lab.server import SessionServer
 from directmail_lab.sessions import Session
-from directmail_lab.standin import StandIn, stand_in
+from directmail_lab.standin import StandIn
 from directmail_lab.widgets.browser import BrowserWidget, SessionRecording
 from directmail_lab.widgets.page import Recording, handle_request, open_recording
 
@@ -91,7 +89,7 @@ class Haul:
 @pytest.fixture
 def service() -> Iterator[StandIn]:
     """A stand-in whose key is the planted one."""
-    with stand_in(api_key=KEY, limit=100_000) as started:
+    with FaultyService(api_key=KEY, limit=100_000) as started:
         yield started
 
 
@@ -130,7 +128,6 @@ def drive(service: StandIn, haul: Haul, *, failures: bool = True) -> None:
             no_room(service, session, haul)
             many(service, session, haul)
             browsed(session, haul)
-            gateway(service, haul)
     for path in Path.cwd().rglob("*"):
         if path.is_file():
             haul.add(path.name, path.read_bytes())
@@ -294,35 +291,6 @@ def answers(recording: Recording, haul: Haul) -> None:
         told, bodies = handle_request(recording, each, {"itself": lambda: recording})
         haul.add(f"browser, {each}", json.dumps(told, indent=0))
         haul.add(f"browser, {each}", b"\n".join(bodies))
-
-
-def gateway(service: StandIn, haul: Haul) -> None:
-    """A client without the key, or with credentials of its own, of an address with a token."""
-    session = Session(service.base_url, ApiKey(KEY))  # paced: its allowance is shared
-    session.record("gateway")
-    own = {"Authorization": f"Bearer {UNKNOWN}", "Cookie": f"a={UNKNOWN}", "Referer": f"/{UNKNOWN}"}
-    own |= {"Proxy-Authorization": f"Basic {UNKNOWN}", "X-Api-Key": UNKNOWN}
-
-    def ask(path: str, method: str = "GET", **headers: str) -> None:
-        # No client that logs: its log is its own, and has the address with the token.
-        with closing(HTTPConnection(server.base_url.split("/")[2])) as connection:
-            connection.request(method, path, KEY if method == "POST" else None, headers)
-            got = connection.getresponse()
-            haul.add("gateway's headers", f"{got.status} {got.getheaders()}")
-            haul.add("gateway's body", got.read())
-
-    with SessionServer([session], token=UNKNOWN) as server:
-        haul.add("gateway", [server, server._thread])
-        for fault in ({"echo_key": True}, {"echo_key": True, "encoding": "gzip"}, {"status": 401}):
-            with service.fault(**fault):
-                ask(f"/{UNKNOWN}/v1/users/me", **own)
-        for name, form in planted(KEY).items():
-            with service.fault(body=form, headers={"X-Echo": "a", "Set-Cookie": f"s={UNKNOWN}"}):
-                ask(f"/{UNKNOWN}/v1/{name}")
-        for method, refused in (("GET", ""), ("POST", ""), ("GET", "x"), ("POST", "/../x")):
-            ask(f"/{UNKNOWN}{refused}", method)
-        ask("/v1/users/me", Host=f"{KEY}.test")
-        ask(f"/{UNKNOWN}/v1", Origin="https://page.test")
 
 
 def test_nothing_that_comes_out_has_the_key(service: StandIn, haul: Haul) -> None:

@@ -13,6 +13,7 @@ import httpx
 import nbclient
 import nbformat
 import pytest
+from faulty_service import FaultyService
 from paced_service import START, Clock, Service, async_client, client
 
 import directmail_lab as dm
@@ -147,7 +148,7 @@ def test_even_pace_spreads_the_allowance_over_the_window() -> None:
 def test_pace_off_never_waits() -> None:
     """A refusal comes back as it is, at once, and a failed read is not repeated."""
     with (
-        stand_in(limit=2, limits={}) as service,
+        FaultyService(limit=2, limits={}) as service,
         dm.Session(service.base_url, service.api_key, pace="off") as session,
     ):
         statuses = [session.get(ME).status_code for _ in range(3)]
@@ -414,7 +415,7 @@ def test_an_answer_to_a_write_that_breaks_off_leaves_its_outcome_open(method: st
         await session.async_client.request(method, "/v1/letters")
 
     with (
-        stand_in() as service,
+        FaultyService() as service,
         dm.Session(service.base_url, service.api_key, allow_writes=True) as session,
         service.fault(cut_after=1, body=b"{}", status=201),
     ):

@@ -16,13 +16,13 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 import nbformat
+from faulty_service import FaultyService
 from nbclient import NotebookClient
 from nbformat.v4 import new_output
 
 from directmail_lab.credentials import ApiKey
 from directmail_lab.sessions import Session
 from directmail_lab.settings import API_KEY_VARIABLE, BASE_URL_VARIABLE
-from directmail_lab.standin import StandIn, stand_in
 from directmail_lab.tutorials import copy_tutorials
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def record(name: str, path: Path) -> None:
     path.unlink(missing_ok=True)
     options: dict[str, Any] = {"limit": 5, "window_s": 10.0} if name == "waiting" else {}
     with (
-        stand_in(port=_PORT, clock=clock.now, **options) as service,
+        FaultyService(port=_PORT, clock=clock.now, **options) as service,
         Session(
             service.base_url,
             ApiKey(service.api_key),
@@ -76,14 +76,14 @@ def record(name: str, path: Path) -> None:
         RECORDINGS[name](session, service, clock.pass_s)
 
 
-def _first_look(session: Session, _: StandIn, pass_s: _PassTime) -> None:
+def _first_look(session: Session, _: FaultyService, pass_s: _PassTime) -> None:
     session.me()
     _burst(session, 40, pass_s)
     pass_s(20.0)
     _exhaust(session, pass_s)
 
 
-def _rate_limits(session: Session, _: StandIn, pass_s: _PassTime) -> None:
+def _rate_limits(session: Session, _: FaultyService, pass_s: _PassTime) -> None:
     session.me()
     _burst(session, 40, pass_s)
     _exhaust(session, pass_s)
@@ -94,7 +94,7 @@ def _rate_limits(session: Session, _: StandIn, pass_s: _PassTime) -> None:
     _burst(session, 5, pass_s)
 
 
-def _waiting(session: Session, _: StandIn, pass_s: _PassTime) -> None:
+def _waiting(session: Session, _: FaultyService, pass_s: _PassTime) -> None:
     """Wait as a live session does: where nothing is left, until the window renews."""
     for _again in range(12):
         headers = session.client.get("/v1/users/me").headers
@@ -102,13 +102,13 @@ def _waiting(session: Session, _: StandIn, pass_s: _PassTime) -> None:
         pass_s(0.4 if left else int(headers["X-RateLimit-Reset"]))
 
 
-def _record_and_replay(session: Session, _: StandIn, pass_s: _PassTime) -> None:
+def _record_and_replay(session: Session, _: FaultyService, pass_s: _PassTime) -> None:
     session.me()
     pass_s(1.3)
     session.client.get("/v1/lists")
 
 
-def _explore(session: Session, service: StandIn, pass_s: _PassTime) -> None:
+def _explore(session: Session, service: FaultyService, pass_s: _PassTime) -> None:
     for _ in range(3):
         session.me()
         pass_s(4.0)
@@ -122,7 +122,7 @@ def _explore(session: Session, service: StandIn, pass_s: _PassTime) -> None:
     _exhaust(session, pass_s)
 
 
-def _test_with_recordings(session: Session, _: StandIn, __: _PassTime) -> None:
+def _test_with_recordings(session: Session, _: FaultyService, __: _PassTime) -> None:
     session.me()
     session.client.get("/v1/lists")
 
@@ -138,7 +138,7 @@ def _exhaust(session: Session, pass_s: _PassTime) -> None:
         pass_s(0.2)
 
 
-RECORDINGS: Final[dict[str, Callable[[Session, StandIn, _PassTime], None]]] = {
+RECORDINGS: Final[dict[str, Callable[[Session, FaultyService, _PassTime], None]]] = {
     "first-look": _first_look,
     "rate-limits": _rate_limits,
     "waiting": _waiting,

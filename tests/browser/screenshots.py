@@ -49,10 +49,12 @@ MARK_AS_PICTURE: Final = """form => {
 }"""
 
 SIGN_IN = "import directmail_lab as dm\ndm.login(base_url={0!r})"
+TESTS = Path(__file__).resolve().parent.parent
 MONITOR = """import directmail_lab as dm, time
-from directmail_lab.standin import STAND_IN_KEY as key, stand_in
-service = stand_in(limit=60, limits={"/v1/lists": 30}, window_s=4)
-dm.connect(service.base_url, key, pace="off", reset_unit="seconds_left")
+import sys; sys.path.append("{tests}")
+from faulty_service import FaultyService
+service = FaultyService(limit=60, limits={"/v1/lists": 30}, window_s=4)
+dm.connect(service.base_url, service.api_key, pace="off", reset_unit="seconds_left")
 dm.monitor()"""
 TRAFFIC = """for n in range(230):
     dm.get("/v1/users/me")
@@ -107,7 +109,7 @@ def take_sign_in(page: Page, server: Server, folder: Path, theme: str) -> None:
 
 def take_monitor(page: Page, server: Server, folder: Path, theme: str) -> None:
     """Take the monitor after some windows."""
-    run_notebook(page, server, f"monitor-{theme}", MONITOR, TRAFFIC)
+    run_notebook(page, server, f"monitor-{theme}", MONITOR.replace("{tests}", str(TESTS)), TRAFFIC)
     expect(page.locator(".dml-row")).to_have_count(2)
     take(page, ".dml-monitor", folder / f"monitor-{theme}.png")
 

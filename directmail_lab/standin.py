@@ -1,0 +1,222 @@
+"""The stand-in service: a real HTTP server on loopback that follows service.md exactly.
+
+What service.md leaves open is an option. The responses say that they come from a stand-in.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import json
+import math
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from email.utils import formatdate
+from typing import Final, Literal, NamedTuple, get_args
+
+from .contract import HEADERS, ME_PATH, TYPICAL_LIMIT, TYPICAL_WINDOW_S
+from .credentials import ApiKey
+from .errors import argument_error, check_choice
+from .interaction import (
+    Headers,
+    RecordedRequest,
+    RecordedResponse,
+    header,
+    operation_of,
+    path_below,
+)
+from .loopback import NOT_HTTP, LoopbackServer, error_response, json_response
+
+ResetUnit = Literal["seconds_left", "milliseconds_left", "epoch_s", "epoch_ms"]
+
+# Public test data: it opens nothing but a stand-in on this machine.
+STAND_IN_KEY: Final = "DEMO_7Qm2Xr9LwT4bZk"
+
+STAND_IN_RECORD: Final[Mapping[str, object]] = {
+    "id": "usr_stand_in_1",
+    "name": "Stand-in User",
+    "email": "stand-in@example.com",
+    "service": "stand-in",
+    "company": {
+        "name": "Stand-in Company",
+        "address": {"city": "Zürich", "postcode": "01234", "country": "CH"},
+    },
+    "permissions": ["read", "write"],
+    "phone": None,
+}
+
+# The stand-in's own: service.md shows no operation but GET /v1/users/me.
+_LETTERS_PATH: Final = "/v1/letters"
+_ROWS: Final = [
+    {"id": f"lst_stand_in_{n}", "name": name, "addresses": addresses, "service": "stand-in"}
+    for n, (name, addresses) in enumerate([("Spring", 120), ("Café owners", 48), ("Empty", 0)], 1)
+]
+_LISTS: Final = {"/v1/lists": _ROWS, **{f"/v1/lists/{row['id']}": row for row in _ROWS}}
+_LIST_LIMITS: Final = {"/v1/lists": 60, "/v1/lists/{id}": 60}
+
+
+class _Quota(NamedTuple):
+    """What is left of an operation's allowance; ``is_exceeded``: this request was one too many."""
+
+    limit: int
+    used: int
+    renews_at: float  # in seconds since the Unix epoch
+    is_exceeded: bool = False
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class StandIn(LoopbackServer):
+    """A stand-in service on 127.0.0.1, in a thread; a context manager that closes it.
+
+    Connect with its ``base_url`` and ``api_key``. Each option is a part that the service's document
+    leaves open. ``requests`` counts each ``"METHOD /path"`` that was received.
+
+    Parameters
+    ----------
+    port
+        The port on 127.0.0.1; 0 takes a free one.
+    api_key
+        The one key that it accepts.
+    limit
+        Requests allowed in a window, for each operation that ``limits`` does not name.
+    limits
+        Other allowances by operation: ``"/v1/lists"`` for each method, or ``"GET /v1/lists"``.
+    window_s
+        Seconds in a window, from its first request.
+    reset_unit
+        What ``X-RateLimit-Reset`` holds.
+    exhausted_status
+        The status when nothing is left.
+    unauthorized_status
+        The status of a request without the key, with another, or with a password.
+    record
+        The current user's record, any JSON value.
+    envelope
+        A member to wrap each successful body in, such as ``"data"``; None for the bare body.
+
+    Raises
+    ------
+    CredentialError
+        HTTP Basic cannot carry the key.
+    ValueError
+        Another option is out of its range.
+    OSError
+        The port is taken.
+    """
+
+    port: int = 0
+    api_key: str = STAND_IN_KEY
+    limit: int = TYPICAL_LIMIT
+    limits: Mapping[str, int] = field(default_factory=_LIST_LIMITS.copy)
+    window_s: float = TYPICAL_WINDOW_S
+    reset_unit: ResetUnit = "seconds_left"
+    exhausted_status: int = 429
+    unauthorized_status: int = 401
+    record: object = field(default_factory=lambda: dict(STAND_IN_RECORD))
+    envelope: str | None = None
+
+    def __post_init__(self) -> None:
+        ApiKey(self.api_key)
+        json.dumps(self.record)
+        check_choice("reset_unit", self.reset_unit, get_args(ResetUnit))
+        if self.window_s <= 0 or min([self.limit, *self.limits.values()]) < 0:
+            raise argument_error(
+                "window_s must be more than 0 seconds, and each allowance 0 or more requests."
+            )
+        self.requests: Counter[str] = Counter()
+        self._quotas: dict[tuple[bool, str, str], _Quota] = {}
+        self._lock = threading.Lock()  # each connection has a thread of its own
+        super().__init__(self.port)
+
+    def assumptions(self) -> str:
+        """Return, in a line, what it assumes where service.md says "not shown"."""
+        unseen = ("port", "api_key", "record")
+        options = [f.name for f in fields(self) if f.name not in unseen]
+        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in options)
+        return f"{values}; the record, the form of errors and all but GET {ME_PATH} are made up"
+
+    def answer(self, request: RecordedRequest) -> RecordedResponse:
+        """Return the response to a request, and count it."""
+        method, path, now = request.method, path_below(request.uri), self._now()
+        with self._lock:
+            self.requests[f"{method} {path}"] += 1
+            is_known = self._is_known(request)
+            quota = self._count(now, method, operation_of(path), is_known=is_known)
+            headers = self._common_headers(quota, now)
+            if not is_known:
+                if self.unauthorized_status == 401:
+                    headers = (*headers, ("WWW-Authenticate", 'Basic realm="stand-in"'))
+                text = "The key is not known, or a password came with it."
+                return _error(self.unauthorized_status, text, headers)
+            if quota.is_exceeded:
+                return _error(self.exhausted_status, "The allowance is used up.", headers)
+            return self._routed(method, path, headers)
+
+    def malformed(self, status: int) -> RecordedResponse:
+        """Return the response to data that is not HTTP, with the three headers."""
+        now = self._now()
+        with self._lock:
+            quota = self._count(now, "", "", is_known=False)
+        return _error(status, NOT_HTTP, self._common_headers(quota, now))
+
+    def _now(self) -> float:
+        return time.time()
+
+    def _is_known(self, request: RecordedRequest) -> bool:
+        scheme, _, sent = (header(request.headers, "Authorization") or "").partition(" ")
+        expected = base64.b64encode(f"{self.api_key}:".encode())
+        return scheme.lower() == "basic" and hmac.compare_digest(sent.strip().encode(), expected)
+
+    def _count(self, now: float, method: str, operation: str, *, is_known: bool) -> _Quota:
+        """Count one request, and return what is left after it. HEAD counts as GET."""
+        method = "GET" if method == "HEAD" else method
+        key = (is_known, method, operation)
+        quota = self._quotas.get(key)
+        if quota is None or quota.renews_at <= now:
+            limit = self.limits.get(operation, self.limit)
+            limit = self.limits.get(f"{method} {operation}", limit)
+            quota = _Quota(limit, 0, now + self.window_s)
+        is_exceeded = quota.used >= quota.limit
+        used = quota.used + (not is_exceeded)
+        self._quotas[key] = quota = quota._replace(used=used, is_exceeded=is_exceeded)
+        return quota
+
+    def _common_headers(self, quota: _Quota, now: float) -> Headers:
+        left = quota.renews_at - (now if self.reset_unit.endswith("_left") else 0)
+        factor = 1000 if self.reset_unit in ("milliseconds_left", "epoch_ms") else 1
+        # Rounded up, so that a client that waits is not early; but first to thousandths:
+        # 60.000000001 s (an error of binary fractions) -> 60, not 61.
+        reset = math.ceil(round(left * factor, 3))
+        values = (quota.limit, quota.limit - quota.used, reset)
+        return (
+            *zip(HEADERS, map(str, values), strict=True),
+            ("Date", formatdate(now, usegmt=True)),
+            ("Server", "directmail-lab-stand-in"),
+        )
+
+    def _routed(self, method: str, path: str, headers: Headers) -> RecordedResponse:
+        number = self.requests[f"POST {_LETTERS_PATH}"]
+        letter = {"id": f"ltr_stand_in_{number}", "state": "accepted", "service": "stand-in"}
+        values = {**_LISTS, ME_PATH: self.record, _LETTERS_PATH: letter}
+        if path not in values:
+            is_list = path.startswith("/v1/lists/")
+            text = f"There is {'no such list' if is_list else 'nothing at this path'}."
+            return _error(404, text, headers)
+        methods = ("POST",) if path == _LETTERS_PATH else ("GET", "HEAD")
+        if method not in methods:
+            headers = (*headers, ("Allow", ", ".join(methods)))
+            return _error(405, "This path does not take that method.", headers)
+        value = values[path]
+        wrapped = {self.envelope: value, "service": "stand-in"} if self.envelope else value
+        return json_response(201 if path == _LETTERS_PATH else 200, wrapped, headers)
+
+
+stand_in = StandIn  # a call, as users write it: with dm.stand_in(limit=5) as service
+
+
+def _error(status: int, message: str, headers: Headers) -> RecordedResponse:
+    """Return an error; its form is an assumption, so the body names the stand-in."""
+    return error_response(status, message, headers, service="stand-in")

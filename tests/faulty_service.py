@@ -1,0 +1,189 @@
+"""The stand-in service with faults: what a careless service, a proxy or a network may do."""
+
+from __future__ import annotations
+
+import base64
+import json
+import socket
+import struct
+import time
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, field, replace
+from http import HTTPStatus
+from typing import Any, Literal
+
+from directmail_lab.interaction import RecordedRequest, RecordedResponse, header, path_below
+from directmail_lab.loopback import Handler, error_response
+from directmail_lab.standin import StandIn
+
+GATEWAY_PAGE = (
+    "<!doctype html><html><head><title>{status} {reason}</title></head>"
+    "<body><h1>{status} {reason}</h1><hr>stand-in gateway</body></html>"
+)
+WINDOW_BITS = {"gzip": 31, "deflate": 15}
+RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER on, for 0 s: close sends RST
+
+
+@dataclass(slots=True, kw_only=True)
+class Fault:
+    """One way to misbehave, for the requests it applies to.
+
+    Attributes
+    ----------
+    path
+        Only requests whose path below the base address starts with this.
+    times
+        Only this many requests; None for all until the fault is ended.
+    latency_s
+        Seconds to wait before anything is sent.
+    drop
+        Send no answer: ``"reset"`` the connection (TCP RST) or ``"close"`` it.
+    cut_after
+        Close the connection after this many bytes of the body; Content-Length says the full length.
+    status
+        The response's status; its body fits that.
+    html
+        Answer with a gateway's HTML page; the status is 502 unless ``status`` says another.
+    body
+        Send exactly this body.
+    headers
+        Headers to add or replace; None leaves one out, a list sends one for each of its texts.
+    encoding
+        Compress the body.
+    redirect_to
+        Answer with a redirect (302 unless ``status`` says another) to this address.
+    echo_key
+        Repeat the key that the request carried in the body and in a header.
+    """
+
+    path: str = ""
+    times: int | None = None
+    latency_s: float = 0.0
+    drop: Literal["reset", "close"] | None = None
+    cut_after: int | None = None
+    status: int | None = None
+    html: bool = False
+    body: bytes | str | None = None
+    headers: Mapping[str, str | Sequence[str] | None] = field(default_factory=dict)
+    encoding: Literal["gzip", "deflate"] | None = None
+    redirect_to: str | None = None
+    echo_key: bool = False
+
+
+class FaultyHandler(Handler):
+    """Breaks the connection where a fault says so."""
+
+    def reply(self, request: RecordedRequest) -> None:
+        service = self.server.owner
+        fault = service.next_fault(path_below(request.uri, service.prefix))
+        response = service.answer(request)
+        if fault is None:
+            self.send(response)
+            return
+        service.closing.wait(fault.latency_s)
+        message = self.message(with_fault(response, fault, request))
+        body = message.partition(b"\r\n\r\n")[2]
+        if fault.cut_after is not None:
+            message = message[: len(message) - len(body[fault.cut_after :])]
+        if fault.drop is None:
+            self.wfile.write(message)
+        if fault.drop == "reset":
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
+            self.rfile.close()
+            self.connection.close()
+        self.close_connection |= fault.drop is not None or fault.cut_after is not None
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class FaultyService(StandIn):
+    """A stand-in that can misbehave, whose base address may have a path, on any clock."""
+
+    handler = FaultyHandler
+
+    prefix: str = ""
+    faults: Sequence[Fault] = ()
+    clock: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
+        self.faults = list(self.faults)
+        super().__post_init__()
+        self.base_url += self.prefix
+
+    def fault(self, **what: Any) -> AbstractContextManager[object]:
+        """Misbehave from now on, as the fields of `Fault` say; as a context manager, until its end.
+
+        Of several that apply, the one added last is used.
+        """
+        added = Fault(**what)
+        self.faults = [added, *self.faults]
+        until_exit = ExitStack()
+        until_exit.callback(self._end, added)
+        return until_exit
+
+    def _end(self, ended: Fault) -> None:
+        self.faults = [fault for fault in self.faults if fault is not ended]
+
+    def next_fault(self, path: str) -> Fault | None:
+        """Return the fault that applies to a request, and count that it did."""
+        with self._lock:
+            for fault in self.faults:
+                if path.startswith(fault.path) and fault.times != 0:
+                    fault.times = None if fault.times is None else fault.times - 1
+                    return fault
+        return None
+
+    def answer(self, request: RecordedRequest) -> RecordedResponse:
+        path = request.uri.removeprefix(self.prefix)
+        if path == request.uri and self.prefix:
+            path = f"/outside{path}"  # so that it is nowhere
+        return super().answer(replace(request, uri=path))
+
+    def _now(self) -> float:
+        return self.clock()
+
+
+def with_fault(
+    response: RecordedResponse, fault: Fault, request: RecordedRequest
+) -> RecordedResponse:
+    """Return the response with the fault's status, body, headers and encoding."""
+    default = 502 if fault.html else 302 if fault.redirect_to is not None else response.status
+    status, body = fault.status or default, response.body
+    reason = HTTPStatus(status).phrase if status in set(HTTPStatus) else "Unknown"
+    headers: dict[str, str | Sequence[str] | None] = {}
+    if fault.body is not None:
+        body = fault.body.encode() if isinstance(fault.body, str) else fault.body
+    elif fault.html:
+        body = GATEWAY_PAGE.format(status=status, reason=reason).encode()
+        headers["Content-Type"] = "text/html; charset=utf-8"
+    elif status != response.status:
+        text = "This status was set as a fault."
+        body = error_response(status, text, service="stand-in").body
+        headers["Content-Type"] = "application/json; charset=utf-8"
+    if fault.redirect_to is not None:
+        headers["Location"] = fault.redirect_to
+    if fault.echo_key:
+        authorization = header(request.headers, "Authorization") or ""
+        sent = base64.b64decode(authorization.removeprefix("Basic ")).decode()
+        headers["X-Echo"] = key = sent.removesuffix(":")
+        body = json.dumps({"you_sent": {"key": key, "authorization": authorization}}).encode()
+    if fault.encoding is not None:
+        headers["Content-Encoding"] = fault.encoding
+        compressor = zlib.compressobj(wbits=WINDOW_BITS[fault.encoding])
+        body = compressor.compress(body) + compressor.flush()
+    return with_headers(
+        RecordedResponse(status, reason, response.headers, body), {**headers, **fault.headers}
+    )
+
+
+def with_headers(
+    response: RecordedResponse, changes: Mapping[str, str | Sequence[str] | None]
+) -> RecordedResponse:
+    """Return a response with headers replaced, added, removed (None) or repeated (a list)."""
+    names = {name.lower() for name in changes}
+    headers = [pair for pair in response.headers if pair[0].lower() not in names]
+    for name, value in changes.items():
+        values = [value] if isinstance(value, str) else value or ()
+        headers += [(name, text) for text in values]
+    return replace(response, headers=tuple(headers))
