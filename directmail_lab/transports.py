@@ -34,7 +34,7 @@ from .interaction import (
     normalize_headers,
     path_below,
 )
-from .readings.reading import Reading, Source, read_headers
+from .readings.reading import Reading, Source, raw_values
 
 ModeName = Literal["live", "record", "replay"]
 
@@ -138,17 +138,12 @@ class Observer:
         cassette: str | None = None,
         body: bytes | None = None,
     ) -> httpx.Response:
-        """Return the response; for the parameters see `read_headers` and ``keep``."""
-        reading = response.extensions[READING] = read_headers(
-            response.headers.raw,
-            at=at,
-            method=request.method,
-            path=self.redacted(path_below(str(request.url), self.prefix)),
-            status=response.status_code,
-            elapsed_s=elapsed_s,
-            source=source,
-            cassette=cassette,
-        )
+        """Return the response; for the parameters see `Reading` and ``keep``."""
+        path = self.redacted(path_below(str(request.url), self.prefix))
+        reading = response.extensions[READING] = Reading(
+            at, request.method, path, response.status_code, raw_values(response.headers.raw),
+            elapsed_s, source, cassette,
+        )  # fmt: skip
         if self.keep is not None:
             self.keep(reading, request, response, body)
         self.on_reading(reading)
