@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+from email.utils import formatdate
 from typing import Any
 
-from directmail_lab.readings.reading import Reading
+from directmail_lab.readings.reading import RawValues, Reading, raw_values
 
 NOON_S = 1_795_262_400.0
 
 
-def reading(at: float = NOON_S, **changes: Any) -> Reading:
-    """Return a reading without a problem, of one operation, changed as told."""
-    path = changes.get("operation", "/v1/users/me")
-    fields = {
-        "method": "GET",
-        "path": path,
-        "operation": path,
-        "status": 200,
-        "limit": 300,
-        "remaining": 299,
-        "reset": 60,
-        "elapsed_s": 0.03,
-    }
-    return Reading(at, **{**fields, **changes})
+def raw(
+    limit: object = 300,
+    remaining: object = 299,
+    reset: object = 60,
+    *,
+    retry_after: object = None,
+    served_at: float | None = None,
+) -> RawValues:
+    """Return what a reading keeps of these headers; None was not sent."""
+    date = None if served_at is None else formatdate(served_at, usegmt=True)
+    names = ["X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"]
+    values = [limit, remaining, reset, retry_after, date]
+    pairs = zip([*names, "Retry-After", "Date"], values, strict=True)
+    return raw_values([(name, str(value)) for name, value in pairs if value is not None])
+
+
+def reading(at: float = NOON_S, path: str = "/v1/users/me", **changes: Any) -> Reading:
+    """Return a reading without a problem, changed as told: its fields, and headers as in `raw`."""
+    of_reading = {"method": "GET", "status": 200, "elapsed_s": 0.03}
+    of_reading |= {name: changes.pop(name) for name in Reading._fields if name in changes}
+    return Reading(at, path=path, raw=raw(**changes), **of_reading)

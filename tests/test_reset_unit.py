@@ -31,7 +31,7 @@ def reset_value(
     return rounding(scale * (left_s if unit.endswith("left") else renews_at))
 
 
-def reading(at: float, reset: int | None, **changes: object) -> Reading:
+def reading(at: float, reset: int | str | None, **changes: object) -> Reading:
     """Return a reading of one operation that says nothing of renewals but by Reset."""
     return sample(at, **{"reset": reset, "remaining": 3, **changes})
 
@@ -71,8 +71,8 @@ def test_a_window_of_readings_tells_the_unit(unit: str, moments: list[float]) ->
     [
         (window("epoch_s", [0.0])[0], "epoch_s"),
         (window("epoch_ms", [0.0])[0], "epoch_ms"),
-        (reading(NOW_S, None, reset_text="Sat, 21 Nov 2026 12:01:00 GMT"), "http_date"),
-        (reading(NOW_S, None, reset_text="2026-11-21T12:01:00Z"), "iso_text"),
+        (reading(NOW_S, "Sat, 21 Nov 2026 12:01:00 GMT"), "http_date"),
+        (reading(NOW_S, "2026-11-21T12:01:00Z"), "iso_text"),
     ],
 )
 def test_one_reading_tells_a_point_in_time(one: Reading, unit: str) -> None:
@@ -246,7 +246,7 @@ def services(draw: st.DrawFn) -> tuple[str, list[Reading]]:
             # A cassette without times, replayed: the clock is that of the playing.
             play += draw(st.sampled_from([0.0003, 1.0]))
             at, elapsed_s = play + years_s, 0.0003
-        fields = {"operation": f"/{operation}", "limit": limit, "remaining": remaining}
+        fields = {"path": f"/{operation}", "limit": limit, "remaining": remaining}
         fields |= {"source": source, "served_at": float(int(now)) if dated else None}
         elapsed = elapsed_s if times_known else None
         readings.append(reading(at, max(reset, 0), elapsed_s=elapsed, **fields))

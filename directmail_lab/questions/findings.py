@@ -16,8 +16,8 @@ from ..contract import ME_PATH, PASSWORD
 from ..current import session as current, wrong_key_sent
 from ..errors import CassetteError, NotConnectedError, QuotaExhaustedError
 from ..http import httpx
-from ..interaction import READING, base_path
-from ..readings.reading import Reading, read_headers, recorded_reading
+from ..interaction import READING, base_path, path_below
+from ..readings.reading import Reading, raw_values, reading_of
 from ..readings.reset_unit import Evidence, infer_reset_unit
 from ..redaction import redact_foreign
 from ..settings import configured_regions
@@ -145,7 +145,8 @@ def _recorded(path: Path) -> list[ResponseSample]:
     for number, interaction in enumerate(
         redact_foreign(loaded.interactions, foreign=loaded.foreign)
     ):
-        reading = recorded_reading(interaction, prefix=prefix, cassette=path.stem)
+        below = path_below(interaction.request.uri, prefix)
+        reading = reading_of(interaction, below, cassette=path.stem)
         shape = shapes[reading.method, reading.operation, reading.status]
         shape.add(interaction.response.headers, interaction.response.body)
         samples.append(ResponseSample(reading, shape, path.stem, number, loaded.base_url))
@@ -226,9 +227,9 @@ class _Exploration:
         if credentials == "key":
             reading: Reading = response.extensions[READING]
             return reading
-        reading = read_headers(
-            response.headers.raw, at=time.time(), method=method, path=path,
-            status=response.status_code, elapsed_s=response.elapsed.total_seconds(),
+        reading = Reading(
+            time.time(), method, path, response.status_code, raw_values(response.headers.raw),
+            response.elapsed.total_seconds(),
         )  # fmt: skip
         shape, explored = ResponseShape(), self.session.response_shapes.explored
         shape.add(decoded_headers(response.headers), response.content)

@@ -1,98 +1,113 @@
-"""A table of readings that grows in place: a DataFrame of it is a view and copies nothing."""
+"""Readings as a DataFrame, made from its columns when it is asked for."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
+from ..display import readable
+from ..interaction import operation_of
+from .reading import Reading
 from .reset_unit import UnitName, renewal_time
 
-if TYPE_CHECKING:
-    from .reading import Reading
-
-
-_TEXTS: Final = ("method", "path", "operation", "source", "cassette", "problem")
-_COUNTS: Final = ("limit", "remaining", "reset")
-_TIMES: Final = ("at", "reset_at")
-_COLUMNS: Final = (
-    "at", "method", "path", "operation", "status", *_COUNTS, "reset_at", "elapsed_s", "source",
-    "cassette", "problem",
-)  # fmt: skip
-_ROW: Final = np.dtype(
-    [(name, object) for name in _TEXTS]
-    + [(name, np.int64) for name in (*_COUNTS, *_TIMES, "status")]
-    + [(f"{name}_is_missing", np.bool_) for name in _COUNTS]
-    + [("elapsed_s", np.float64)]
-)
+# Without these the counts fit a terminal of 80 characters; the operation nearly repeats the path.
+_HIDDEN: Final = ("path", "cassette_number")
 # 9999-12-31 23:59:59, the last second of a datetime. A reset after it, or before 1970, is NaT.
 _LAST_S: Final = 253_402_300_799
 _NAT: Final = int(np.iinfo(np.int64).min)
-_FIRST_CAPACITY: Final = 64
 
 
-class ReadingTable:
-    """The rows of `ReadingLog.frame`, in an array that doubles when it is full.
+def frame_of(
+    readings: Iterable[Reading], *, unit: UnitName, numbers: Sequence[int] | None = None
+) -> pd.DataFrame:
+    """Return readings as a DataFrame, one row each.
 
-    Rows are never written twice, so a later row does not change the frames made before. Not
-    thread-safe.
+    Parameters
+    ----------
+    unit
+        The unit of their ``reset``.
+    numbers
+        Their numbers in the recording; by default 1, 2, 3 and so on.
+
+    Returns
+    -------
+    DataFrame
+        Its index ``number`` is the number of the interaction in the recording, from 1. Columns:
+
+        ======================= ==================== =======================================
+        column                  dtype                holds
+        ======================= ==================== =======================================
+        at                      datetime64[us, UTC]  when the response came; NaT if a cassette
+                                                     does not say
+        method, path, operation string               operation: the path, ids as ``{id}``
+        status                  int64                the HTTP status
+        limit, remaining, reset Int64                the headers as sent, <NA> if malformed
+        reset_at                datetime64[us, UTC]  when the allowance renews; NaT while the
+                                                     unit of reset is uncertain
+        elapsed_s               float64              seconds from request to response, or NaN
+        source                  string               live, recorded or replayed
+        cassette                string               the name of the cassette that holds it,
+                                                     or <NA>
+        cassette_number         Int64                its number there, from 1, or <NA>
+        problem                 string               what is wrong with the headers, or <NA>
+        ======================= ==================== =======================================
+
+        The table that is shown leaves out ``path`` and ``cassette_number``.
+        ``attrs["reset_unit"]`` is the unit of ``reset``, or ``"undetermined"``.
     """
-
-    def __init__(self) -> None:
-        self._length = 0
-        self._rows = _empty_rows(_FIRST_CAPACITY)
-        self._whole = _as_frame(self._rows)
-
-    def __len__(self) -> int:
-        return self._length
-
-    def extend(self, readings: Sequence[Reading], unit: UnitName) -> None:
-        """Add a row for each reading; ``unit`` is the unit of their ``reset``."""
-        begin, self._length = self._length, self._length + len(readings)
-        if self._length > len(self._rows):
-            self._rows = np.concatenate([self._rows, _empty_rows(self._length)])
-            self._whole = _as_frame(self._rows)
-        self._rows[begin : self._length] = [_as_row(reading, unit) for reading in readings]
-
-    def frame(self) -> pd.DataFrame:
-        """Return a DataFrame of the rows so far."""
-        return self._whole.iloc[: self._length]
-
-
-def _empty_rows(count: int) -> np.ndarray[Any, Any]:
-    rows = np.zeros(count, dtype=_ROW)
-    for name in _TEXTS:
-        rows[name] = pd.NA
-    return rows
+    rows = list(readings)
+    paths = [row.path for row in rows]
+    operations = {path: operation_of(path) for path in set(paths)}
+    parsed = [row.parse() for row in rows]
+    limit, remaining, reset, problem = zip(*parsed, strict=True) if parsed else ((),) * 4
+    columns: dict[str, Any] = {
+        "at": _times([row.at for row in rows]),
+        "method": _texts([row.method for row in rows]),
+        "path": _texts(paths),
+        "operation": _texts([operations[path] for path in paths]),
+        "status": np.array([row.status for row in rows], dtype=np.int64),
+        "limit": _counts(limit),
+        "remaining": _counts(remaining),
+        "reset": _counts(reset),
+        "reset_at": _times([renewal_time(row, unit) for row in rows]),
+        "elapsed_s": np.array([row.elapsed_s for row in rows], dtype=np.float64),
+        "source": _texts([row.source for row in rows]),
+        "cassette": _texts([row.cassette for row in rows]),
+        "cassette_number": _counts([row.cassette_number for row in rows]),
+        "problem": _texts(problem),
+    }
+    index = pd.Index(range(1, len(rows) + 1) if numbers is None else np.array(numbers, np.int64))
+    frame = pd.DataFrame(columns, index=index.rename("number"))
+    frame.attrs["reset_unit"] = unit
+    return readable(frame, hidden=_HIDDEN)
 
 
-def _as_row(reading: Reading, unit: UnitName) -> tuple[Any, ...]:
-    limit, remaining, reset = reading.limit, reading.remaining, reading.reset
-    return (
-        reading.method, reading.path, reading.operation, reading.source,
-        pd.NA if reading.cassette is None else reading.cassette,
-        pd.NA if reading.problem is None else reading.problem,
-        limit or 0, remaining or 0, reset or 0,
-        _microseconds(reading.at), _microseconds(renewal_time(reading, unit)), reading.status,
-        limit is None, remaining is None, reset is None,
-        math.nan if reading.elapsed_s is None else reading.elapsed_s,
-    )  # fmt: skip
+def frame_of_many(recordings: Iterable[tuple[Iterable[Reading], UnitName]]) -> pd.DataFrame:
+    """Return the readings of several recordings, each with the unit of its ``reset``, as one frame.
+
+    The numbers are each recording's own. ``attrs["reset_unit"]`` is the unit if it is the same for
+    all, else ``"undetermined"``.
+    """
+    parts = [frame_of(readings, unit=unit) for readings, unit in recordings]
+    frame = pd.concat(parts or [frame_of([], unit="undetermined")])
+    units = {part.attrs["reset_unit"] for part in parts}
+    frame.attrs["reset_unit"] = units.pop() if len(units) == 1 else "undetermined"
+    return readable(frame, hidden=_HIDDEN)
 
 
-def _microseconds(seconds: float | None) -> int:
-    return round(seconds * 1e6) if seconds is not None and 0 <= seconds <= _LAST_S else _NAT
+def _times(seconds: Sequence[float | None]) -> Any:
+    microseconds = [
+        round(each * 1e6) if each is not None and 0 <= each <= _LAST_S else _NAT for each in seconds
+    ]
+    return pd.array(np.array(microseconds, dtype=np.int64), dtype="datetime64[us, UTC]")
 
 
-def _as_frame(rows: np.ndarray[Any, Any]) -> pd.DataFrame:
-    """Return a DataFrame whose columns are views of the rows."""
-    columns: dict[str, Any] = {name: rows[name] for name in _COLUMNS}
-    for name in _TEXTS:
-        columns[name] = pd.arrays.StringArray(rows[name], copy=False)
-    for name in _COUNTS:
-        columns[name] = pd.arrays.IntegerArray(rows[name], rows[f"{name}_is_missing"], copy=False)
-    for name in _TIMES:
-        columns[name] = pd.array(rows[name], dtype="datetime64[us, UTC]", copy=False)
-    return pd.DataFrame(columns, copy=False)
+def _texts(texts: Sequence[str | None]) -> Any:
+    return pd.array(texts, dtype="string")
+
+
+def _counts(counts: Sequence[int | None]) -> Any:
+    return pd.array(counts, dtype="Int64")

@@ -13,22 +13,24 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ..display import readable
 from ..http import httpx
-from ..interaction import Headers, Interaction, RecordedRequest, RecordedResponse, base_path
+from ..interaction import (
+    Headers,
+    Interaction,
+    RecordedRequest,
+    RecordedResponse,
+    base_path,
+    path_below,
+)
 from ..redaction import redact_foreign
-from .reading import Reading, recorded_reading
-from .reset_unit import Evidence, ResetUnit, ResetUnitInference, UnitName
+from .reading import Reading, reading_of
+from .reset_unit import Evidence, ResetUnit, ResetUnitInference
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from ..cassettes import LoadedCassette
-    from .frame import ReadingTable
 
-
-# Without the path, which the operation nearly repeats, the counts fit a terminal of 80 characters.
-_HIDDEN = ("path",)
 
 _MOST_EXCHANGES: Final = 1_000
 _LARGEST_BODY_BYTES: Final = 1024**2
@@ -56,16 +58,22 @@ class ReadingLog:
         self.inference = ResetUnitInference(stated=reset_unit)
         self._lock = threading.Lock()
         self._readings: list[Reading] = []
-        self._table: ReadingTable | None = None
-        self._table_unit: UnitName = "undetermined"
+        self._is_live = False
         for reading in readings:
             self.append(reading)
 
     def append(self, reading: Reading) -> None:
-        """Add a reading, in constant time."""
+        """Add a reading."""
         with self._lock:
             self._readings.append(reading)
-            self.inference.observe(reading)
+            if reading.source != "replayed" and not self._is_live:
+                # What the service says now overrules what a replay showed.
+                self._is_live = True
+                stated = self.reset_unit
+                self.inference.__init__(stated=stated)  # type: ignore[misc]
+            if self._is_live and reading.source == "replayed":
+                return
+            self.inference.observe(reading, len(self._readings))
 
     def __len__(self) -> int:
         return len(self._readings)
@@ -80,60 +88,23 @@ class ReadingLog:
             return self.inference.evidence()
 
     def frame(self) -> pd.DataFrame:
-        """Return all readings so far, a row each, in the order they were appended.
+        """Return all readings so far, a row each (see `frame_of`)."""
+        from .frame import frame_of  # it imports pandas, which not every session needs
 
-        The frame belongs to the caller: later readings do not change it, and changing it changes no
-        other frame. The time of a call depends only on the readings that are new since the last.
-
-        Returns
-        -------
-        DataFrame
-            With a `RangeIndex` and these columns:
-
-            ======================= ==================== =======================================
-            column                  dtype                holds
-            ======================= ==================== =======================================
-            at                      datetime64[us, UTC]  when the response came; NaT if a cassette
-                                                         does not say
-            method, path, operation string               operation: the path, ids as ``{id}``
-            status                  int64                the HTTP status
-            limit, remaining, reset Int64                the headers as sent, <NA> if malformed
-            reset_at                datetime64[us, UTC]  when the allowance renews; NaT while the
-                                                         unit of reset is uncertain
-            elapsed_s               float64              seconds from request to response, or NaN
-            source                  string               live, recorded or replayed
-            cassette                string               its name, or <NA>
-            problem                 string               what is wrong with the headers, or <NA>
-            ======================= ==================== =======================================
-
-            ``attrs["reset_unit"]`` is the unit of ``reset``, or ``"undetermined"``.
-        """
-        with self._lock:
-            frame = self._update_table().frame()
-            frame.attrs["reset_unit"] = self._table_unit
-        return readable(frame, hidden=_HIDDEN)
-
-    def _update_table(self) -> ReadingTable:
-        """Return the table with all readings; all rows are made anew if the unit has changed."""
-        from .frame import ReadingTable  # it imports pandas, which not every session needs
-
-        if self._table is None or self._table_unit != self.inference.unit:
-            self._table, self._table_unit = ReadingTable(), self.inference.unit
-        self._table.extend(self._readings[len(self._table) :], self._table_unit)
-        return self._table
+        return frame_of(self.since(0), unit=self.inference.unit)
 
 
 def frame_readings(
     readings: Iterable[Reading], *, reset_unit: ResetUnit | None = None
 ) -> pd.DataFrame:
-    """Return readings as a DataFrame, one row each, with the columns of `ReadingLog.frame`."""
+    """Return readings as a DataFrame, one row each, with the columns of `frame_of`."""
     return ReadingLog(readings, reset_unit=reset_unit).frame()
 
 
 def read_readings(path: str | Path | Iterable[str | Path]) -> pd.DataFrame:
     """Return the readings of recorded responses, one row each, without replaying them.
 
-    The columns are those of `ReadingLog.frame`; ``at`` is NaT if the cassette has no time. To keep
+    The columns are those of `frame_of`; ``at`` is NaT if the cassette has no time. To keep
     a frame of readings, use `DataFrame.to_parquet`.
 
     Parameters
@@ -151,18 +122,14 @@ def read_readings(path: str | Path | Iterable[str | Path]) -> pd.DataFrame:
         warning names it.
     """
     from ..cassettes.reader import is_one_file, read_many
-    from .frame import ReadingTable
+    from .frame import frame_of_many
 
     if is_one_file(path):
         return frame_readings(cassette_readings(path))
     logs, problems = read_many(path, lambda loaded, name: ReadingLog(_readings(loaded, name)))
-    table = ReadingTable()
-    for log in logs:
-        table.extend(log.since(0), log.inference.unit)
-    frame, units = table.frame(), {log.inference.unit for log in logs}
-    unit = units.pop() if len(units) == 1 else "undetermined"
-    frame.attrs.update(reset_unit=unit, problems=problems)
-    return readable(frame, hidden=_HIDDEN)
+    frame = frame_of_many((log.since(0), log.inference.unit) for log in logs)
+    frame.attrs["problems"] = problems
+    return frame
 
 
 def cassette_readings(path: str | Path) -> list[Reading]:
@@ -175,7 +142,15 @@ def cassette_readings(path: str | Path) -> list[Reading]:
 def _readings(loaded: LoadedCassette, name: str) -> list[Reading]:
     prefix = base_path(loaded.base_url or "")
     shown = redact_foreign(loaded.interactions, foreign=loaded.foreign)
-    return [recorded_reading(interaction, prefix=prefix, cassette=name) for interaction in shown]
+    return [
+        reading_of(
+            interaction,
+            path_below(interaction.request.uri, prefix),
+            cassette=name,
+            cassette_number=number,
+        )
+        for number, interaction in enumerate(shown, 1)
+    ]
 
 
 _RawHeaders = tuple[tuple[bytes, bytes], ...]

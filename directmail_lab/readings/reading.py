@@ -1,4 +1,7 @@
-"""Reads the three rate-limit headers strictly: takes headers and a time, returns a `Reading`."""
+"""What one response said about the allowance: its rate-limit headers, and when it came.
+
+Making a `Reading` parses nothing: a session makes one for each response, and few are looked at.
+"""
 
 from __future__ import annotations
 
@@ -7,62 +10,166 @@ from calendar import timegm
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple
 
 from ..contract import HEADERS, LIMIT_HEADER, REMAINING_HEADER, RESET_HEADER
-from ..interaction import Interaction, operation_of, path_below
+from ..interaction import Interaction, operation_of
 
 Source = Literal["live", "recorded", "replayed"]
-
 DateForm = Literal["http_date", "iso_text"]
+
+RawValues = tuple[tuple[str, bytes | str], ...]
+"""Names, as spelled here, and values as sent; a header that was sent twice is here twice."""
 
 REMAINING_OVER_LIMIT: Final = f"{REMAINING_HEADER} is larger than {LIMIT_HEADER}"
 
-_SENT_BY_SERVICES: Final = (*HEADERS, "Retry-After", "Date")
+_KEPT: Final = (*HEADERS, "Retry-After", "Date")
 # By the name in lower case, as text and as the bytes that httpx keeps.
-_NAMES: Final[dict[str | bytes, str]] = {name.lower(): name for name in _SENT_BY_SERVICES} | {
-    name.lower().encode(): name for name in _SENT_BY_SERVICES
+_NAMES: Final[dict[str | bytes, str]] = {name.lower(): name for name in _KEPT} | {
+    name.lower().encode(): name for name in _KEPT
 }
-
 _INT64_MAX: Final = 2**63 - 1
 _INT64_DIGITS: Final = 20  # one more than the largest has
-_LONGEST_WAIT_S: Final = float(_INT64_MAX)
 _LONGEST_DATE: Final = 64
-
 # RFC 9110, section 5.6.3: what may stand around a field value without being part of it.
 _WHITESPACE: Final = " \t"
 
 
+def raw_values(
+    headers: Iterable[tuple[bytes, bytes]] | Iterable[tuple[str, str]],
+) -> RawValues:
+    """Return what a `Reading` keeps of a response's headers: texts, or httpx's ``headers.raw``."""
+    return tuple([(kept, value) for name, value in headers if (kept := _NAMES.get(name.lower()))])
+
+
 class Reading(NamedTuple):
-    """What one response said about the allowance.
+    """What one response said about the allowance. Nothing that a service sends makes it raise.
 
-    ``at`` is when the response came, in seconds since the Unix epoch; ``limit``, ``remaining`` and
-    ``reset`` are the headers as sent (service.md part 8), None where missing or malformed, and then
-    ``problem`` says what is wrong. ``retry_after_s`` is how many seconds ``Retry-After`` asks to
-    wait.
-
-    ``reset_text`` is the value of ``X-RateLimit-Reset`` if it is a date instead of an integer. The
-    document promises an integer, so ``problem`` says so too, but the date can be used.
-    ``served_at`` is the service's own time, from its ``Date`` header, in whole seconds since the
-    Unix epoch.
+    Attributes
+    ----------
+    at
+        When the response came, in seconds since the Unix epoch; NaN if that is not known.
+    path
+        Below the base address, without credentials.
+    raw
+        The headers that are read, as they were sent. Its repr leaves them out: a service may send
+        the key back in any of them.
+    elapsed_s
+        Seconds from the request to the response.
+    cassette, cassette_number
+        The cassette that holds the interaction, and the interaction's number there, from 1.
     """
 
     at: float
     method: str
     path: str
-    operation: str
     status: int
-    limit: int | None
-    remaining: int | None
-    reset: int | None
+    raw: RawValues
     elapsed_s: float | None = None
     source: Source = "live"
     cassette: str | None = None
-    problem: str | None = None
-    retry_after_s: float | None = None
-    reset_text: str | None = None
-    served_at: float | None = None
+    cassette_number: int | None = None
+
+    def __repr__(self) -> str:
+        return f"<Reading {self.method} {self.path} {self.status}>"
+
+    @property
+    def operation(self) -> str:
+        """The path with each id-like segment as ``{id}``: what an allowance applies to."""
+        return operation_of(self.path)
+
+    @property
+    def limit(self) -> int | None:
+        """How many requests a window allows; None if the header is missing or malformed."""
+        return _integer(self._sent(LIMIT_HEADER))[0]
+
+    @property
+    def remaining(self) -> int | None:
+        """How many of them are left, or None."""
+        return _integer(self._sent(REMAINING_HEADER))[0]
+
+    @property
+    def reset(self) -> int | None:
+        """When the allowance renews, as sent and so in a unit that is not known, or None."""
+        return _integer(self._sent(RESET_HEADER))[0]
+
+    @property
+    def reset_text(self) -> str | None:
+        """The value of Reset if it is a date; the contract promises an integer (`problem`)."""
+        text = self._sent_once(RESET_HEADER)
+        return None if parse_date(text) is None else text
+
+    @property
+    def problem(self) -> str | None:
+        """What is wrong with the three headers; it holds no value of them."""
+        return self.parse()[3]
+
+    @property
+    def retry_after_s(self) -> float | None:
+        """How many seconds ``Retry-After`` asks to wait, or None.
+
+        A date counts from the service's own time if it sent one, else from ``at``.
+        """
+        text = self._sent_once("Retry-After")
+        if text.isascii() and text.isdigit():
+            return min(float(text), float(_INT64_MAX))
+        until = _parse_http_date(text)
+        return None if until is None else max(0.0, until - (self.served_at or self.at))
+
+    @property
+    def served_at(self) -> float | None:
+        """The service's time, from ``Date``, in whole seconds since the Unix epoch, or None."""
+        return _parse_http_date(self._sent_once("Date"))
+
+    def parse(self) -> tuple[int | None, int | None, int | None, str | None]:
+        """Return ``limit``, ``remaining``, ``reset`` and ``problem``, all in one go."""
+        parsed = [_integer(self._sent(name)) for name in HEADERS]
+        problems = [
+            f"{name} {fault}" for name, (_, fault) in zip(HEADERS, parsed, strict=True) if fault
+        ]
+        limit, remaining, reset = [number for number, _ in parsed]
+        if limit is not None and remaining is not None and remaining > limit:
+            problems.append(REMAINING_OVER_LIMIT)
+        return limit, remaining, reset, "; ".join(problems) or None
+
+    def _sent(self, name: str) -> list[str]:
+        """Return the values of a header, as often as it was sent."""
+        return [
+            (value if isinstance(value, str) else value.decode("latin-1")).strip(_WHITESPACE)
+            for kept, value in self.raw
+            if kept == name
+        ]
+
+    def _sent_once(self, name: str) -> str:
+        """Return the value of a header that was sent exactly once, else an empty text."""
+        sent = self._sent(name)
+        return sent[0] if len(sent) == 1 else ""
+
+
+def reading_of(
+    interaction: Interaction,
+    path: str,
+    *,
+    source: Source = "recorded",
+    cassette: str | None = None,
+    cassette_number: int | None = None,
+) -> Reading:
+    """Return the reading of a recorded response, at the time of its recording.
+
+    ``path`` is the request's below the base address.
+    """
+    at, response = interaction.recorded_at, interaction.response
+    return Reading(
+        math.nan if at is None else at.timestamp(),
+        interaction.request.method,
+        path,
+        response.status,
+        raw_values(response.headers),
+        interaction.elapsed_s,
+        source,
+        cassette,
+        cassette_number,
+    )
 
 
 def is_exhausted(status: Any, remaining: Any) -> Any:
@@ -74,115 +181,18 @@ def is_exhausted(status: Any, remaining: Any) -> Any:
     return (status == 429) | ((status >= 400) & (remaining == 0))
 
 
-def recorded_reading(
-    interaction: Interaction,
-    *,
-    prefix: str = "",
-    source: Source = "recorded",
-    cassette: str | None = None,
-) -> Reading:
-    """Return the reading of a recorded response, at the time of its recording.
-
-    ``prefix`` is the base address's path prefix. The reading's ``at`` is NaN if the cassette has no
-    time for the response.
-    """
-    recorded_at = interaction.recorded_at
-    return read_headers(
-        interaction.response.headers,
-        at=math.nan if recorded_at is None else recorded_at.timestamp(),
-        method=_encodable(interaction.request.method),
-        path=_encodable(path_below(interaction.request.uri, prefix)),
-        status=interaction.response.status,
-        elapsed_s=interaction.elapsed_s,
-        source=source,
-        cassette=None if cassette is None else _encodable(cassette),
-    )
-
-
-def _encodable(text: str) -> str:
-    """Return a text with lone surrogates escaped, since UTF-8 cannot encode them."""
-    return text.encode("utf-8", "backslashreplace").decode()
-
-
-def read_headers(
-    headers: Iterable[tuple[str, str]] | Iterable[tuple[bytes, bytes]],
-    *,
-    at: float,
-    method: str,
-    path: str,
-    status: int,
-    elapsed_s: float | None = None,
-    source: Source = "live",
-    cassette: str | None = None,
-) -> Reading:
-    """Read one response's headers. It never raises: the reading's ``problem`` says what is wrong.
-
-    Parameters
-    ----------
-    headers
-        Pairs of name (in any case) and value: texts, or bytes as in httpx's ``headers.raw``.
-    at
-        When the response came, in seconds since the Unix epoch. A ``Retry-After`` that is a date
-        counts from here, or from the service's own clock where it sent a ``Date``.
-    """
-    values: dict[str, list[str]] = {}
-    for spelling, value in headers:
-        name = _NAMES.get(spelling.lower())
-        if name is not None:
-            text = value.decode("latin-1") if isinstance(value, bytes) else value
-            values.setdefault(name, []).append(text.strip(_WHITESPACE))
-    problems: list[str] = []
-    limit, remaining, reset = [_parse_integer(name, values, problems) for name in HEADERS]
-    if limit is not None and remaining is not None and remaining > limit:
-        problems.append(REMAINING_OVER_LIMIT)
-    served_at = _parse_http_date(_single_value(values, "Date"))
-    reset_text = None
-    if reset is None and parse_date(_single_value(values, RESET_HEADER)) is not None:
-        reset_text = _single_value(values, RESET_HEADER)
-    retry_after_s = _parse_retry_after(_single_value(values, "Retry-After"), served_at or at)
-    return Reading(
-        at, method, path, _operation_of(path), status, limit, remaining, reset, elapsed_s, source,
-        cassette, "; ".join(problems) or None, retry_after_s, reset_text, served_at,
-    )  # fmt: skip
-
-
-# A session requests few paths many times.
-_operation_of = lru_cache(maxsize=1024)(operation_of)
-
-
-def _single_value(values: dict[str, list[str]], name: str) -> str:
-    """Return the value of a header that was sent exactly once, else an empty text."""
-    sent = values.get(name)
-    return sent[0] if sent is not None and len(sent) == 1 else ""
-
-
-def _parse_integer(name: str, values: dict[str, list[str]], problems: list[str]) -> int | None:
-    """Return a header's integer; or None, and add what is wrong with it to ``problems``."""
-    sent = values.get(name, ())
-    text = sent[0] if len(sent) == 1 else ""
+def _integer(sent: list[str]) -> tuple[int | None, str]:
+    """Return a header's integer, or None and what is wrong with it."""
+    if len(sent) != 1:
+        return None, f"was sent {len(sent)} times" if sent else "is missing"
+    text = sent[0]
     if text.isascii() and text.isdigit():
+        # Python refuses to parse thousands of digits.
         number = int(text.lstrip("0")[:_INT64_DIGITS] or "0")
-        if number <= _INT64_MAX:
-            return number
-        problem = "is too large"
-    elif len(sent) != 1:
-        problem = f"was sent {len(sent)} times" if sent else "is missing"
-    elif (date := parse_date(text)) is not None:
-        problem = "is an HTTP date" if date[0] == "http_date" else "is an ISO 8601 date"
-    elif text[:1] == "-" and text[1:].isdigit():
-        problem = "is negative"
-    else:
-        problem = "is not an integer"
-    problems.append(f"{name} {problem}")
-    return None
-
-
-def _parse_retry_after(text: str, now: float) -> float | None:
-    """Return the seconds that a ``Retry-After`` asks to wait; None if it cannot be read."""
-    if text.isascii() and text.isdigit():
-        return min(float(text), _LONGEST_WAIT_S)
-    until = _parse_http_date(text)
-    return None if until is None else max(0.0, until - now)
+        return (number, "") if number <= _INT64_MAX else (None, "is too large")
+    if (date := parse_date(text)) is not None:
+        return None, "is an HTTP date" if date[0] == "http_date" else "is an ISO 8601 date"
+    return None, "is negative" if text[:1] == "-" and text[1:].isdigit() else "is not an integer"
 
 
 def parse_date(text: str) -> tuple[DateForm, float] | None:
@@ -190,7 +200,6 @@ def parse_date(text: str) -> tuple[DateForm, float] | None:
 
     An ISO 8601 text without an offset is taken as UTC.
     """
-    text = text.strip(_WHITESPACE)
     seconds = _parse_http_date(text)
     if seconds is not None:
         return "http_date", seconds
@@ -198,14 +207,11 @@ def parse_date(text: str) -> tuple[DateForm, float] | None:
         return None
     try:
         moment = datetime.fromisoformat(text)
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=UTC)
-        return "iso_text", moment.timestamp()
+        return "iso_text", moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
     except (ValueError, OverflowError):
         return None
 
 
-@lru_cache(maxsize=256)
 def _parse_http_date(text: str) -> float | None:
     """Return an HTTP date (RFC 9110, section 5.6.7) in seconds since the Unix epoch, or None."""
     # The parser is for mail, and accepts more than HTTP does: an HTTP date begins with a day name.

@@ -16,7 +16,7 @@ Zero is no evidence, and neither is a value that never changes: both fit several
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
@@ -27,8 +27,7 @@ ResetUnit = Literal["seconds_left", "milliseconds_left", "epoch_s", "epoch_ms"]
 UnitName = ResetUnit | Literal["http_date", "iso_text", "undetermined"]
 
 
-@dataclass(frozen=True, slots=True)
-class Scale:
+class Scale(NamedTuple):
     """How a value becomes a time: ``value * seconds`` after the reading, or after the epoch."""
 
     seconds: float
@@ -41,9 +40,8 @@ SCALES: Final[dict[UnitName, Scale]] = {
     "epoch_s": Scale(1.0, counts_down=False),
     "epoch_ms": Scale(0.001, counts_down=False),
 }
-
 UNITS: Final[tuple[UnitName, ...]] = (*SCALES, "http_date", "iso_text")
-_TIMES_LEFT: Final = tuple(unit for unit, scale in SCALES.items() if scale.counts_down)
+_TIMES_LEFT: Final = UNITS[:2]
 
 _DAY_S: Final = 86_400.0
 _LONGEST_LEFT_S: Final[dict[UnitName, float]] = {
@@ -78,8 +76,8 @@ class Evidence:
     unit
         The unit that the user stated, or the only one left; else ``"undetermined"``.
     why
-        A sentence or two: which readings (rows of the log, from 0) exclude the other units, or what
-        is still missing.
+        A sentence or two: which readings (by number, from 1) exclude the other units, or what is
+        still missing.
     candidates
         The units that no reading excludes.
     contradiction
@@ -95,8 +93,6 @@ class Evidence:
 class ResetUnitInference:
     """Infers the unit from readings as they come. Not thread-safe.
 
-    Live readings take precedence: with the first one, what replayed readings showed is discarded.
-
     Attributes
     ----------
     candidates
@@ -106,122 +102,78 @@ class ResetUnitInference:
     def __init__(self, *, stated: ResetUnit | None = None) -> None:
         if stated is not None:
             check_choice("reset_unit", stated, SCALES)
-        self._stated = stated
-        self._rows = 0
-        self._is_live = False
-        self._start()
-
-    def _start(self) -> None:
         self.candidates: tuple[UnitName, ...] = UNITS
+        self._stated = stated
         self._inferred: UnitName = "undetermined"
-        self._reasons: dict[UnitName, str] = {}  # why each other unit is excluded
-        self._counts_down = False
-        # One for each allowance: by method, operation, limit, and source of the readings.
-        self._series: dict[tuple[str, str, int | None, str], _Series] = {}
+        self._reasons: list[str] = []
+        self._number = 0
+        # One for each allowance: by method, operation and limit.
+        self._runs: dict[tuple[str, str, int | None], _Run] = {}
 
     @property
     def unit(self) -> UnitName:
         """The stated unit, or the only one that the readings leave, or ``"undetermined"``."""
         return self._stated or self._inferred
 
-    def observe(self, reading: Reading) -> None:
-        """Take one more reading into account; readings come in the order they were made."""
-        row, self._rows = self._rows, self._rows + 1
-        if reading.source != "replayed" and not self._is_live:
-            self._is_live = True
-            self._start()
-        if self._is_live and reading.source == "replayed":
-            return
-        if reading.reset:
-            self._exclude_by_size(reading, reading.reset, row)
+    def observe(self, reading: Reading, number: int | None = None) -> None:
+        """Take one more reading into account; readings come in the order they were made.
+
+        ``number`` is what `evidence` calls it, by default one more than the last one.
+        """
+        self._number = self._number + 1 if number is None else number
+        if value := reading.reset:
+            near = [unit for unit in SCALES if _is_plausible(unit, value, reading)]
+            self._keep(SCALES, f"reading {self._number} has a number")
+            self._keep(near, f"the value of reading {self._number} would be far from its time")
             if self._inferred == "undetermined":
-                self._exclude_by_movement(reading, reading.reset, row)
-        elif reading.reset_text and (date := parse_date(reading.reset_text)) is not None:
-            others = [unit for unit in UNITS if unit != date[0]]
-            self._exclude(others, f"row {row} has a date of another form")
+                self._observe_movement(value, reading)
+        elif date := parse_date(reading.reset_text or ""):
+            self._keep([date[0]], f"reading {self._number} has a date of another form")
+
+    def _observe_movement(self, value: int, reading: Reading) -> None:
+        key = (reading.method, reading.operation, reading.limit)
+        new = _Seen(self._number, value, reading.remaining, *_written_between(reading))
+        run = self._runs.get(key)
+        if run is None or not run.add(new):
+            self._runs[key] = _Run(new)
+        elif (unit := run.unit()) in self.candidates:
+            why = f"{run}, and nothing is renewed in between, since remaining falls each time"
+            self._keep([unit], why, counts_down=True)
+
+    def _keep(self, units: Collection[UnitName], why: str, *, counts_down: bool = False) -> None:
+        """Exclude all other units."""
+        excluded = [unit for unit in self.candidates if unit not in units]
+        if excluded:
+            self.candidates = tuple(unit for unit in self.candidates if unit in units)
+            self._reasons.append(f"not {' or '.join(excluded)}: {why}")
+        # A time left is named only if it was seen counting down. That no other unit fits is not
+        # enough: readings of two accounts may have been mixed.
+        is_named = len(self.candidates) == 1 and (
+            counts_down or self.candidates[0] not in _TIMES_LEFT
+        )
+        self._inferred = self.candidates[0] if is_named else "undetermined"
 
     def evidence(self) -> Evidence:
         """Return what the readings show so far."""
-        contradiction = self._reasons.get(self._stated) if self._stated else None
-        return Evidence(self.unit, self._explain(), self.candidates, contradiction)
-
-    def _exclude_by_size(self, reading: Reading, value: int, row: int) -> None:
-        for unit in self.candidates:
-            if unit not in SCALES:
-                self._exclude([unit], f"row {row} has a number")
-            elif not _is_plausible(unit, value, reading):
-                self._exclude([unit], f"the value in row {row} would be far from its time")
-
-    def _exclude_by_movement(self, reading: Reading, value: int, row: int) -> None:
-        new = _Observation(value, reading, row, *_written_between(reading))
-        key = (reading.method, reading.operation, reading.limit, reading.source)
-        series = self._series.get(key)
-        if series is None:
-            self._series[key] = _Series(new)
-            return
-        last, is_in_order = series.last, _are_in_order(series.last, new)
-        if new.value < last.value and is_in_order:
-            too_fast = [unit for unit in _TIMES_LEFT if new.fits(last, unit) > 0]
-            self._exclude(too_fast, f"rows {last.row} and {row} fall faster than time passes")
-        series.add(new, is_in_order=is_in_order)
-        unit = series.unit()
-        if unit is not None and unit not in self._reasons:
-            self._counts_down = True
-            first, others = series.first, [other for other in UNITS if other != unit]
-            self._exclude(
-                others,
-                f"from row {first.row} to {row} it falls by {first.value - value} in "
-                f"{new.latest - first.latest:.3g} s, and nothing is renewed in between, since "
-                "remaining falls each time",
-            )
-
-    def _exclude(self, units: Iterable[UnitName], reason: str) -> None:
-        for unit in units:
-            self._reasons.setdefault(unit, reason)
-        self.candidates = tuple(unit for unit in UNITS if unit not in self._reasons)
-        # A time left is named only if it was seen counting down. That no other unit fits is not
-        # enough: readings of two accounts may have been mixed.
-        is_known = len(self.candidates) == 1 and (
-            self._counts_down or self.candidates[0] not in _TIMES_LEFT
-        )
-        self._inferred = self.candidates[0] if is_known else "undetermined"
-
-    def _explain(self) -> str:
-        by_reason: dict[str, list[UnitName]] = {}
-        for unit, reason in self._reasons.items():
-            by_reason.setdefault(reason, []).append(unit)
-        reasons = "; ".join(
-            f"not {' or '.join(units)}: {reason}" for reason, units in by_reason.items()
-        )
-        if not reasons:
-            return "No reading has an X-RateLimit-Reset other than 0 yet."
+        why = "; ".join(self._reasons) or "no reading has an X-RateLimit-Reset other than 0 yet"
+        is_contradicted = self._stated is not None and self._stated not in self.candidates
+        contradiction = why if is_contradicted else None
         if not self.candidates:
-            reasons = f"no unit fits all readings (two accounts mixed, or a clock set?): {reasons}"
-        elif self._inferred == "undetermined":
-            units_left = ", ".join(self.candidates)
-            reasons = f"possible: {units_left} (more readings of one window show which); {reasons}"
-        return f"{reasons[0].upper()}{reasons[1:]}."
+            why = f"no unit fits all readings (two accounts mixed, or a clock set?): {why}"
+        elif self._reasons and self._inferred == "undetermined":
+            left = ", ".join(self.candidates)
+            why = f"possible: {left} (more readings of one window of one account show which); {why}"
+        return Evidence(self.unit, f"{why[0].upper()}{why[1:]}.", self.candidates, contradiction)
 
 
-class _Observation(NamedTuple):
+class _Seen(NamedTuple):
     """A value of Reset, written by the service between ``earliest`` and ``latest``, in seconds."""
 
+    number: int
     value: int
-    reading: Reading
-    row: int
+    remaining: int | None
     earliest: float
     latest: float
-
-    def fits(self, before: _Observation, unit: UnitName) -> int:
-        """Return 0 if the value fell as a time left in this unit does since ``before``.
-
-        Else return 1 if it fell too far, and -1 if it did not fall far enough.
-        """
-        fall_s = (before.value - self.value) * SCALES[unit].seconds
-        tolerance_s = _ROUNDING * SCALES[unit].seconds
-        if fall_s > self.latest - before.earliest + tolerance_s:
-            return 1
-        return -1 if fall_s < self.earliest - before.latest - tolerance_s else 0
 
 
 def _written_between(reading: Reading) -> tuple[float, float]:
@@ -229,78 +181,58 @@ def _written_between(reading: Reading) -> tuple[float, float]:
     if not math.isnan(reading.at):
         latency_s = _UNKNOWN_LATENCY_S if reading.elapsed_s is None else reading.elapsed_s
         return reading.at - latency_s, reading.at
-    if reading.served_at is not None:
+    if (served_at := reading.served_at) is not None:
         # A recording without times: use the Date header, which is precise to a second.
-        return reading.served_at, reading.served_at + 1.0
+        return served_at, served_at + 1.0
     return -math.inf, math.inf
 
 
-class _Series:
-    """The values of one allowance within one window, from ``first`` to ``last``.
+class _Run:
+    """Readings of one allowance in which ``remaining`` fell each time: nothing was renewed."""
 
-    ``remaining`` falls with each of them, so the allowance is not renewed in between. At a value
-    for which that is not true, the series starts again.
-    """
-
-    def __init__(self, first: _Observation) -> None:
-        self._earlier_fall = 0  # in seconds, over all windows before this one
-        self._start(first)
-
-    def _start(self, first: _Observation) -> None:
+    def __init__(self, first: _Seen) -> None:
         self.first = self.last = first
-        self._count = 1
-        self._is_ours_alone = True
-        self._fitting = _TIMES_LEFT
+        self.count = 1
+        self.fitting = _TIMES_LEFT
 
-    def add(self, new: _Observation, *, is_in_order: bool) -> None:
-        """Add the next value, or start again with it."""
-        before, after = self.last.reading.remaining, new.reading.remaining
-        spent = 0 if before is None or after is None else before - after
-        if not is_in_order or spent <= 0 or new.value > self.last.value:
-            if self._fitting_unit() == "seconds_left":
-                self._earlier_fall += self.first.value - self.last.value
-            self._start(new)
-            return
+    def add(self, new: _Seen) -> bool:
+        """Add the next reading, and return True; or return False if it may be of a new window."""
+        before, after = self.last.remaining, new.remaining
+        if before is None or after is None or after >= before or new.value > self.last.value:
+            return False
         self.last = new
-        self._count += 1
-        self._is_ours_alone &= spent == 1
-        self._fitting = tuple(unit for unit in self._fitting if new.fits(self.first, unit) == 0)
+        self.count += 1
+        self.fitting = tuple(unit for unit in self.fitting if self._fits(unit))
+        return True
+
+    def _fits(self, unit: UnitName) -> bool:
+        """Return whether the value fell as a time left in this unit does."""
+        first, last, scale_s = self.first, self.last, SCALES[unit].seconds
+        fall_s, rounding_s = (first.value - last.value) * scale_s, _ROUNDING * scale_s
+        least_s, most_s = last.earliest - first.latest, last.latest - first.earliest
+        return least_s - rounding_s <= fall_s <= most_s + rounding_s
 
     def unit(self) -> UnitName | None:
-        """Return the unit in which the values count down, if they fall far enough; else None."""
-        unit, fall = self._fitting_unit(), self.first.value - self.last.value
-        if unit == "milliseconds_left":
-            enough = 50
-        elif self.first.value >= _LEAST_CONSTANT_MS:
-            # It may be a constant in milliseconds, 60000 or 60001 by rounding.
-            enough = 3
-        else:
-            # A window of 2 s gives 2, 1 and then 2, 1: two falls by one count as a fall by two.
-            enough = max(1, 2 - self._earlier_fall)
-        return unit if fall >= enough else None
-
-    def _fitting_unit(self) -> UnitName | None:
         """Return the only unit in which the values count down; None if it may be by chance."""
-        enough = _ENOUGH_READINGS if self._is_ours_alone else _ENOUGH_READINGS_BESIDE_OTHERS
-        if self._count < enough or len(self._fitting) != 1:
+        first, last = self.first, self.last
+        is_ours_alone = (first.remaining or 0) - (last.remaining or 0) == self.count - 1
+        enough = _ENOUGH_READINGS if is_ours_alone else _ENOUGH_READINGS_BESIDE_OTHERS
+        if self.count < enough or len(self.fitting) != 1:
             return None
+        unit, fall = self.fitting[0], first.value - last.value
+        # 60001 and 60000 may be a constant in milliseconds, by rounding.
+        least = 50 if unit == "milliseconds_left" else 3 if first.value >= _LEAST_CONSTANT_MS else 1
         # If the times are only known to half a minute, a small fall fits by chance.
-        uncertainty_s = sum(end.latest - end.earliest for end in (self.first, self.last))
-        unit, fall = self._fitting[0], self.first.value - self.last.value
-        return unit if fall * SCALES[unit].seconds >= 2 * uncertainty_s else None
+        uncertainty_s = sum(seen.latest - seen.earliest for seen in (first, last))
+        is_clear = fall >= least and fall * SCALES[unit].seconds >= 2 * uncertainty_s
+        return unit if is_clear else None
 
-
-def _are_in_order(before: _Observation, after: _Observation) -> bool:
-    """Return whether no clock was set between two readings, ours or the service's."""
-    first, last = before.reading, after.reading
-    if after.latest < before.earliest:
-        return False
-    if last.source == "replayed" or first.served_at is None or last.served_at is None:
-        return True
-    tolerance_s = 2.0 + (first.elapsed_s or 0.0) + (last.elapsed_s or 0.0)
-    # `not … >`, because our times may be NaN: every comparison is then False, and they count as in
-    # order.
-    return not abs((last.at - first.at) - (last.served_at - first.served_at)) > tolerance_s
+    def __str__(self) -> str:
+        first, last = self.first, self.last
+        return (
+            f"from reading {first.number} to {last.number} it falls by {first.value - last.value} "
+            f"in {last.latest - first.latest:.3g} s"
+        )
 
 
 def _is_plausible(unit: UnitName, value: int, reading: Reading) -> bool:
@@ -309,13 +241,12 @@ def _is_plausible(unit: UnitName, value: int, reading: Reading) -> bool:
     seconds = value * scale.seconds
     if scale.counts_down:
         return seconds <= _LONGEST_LEFT_S[unit]
-    if seconds < _YEAR_2000_S:
-        return False
-    now = reading.at if reading.served_at is None else reading.served_at
-    if math.isnan(now):
-        return True
-    is_late = reading.source == "replayed" and reading.served_at is None
-    return (is_late or now - _SKEW_S <= seconds) and seconds <= now + _LONGEST_AHEAD_S + _SKEW_S
+    served_at = reading.served_at
+    now = reading.at if served_at is None else served_at
+    is_late = reading.source == "replayed" and served_at is None
+    # `not … >`, since our time may be NaN: then every time since 2000 is plausible.
+    is_past = seconds < _YEAR_2000_S or (seconds < now - _SKEW_S and not is_late)
+    return not (is_past or seconds > now + _LONGEST_AHEAD_S + _SKEW_S)
 
 
 def renewal_time(reading: Reading, unit: UnitName) -> float | None:
@@ -324,11 +255,11 @@ def renewal_time(reading: Reading, unit: UnitName) -> float | None:
     A date needs no unit. The result is None if the reading has no Reset, if the unit is not known,
     or if the value cannot be in that unit.
     """
-    if reading.reset_text is not None:
-        date = parse_date(reading.reset_text)
-        return None if date is None else date[1]
     scale, value = SCALES.get(unit), reading.reset
-    if scale is None or value is None or (value and not _is_plausible(unit, value, reading)):
+    if value is None:
+        date = parse_date(reading.reset_text or "")
+        return None if date is None else date[1]
+    if scale is None or (value and not _is_plausible(unit, value, reading)):
         return None
     return value * scale.seconds + (reading.at if scale.counts_down else 0.0)
 

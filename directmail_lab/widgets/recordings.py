@@ -32,7 +32,7 @@ from ..interaction import (
     path_below,
 )
 from ..questions import comparison
-from ..readings.reading import Reading, is_exhausted, recorded_reading
+from ..readings.reading import Reading, is_exhausted, reading_of
 from ..readings.reset_unit import infer_reset_unit, renewal_time
 from ..redaction import Redactor, secrets_in
 from ..redaction.unpack import unpack
@@ -76,7 +76,8 @@ class Recording:
     def entry(self, index: int) -> tuple[Reading, Interaction]:
         """Return the reading of an interaction's rate-limit headers, and the interaction."""
         interaction = self.interaction(index)
-        return recorded_reading(interaction, prefix=self.prefix), interaction
+        path = path_below(interaction.request.uri, self.prefix)
+        return reading_of(interaction, path), interaction
 
     def has_bodies(self, index: int) -> bool:  # noqa: ARG002
         """Return whether an interaction's bodies were kept."""
