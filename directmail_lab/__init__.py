@@ -34,7 +34,8 @@ What was seen
     drift("my-tour")        whether the service still answers as it was recorded
 
 Errors
-    DirectMailLabError      the base of all; the others are in errors
+    DirectMailLabError      the base of all errors
+    errors                  all of them, as errors.NotRecordedError
 """
 
 from importlib import import_module
@@ -89,7 +90,7 @@ _MODULES = {
     "record": "current",
     "replay": "current",
     "live": "current",
-    "rate_limits": "questions.interactions",
+    "rate_limits": "questions.rate_limits_tmp",
     "chart_rate_limits": "questions.chart",
     "monitor": "widgets.monitor",
     "burst": "current",
@@ -103,7 +104,7 @@ _MODULES = {
     "DirectMailLabError": "errors",
 }
 
-__all__ = [*_MODULES, "errors"]  # noqa: PLE0604, RUF022
+__all__ = [*_MODULES, "errors"]
 
 
 def __getattr__(name: str) -> Any:

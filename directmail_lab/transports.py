@@ -347,12 +347,14 @@ def _as_recorded(
     body = b"".join(cast("httpx.ByteStream", response.stream))
     coding = response.headers.get("content-encoding", "")
     try:
-        recorded = recorded_response(response, unpack(body, coding) if coding else body)
-        if len(recorded.body) > MAX_UNPACKED_BYTES:
+        plain = unpack(body, coding) if coding else body
+        # What is not compressed as its header says is an error, which httpx tells the caller.
+        if len(plain) > MAX_UNPACKED_BYTES or (coding and body and plain is body):
             raise ValueError
     except ValueError:
-        recorded = recorded_response(response, b"<not recorded: %d bytes>" % len(body))
-        return normalize_headers(recorded, method=request.method), response
+        placeholder = recorded_response(response, b"<not recorded: %d bytes>" % len(body))
+        return normalize_headers(placeholder, method=request.method), response
+    recorded = recorded_response(response, plain)
     if not coding:
         return recorded, response
     recorded = normalize_headers(recorded, method=request.method)

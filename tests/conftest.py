@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from cassette_samples import BASE_URL, answered, get, post
+from faulty_service import FaultyService
 from hypothesis import settings
 
 from directmail_lab import credentials, current
@@ -17,7 +18,6 @@ from directmail_lab.credentials import ApiKey
 from directmail_lab.redaction import Redactor
 from directmail_lab.sessions import Session
 from directmail_lab.settings import is_loopback
-from directmail_lab.standin import StandIn, stand_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,21 +87,21 @@ def loopback_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def service() -> Iterator[StandIn]:
-    """A stand-in service, over real HTTP on loopback."""
-    with stand_in() as started:
+def service() -> Iterator[FaultyService]:
+    """A stand-in service, over real HTTP on loopback; it can be told to misbehave."""
+    with FaultyService() as started:
         yield started
 
 
 @pytest.fixture
-def live(service: StandIn) -> Iterator[Session]:
+def live(service: FaultyService) -> Iterator[Session]:
     """A live session with the stand-in."""
     with Session(service.base_url, ApiKey(service.api_key)) as opened:
         yield opened
 
 
 @pytest.fixture
-def unpaced(service: StandIn) -> Iterator[Session]:
+def unpaced(service: FaultyService) -> Iterator[Session]:
     """A live session that waits for nothing, and asks for nothing twice."""
     with Session(service.base_url, ApiKey(service.api_key), pace="off") as opened:
         yield opened
@@ -115,7 +115,7 @@ def connected(live: Session) -> Session:
 
 
 @pytest.fixture
-def account(monkeypatch: pytest.MonkeyPatch, service: StandIn) -> StandIn:
+def account(monkeypatch: pytest.MonkeyPatch, service: FaultyService) -> FaultyService:
     """A stand-in that the environment names, with its key."""
     monkeypatch.setenv("DIRECTMAIL_BASE_URL", service.base_url)
     monkeypatch.setenv("DIRECTMAIL_API_KEY", service.api_key)

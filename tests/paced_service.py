@@ -12,9 +12,9 @@ from email.utils import formatdate
 from typing import TYPE_CHECKING, Any
 
 import httpx
+from directmail_lab.readings.log import ReadingLog
 
 from directmail_lab.pacing import Pacer, PacingTransport
-from directmail_lab.readings.log import ReadingLog
 from directmail_lab.transports import Observer, ObservingTransport
 
 if TYPE_CHECKING:

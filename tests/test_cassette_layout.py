@@ -16,7 +16,7 @@ from vcr.serialize import deserialize
 from vcr.serializers import yamlserializer
 
 from directmail_lab.cassettes import layout
-from directmail_lab.cassettes.reader import parse_cassette
+from directmail_lab.cassettes.recording import parse_cassette
 from directmail_lab.interaction import (
     Headers,
     Interaction,

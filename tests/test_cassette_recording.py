@@ -306,7 +306,7 @@ def test_an_interaction_is_on_disk_before_record_returns(tmp_path: Path, mode: s
         cassette.record(answered(get("/first")))
 
         assert paths_in(path) == ["/first"]
-        assert [each.request.uri for each in cassette.interactions()] == [f"{BASE_URL}/first"]
+        assert [each.request.uri for each in cassette.recording()] == [f"{BASE_URL}/first"]
         assert len(cassette) == 1
         assert sorted(file.name for file in tmp_path.iterdir()) == ["tour.yaml", "tour.yaml.lock"]
 

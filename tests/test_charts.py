@@ -14,6 +14,7 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
+from directmail_lab.readings.log import frame_readings
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.dates import num2date
 from matplotlib.figure import Figure
@@ -21,7 +22,6 @@ from PIL import Image
 from reading_samples import NOON_S, reading as sample
 
 from directmail_lab.questions.chart import Chart, chart_rate_limits
-from directmail_lab.readings.log import frame_readings
 from directmail_lab.readings.reading import Reading
 
 if TYPE_CHECKING:

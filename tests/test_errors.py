@@ -22,7 +22,6 @@ from directmail_lab.sessions import Session
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from directmail_lab.standin import StandIn
 
 KEY = "k-7Qf2-not-to-be-seen"
 
@@ -55,9 +54,9 @@ def test_a_cell_shows_its_own_line_and_one_message(run: Callable[[str], list[str
         cell: run(cell)
         for cell in (
             "dm.me()",
-            "dm.post('/v1/letters')",
+            "dm.session().post('/v1/letters')",
             "dm.replay('none')",
-            "await dm.me_async()",
+            "await dm.session().me_async()",
             "dm.burst(0)",
             "dm.chart_rate_limits(kind='x')",
             "dm.get_many([], concurrency=0)",
@@ -70,7 +69,7 @@ def test_a_cell_shows_its_own_line_and_one_message(run: Callable[[str], list[str
     for cell, lines in shown.items():
         assert lines[0].endswith(f", line 1: {cell}")
     assert shown["dm.me()"][1].startswith(f"ConnectError: Nothing answers at {address}. Check")
-    assert f"Nothing answers at {address}" in shown["await dm.me_async()"][1]
+    assert f"Nothing answers at {address}" in shown["await dm.session().me_async()"][1]
     assert shown["dm.burst(0)"][1] == "ValueError: burst(0) would send nothing. Give 1 or more."
 
 
@@ -93,7 +92,9 @@ def test_the_debugger_still_has_the_frames(run: Callable[[str], list[str]]) -> N
     assert "find_cassette" in [frame.name for frame in traceback.extract_tb(sys.last_traceback)]
 
 
-def test_an_interrupt_is_told_as_briefly(run: Callable[[str], list[str]], service: StandIn) -> None:
+def test_an_interrupt_is_told_as_briefly(
+    run: Callable[[str], list[str]], service: FaultyService
+) -> None:
     """The stop button: the cell's line, and that the session goes on."""
     opened = dm.connect(service.base_url, service.api_key)
 

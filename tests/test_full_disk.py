@@ -16,7 +16,8 @@ from directmail_lab.sessions import Session
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from directmail_lab.standin import StandIn
+    from faulty_service import FaultyService
+
 
 TOUR = Path("cassettes/tour.yaml")
 
@@ -85,7 +86,7 @@ def test_a_mode_that_cannot_be_entered_leaves_the_recording_going(live: Session)
     assert len(read_cassette(TOUR).interactions) == 2
 
 
-def test_closing_a_session_on_a_full_disk_still_forgets_the_key(service: StandIn) -> None:
+def test_closing_a_session_on_a_full_disk_still_forgets_the_key(service: FaultyService) -> None:
     """The error comes after the connections are closed and the key is gone."""
     session = Session(service.base_url, ApiKey(service.api_key))
     session.record("tour")

@@ -19,15 +19,16 @@ from directmail_lab.sessions import Session
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from directmail_lab.modes import ModeChange
-    from directmail_lab.standin import StandIn
+    from faulty_service import FaultyService
+
+    from directmail_lab.sessions import ModeChange
 
 
 MODES = pytest.mark.parametrize("mode", [Session.live, partial(Session.record, cassette="tour")])
 
 
 @pytest.fixture
-def writing(service: StandIn) -> Iterator[Session]:
+def writing(service: FaultyService) -> Iterator[Session]:
     """A live session that may write."""
     with Session(service.base_url, ApiKey(service.api_key), allow_writes=True) as opened:
         yield opened
@@ -46,10 +47,10 @@ def writing(service: StandIn) -> Iterator[Session]:
 )
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 def test_a_read_that_asks_to_be_taken_for_a_write_is_one(
-    service: StandIn, live: Session, method: str, override: dict[str, Any]
+    service: FaultyService, live: Session, method: str, override: dict[str, Any]
 ) -> None:
     """Frameworks take the method from a header or parameter: it needs allow_writes as well."""
-    with pytest.raises(dm.WriteRefusedError):
+    with pytest.raises(dm.errors.WriteRefusedError):
         live.request(method, "/v1/letters", **override)
 
     assert service.requests.total() == 0
@@ -57,19 +58,23 @@ def test_a_read_that_asks_to_be_taken_for_a_write_is_one(
 
 
 @pytest.mark.parametrize("status", [307, 308])
-def test_a_redirected_write_is_sent_once(service: StandIn, writing: Session, status: int) -> None:
+def test_a_redirected_write_is_sent_once(
+    service: FaultyService, writing: Session, status: int
+) -> None:
     """A 307 to itself sent a POST again and again: a second letter costs money."""
     again = f"{service.base_url}/v1/letters"
     with (
         service.fault(redirect_to=again, status=status),
-        pytest.raises(dm.WriteRefusedError, match="never sent twice"),
+        pytest.raises(dm.errors.WriteRefusedError, match="never sent twice"),
     ):
         writing.request("POST", "/v1/letters", json={}, follow_redirects=True)
 
     assert service.requests["POST /v1/letters"] == 1
 
 
-def test_a_write_whose_redirect_is_a_read_is_followed(service: StandIn, writing: Session) -> None:
+def test_a_write_whose_redirect_is_a_read_is_followed(
+    service: FaultyService, writing: Session
+) -> None:
     """A 303 says where to look at what came of it; and one request object may be sent twice."""
     letter = writing.client.build_request("POST", "/v1/letters", json={})
     with service.fault(redirect_to=f"{service.base_url}/v1/users/me", status=303, times=1):
@@ -84,15 +89,18 @@ def test_a_write_whose_redirect_is_a_read_is_followed(service: StandIn, writing:
     ("fault", "also"),
     [
         ({"latency_s": 5.0}, httpx.TimeoutException),
-        ({"drop": "reset"}, dm.OutcomeUnknownError),
-        ({"cut_after": 3}, dm.OutcomeUnknownError),
-        ({"headers": {"Content-Encoding": "gzip"}, "body": "no gzip"}, dm.OutcomeUnknownError),
+        ({"drop": "reset"}, dm.errors.OutcomeUnknownError),
+        ({"cut_after": 3}, dm.errors.OutcomeUnknownError),
+        (
+            {"headers": {"Content-Encoding": "gzip"}, "body": "no gzip"},
+            dm.errors.OutcomeUnknownError,
+        ),
     ],
     ids=str,
 )
 @MODES
 def test_a_write_without_a_whole_answer_has_an_unknown_outcome(
-    service: StandIn,
+    service: FaultyService,
     fault: dict[str, Any],
     also: type[Exception],
     mode: Callable[[Session], ModeChange],
@@ -104,7 +112,7 @@ def test_a_write_without_a_whole_answer_has_an_unknown_outcome(
         Session(service.base_url, key, allow_writes=True, timeout_s=timeout_s) as session,
         mode(session),
         service.fault(**fault),
-        pytest.raises(dm.OutcomeUnknownError, match="may have been carried out") as caught,
+        pytest.raises(dm.errors.OutcomeUnknownError, match="may have been carried out") as caught,
     ):
         session.request("POST", "/v1/letters", json={})
 
@@ -114,7 +122,7 @@ def test_a_write_without_a_whole_answer_has_an_unknown_outcome(
 
 @MODES
 def test_a_body_that_is_compressed_more_than_once_is_not_opened(
-    service: StandIn, live: Session, mode: Callable[[Session], ModeChange]
+    service: FaultyService, live: Session, mode: Callable[[Session], ModeChange]
 ) -> None:
     """A kilobyte that was compressed three times can hold gigabytes; no service means it."""
     bomb = gzip.compress(gzip.compress(gzip.compress(bytes(10_000_000))))
@@ -135,7 +143,7 @@ def test_a_body_that_is_compressed_more_than_once_is_not_opened(
 
 
 def test_what_is_installed_does_not_change_what_is_asked_for(
-    service: StandIn, monkeypatch: pytest.MonkeyPatch
+    service: FaultyService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """httpx would ask for brotli and zstd where it finds them: a recording would differ by that."""
     monkeypatch.setattr("httpx._client.ACCEPT_ENCODING", "gzip, deflate, br, zstd")
@@ -146,7 +154,7 @@ def test_what_is_installed_does_not_change_what_is_asked_for(
     assert session.async_client.headers["accept-encoding"] == "gzip, deflate"
 
 
-def test_under_trio_the_async_client_says_what_to_do(service: StandIn, live: Session) -> None:
+def test_under_trio_the_async_client_says_what_to_do(service: FaultyService, live: Session) -> None:
     """It needs asyncio: nothing is sent, and the message names another way."""
     trio = pytest.importorskip("trio")
 
@@ -184,10 +192,10 @@ def test_a_forked_child_opens_its_own_connections(
     assert len(opened) == 1
 
 
-def test_a_key_in_a_path_is_hidden_in_every_form(service: StandIn, live: Session) -> None:
+def test_a_key_in_a_path_is_hidden_in_every_form(service: FaultyService, live: Session) -> None:
     """Readings show a path without the key, percent-encoded too."""
     escaped = "".join(f"%{ord(letter):02X}" for letter in service.api_key)
     live.request("GET", f"/v1/keys/{service.api_key}")
     live.request("GET", f"/v1/keys/{escaped}")
 
-    assert live.rate_limits()["path"].tolist() == ["/v1/keys/<API_KEY>"] * 2
+    assert dm.rate_limits(live)["path"].tolist() == ["/v1/keys/<API_KEY>"] * 2

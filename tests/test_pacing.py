@@ -13,6 +13,7 @@ import httpx
 import nbclient
 import nbformat
 import pytest
+from directmail_lab.readings.log import ReadingLog
 from faulty_service import FaultyService
 from paced_service import START, Clock, Service, async_client, client
 
@@ -20,7 +21,6 @@ import directmail_lab as dm
 from directmail_lab.errors import OutcomeUnknownError, QuotaExhaustedError
 from directmail_lab.pacing import Pacer
 from directmail_lab.pacing.pacer import PacedRequest
-from directmail_lab.readings.log import ReadingLog
 from directmail_lab.readings.reading import Reading
 from directmail_lab.readings.reset_unit import ResetUnitInference
 from directmail_lab.standin import stand_in

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import pandas as pd
 import pytest
 from cassette_samples import BASE_URL, NOON, answered, recorded
+from directmail_lab.readings.log import ReadingLog, frame_readings, read_readings
 from hypothesis import given, settings, strategies as st
 from reading_samples import NOON_S, reading as sample
 
 from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse
 from directmail_lab.questions.contract_check import check_contract
-from directmail_lab.readings.log import ReadingLog, frame_readings, read_readings
 from directmail_lab.readings.reading import recorded_reading
 from directmail_lab.readings.reset_unit import SCALES
 

@@ -25,10 +25,10 @@ from directmail_lab.standin import STAND_IN_KEY, stand_in
 
 if TYPE_CHECKING:
     import pandas as pd
+    from faulty_service import FaultyService
 
-    from directmail_lab.modes import Timing
     from directmail_lab.readings.reading import Reading
-    from directmail_lab.standin import StandIn
+    from directmail_lab.sessions import Timing
 
 
 def text_of(cassette: str) -> str:
@@ -63,16 +63,20 @@ def test_a_loop_that_ends_takes_its_connections_along(live: Session) -> None:
 @pytest.mark.parametrize(
     ("status", "kind", "advice"),
     [
-        (401, dm.UnauthorizedError, "Check the API key"),
-        (403, dm.UnauthorizedError, "Check the API key"),
-        (404, dm.ServiceError, "Check the path"),
-        (422, dm.ServiceError, "excerpt"),
-        (429, dm.ServiceError, "rate_limits"),
-        (502, dm.ServiceError, "try again"),
+        (401, dm.errors.UnauthorizedError, "Check the API key"),
+        (403, dm.errors.UnauthorizedError, "Check the API key"),
+        (404, dm.errors.ServiceError, "Check the path"),
+        (422, dm.errors.ServiceError, "excerpt"),
+        (429, dm.errors.ServiceError, "rate_limits"),
+        (502, dm.errors.ServiceError, "try again"),
     ],
 )
 def test_an_error_status_is_a_service_error(
-    service: StandIn, unpaced: Session, status: int, kind: type[dm.ServiceError], advice: str
+    service: FaultyService,
+    unpaced: Session,
+    status: int,
+    kind: type[dm.errors.ServiceError],
+    advice: str,
 ) -> None:
     """It says operation, status and what to do, carries the reading, and shows no echoed key."""
     with (
@@ -88,7 +92,7 @@ def test_an_error_status_is_a_service_error(
     assert service.api_key not in f"{error}{error!r}{vars(error)}"
 
 
-def test_what_was_recorded_replays_without_key_or_network(service: StandIn) -> None:
+def test_what_was_recorded_replays_without_key_or_network(service: FaultyService) -> None:
     """A recording answers the same when the service is gone and no key was ever given."""
     session = dm.connect(service.base_url, service.api_key)
     with dm.record("tour"):
@@ -126,31 +130,35 @@ def test_a_mode_ends_with_its_block_or_with_the_next(live: Session) -> None:
 
 def test_a_change_of_mode_that_fails_changes_nothing(live: Session) -> None:
     """Live stays live; and a recording goes on."""
-    with pytest.raises(dm.NotRecordedError, match="no-such") as caught:
+    with pytest.raises(dm.errors.NotRecordedError, match="no-such") as caught:
         live.replay("no-such")
     assert (live.mode, caught.value.reason) == ("live", "no_such_cassette")
     with live.record("tour"):
         live.me()
-        with pytest.raises(dm.CassetteError, match="name"):
+        with pytest.raises(dm.errors.CassetteError, match="name"):
             live.record("../up")
         live.me()
 
     assert text_of("tour").count("- recorded_at") == 2
 
 
-def test_readings_carry_on_across_modes(live: Session) -> None:
-    """One log holds live, recorded and replayed readings, replayed ones with the recorded times."""
+def test_a_replay_keeps_its_own_readings(live: Session) -> None:
+    """Live and recorded ones are the session's; each replay starts anew, with the recorded times."""
     live.me()
     with live.record("tour"):
         live.me()
-    with live.replay("tour"):
-        live.me()
+    for _ in range(2):
+        with live.replay("tour"):
+            live.me()
+            replayed = dm.rate_limits(live)
+    own = dm.rate_limits(live)
 
-    seen = live.rate_limits()
-    assert seen["source"].tolist() == ["live", "recorded", "replayed"]
-    assert seen["cassette"].isna().tolist() == [True, False, False]
-    assert abs((seen["at"][2] - seen["at"][1]).total_seconds()) < 1
-    assert seen["remaining"].tolist() == [299, 298, 298]
+    assert own["source"].tolist() == ["live", "recorded"]
+    assert own["cassette"].isna().tolist() == [True, False]
+    assert own["remaining"].tolist() == [299, 298]
+    assert replayed["source"].tolist() == ["replayed"]
+    assert replayed["cassette_number"].tolist() == [1]
+    assert abs((replayed["at"][1] - own["at"][2]).total_seconds()) < 1
 
 
 def test_what_is_known_of_the_allowance_outlives_a_mode() -> None:
@@ -164,7 +172,7 @@ def test_what_is_known_of_the_allowance_outlives_a_mode() -> None:
         with session.record("tour"):
             session.me()
 
-        assert session.rate_limits()["status"].tolist() == [200] * 4
+        assert dm.rate_limits(session)["status"].tolist() == [200] * 4
 
 
 def test_what_is_replayed_is_neither_held_back_nor_counted() -> None:
@@ -178,31 +186,33 @@ def test_what_is_replayed_is_neither_held_back_nor_counted() -> None:
         session.request("GET", "/v1/users/me?n=2")
         with session.record("tour"):
             answered = len(session.me())
-            with pytest.raises(dm.QuotaExhaustedError):
+            with pytest.raises(dm.errors.QuotaExhaustedError):
                 session.me()
 
     assert answered == 1
     assert few.requests.total() == 2
 
 
-def test_an_allowed_write_is_sent_once_and_replays_free(service: StandIn) -> None:
+def test_an_allowed_write_is_sent_once_and_replays_free(service: FaultyService) -> None:
     """A write goes out with allow_writes alone; its replay needs none."""
     with Session(service.base_url, ApiKey(service.api_key)) as session:
         for method in ("POST", "PUT", "PATCH", "DELETE"):
-            with pytest.raises(dm.WriteRefusedError, match="allow_writes=True"):
+            with pytest.raises(dm.errors.WriteRefusedError, match="allow_writes=True"):
                 session.request(method, "/v1/letters")
     with Session(service.base_url, ApiKey(service.api_key), allow_writes=True) as session:
         with session.record("letter"):
             sent = session.request("POST", "/v1/letters", json={"to": "x"})
         with dm.replay("letter"):
-            played = dm.post("/v1/letters", json={"to": "x"})
+            played = dm.session().post("/v1/letters", json={"to": "x"})
 
     assert service.requests["POST /v1/letters"] == 1
     assert played.status_code == sent.status_code
     assert played.json() == sent.json()
 
 
-def test_recording_a_compressed_answer_stores_it_readable(service: StandIn, live: Session) -> None:
+def test_recording_a_compressed_answer_stores_it_readable(
+    service: FaultyService, live: Session
+) -> None:
     """A gzip body is stored decoded, with headers true to it, and plays back the same."""
     with service.fault(encoding="gzip"), live.record("tour"):
         recorded = live.me()
@@ -253,7 +263,7 @@ def test_a_replay_in_recorded_time_waits_as_long_as_the_service_took(
     ids=str,
 )
 def test_a_connection_that_breaks_is_httpxs_own_error(
-    service: StandIn, unpaced: Session, fault: dict[str, Any], error: type[Exception]
+    service: FaultyService, unpaced: Session, fault: dict[str, Any], error: type[Exception]
 ) -> None:
     """There is no reading of it, and no interaction."""
     if "latency_s" in fault:
@@ -261,7 +271,7 @@ def test_a_connection_that_breaks_is_httpxs_own_error(
     with unpaced.record("tour"), service.fault(**fault), pytest.raises(error):
         unpaced.me()
 
-    assert len(unpaced.readings) == 0
+    assert len(unpaced.recording) == 0
     assert not Path("cassettes/tour.yaml").exists()
 
 
@@ -281,7 +291,7 @@ def test_a_listeners_fault_costs_no_response(
     live.me()
 
     assert len(heard) == 1
-    assert len(live.readings) == 2
+    assert len(live.recording) == 2
     assert "on_reading" in caplog.text
 
 
@@ -289,11 +299,11 @@ def test_a_closed_session_says_so(live: Session) -> None:
     """After close, a request tells how to get a session again."""
     live.close()
 
-    with pytest.raises(dm.NotConnectedError, match=r"closed.*login\(\)"):
+    with pytest.raises(dm.errors.NotConnectedError, match=r"closed.*login\(\)"):
         live.me()
 
 
-def test_nothing_that_the_caller_holds_has_the_key(service: StandIn, live: Session) -> None:
+def test_nothing_that_the_caller_holds_has_the_key(service: FaultyService, live: Session) -> None:
     """Responses pickle without the key, a session does not pickle, and neither shows it."""
     response = live.request("GET", "/v1/users/me")
     encoded = httpx.BasicAuth(service.api_key, "")._auth_header.split()[1]
@@ -306,7 +316,7 @@ def test_nothing_that_the_caller_holds_has_the_key(service: StandIn, live: Sessi
         pickle.dumps(live)
 
 
-def test_the_key_goes_to_the_base_address_alone(service: StandIn, live: Session) -> None:
+def test_the_key_goes_to_the_base_address_alone(service: FaultyService, live: Session) -> None:
     """Another origin gets no key, by an absolute address or by a redirect, nor does `auth=None`."""
     without = live.client.get("/v1/users/me", auth=None)
     with stand_in() as other:
@@ -330,13 +340,15 @@ def test_an_address_that_exposes_something_is_refused(
     live: Session, address: str, said: str
 ) -> None:
     """Before a connection is tried; the message does not repeat what httpx would print."""
-    with pytest.raises(dm.InsecureAddressError, match=said) as caught:
+    with pytest.raises(dm.errors.InsecureAddressError, match=said) as caught:
         live.request("GET", address)
 
     assert "secret" not in str(caught.value)
 
 
-def test_a_redacted_recording_replays_and_stays_redacted(service: StandIn, live: Session) -> None:
+def test_a_redacted_recording_replays_and_stays_redacted(
+    service: FaultyService, live: Session
+) -> None:
     """A replay knows from the cassette what to redact in what is asked; so does a recording."""
     params = {"email": "reader@example.org"}
     with live.record("private", redact=["personal"]):
@@ -353,7 +365,7 @@ def test_a_redacted_recording_replays_and_stays_redacted(service: StandIn, live:
 
 
 def test_no_frame_below_the_key_is_left_in_a_traceback(
-    live: Session, service: StandIn, monkeypatch: pytest.MonkeyPatch
+    live: Session, service: FaultyService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """httpcore and h11 have the sent headers in their locals: %xmode Verbose would print them."""
 
@@ -371,7 +383,7 @@ def test_no_frame_below_the_key_is_left_in_a_traceback(
     assert " headers" in shown
 
 
-def test_a_session_that_is_dropped_leaves_no_filter_on_the_loggers(service: StandIn) -> None:
+def test_a_session_that_is_dropped_leaves_no_filter_on_the_loggers(service: FaultyService) -> None:
     """A filter holds the key: it goes with its session, closed or not."""
     gc.collect()  # earlier tests' dropped sessions go first
     before = list(logging.getLogger("httpx").filters)

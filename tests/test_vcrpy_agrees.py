@@ -20,7 +20,7 @@ from vcr.stubs.httpx_stubs import _deserialize_response
 from vcr.util import read_body
 
 from directmail_lab.cassettes import Cassette, player, read_cassette
-from directmail_lab.cassettes.reader import parse_cassette
+from directmail_lab.cassettes.recording import parse_cassette
 from directmail_lab.errors import NotRecordedError
 from directmail_lab.interaction import RecordedRequest
 
@@ -260,7 +260,7 @@ def test_each_record_mode_does_what_vcrpys_does(tmp_path: Path, mode: str) -> No
                 done.append("refused")
                 continue
             done.append("played" if answer else "sent")
-            if answer is None:
+            if not answer:
                 cassette.record(answered(get(name), body="new"))
 
     expected = []

@@ -110,9 +110,13 @@ class Cassette:
         self._notice = notice
         self._last_notice = ""
         self._lock, self._process = RLock(), os.getpid()
-        started_at = f"{datetime.now(UTC).replace(tzinfo=None).isoformat(timespec="microseconds")}Z"
+        now = datetime.now(UTC).isoformat(timespec="microseconds")
         self._base_url = base_url
-        self._metadata = {**(metadata or {}), "base_url": base_url, "started_at": started_at}
+        self._metadata = {
+            **(metadata or {}),
+            "base_url": base_url,
+            "started_at": now.replace("+00:00", "Z"),
+        }
         self.path = find_cassette(name) if record_mode == "none" else new_cassette_path(name)
         self.records = records(record_mode, self.path)
         self._is_full = False

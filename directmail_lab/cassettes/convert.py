@@ -19,7 +19,6 @@ from urllib.parse import parse_qsl, urlencode
 
 from ..bodies import declared_charset, read_json_body
 from ..credentials import known_keys
-from ..display import plural
 from ..errors import CassetteError, CassetteFormatError
 from ..interaction import (
     ODD,
@@ -36,9 +35,8 @@ from ..redaction import Redactor, secrets_in, unpack
 from ..redaction.personal import count_personal, personal_notice, texts_of
 from .layout import elapsed_s_of, recorded_at_of, text_of
 from .library import command_name, create, locked
-from .player import DEFAULT_MATCH_ON
-from .reader import MAX_FOREIGN_BYTES, parse_cassette, read_bytes, read_cassette
-from .recorder import merge, redacted_metadata, unfinished_files, write_cassette
+from .recorder import redacted_metadata, unfinished_files, write_cassette
+from .recording import parse_cassette, read_bytes, read_cassette
 
 Layout = Literal["lines", "vcrpy", "json", "har"]
 LAYOUTS: Final[tuple[Layout, ...]] = get_args(Layout)
@@ -140,10 +138,7 @@ def repair(path: Path) -> list[str]:
             write_cassette(file, loaded.metadata, loaded.interactions, Redactor())
             problems.append(f"Repaired: {loaded.problem}.")
         for unfinished in unfinished_files(file):
-            with locked(unfinished):
-                redactor = Redactor(redact=(*loaded.redact, *read_cassette(unfinished).redact))
-                count = merge(file, unfinished, DEFAULT_MATCH_ON, redactor)
-            problems.append(f"Put {plural(count, 'interaction')} of {unfinished.name} into it.")
+            problems.append(f"{unfinished.name} is there.")
         interactions = enumerate(read_cassette(file).interactions, 1)
         broken = [str(number) for number, each in interactions if _is_broken_json(each.response)]
     if broken:
@@ -188,7 +183,7 @@ def _read(source: Path) -> tuple[Mapping[str, object], Sequence[Interaction]]:
         metadata = {**loaded.metadata, "base_url": loaded.base_url}
         metadata.pop("recorded_with", None)
         return metadata, loaded.interactions
-    return {}, read_har(read_bytes(source, MAX_FOREIGN_BYTES), str(source))
+    return {}, read_har(read_bytes(source), str(source))
 
 
 def _secrets(metadata: Mapping[str, object], interactions: Sequence[Interaction]) -> set[str]:

@@ -1,8 +1,8 @@
 """The line layout of a cassette: plain YAML whose values are JSON, each on one line. Pure.
 
-A cassette is a header (version, recording, ``interactions:``), four lines an interaction (five for a
-second attempt), then ``# end: …`` once its recording was closed. It can be appended to and read by
-line, and its last lines show whether it is whole.
+A cassette is a header (version, recording, ``interactions:``), four lines for an interaction (five
+for a second attempt), then ``# end: …`` once its recording was closed. It can be appended to and
+read by line, and its last lines show whether it is whole.
 """
 
 from __future__ import annotations

@@ -48,7 +48,8 @@ def find_cassette(name: str | Path) -> Path:
     hint = f"Did you mean {alike[0]!r}? " if alike else ""
     raise NotRecordedError(
         f"There is no cassette {title!r} in {' or '.join(map(str, folders)) or 'any folder'}. "
-        f"{hint}Record it with record({title!r}), or name one that `directmail-lab cassette list` shows.",
+        f"{hint}Record it with record({title!r}), or name one that `directmail-lab cassette list` "
+        "shows.",
         reason="no_such_cassette",
     )
 

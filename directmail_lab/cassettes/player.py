@@ -5,16 +5,18 @@ An index on method, address and query finds the few that may; vcrpy's own matche
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import replace
 from difflib import SequenceMatcher
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 from ..contract import SAFE_METHODS
 from ..display import plural
 from ..errors import NotRecordedError, argument_error
-from ..interaction import Interaction, RecordedRequest, header
+from ..interaction import RecordedRequest, header
 from ..redaction import Redactor
 from .recording import Lines, Recording
 
@@ -29,6 +31,8 @@ DEFAULT_MATCH_ON: Final = ("method", "path", "query", "body")
 """What must be equal: the path below the base address, and the body of writes."""
 
 _MAX_COMPARED: Final = 500
+_USER_INFO: Final = re.compile(r"(?<=://)[^/]*@")
+_BOUNDARY: Final = re.compile(r'boundary="?([^";]+)', re.IGNORECASE)
 
 
 def check_match_on(match_on: Sequence[str | Matcher]) -> None:
@@ -92,7 +96,7 @@ class Player:
                 continue
             before = request.method, request.uri
             keys = list(self._keys(request, recording.base_url or ""))
-            keys += [(key, request.body or b"") for key in keys if self._needs_body(request)]
+            keys += [(key, _body(request)) for key in keys if self._needs_body(request)]
             for key in keys:
                 self._runs.setdefault(key, []).append(range(index, index + 1))
 
@@ -107,11 +111,12 @@ class Player:
             if runs := self._runs.get(key):
                 if not self._looks_inside(request.method):
                     return self._next(runs)
-                same = self._runs.get((key, request.body or b""), [])
-                if same and not self._is_played(run := self._next(same)):
+                same = self._runs.get((key, _body(request)), [])
+                if same and self._rest == ["body"] and not self._is_played(run := self._next(same)):
                     return run
-                for run in (*(r for r in runs if not self._is_played(r)), *same, *reversed(runs)):
-                    if run in same or self._matches(request, run):
+                unplayed = (run for run in chain(same, runs) if not self._is_played(run))
+                for run in chain(unplayed, reversed(same), reversed(runs)):
+                    if self._matches(request, run):
                         return run
         return None
 
@@ -157,7 +162,7 @@ class Player:
     def _keys(self, request: RecordedRequest, base_url: str) -> Iterable[Hashable]:
         """Yield what the index has a request under: its address, and its path below the base."""
         names, (address, _, query) = self._names, request.uri.partition("?")
-        address = address.partition("#")[0]
+        address = _USER_INFO.sub("", address.partition("#")[0])
         method = request.method if "method" in names else ""
         parameters = _parameters(query) if "query" in names else ()
         if "path" not in names:
@@ -172,7 +177,7 @@ class Player:
         return any(each != "body" or method not in SAFE_METHODS for each in self._rest)
 
     def _needs_body(self, request: RecordedRequest) -> bool:
-        return self._rest == ["body"] and request.method not in SAFE_METHODS
+        return "body" in self._rest and request.method not in SAFE_METHODS
 
     def _matches(self, request: RecordedRequest, run: range) -> bool:
         from .vcr_files import matches
@@ -180,6 +185,10 @@ class Player:
         # Once more, for what another program wrote: this session may know a key that it holds.
         recorded = self._redactor.request(self._request(run.start)[0])
         rest = [each for each in self._rest if each != "body" or request.method not in SAFE_METHODS]
+        if "body" in rest:
+            request, recorded = (replace(each, body=_body(each)) for each in (request, recorded))
+            if _is_form_without_fields(request) and request.body != recorded.body:
+                return False
         return matches(rest, request, recorded)
 
     def _request(self, index: int) -> tuple[RecordedRequest, int]:
@@ -217,10 +226,12 @@ class Player:
         differing = ["method"] if request.method != other.method else []
         if self._shown_path(request) != self._recording.path_of(other)[:200]:
             differing.append("path")
-        sent, recorded = (dict(_parameters(each.uri.partition("?")[2])) for each in (request, other))
+        sent, recorded = (
+            dict(_parameters(each.uri.partition("?")[2])) for each in (request, other)
+        )
         names = [name for name in {**sent, **recorded} if sent.get(name) != recorded.get(name)]
         differing += [f"query: {', '.join(names)}"] if names else []
-        if "body" in self._match_on and (request.body or b"") != (other.body or b""):
+        if "body" in self._match_on and _body(request) != _body(other):
             differing.append("body")
         if "headers" in self._match_on:
             names = [n for n, v in request.headers if header(other.headers, n) != v]
@@ -231,6 +242,20 @@ class Player:
         """Return the start of a path; the time to compare two grows with the square of it."""
         sent_to = Recording("", base_url=self._base_url)
         return sent_to.path_of(request)[:200]
+
+
+def _body(request: RecordedRequest) -> bytes:
+    """Return a body as it is compared: without the boundary of its parts, which is random."""
+    body, content_type = request.body or b"", header(request.headers, "content-type") or ""
+    if content_type.lower().startswith("multipart/") and (match := _BOUNDARY.search(content_type)):
+        return body.replace(match[1].encode(), b"boundary")
+    return body
+
+
+def _is_form_without_fields(request: RecordedRequest) -> bool:
+    """Return whether to vcrpy any other such body is equal: JSON that is sent by ``curl -d``."""
+    content_type = header(request.headers, "content-type") or ""
+    return "x-www-form-urlencoded" in content_type and b"=" not in (request.body or b"")
 
 
 def _parameters(query: str) -> tuple[tuple[str, str], ...]:

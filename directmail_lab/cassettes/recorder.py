@@ -80,7 +80,7 @@ class LineWriter:
     def is_in_place(self) -> bool:
         """Return whether the path still leads to this file, and nobody else has changed it."""
         try:
-            there, ours = os.stat(self._path), os.fstat(self._file)
+            there, ours = self._path.stat(), os.fstat(self._file)
         except OSError:
             return False
         return os.path.samestat(there, ours) and there.st_size == self.size

@@ -12,7 +12,7 @@ import math
 import stat
 import threading
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -67,7 +67,8 @@ class Recording:
     path
         Its file, or None.
     layout
-        ``"lines"`` (ours), ``"vcrpy"`` (YAML of another writer), ``"json"``, ``"har"``, ``"empty"``.
+        ``"lines"`` (ours), ``"vcrpy"`` (YAML of another writer), ``"json"``, ``"har"`` or
+        ``"empty"``.
     metadata
         What the file says of itself.
     clean_bytes
@@ -233,12 +234,9 @@ class SessionRecording(Recording):
         exchange = self._exchanges.get(number) or Exchange(
             (self.base_url or "") + reading.path, (), b"", (), "", None
         )
-        request = RecordedRequest(
-            reading.method, exchange.url, text_headers(exchange.request_headers), exchange.request_body
-        )
-        response = RecordedResponse(
-            reading.status, exchange.reason, text_headers(exchange.response_headers), exchange.body or b""
-        )
+        sent, received = map(text_headers, (exchange.request_headers, exchange.response_headers))
+        request = RecordedRequest(reading.method, exchange.url, sent, exchange.request_body)
+        response = RecordedResponse(reading.status, exchange.reason, received, exchange.body or b"")
         if exchange.body is not None:
             response = normalize_headers(response, method=request.method)
         at = None if math.isnan(reading.at) else datetime.fromtimestamp(reading.at, UTC)
@@ -283,7 +281,8 @@ def parse_cassette(data: bytes, path: Path) -> Recording:
     """Return the recording that the bytes of a file hold; ``path`` is for messages alone."""
     if not data.strip():
         return Recording(path.stem, path=path)
-    return _parse_lines(data, path) or _parse_foreign(data, path)
+    ours = _parse_lines(data, path)
+    return _parse_foreign(data, path) if ours is None else ours
 
 
 def read_bytes(path: Path) -> bytes:
@@ -388,11 +387,11 @@ def _parse_lines(data: bytes, path: Path) -> Recording | None:
 def _parse_foreign(data: bytes, path: Path) -> Recording:
     """Return a recording of another layout, without its credentials."""
     kind: Literal["json", "vcrpy", "har"]
-    interactions: Iterable[Interaction]
+    metadata: object = {}
     if path.suffix.lower() == ".har":
-        from .har import read_har
+        from .convert import read_har
 
-        kind, metadata, interactions = "har", {}, read_har(data, str(path))
+        kind, interactions = "har", read_har(data, str(path))
     else:
         from .vcr_files import load_cassette_text
 
@@ -405,10 +404,8 @@ def _parse_foreign(data: bytes, path: Path) -> Recording:
             raise CassetteFormatError(f"{path} is not a cassette. {error}") from None
         kind = "json" if text.lstrip().startswith("{") else "vcrpy"
     interactions = list(redact_foreign(interactions, foreign=True))
-    metadata, base_url = _about(metadata, interactions, path)
-    return Recording(
-        path.stem, interactions, base_url, None, path, kind, metadata, clean_bytes=len(data)
-    )
+    about, base_url = _about(metadata, interactions, path)
+    return Recording(path.stem, interactions, base_url, None, path, kind, about, len(data))
 
 
 def _about(

@@ -7,7 +7,7 @@ Python objects, and here it gives one interaction after the other, each of a bou
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, Final
@@ -225,13 +225,12 @@ def vcr_request(request: RecordedRequest) -> Request:
 
 
 def matches(
-    matcher: Callable[[Any, Any], object], request: RecordedRequest, recorded: RecordedRequest
+    match_on: Sequence[str | Callable[[Any, Any], object]],
+    request: RecordedRequest,
+    recorded: RecordedRequest,
 ) -> bool:
-    """Return what a custom matcher says: like vcrpy's, it may return a verdict or assert one."""
-    return bool(matchers.requests_match(vcr_request(request), vcr_request(recorded), [matcher]))
-
-
-def dechunk(body: bytes) -> bytes | None:
-    """Return a body of ``Transfer-Encoding: chunked`` that was recorded in chunks, in one piece."""
-    result: bytes | None = matchers._dechunk(body)
-    return result
+    """Return whether all matchers agree: vcrpy's by name, and functions of two of its requests."""
+    functions = [
+        getattr(matchers, m.replace("url", "uri")) if isinstance(m, str) else m for m in match_on
+    ]
+    return bool(matchers.requests_match(vcr_request(request), vcr_request(recorded), functions))

@@ -1,0 +1,242 @@
+"""`Recording`: of a file or of a session, one number for an interaction, and what it keeps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from cassette_samples import BASE_URL, answered, get, opened, paths_in, recorded, theirs
+
+import directmail_lab as dm
+from directmail_lab.cassettes import Cassette, read_cassette, recording as recording_module
+from directmail_lab.cassettes.recorder import LineWriter
+from directmail_lab.current import recordings_of
+from directmail_lab.sessions import Session
+
+if TYPE_CHECKING:
+    from faulty_service import FaultyService
+
+
+def test_interactions_are_numbered_from_one(tour: Path) -> None:
+    """A number that is none names how many there are."""
+    recording = read_cassette(tour)
+
+    assert [each.response.status for each in recording] == [200, 200, 404, 201]
+    assert recording.interaction(3).response.status == 404
+    assert recording.path_of(recording.interaction(3).request) == "/v1/lists/8f14e45f"
+    for number in (0, 5, -1):
+        with pytest.raises(dm.errors.CassetteError, match="4 interactions, numbered from 1"):
+            recording.interaction(number)
+
+
+def test_a_sessions_recording_is_that_of_its_mode(live: Session) -> None:
+    """Live and recording share one; each replay has its own; leaving a block returns to the old."""
+    live.me()
+    own = live.recording
+    with live.record("tour"):
+        live.get("/v1/lists")
+        assert live.recording is own
+        with live.replay("first-look"):
+            replayed = live.recording
+            live.me()
+        assert live.recording is own
+    with live.replay("first-look"):
+        again = live.recording
+
+    assert [each.path for each in own.readings()] == ["/v1/users/me", "/v1/lists"]
+    assert (len(replayed), len(again)) == (1, 0)
+    assert replayed.title == "first-look (replayed)"
+
+
+def test_what_a_session_saw_is_shown_without_the_key(service: FaultyService, live: Session) -> None:
+    """Bodies are kept as they came, also of responses that are not recorded, and redacted here."""
+    with service.fault(echo_key=True):
+        live.me()
+    number = len(live.recording)
+    shown = live.recording.interaction(number)
+
+    assert live.recording.has_bodies(number)
+    assert b"<API_KEY>" in shown.response.body
+    assert service.api_key not in f"{shown.request}{shown.response.headers}{shown.response.body!r}"
+    assert service.api_key not in f"{vars(live)}{live.recording!r}"
+
+
+def test_old_bodies_are_dropped_and_their_numbers_stay(
+    live: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session keeps so many bytes of its last messages, and all its readings."""
+    monkeypatch.setattr(recording_module, "_MAX_KEPT_BYTES", 3_000)
+    for _ in range(10):
+        live.me()
+    kept = [live.recording.has_bodies(number) for number in range(1, 11)]
+    first = live.recording.interaction(1)
+
+    assert kept == sorted(kept)
+    assert kept[0] is False
+    assert kept[-1] is True
+    assert (first.request.method, first.request.uri) == ("GET", f"{live.base_url}/v1/users/me")
+    assert [each.remaining for each in live.recording.readings()] == list(range(299, 289, -1))
+
+
+def test_another_programs_file_is_read_without_its_credentials(tmp_path: Path) -> None:
+    """Wherever the service repeated them; the scheme of an Authorization stays."""
+    request = replace(get("/v1/a"), headers=(("Authorization", "Bearer s3cr3t-t0ken-0123456789"),))
+    path = theirs(tmp_path / "a.yaml", answered(request, body='{"x": "s3cr3t-t0ken-0123456789"}'))
+    (interaction,) = read_cassette(path)
+
+    assert interaction.request.headers == (("Authorization", "Bearer <REDACTED>"),)
+    assert b"s3cr3t" not in interaction.response.body
+
+
+# -- sources -------------------------------------------------------------------------------------
+
+
+def test_a_source_is_a_name_a_path_a_folder_a_session_or_several(
+    tour: Path, live: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a folder they are named as below it, of several as they were given."""
+    live.me()
+    dm.replay("first-look")
+
+    def names(source: object) -> list[str]:
+        return [each.name for each in recordings_of(source)]  # type: ignore[arg-type]
+
+    assert names("tour") == names(tour) == names("cassettes/tour.yaml") == ["tour"]
+    assert names("cassettes") == names(tour.parent) == ["tour"]
+    assert names(["tour", Path("cassettes/tour.yaml")]) == ["tour", "cassettes/tour"]
+    assert names(live) == ["this session"]
+    assert names(None) == ["first-look"]
+    with pytest.raises(ValueError, match="5 is no source"):
+        names(5)
+
+
+def test_of_several_one_that_cannot_be_read_is_left_out(tour: Path) -> None:
+    """With a warning that names it; alone, it is an error."""
+    broken = tour.with_name("broken.yaml")
+    broken.write_text("no: cassette")
+
+    with pytest.warns(UserWarning, match=r"1 of 2 cassettes cannot be read.*broken"):
+        assert [each.name for each in recordings_of(tour.parent)] == ["tour"]
+    with pytest.raises(dm.errors.CassetteFormatError):
+        list(recordings_of(broken))
+
+
+# -- attempts ------------------------------------------------------------------------------------
+
+
+def test_a_response_that_was_retried_is_replayed_as_the_caller_saw_it(
+    service: FaultyService,
+) -> None:
+    """Its failed attempts are recorded and numbered, and play in the one call that they were."""
+    with (
+        Session(service.base_url, service.api_key, share=None) as session,
+        session.record("tour"),
+        service.fault(status=503, times=2, headers={"Retry-After": "0"}),
+    ):
+        first, second = session.get("/v1/lists"), session.me()
+    replaying = Session(service.base_url)
+    with replaying, replaying.replay("tour", repeat="strict"):
+        replayed = [replaying.get("/v1/lists").status_code, len(replaying.me())]
+        statuses = [each.status for each in replaying.recording.readings()]
+    attempts = [each.attempt for each in read_cassette(Path("cassettes/tour.yaml"))]
+
+    assert (first.status_code, len(second)) == (200, 1)
+    assert attempts == [1, 2, 3, 1]
+    assert replayed == [200, 1]
+    assert statuses == [503, 503, 200, 200]
+
+
+def test_without_attempts_each_call_plays_one_response(tmp_path: Path) -> None:
+    """As vcrpy does, and as a call that asked twice by itself was recorded."""
+    failed = answered()
+    failed = replace(failed, response=replace(failed.response, status=503))
+    cassette = Cassette(recorded(tmp_path / "a.yaml", failed, answered()))
+
+    assert [[i.response.status for _, i in cassette.play(get())] for _ in "12"] == [[503], [200]]
+
+
+# -- what happens to a file ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("change", ["removed", "replaced", "longer"])
+def test_a_file_that_changes_under_a_recording_loses_nothing(tmp_path: Path, change: str) -> None:
+    """What follows goes to a file beside, and a notice says so."""
+    path, notices = tmp_path / "tour.yaml", list[str]()
+    with opened(path, notice=notices.append) as cassette:
+        cassette.record(answered(get("/before")))
+        if change == "longer":
+            with path.open("a") as file:
+                file.write("# an editor's line\n")
+        else:
+            path.unlink()
+        if change == "replaced":
+            path.write_text("somebody else's")
+        cassette.record(answered(get("/after")))
+        cassette.record(answered(get("/then")))
+
+    beside = tmp_path / "tour.unfinished.yaml"
+    assert paths_in(beside) == ["/after", "/then"]
+    assert read_cassette(beside).problem is None
+    assert len(notices) == 1
+    assert str(beside) in notices[0]
+    if change == "longer":
+        assert "/before" in path.read_text()
+
+
+def test_a_full_cassette_refuses_before_anything_is_sent(
+    service: FaultyService, live: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A response that would not fit any more is recorded without its body, and returned whole."""
+    with live.record("tour"):
+        live.me()
+        size = Path("cassettes/tour.yaml").stat().st_size
+        monkeypatch.setattr("directmail_lab.cassettes.recorder.MAX_FILE_BYTES", size + 2_000)
+        monkeypatch.setattr("directmail_lab.cassettes.recorder._SPARE_BYTES", 1_500)
+        with service.fault(body="x" * 5_000):
+            whole = live.get("/v1/lists").text
+        with pytest.raises(dm.errors.CassetteError, match="nothing was sent"):
+            live.me()
+    last = read_cassette(Path("cassettes/tour.yaml")).interaction(2)
+
+    assert len(whole) == 5_000
+    assert last.response.body == b"<not recorded: 5000 bytes>"
+    assert service.requests.total() == 2
+
+
+def test_requests_that_differ_by_a_replaced_value_alone_are_told(tmp_path: Path) -> None:
+    """A replay gives their responses in order, whatever the value."""
+    notices: list[str] = []
+    with opened(tmp_path / "a.yaml", notice=notices.append) as cassette:
+        for secret in ("first-secret", "first-secret", "second-secret"):
+            cassette.record(answered(get(f"/v1/a?client_secret={secret}")))
+
+    assert len(notices) == 1
+    assert "GET /v1/a differ only by a value" in notices[0]
+    assert "secret" not in notices[0]
+
+
+def test_a_line_writer_notices_that_it_is_alone(tmp_path: Path) -> None:
+    """By inode and length, before each append."""
+    writer = LineWriter(tmp_path / "a.yaml", "version: 1\n")
+    at_first = writer.is_in_place()
+    (tmp_path / "a.yaml").replace(tmp_path / "b.yaml")
+
+    assert (at_first, writer.is_in_place()) == (True, False)
+    writer.release()
+
+
+def test_a_replayed_body_is_decoded_within_a_bound(tmp_path: Path) -> None:
+    """A stranger's cassette may hold a few bytes that decode to gigabytes."""
+    brotli = pytest.importorskip("brotli")
+    bomb = brotli.compress(b"\0" * (65 * 1024**2))
+    interaction = answered(body=bomb)
+    headers = (*interaction.response.headers, ("Content-Encoding", "br"))
+    interaction = replace(interaction, response=replace(interaction.response, headers=headers))
+    path = theirs(tmp_path / "bomb.yaml", interaction)
+    session = Session(BASE_URL)
+    with session, session.replay(path):
+        replayed = session.get("/v1/users/me").content
+
+    assert len(replayed) < 100
