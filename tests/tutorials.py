@@ -11,18 +11,22 @@ import random
 import sys
 from base64 import b64encode
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
+from unittest import mock
 
 import nbformat
 from faulty_service import FaultyService
 from nbclient import NotebookClient
 from nbformat.v4 import new_output
 
+from directmail_lab import sessions
 from directmail_lab.credentials import ApiKey
 from directmail_lab.sessions import Session
 from directmail_lab.settings import API_KEY_VARIABLE, BASE_URL_VARIABLE
+from directmail_lab.transports import ObservingTransport
 from directmail_lab.tutorials import copy_tutorials
 
 if TYPE_CHECKING:
@@ -34,7 +38,8 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 
 # A cassette names the address that it was recorded at: the same port each time, the same file.
 _PORT: Final = 8431
-_START: Final = 1_795_233_600.0  # 2026-11-21 04:00:00 UTC
+_START: Final = 1_795_233_600.0
+_AT: Final = "2026-11-21T04:00:00.000000Z"  # the same time
 _PassTime = Callable[[float], None]
 _SAID: Final = "the stand-in service of directmail_lab: no real account, no real service"
 
@@ -64,14 +69,13 @@ def record(name: str, path: Path) -> None:
     options: dict[str, Any] = {"limit": 5, "window_s": 10.0} if name == "waiting" else {}
     with (
         FaultyService(port=_PORT, clock=clock.now, **options) as service,
-        Session(
-            service.base_url,
-            ApiKey(service.api_key),
-            pace="off",
-            clock=clock.now,
-            timer=clock.timer,
-        ) as session,
-        session.record(path, record_mode="all", metadata={"service": _SAID}),
+        mock.patch.object(
+            sessions,
+            "ObservingTransport",
+            partial(ObservingTransport, clock=clock.now, timer=clock.timer),
+        ),
+        Session(service.base_url, ApiKey(service.api_key), pace="off") as session,
+        session.record(path, record_mode="all", metadata={"service": _SAID, "started_at": _AT}),
     ):
         RECORDINGS[name](session, service, clock.pass_s)
 

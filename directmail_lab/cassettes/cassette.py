@@ -112,11 +112,8 @@ class Cassette:
         self._lock, self._process = RLock(), os.getpid()
         now = datetime.now(UTC).isoformat(timespec="microseconds")
         self._base_url = base_url
-        self._metadata = {
-            **(metadata or {}),
-            "base_url": base_url,
-            "started_at": now.replace("+00:00", "Z"),
-        }
+        started_at = now.replace("+00:00", "Z")
+        self._metadata = {"started_at": started_at, **(metadata or {}), "base_url": base_url}
         self.path = find_cassette(name) if record_mode == "none" else new_cassette_path(name)
         self.records = records(record_mode, self.path)
         self._is_full = False
