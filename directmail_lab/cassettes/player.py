@@ -256,7 +256,7 @@ class Player:
         from .vcr_files import matches
 
         recorded = self._request(index)
-        return all(matches(function, request, recorded) for function in self._functions)
+        return matches(self._functions, request, recorded)
 
     def _nearest(self, request: RecordedRequest, prefix: str) -> tuple[str, float]:
         """Name the most similar recorded request and in what it differs, without its values.
