@@ -19,7 +19,7 @@ from ..errors import CassetteError, check_choice
 from ..interaction import Interaction, RecordedRequest, base_path, normalize_headers
 from ..redaction import Redactor
 from .convert import notice_of_personal_data
-from .library import cassette_name, command_name, find_cassette, new_cassette_path
+from .library import cassette_name, find_cassette, new_cassette_path
 from .player import DEFAULT_MATCH_ON, Matcher, Player, check_match_on
 from .reader import read_cassette
 from .recorder import Recording, unfinished_files
@@ -269,8 +269,8 @@ class Cassette:
         if files := unfinished_files(self.path):
             self._notice(
                 f"Cassette {self.name!r}: an earlier recording of it was interrupted. What it "
-                f"recorded is in {' and '.join(map(str, files))}. To put it into the cassette: "
-                f"directmail-lab cassette repair {command_name(self.path, self.name)}."
+                f"recorded is in {' and '.join(map(str, files))}: a cassette of its own, to be "
+                "renamed or deleted."
             )
         return recording
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, get_args
 from urllib.parse import parse_qsl, urlencode
 
-from ..bodies import declared_charset, read_json_body
+from ..bodies import declared_charset
 from ..credentials import known_keys
 from ..display import plural
 from ..errors import CassetteError, CassetteFormatError
@@ -36,17 +36,15 @@ from ..redaction import Redactor, secrets_in, unpack
 from ..redaction.personal import count_personal, personal_notice, texts_of
 from .layout import elapsed_s_of, recorded_at_of, text_of
 from .library import command_name, create, locked
-from .player import DEFAULT_MATCH_ON
-from .reader import MAX_FOREIGN_BYTES, parse_cassette, read_bytes, read_cassette
-from .recorder import merge, redacted_metadata, unfinished_files, write_cassette
+from .reader import read_bytes, read_cassette
+from .recorder import redacted_metadata, unfinished_files, write_cassette
 
 Layout = Literal["lines", "vcrpy", "json", "har"]
 LAYOUTS: Final[tuple[Layout, ...]] = get_args(Layout)
 
-# Bounds, so that closing takes about a tenth of a second at most, however much was recorded.
-_MAX_READ_BYTES: Final = 32 * 1024**2
-_MAX_INTERACTIONS: Final = 1000
-_MAX_BYTES: Final = 1024**2
+# About as much is searched for personal data when a recording is closed, which must not take long.
+_SEARCHED: Final = 1000
+_SEARCHED_BYTES: Final = 1024**2
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -103,11 +101,6 @@ def redact(path: Path, rules: Sequence[str]) -> int:
     ----------
     rules
         Field names, dotted paths and ``"personal"``, as `record` takes them.
-
-    Raises
-    ------
-    CassetteError
-        Where a body that was JSON would be none afterwards. The file is left as it was.
     """
     with locked(path) as file:
         loaded = read_cassette(file)
@@ -115,13 +108,6 @@ def redact(path: Path, rules: Sequence[str]) -> int:
         secrets = _secrets({"base_url": loaded.base_url}, before)
         redactor = Redactor(secrets, redact=loaded.redact).extended(rules)
         after = list(map(redactor.interaction, before))
-        for number, (old, new) in enumerate(zip(before, after, strict=True), 1):
-            messages = (old.request, new.request), (old.response, new.response)
-            if any(_is_json(old) and not _is_json(new) for old, new in messages):
-                raise CassetteError(
-                    f"Interaction {number} of {path} has a body of JSON that redaction would have "
-                    "broken, so nothing was changed. Please report it."
-                )
         write_cassette(file, loaded.metadata, after, redactor)
     return sum(new != old for new, old in zip(after, before, strict=True))
 
@@ -129,9 +115,8 @@ def redact(path: Path, rules: Sequence[str]) -> int:
 def repair(path: Path) -> list[str]:
     """Close a recording that broke off, and return a sentence on each problem that was found.
 
-    Every whole interaction is kept, and one that was torn is removed. The file that an interrupted
-    record mode ``"all"`` left beside the cassette is merged into it. A body that is not JSON
-    although its header says so is reported, and left as it is.
+    Every whole interaction is kept, and one that was cut is removed. A file that an interrupted
+    record mode ``"all"`` left beside the cassette is named, and stays.
     """
     problems: list[str] = []
     with locked(path) as file:
@@ -139,45 +124,28 @@ def repair(path: Path) -> list[str]:
         if loaded.problem is not None:
             write_cassette(file, loaded.metadata, loaded.interactions, Redactor())
             problems.append(f"Repaired: {loaded.problem}.")
-        for unfinished in unfinished_files(file):
-            with locked(unfinished):
-                redactor = Redactor(redact=(*loaded.redact, *read_cassette(unfinished).redact))
-                count = merge(file, unfinished, DEFAULT_MATCH_ON, redactor)
-            problems.append(f"Put {plural(count, 'interaction')} of {unfinished.name} into it.")
-        interactions = enumerate(read_cassette(file).interactions, 1)
-        broken = [str(number) for number, each in interactions if _is_broken_json(each.response)]
-    if broken:
-        problems.append(
-            f"Their headers say JSON, but the body is not, in interaction {', '.join(broken[:10])}"
-            f"{' and others' * (len(broken) > 10)}. Record it again."
-        )
+        for left in unfinished_files(file):
+            count = plural(len(read_cassette(left).interactions), "interaction")
+            problems.append(
+                f"A recording anew was interrupted: it is in {left} ({count}), which is a cassette "
+                "of its own. Rename it to have it in this one's place, or delete it."
+            )
     return problems
-
-
-def _is_json(message: RecordedRequest | RecordedResponse) -> bool:
-    return read_json_body(message.headers, message.body or b"")[1] is None
-
-
-def _is_broken_json(response: RecordedResponse) -> bool:
-    kind = (header(response.headers, "content-type") or "").partition(";")[0].strip().lower()
-    is_said_to_be = kind == "application/json" or kind.endswith("+json")
-    return is_said_to_be and bool(response.body) and not _is_json(response)
 
 
 def notice_of_personal_data(path: Path, name: str) -> str:
     """Return a line that says what personal data a closed cassette holds; empty for none.
 
-    Of a large one only a sample is searched, spread evenly over its first 32 MiB, and the line says
-    how many interactions that was. An error gives an empty line: the recording itself went well.
+    Of a large one only a sample is searched, spread evenly, and the line says how many interactions
+    that was. An error gives an empty line: the recording itself went well.
     """
-    with suppress(OSError, CassetteError), path.open("rb") as file:
-        data = file.read(_MAX_READ_BYTES)
-        interactions = parse_cassette(data, path).interactions
-        step = 1 + max(len(interactions) // _MAX_INTERACTIONS, len(data) // _MAX_BYTES)
+    with suppress(OSError, CassetteError):
+        interactions = read_cassette(path).interactions
+        step = 1 + max(len(interactions) // _SEARCHED, path.stat().st_size // _SEARCHED_BYTES)
         sample = [interactions[index] for index in range(0, len(interactions), step)]
-        sample_size = len(sample) if step > 1 or file.read(1) else None
         counts = count_personal(chain.from_iterable(map(texts_of, sample)))
-        return personal_notice(counts, command_name(path, name), searched=sample_size)
+        searched = len(sample) if step > 1 else None
+        return personal_notice(counts, command_name(path, name), searched=searched)
     return ""
 
 
@@ -188,7 +156,7 @@ def _read(source: Path) -> tuple[Mapping[str, object], Sequence[Interaction]]:
         metadata = {**loaded.metadata, "base_url": loaded.base_url}
         metadata.pop("recorded_with", None)
         return metadata, loaded.interactions
-    return {}, read_har(read_bytes(source, MAX_FOREIGN_BYTES), str(source))
+    return {}, read_har(read_bytes(source), str(source))
 
 
 def _secrets(metadata: Mapping[str, object], interactions: Sequence[Interaction]) -> set[str]:

@@ -160,7 +160,7 @@ def _response_dict(response: RecordedResponse) -> dict[str, Any]:
 
 def vcr_request(request: RecordedRequest) -> Request:
     """Return a request as vcrpy's matchers take it; of a repeated header the first counts."""
-    headers = dict(reversed(request.headers))
+    headers = {name: header(request.headers, name) for name, _ in request.headers}
     return Request(request.method, request.uri, request.body, headers)
 
 
