@@ -38,7 +38,6 @@ class Handler(BaseHTTPRequestHandler):
     """Reads the requests of one connection and sends what `LoopbackServer.answer` returns."""
 
     protocol_version = "HTTP/1.1"
-    default_request_version = "HTTP/1.0"  # what cannot be read is answered with a head, too
     disable_nagle_algorithm = True
     server: _Server
 

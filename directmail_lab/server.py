@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from .cassettes import DEFAULT_MATCH_ON, Cassette
-from .errors import CassetteError, NotRecordedError
+from .errors import CassetteError, DirectMailLabError, NotRecordedError
 from .http import httpx
 from .interaction import RecordedRequest, RecordedResponse, header
 from .loopback import LoopbackServer, error_response
@@ -63,7 +63,10 @@ class CassetteServer(LoopbackServer):
         """Return the recorded response to a request, or why there is none."""
         if problem := _problem(request):
             return error_response(403, problem, reason="refused")
-        response = self._played(request)
+        try:
+            response = self._played(request)
+        except DirectMailLabError as error:  # an interaction that cannot be read
+            response = error_response(502, self._message(error), reason="unreadable")
         if header(request.headers, "sec-fetch-mode") == "navigate":
             # A recorded web page is shown, but its scripts must not run with JupyterLab's cookies.
             sandbox = ("Content-Security-Policy", "sandbox")
@@ -76,7 +79,7 @@ class CassetteServer(LoopbackServer):
                 (each, replace(request, uri=str(httpx.URL(f"{each.base_url}{request.uri}"))))
                 for each in self.cassettes
             ]
-        except httpx.InvalidURL as error:
+        except (httpx.InvalidURL, ValueError) as error:
             return error_response(400, self._message(error), reason="invalid")
         refusals: list[NotRecordedError] = []
         for cassette, sent in sorted(asked, key=lambda pair: not pair[0].has_unplayed(pair[1])):

@@ -15,7 +15,7 @@ from hypothesis import given, strategies as st
 from key_search import traces
 
 import directmail_lab as dm
-from directmail_lab.cassettes.convert import har_text
+from directmail_lab.cassettes.har import har_text
 from directmail_lab.cassettes.vcr_files import block_text
 from directmail_lab.errors import CassetteError, NotConnectedError, NotRecordedError
 from directmail_lab.widgets.page import Recording, handle_request, open_recording, static_table

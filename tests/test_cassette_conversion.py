@@ -1,11 +1,11 @@
-"""Cassettes made anew: converted between layouts, redacted once more, mended."""
+"""Cassettes made anew: converted between layouts, redacted once more, repaired."""
 
 from __future__ import annotations
 
 import base64
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import vcr
@@ -18,9 +18,10 @@ import directmail_lab as dm
 from directmail_lab import credentials
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.cassettes.convert import LAYOUTS, convert, layout_of, redact, repair
+from directmail_lab.cassettes.vcr_files import matches
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import CassetteError
-from directmail_lab.interaction import RecordedResponse
+from directmail_lab.interaction import RecordedRequest, RecordedResponse
 from directmail_lab.redaction import Redactor
 from directmail_lab.standin import STAND_IN_KEY
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 # No rule knows it by its shape: only where it stands says what it is.
 KEY = "Wy5Nf0PtA3oVi7KzQm2ExRj8Dh6SbG4L"
 BASIC = "Basic " + base64.b64encode(f"{KEY}:".encode()).decode()
+JSON_HEADERS = (("Content-Type", "application/json"), ("X-A", "1"))
 ENDINGS = {"lines": ".yaml", "vcrpy": ".yml", "json": ".json", "har": ".har"}
 
 
@@ -187,7 +189,7 @@ def test_an_empty_cassette_is_converted_and_nothing_is_an_error(to: Layout) -> N
     with pytest.raises(CassetteError, match="nowhere"):
         convert(Path("nowhere.yaml"), target, to)
     Path("empty.har").write_text("<html>")
-    with pytest.raises(dm.CassetteFormatError):
+    with pytest.raises(dm.errors.CassetteFormatError):
         convert(Path("empty.har"), Path("out.yaml"), to)
     assert not Path("out.yaml").exists()
 
@@ -199,29 +201,6 @@ def test_bytes_do_not_fit_into_vcrpys_json() -> None:
         convert(Path("tour.yaml"), Path("tour.json"), "json")
 
     assert not Path("tour.json").exists()
-
-
-def test_redaction_that_would_break_json_leaves_the_file(
-    tour: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The old file stands until each body that was JSON is known to be JSON still."""
-    before = tour.read_bytes()
-    broken = RecordedResponse(200, "OK", (("Content-Type", "application/json"),), b'{"a": \\x}')
-    monkeypatch.setattr(Redactor, "interaction", lambda _, each: replace(each, response=broken))
-    with pytest.raises(CassetteError, match="Interaction 1 of"):
-        redact(tour, ["personal"])
-
-    assert tour.read_bytes() == before
-    assert list(tour.parent.iterdir()) == [tour]
-
-
-def test_repair_tells_a_body_that_is_no_json_though_its_header_says_so() -> None:
-    """It cannot be repaired: that takes another recording."""
-    path = recorded("tour.yaml", answered(), answered(body='{"a": \\x}'))
-
-    assert repair(path) == [
-        "Their headers say JSON, but the body is not, in interaction 2. Record it again."
-    ]
 
 
 @pytest.mark.parametrize("write", [lambda tour: convert(tour, Path("out.har"), "har"), repair])
@@ -243,7 +222,32 @@ def test_a_cassette_in_use_is_not_rewritten(live: Session) -> None:
         live.me()
         before = Path("cassettes/busy.yaml").read_bytes()
         for change in (lambda path: redact(path, ["personal"]), repair):
-            with pytest.raises(dm.CassetteInUseError):
+            with pytest.raises(dm.errors.CassetteInUseError):
                 change(Path("cassettes/busy.yaml"))
 
         assert Path("cassettes/busy.yaml").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("changed", "differs_in"),
+    [
+        ({"method": "PUT"}, {"method"}),
+        ({"uri": f"{BASE_URL}/v1/letters?a=2"}, {"uri", "url", "query"}),
+        ({"uri": "http://other.test/v1/letters?a=1"}, {"uri", "url", "scheme", "host", "port"}),
+        ({"body": b'{"b": 2, "a": 1.0}'}, {"raw_body"}),
+        ({"body": b'{"a": 1, "b": 3}'}, {"raw_body", "body"}),
+        ({"headers": (*JSON_HEADERS, ("X-A", "2"))}, set()),  # the first counts
+        ({"headers": (("X-A", "2"), *JSON_HEADERS)}, {"headers"}),
+    ],
+)
+def test_each_of_vcrpys_matchers_compares_its_part(
+    changed: dict[str, Any], differs_in: set[str]
+) -> None:
+    """By its name, as vcrpy defines it; a function of two requests joins in."""
+    sent = RecordedRequest("POST", f"{BASE_URL}/v1/letters?a=1", JSON_HEADERS, b'{"a": 1, "b": 2}')
+    names = ["method", "uri", "url", "scheme", "host", "port", "path", "query", "headers", "body"]
+    other = replace(sent, **changed)
+
+    differing = {n for n in [*names, "raw_body"] if not matches([n], sent, other)}
+    assert differing == differs_in
+    assert not matches(["path", lambda *_: False], sent, other)

@@ -14,7 +14,8 @@ from hypothesis import given, strategies as st
 from key_search import traces
 
 from directmail_lab.cassettes import read_cassette
-from directmail_lab.cassettes.convert import convert, har_text, read_har
+from directmail_lab.cassettes.convert import convert
+from directmail_lab.cassettes.har import har_text, read_har
 from directmail_lab.errors import CassetteFormatError
 from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse
 

@@ -184,6 +184,18 @@ def test_what_http_cannot_carry_is_a_502(response: RecordedResponse, tmp_path: P
     assert "Y" not in dict(received)
 
 
+def test_an_interaction_that_cannot_be_read_is_a_502(tour: Path) -> None:
+    """The client is told, and the server goes on."""
+    spoilt = tour.read_text(encoding="utf-8").replace('"code": 404', '"code": "x"')
+    tour.write_text(spoilt, encoding="utf-8")
+    with CassetteServer([tour]) as server:
+        bad = by_socket("GET", f"{server.base_url}/v1/lists/8f14e45f?page=2")
+        good = by_socket("GET", server.base_url + ME)
+
+    assert (bad[0], good[0]) == (502, 200)
+    assert "Interaction 3 of cassette 'tour' cannot be read" in bad[2].decode()
+
+
 def test_a_part_of_a_body_is_played_for_its_range_alone(tmp_path: Path) -> None:
     """Else curl, which asks for the whole or goes on with a download, would save a cut file."""
     part = replace(get(ME), headers=(("Range", "bytes=0-3"),))

@@ -143,7 +143,7 @@ def test_a_change_of_mode_that_fails_changes_nothing(live: Session) -> None:
 
 
 def test_a_replay_keeps_its_own_readings(live: Session) -> None:
-    """Live and recorded ones are the session's; each replay starts anew, with the recorded times."""
+    """Live and recorded ones are the session's; each replay starts anew, at the recorded times."""
     live.me()
     with live.record("tour"):
         live.me()

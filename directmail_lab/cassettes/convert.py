@@ -1,51 +1,28 @@
-"""Writes whole cassettes again: repaired, with more redacted, or in another layout.
-
-Among them is HAR 1.2, the format that browsers, Playwright, mitmproxy and Insomnia save traffic in.
-What its specification does not define is written in fields that begin with an underscore, as it
-allows; reading accepts what other programs leave out or do differently.
-"""
+"""Writes whole cassettes again: repaired, with more redacted, or in another layout."""
 
 from __future__ import annotations
 
-import base64
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, Literal, get_args
-from urllib.parse import parse_qsl, urlencode
+from typing import Final, Literal, get_args
 
-from ..bodies import declared_charset, read_json_body
 from ..credentials import known_keys
-from ..errors import CassetteError, CassetteFormatError
-from ..interaction import (
-    ODD,
-    Headers,
-    Interaction,
-    RecordedRequest,
-    RecordedResponse,
-    check_interaction,
-    header,
-    normalize_headers,
-    unreadable,
-)
-from ..redaction import Redactor, secrets_in, unpack
+from ..display import plural
+from ..errors import CassetteError
+from ..redaction import Redactor
 from ..redaction.personal import count_personal, personal_notice, texts_of
-from .layout import elapsed_s_of, recorded_at_of, text_of
 from .library import command_name, create, locked
 from .recorder import redacted_metadata, unfinished_files, write_cassette
-from .recording import parse_cassette, read_bytes, read_cassette
+from .recording import Recording, read_cassette
 
 Layout = Literal["lines", "vcrpy", "json", "har"]
 LAYOUTS: Final[tuple[Layout, ...]] = get_args(Layout)
 
-# Bounds, so that closing takes about a tenth of a second at most, however much was recorded.
-_MAX_READ_BYTES: Final = 32 * 1024**2
-_MAX_INTERACTIONS: Final = 1000
-_MAX_BYTES: Final = 1024**2
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+# About as much is searched for personal data when a recording is closed, which must not take long.
+_SEARCHED: Final = 1000
+_SEARCHED_BYTES: Final = 1024**2
 
 
 def layout_of(path: Path) -> Layout:
@@ -69,15 +46,20 @@ def convert(source: Path, target: Path, to: Layout) -> int:
     CassetteInUseError
         Where ``target`` is being recorded.
     """
-    metadata, interactions = _read(source)
-    redactor = Redactor(_secrets(metadata, interactions))
+    recording = read_cassette(source)
+    redactor = _redactor(recording)
+    # The writer adds its own; with ours in another layout, our reader would expect our lines.
+    metadata = {**recording.metadata, "base_url": recording.base_url}
+    metadata.pop("recorded_with", None)
     with locked(target) as path:
         if to == "lines":
-            write_cassette(path, metadata, interactions, redactor)
-            return len(interactions)
-        redacted = list(map(redactor.interaction, interactions))
+            write_cassette(path, metadata, recording, redactor)
+            return len(recording)
+        redacted = list(map(redactor.interaction, recording))
         try:
             if to == "har":
+                from .har import har_text
+
                 text = har_text(redacted)
             else:
                 from .vcr_files import block_text
@@ -89,7 +71,7 @@ def convert(source: Path, target: Path, to: Layout) -> int:
         redactor.refuse_leak(text)
         with create(path) as new:
             new.write_text(text, encoding="utf-8")
-    return len(interactions)
+    return len(recording)
 
 
 def redact(path: Path, rules: Sequence[str]) -> int:
@@ -101,260 +83,53 @@ def redact(path: Path, rules: Sequence[str]) -> int:
     ----------
     rules
         Field names, dotted paths and ``"personal"``, as `record` takes them.
-
-    Raises
-    ------
-    CassetteError
-        Where a body that was JSON would be none afterwards. The file is left as it was.
     """
     with locked(path) as file:
-        loaded = read_cassette(file)
-        before = list(loaded.interactions)
-        secrets = _secrets({"base_url": loaded.base_url}, before)
-        redactor = Redactor(secrets, redact=loaded.redact).extended(rules)
-        after = list(map(redactor.interaction, before))
-        for number, (old, new) in enumerate(zip(before, after, strict=True), 1):
-            messages = (old.request, new.request), (old.response, new.response)
-            if any(_is_json(old) and not _is_json(new) for old, new in messages):
-                raise CassetteError(
-                    f"Interaction {number} of {path} has a body of JSON that redaction would have "
-                    "broken, so nothing was changed. Please report it."
-                )
-        write_cassette(file, loaded.metadata, after, redactor)
-    return sum(new != old for new, old in zip(after, before, strict=True))
+        recording = read_cassette(file)
+        redactor = _redactor(recording).extended(rules)
+        after = list(map(redactor.interaction, recording))
+        write_cassette(file, recording.metadata, after, redactor)
+    return sum(new != old for new, old in zip(after, recording, strict=True))
 
 
 def repair(path: Path) -> list[str]:
     """Close a recording that broke off, and return a sentence on each problem that was found.
 
-    Every whole interaction is kept, and one that was torn is removed. The file that an interrupted
-    record mode ``"all"`` left beside the cassette is merged into it. A body that is not JSON
-    although its header says so is reported, and left as it is.
+    Every whole interaction is kept, and one that was cut is removed. A file that an interrupted
+    record mode ``"all"`` left beside the cassette is named, and stays.
     """
     problems: list[str] = []
     with locked(path) as file:
-        loaded = read_cassette(file)
-        if loaded.problem is not None:
-            write_cassette(file, loaded.metadata, loaded.interactions, Redactor())
-            problems.append(f"Repaired: {loaded.problem}.")
-        for unfinished in unfinished_files(file):
-            problems.append(f"{unfinished.name} is there.")
-        interactions = enumerate(read_cassette(file).interactions, 1)
-        broken = [str(number) for number, each in interactions if _is_broken_json(each.response)]
-    if broken:
-        problems.append(
-            f"Their headers say JSON, but the body is not, in interaction {', '.join(broken[:10])}"
-            f"{' and others' * (len(broken) > 10)}. Record it again."
-        )
+        recording = read_cassette(file)
+        if recording.problem is not None:
+            write_cassette(file, recording.metadata, recording, Redactor())
+            problems.append(f"Repaired: {recording.problem}.")
+        for left in unfinished_files(file):
+            count = plural(len(read_cassette(left)), "interaction")
+            problems.append(
+                f"A recording anew was interrupted: it is in {left} ({count}), which is a cassette "
+                "of its own. Rename it to have it in this one's place, or delete it."
+            )
     return problems
-
-
-def _is_json(message: RecordedRequest | RecordedResponse) -> bool:
-    return read_json_body(message.headers, message.body or b"")[1] is None
-
-
-def _is_broken_json(response: RecordedResponse) -> bool:
-    kind = (header(response.headers, "content-type") or "").partition(";")[0].strip().lower()
-    is_said_to_be = kind == "application/json" or kind.endswith("+json")
-    return is_said_to_be and bool(response.body) and not _is_json(response)
 
 
 def notice_of_personal_data(path: Path, name: str) -> str:
     """Return a line that says what personal data a closed cassette holds; empty for none.
 
-    Of a large one only a sample is searched, spread evenly over its first 32 MiB, and the line says
-    how many interactions that was. An error gives an empty line: the recording itself went well.
+    Of a large one only a sample is searched, spread evenly, and the line says how many interactions
+    that was. An error gives an empty line: the recording itself went well.
     """
-    with suppress(OSError, CassetteError), path.open("rb") as file:
-        data = file.read(_MAX_READ_BYTES)
-        interactions = parse_cassette(data, path).interactions
-        step = 1 + max(len(interactions) // _MAX_INTERACTIONS, len(data) // _MAX_BYTES)
+    with suppress(OSError, CassetteError):
+        interactions = read_cassette(path).interactions
+        step = 1 + max(len(interactions) // _SEARCHED, path.stat().st_size // _SEARCHED_BYTES)
         sample = [interactions[index] for index in range(0, len(interactions), step)]
-        sample_size = len(sample) if step > 1 or file.read(1) else None
         counts = count_personal(chain.from_iterable(map(texts_of, sample)))
-        return personal_notice(counts, command_name(path, name), searched=sample_size)
+        searched = len(sample) if step > 1 else None
+        return personal_notice(counts, command_name(path, name), searched=searched)
     return ""
 
 
-def _read(source: Path) -> tuple[Mapping[str, object], Sequence[Interaction]]:
-    if layout_of(source) != "har":
-        loaded = read_cassette(source)
-        # The writer adds its own; with ours in another layout, our reader would expect our lines.
-        metadata = {**loaded.metadata, "base_url": loaded.base_url}
-        metadata.pop("recorded_with", None)
-        return metadata, loaded.interactions
-    return {}, read_har(read_bytes(source), str(source))
-
-
-def _secrets(metadata: Mapping[str, object], interactions: Sequence[Interaction]) -> set[str]:
-    """Return the credentials that a cassette carries, and the keyring's for its address."""
-    base_url = metadata.get("base_url")
-    keys = known_keys(remembered_for=[base_url] if isinstance(base_url, str) else ())
-    return {*secrets_in(interactions), *keys}
-
-
-def har_text(interactions: Iterable[Interaction]) -> str:
-    """Return interactions, which are redacted already, as the text of a .har file."""
-    from directmail_lab import __version__
-
-    log = {
-        "version": "1.2",
-        "creator": {"name": "directmail-lab", "version": __version__},
-        "entries": list(map(_har_entry, interactions)),
-    }
-    return json.dumps({"log": log}, indent=2) + "\n"
-
-
-def _har_entry(interaction: Interaction) -> dict[str, Any]:
-    request, response = interaction.request, interaction.response
-    at, elapsed_s = interaction.recorded_at, interaction.elapsed_s
-    started = (at or _EPOCH) - timedelta(seconds=elapsed_s or 0.0)
-    elapsed_ms = (elapsed_s or 0.0) * 1000
-    query = parse_qsl(request.uri.partition("?")[2], keep_blank_values=True)
-    post_data = {} if request.body is None else {"postData": _har_content(request, "_encoding")}
-    return {
-        "startedDateTime": started.astimezone(UTC).isoformat(timespec="microseconds"),
-        "time": elapsed_ms,
-        "request": {
-            "method": request.method,
-            "url": request.uri,
-            "queryString": _har_pairs(query),
-            **_har_message(request),
-            **post_data,
-        },
-        "response": {
-            "status": response.status,
-            "statusText": response.reason,
-            "content": {"size": len(response.body), **_har_content(response, "encoding")},
-            "redirectURL": header(response.headers, "location") or "",
-            **_har_message(response),
-        },
-        "cache": {},
-        "timings": {"send": 0, "wait": elapsed_ms, "receive": 0},
-        "_elapsed_s": elapsed_s,
-        "_recorded_at": None if at is None else at.astimezone(UTC).isoformat(),
-    }
-
-
-def _har_message(message: RecordedRequest | RecordedResponse) -> dict[str, Any]:
-    return {
-        "httpVersion": "HTTP/1.1",
-        "cookies": [],
-        "headers": _har_pairs(message.headers),
-        "headersSize": -1,
-        "bodySize": len(message.body or b""),
-    }
-
-
-def _har_pairs(pairs: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
-    return [{"name": name, "value": value} for name, value in pairs]
-
-
-def _har_content(message: RecordedRequest | RecordedResponse, encoding: str) -> dict[str, str]:
-    """Return a body's type and text; ``encoding`` names the field that says it is base64."""
-    body, mime_type = message.body or b"", header(message.headers, "content-type") or ""
-    charset = declared_charset(mime_type) or "utf-8"
-    with suppress(LookupError, ValueError):
-        text = body.decode(charset)
-        if text.encode(charset) == body:
-            return {"mimeType": mime_type, "text": text}
-    text = base64.b64encode(body).decode("ascii")
-    return {"mimeType": mime_type, "text": text, encoding: "base64"}
-
-
-def read_har(text: bytes, name: str) -> list[Interaction]:
-    """Return the interactions of the .har file of that name as they are: nothing is redacted.
-
-    Requests that got no response are left out.
-
-    Raises
-    ------
-    CassetteFormatError
-        Where it is not HAR. The message names the entry, and none of its values.
-    """
-    try:
-        entries = json.loads(text.decode("utf-8-sig"))["log"]["entries"]
-        if not isinstance(entries, list):
-            raise TypeError
-    except ODD:
-        raise CassetteFormatError(
-            f"{name} is not HAR: it is not JSON with a list log.entries, or it is incomplete. "
-            "Export it again."
-        ) from None
-    interactions = (
-        _from_har(entry, f"Entry {number} of {name}") for number, entry in enumerate(entries, 1)
-    )
-    return [interaction for interaction in interactions if interaction is not None]
-
-
-def _from_har(entry: Any, name: str) -> Interaction | None:
-    try:
-        response = entry.get("response") or {}
-        # Chromium gives a request that was blocked or aborted the status 0, Firefox none.
-        if not response.get("status") or int(response["status"]) <= 0:
-            return None
-        request = _request(entry["request"])
-        response = _response(response, request.method)
-        return check_interaction(Interaction(request, response, *_times(entry)))
-    except ODD as error:
-        raise unreadable(name, error) from None
-
-
-def _request(entry: Mapping[str, Any]) -> RecordedRequest:
-    uri = text_of(entry["url"])
-    query = _pairs(entry.get("queryString"))
-    if query and "?" not in uri:
-        # Insomnia keeps the query apart from the address.
-        uri = f"{uri}?{urlencode(query)}"
-    headers = _headers(entry)
-    return RecordedRequest(text_of(entry.get("method") or "GET"), uri, headers, _posted(entry))
-
-
-def _posted(entry: Mapping[str, Any]) -> bytes | None:
-    posted = entry.get("postData")
-    if not posted:
-        return None
-    if posted.get("text") is None and posted.get("params"):
-        return urlencode(_pairs(posted["params"])).encode()
-    return _body(posted, posted.get("_encoding") or posted.get("encoding"))
-
-
-def _response(entry: Mapping[str, Any], method: str) -> RecordedResponse:
-    content, headers = entry.get("content") or {}, _headers(entry)
-    body = _body(content, content.get("encoding"))
-    coding = header(headers, "content-encoding")
-    with suppress(ValueError):  # most programs save the decoded body with the headers as sent
-        body = unpack(body, coding) if coding else body
-    response = RecordedResponse(
-        int(entry["status"]), text_of(entry.get("statusText") or ""), headers, body
-    )
-    return normalize_headers(response, method=method)
-
-
-def _body(content: Mapping[str, Any], encoding: object) -> bytes:
-    text = text_of(content.get("text") or "")
-    if encoding == "base64":
-        return base64.b64decode(text)
-    with suppress(LookupError, UnicodeEncodeError):
-        return text.encode(declared_charset(text_of(content.get("mimeType") or "")) or "utf-8")
-    return text.encode("utf-8", "surrogatepass")
-
-
-def _headers(entry: Mapping[str, Any]) -> Headers:
-    # The pseudo-headers of HTTP/2, such as :authority, repeat the request line.
-    pairs = _pairs(entry.get("headers"))
-    return tuple(pair for pair in pairs if not pair[0].startswith(":"))
-
-
-def _pairs(named: Iterable[Mapping[str, Any]] | None) -> Headers:
-    return tuple((text_of(pair["name"]), text_of(pair.get("value") or "")) for pair in named or ())
-
-
-def _times(entry: Mapping[str, Any]) -> tuple[datetime | None, float | None]:
-    """Return when the response came, and the seconds until then."""
-    if "_recorded_at" in entry:
-        return recorded_at_of(entry["_recorded_at"]), elapsed_s_of(entry.get("_elapsed_s"))
-    elapsed_ms = elapsed_s_of(entry.get("time")) or 0.0
-    elapsed_s = elapsed_ms / 1000 if elapsed_ms > 0 else None
-    started = recorded_at_of(entry.get("startedDateTime"))
-    return started and started + timedelta(seconds=elapsed_s or 0.0), elapsed_s
+def _redactor(recording: Recording) -> Redactor:
+    """Return what removes the keys of this process, and the keyring's for the base address."""
+    addresses = [recording.base_url] if recording.base_url else []
+    return Redactor(known_keys(remembered_for=addresses), redact=recording.redact)

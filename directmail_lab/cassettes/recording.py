@@ -389,7 +389,7 @@ def _parse_foreign(data: bytes, path: Path) -> Recording:
     kind: Literal["json", "vcrpy", "har"]
     metadata: object = {}
     if path.suffix.lower() == ".har":
-        from .convert import read_har
+        from .har import read_har
 
         kind, interactions = "har", read_har(data, str(path))
     else:

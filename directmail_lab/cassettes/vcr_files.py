@@ -1,19 +1,19 @@
 """What we use of vcrpy: its loader, its matchers by name and its writer. The only import of it.
 
-Pinned by ``tests/test_vcrpy_agrees.py``. A cassette is untrusted: vcrpy's loader constructs no
-Python objects, and here it gives one interaction after the other, each of a bounded size.
+Pinned by ``tests/test_vcrpy_agrees.py``. vcrpy's loader constructs no Python objects.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
 import yaml
-from vcr import matchers
+from vcr.config import VCR
+from vcr.matchers import get_matchers_results
 from vcr.request import Request
 from vcr.serialize import serialize
 from vcr.serializers import jsonserializer, yamlserializer
@@ -34,16 +34,24 @@ from ..interaction import (
 from ..redaction.unpack import unpack
 from .layout import elapsed_s_of, headers_of, recorded_at_of, response_of, text_of
 
-_MAX_DEPTH: Final = 64
-_MAX_NODES: Final = 100_000
-_MAX_DIGITS: Final = 100
-_NUMBERS: Final = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
-_NULL: Final = yaml.ScalarNode("tag:yaml.org,2002:null", "")
+Matcher = Callable[[Any, Any], object]
+
 # By a name at the top of the file.
 _OTHER_FILES: Final = {
     "log": "It is a HAR file: directmail-lab cassette convert makes a cassette of it.",
     "openapi": "It is an OpenAPI document, which holds no interactions.",
 }
+
+
+class _Loader(yamlserializer._CassetteLoader, Composer):  # type: ignore[misc]
+    """vcrpy's loader with Python's composer: libyaml's ends the process at 10,000 brackets."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)  # type: ignore[call-arg]
+        self.anchors: dict[str, yaml.Node] = {}
+
+    def load(self) -> Any:
+        return self.construct_document(Composer.get_single_node(self))
 
 
 def load_cassette_text(text: str) -> tuple[object, list[Interaction]]:
@@ -52,98 +60,35 @@ def load_cassette_text(text: str) -> tuple[object, list[Interaction]]:
     Raises
     ------
     CassetteFormatError
-        Where vcrpy could not read it either, or where reading it would not be safe.
+        Where vcrpy could not read it either.
     """
-    with _format_errors():
-        document, interactions = _load(text)
+    document = None
+    if text.lstrip().startswith("{"):
+        with suppress(ValueError, RecursionError):
+            document = jsonserializer.deserialize(text)
+    document = load_yaml(text) if document is None else document
     members = document if isinstance(document, dict) else {}
     entries = members.get("interactions", "none")
-    if not isinstance(entries, list | None) or len(entries or ()) != len(interactions):
+    if not isinstance(entries, list | None):
         reasons = [reason for name, reason in _OTHER_FILES.items() if name in members]
         raise CassetteFormatError((reasons or ["It has no list of interactions."])[0])
+    interactions = [_interaction(entry, number) for number, entry in enumerate(entries or (), 1)]
     return members.get("recording") or members.get("metadata") or {}, interactions
 
 
 def load_yaml(text: str) -> Any:
-    """Return what vcrpy's YAML loader makes of a text, if it is safe.
+    """Return what vcrpy's YAML loader makes of a text.
 
     Raises
     ------
     CassetteFormatError
-        Where it is not YAML, holds a tag that would build an object, or is a bomb.
+        Where it is not YAML, or holds a tag that would build an object.
     """
-    with _format_errors():
-        return _Loader(text).load()
-
-
-@contextmanager
-def _format_errors() -> Iterator[None]:
     try:
-        yield
-    except CassetteFormatError:
-        raise
+        return _Loader(text).load()
     except (yaml.YAMLError, *ODD) as error:
-        raise CassetteFormatError(
-            f"It is not YAML that is safe to load ({type(error).__name__})."
-        ) from None
-
-
-def _load(text: str) -> tuple[Any, list[Interaction]]:
-    """Return the document and its interactions, each of which may be None in the document."""
-    if text.lstrip()[:1] == "{":
-        with suppress(ValueError, RecursionError):
-            document = jsonserializer.deserialize(text)
-            entries = enumerate(document.get("interactions") or (), 1)
-            return document, [_interaction(entry, number) for number, entry in entries]
-    loader = _Loader(text)
-    return loader.load(), loader.interactions
-
-
-class _Loader(yamlserializer._CassetteLoader, Composer):  # type: ignore[misc]
-    """vcrpy's loader, with a bound on the size of each part of a document.
-
-    An interaction is converted when its nodes are complete, and None takes its place: the nodes
-    of a whole file would take gigabytes. Python's composer takes the place of libyaml's, which
-    cannot be extended.
-    """
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text)  # type: ignore[call-arg]
-        self.interactions: list[Interaction] = []
-        self.anchors: dict[str, yaml.Node] = {}
-        self._sizes: dict[str, int] = {}
-        self._size = self._anchored_size = self._depth = 0
-        self._in_interactions = False
-
-    def load(self) -> Any:
-        return self.construct_document(Composer.get_single_node(self))
-
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        """Return the next node and count its size; an alias counts as what it stands for."""
-        event = self.peek_event()
-        before, anchor = self._size, event.anchor
-        is_alias = isinstance(event, yaml.AliasEvent)
-        self._size += self._sizes.get(anchor, 1) if is_alias else 1
-        self._depth += 1
-        if self._depth > _MAX_DEPTH or max(self._size, self._anchored_size) > _MAX_NODES:
-            raise CassetteFormatError(
-                "A part of it is nested too deep, or it or its aliases would grow without bound."
-            )
-        if self._depth == 2:  # a member of the document, by its name
-            self._in_interactions = getattr(index, "value", None) == "interactions"
-        node: yaml.Node | None = Composer.compose_node(self, parent, index)
-        if anchor and not is_alias:
-            self._sizes[anchor] = self._size - before
-            self._anchored_size += self._sizes[anchor]
-        # PyYAML takes 1:30:00 for a number to the base of 60: a long one would take hours.
-        if isinstance(node, yaml.ScalarNode) and node.tag in _NUMBERS:
-            self._size += len(node.value) // _MAX_DIGITS * _MAX_NODES
-        if self._depth == 3 and self._in_interactions and isinstance(parent, yaml.SequenceNode):
-            entry, number = self.construct_document(node), len(self.interactions) + 1
-            self.interactions.append(_interaction(entry, number))
-            node, self._size = _NULL, before
-        self._depth -= 1
-        return node
+        name = type(error).__name__
+        raise CassetteFormatError(f"It is not YAML that is safe to load ({name}).") from None
 
 
 def _interaction(entry: Mapping[str, Any], number: int) -> Interaction:
@@ -209,28 +154,21 @@ def _response_dict(response: RecordedResponse) -> dict[str, Any]:
     headers: dict[str, list[str]] = {}
     for name, value in response.headers:
         headers.setdefault(name, []).append(value)
-    return {
-        "status": {"code": response.status, "message": response.reason},
-        "headers": headers,
-        "body": {"string": response.body},
-    }
+    status = {"code": response.status, "message": response.reason}
+    return {"status": status, "headers": headers, "body": {"string": response.body}}
 
 
 def vcr_request(request: RecordedRequest) -> Request:
-    """Return a request as vcrpy's matchers take it."""
-    headers: dict[str, str] = {}
-    for name, value in request.headers:
-        headers.setdefault(name, value)
+    """Return a request as vcrpy's matchers take it; of a repeated header the first counts."""
+    headers = {name: header(request.headers, name) for name, _ in request.headers}
     return Request(request.method, request.uri, request.body, headers)
 
 
 def matches(
-    match_on: Sequence[str | Callable[[Any, Any], object]],
-    request: RecordedRequest,
-    recorded: RecordedRequest,
+    match_on: Iterable[str | Matcher], request: RecordedRequest, recorded: RecordedRequest
 ) -> bool:
     """Return whether all matchers agree: vcrpy's by name, and functions of two of its requests."""
-    functions = [
-        getattr(matchers, m.replace("url", "uri")) if isinstance(m, str) else m for m in match_on
-    ]
-    return bool(matchers.requests_match(vcr_request(request), vcr_request(recorded), functions))
+    known = VCR().matchers
+    functions = [known[each] if isinstance(each, str) else each for each in match_on]
+    # Not vcrpy's requests_match: it logs what differs, and so addresses and bodies.
+    return not get_matchers_results(vcr_request(request), vcr_request(recorded), functions)[1]

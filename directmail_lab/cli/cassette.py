@@ -96,7 +96,7 @@ def redact(
 def repair(name: str = _NAME) -> None:
     """Close a recording that was interrupted; every whole interaction is kept.
 
-    The file that an interrupted record mode "all" left beside the cassette is put into it.
+    A file that an interrupted record mode "all" left beside the cassette is named.
     """
     problems = files.repair(cassette_file(name))
     typer.echo("\n".join(f"{name}: {problem}" for problem in problems) or f"{name} is clean.")

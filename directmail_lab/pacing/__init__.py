@@ -1,7 +1,8 @@
-from .pacer import Pace as Pace, Pacer
-from .transport import PacingTransport as PacingTransport
-from .stores import Share as _Share
 import time
+
+from .pacer import Pace as Pace, Pacer
+from .stores import Share as _Share
+from .transport import PacingTransport as PacingTransport
 
 
 class _I:

@@ -1,0 +1,200 @@
+"""HAR 1.2, the format that browsers, Playwright, mitmproxy and Insomnia save traffic in.
+
+What its specification does not define is written in fields that begin with an underscore, as it
+allows; reading accepts what other programs leave out or do differently.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlencode
+
+from ..bodies import declared_charset
+from ..errors import CassetteFormatError
+from ..interaction import (
+    ODD,
+    Headers,
+    Interaction,
+    RecordedRequest,
+    RecordedResponse,
+    check_interaction,
+    header,
+    normalize_headers,
+    unreadable,
+)
+from ..redaction import unpack
+from .layout import elapsed_s_of, recorded_at_of, text_of
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def har_text(interactions: Iterable[Interaction]) -> str:
+    """Return interactions, which are redacted already, as the text of a .har file."""
+    from directmail_lab import __version__
+
+    log = {
+        "version": "1.2",
+        "creator": {"name": "directmail-lab", "version": __version__},
+        "entries": list(map(_har_entry, interactions)),
+    }
+    return json.dumps({"log": log}, indent=2) + "\n"
+
+
+def _har_entry(interaction: Interaction) -> dict[str, Any]:
+    request, response = interaction.request, interaction.response
+    at, elapsed_s = interaction.recorded_at, interaction.elapsed_s
+    started = (at or _EPOCH) - timedelta(seconds=elapsed_s or 0.0)
+    elapsed_ms = (elapsed_s or 0.0) * 1000
+    query = parse_qsl(request.uri.partition("?")[2], keep_blank_values=True)
+    post_data = {} if request.body is None else {"postData": _har_content(request, "_encoding")}
+    return {
+        "startedDateTime": started.astimezone(UTC).isoformat(timespec="microseconds"),
+        "time": elapsed_ms,
+        "request": {
+            "method": request.method,
+            "url": request.uri,
+            "queryString": _har_pairs(query),
+            **_har_message(request),
+            **post_data,
+        },
+        "response": {
+            "status": response.status,
+            "statusText": response.reason,
+            "content": {"size": len(response.body), **_har_content(response, "encoding")},
+            "redirectURL": header(response.headers, "location") or "",
+            **_har_message(response),
+        },
+        "cache": {},
+        "timings": {"send": 0, "wait": elapsed_ms, "receive": 0},
+        "_elapsed_s": elapsed_s,
+        "_recorded_at": None if at is None else at.astimezone(UTC).isoformat(),
+    }
+
+
+def _har_message(message: RecordedRequest | RecordedResponse) -> dict[str, Any]:
+    return {
+        "httpVersion": "HTTP/1.1",
+        "cookies": [],
+        "headers": _har_pairs(message.headers),
+        "headersSize": -1,
+        "bodySize": len(message.body or b""),
+    }
+
+
+def _har_pairs(pairs: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
+    return [{"name": name, "value": value} for name, value in pairs]
+
+
+def _har_content(message: RecordedRequest | RecordedResponse, encoding: str) -> dict[str, str]:
+    """Return a body's type and text; ``encoding`` names the field that says it is base64."""
+    body, mime_type = message.body or b"", header(message.headers, "content-type") or ""
+    charset = declared_charset(mime_type) or "utf-8"
+    with suppress(LookupError, ValueError):
+        text = body.decode(charset)
+        if text.encode(charset) == body:
+            return {"mimeType": mime_type, "text": text}
+    text = base64.b64encode(body).decode("ascii")
+    return {"mimeType": mime_type, "text": text, encoding: "base64"}
+
+
+def read_har(text: bytes, name: str) -> list[Interaction]:
+    """Return the interactions of the .har file of that name as they are: nothing is redacted.
+
+    Requests that got no response are left out.
+
+    Raises
+    ------
+    CassetteFormatError
+        Where it is not HAR. The message names the entry, and none of its values.
+    """
+    try:
+        entries = json.loads(text.decode("utf-8-sig"))["log"]["entries"]
+        if not isinstance(entries, list):
+            raise TypeError
+    except ODD:
+        raise CassetteFormatError(
+            f"{name} is not HAR: it is not JSON with a list log.entries, or it is incomplete. "
+            "Export it again."
+        ) from None
+    interactions = (
+        _from_har(entry, f"Entry {number} of {name}") for number, entry in enumerate(entries, 1)
+    )
+    return [interaction for interaction in interactions if interaction is not None]
+
+
+def _from_har(entry: Any, name: str) -> Interaction | None:
+    try:
+        response = entry.get("response") or {}
+        # Chromium gives a request that was blocked or aborted the status 0, Firefox none.
+        if not response.get("status") or int(response["status"]) <= 0:
+            return None
+        request = _request(entry["request"])
+        response = _response(response, request.method)
+        return check_interaction(Interaction(request, response, *_times(entry)))
+    except ODD as error:
+        raise unreadable(name, error) from None
+
+
+def _request(entry: Mapping[str, Any]) -> RecordedRequest:
+    uri = text_of(entry["url"])
+    query = _pairs(entry.get("queryString"))
+    if query and "?" not in uri:
+        # Insomnia keeps the query apart from the address.
+        uri = f"{uri}?{urlencode(query)}"
+    headers = _headers(entry)
+    return RecordedRequest(text_of(entry.get("method") or "GET"), uri, headers, _posted(entry))
+
+
+def _posted(entry: Mapping[str, Any]) -> bytes | None:
+    posted = entry.get("postData")
+    if not posted:
+        return None
+    if posted.get("text") is None and posted.get("params"):
+        return urlencode(_pairs(posted["params"])).encode()
+    return _body(posted, posted.get("_encoding") or posted.get("encoding"))
+
+
+def _response(entry: Mapping[str, Any], method: str) -> RecordedResponse:
+    content, headers = entry.get("content") or {}, _headers(entry)
+    body = _body(content, content.get("encoding"))
+    coding = header(headers, "content-encoding")
+    with suppress(ValueError):  # most programs save the decoded body with the headers as sent
+        body = unpack(body, coding) if coding else body
+    response = RecordedResponse(
+        int(entry["status"]), text_of(entry.get("statusText") or ""), headers, body
+    )
+    return normalize_headers(response, method=method)
+
+
+def _body(content: Mapping[str, Any], encoding: object) -> bytes:
+    text = text_of(content.get("text") or "")
+    if encoding == "base64":
+        return base64.b64decode(text)
+    with suppress(LookupError, UnicodeEncodeError):
+        return text.encode(declared_charset(text_of(content.get("mimeType") or "")) or "utf-8")
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _headers(entry: Mapping[str, Any]) -> Headers:
+    # The pseudo-headers of HTTP/2, such as :authority, repeat the request line.
+    pairs = _pairs(entry.get("headers"))
+    return tuple(pair for pair in pairs if not pair[0].startswith(":"))
+
+
+def _pairs(named: Iterable[Mapping[str, Any]] | None) -> Headers:
+    return tuple((text_of(pair["name"]), text_of(pair.get("value") or "")) for pair in named or ())
+
+
+def _times(entry: Mapping[str, Any]) -> tuple[datetime | None, float | None]:
+    """Return when the response came, and the seconds until then."""
+    if "_recorded_at" in entry:
+        return recorded_at_of(entry["_recorded_at"]), elapsed_s_of(entry.get("_elapsed_s"))
+    elapsed_ms = elapsed_s_of(entry.get("time")) or 0.0
+    elapsed_s = elapsed_ms / 1000 if elapsed_ms > 0 else None
+    started = recorded_at_of(entry.get("startedDateTime"))
+    return started and started + timedelta(seconds=elapsed_s or 0.0), elapsed_s
