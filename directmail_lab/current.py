@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from .cassettes.player import Matcher
-    from .questions.chart import Chart, Kind
+    from .questions.chart import Chart
     from .questions.interactions import InteractionView
 
 _P = ParamSpec("_P")
@@ -266,13 +266,7 @@ def check_contract(cassette: str | Path | None = None) -> pd.DataFrame:
     """
     from .questions.contract_check import check_contract as check
 
-    if cassette is None:
-        log = session().readings
-        return check(log.since(0), reset_unit=log.reset_unit)
-    from .cassettes import find_cassette
-    from .readings.log import cassette_readings
-
-    return check(cassette_readings(find_cassette(cassette)))
+    return check(rate_limits(cassette))
 
 
 @overload
@@ -312,17 +306,13 @@ def interactions(
     return read_interactions(path) if number is None else show_interaction(path, number)
 
 
-def chart_rate_limits(frame: pd.DataFrame | None = None, *, kind: Kind = "remaining") -> Chart:
-    """Return the readings as a chart.
+def chart_rate_limits(frame: pd.DataFrame | None = None) -> Chart:
+    """Return the readings as a chart: what remains over time, by operation, under its limit.
 
     Parameters
     ----------
     frame
         A frame as `rate_limits` gives it; by default the current session's.
-    kind
-        ``"remaining"``: what remains over time, by operation, under its limit. ``"allowance"``:
-        what each operation may do in a window, and what is left of it. ``"latency"``: how long the
-        responses took.
 
     Returns
     -------
@@ -331,7 +321,7 @@ def chart_rate_limits(frame: pd.DataFrame | None = None, *, kind: Kind = "remain
     """
     from .questions import chart as charts
 
-    return charts.chart_rate_limits(rate_limits() if frame is None else frame, kind=kind)
+    return charts.chart_rate_limits(rate_limits() if frame is None else frame)
 
 
 def burst(n: int, path: str = ME_PATH) -> pd.DataFrame:
