@@ -9,26 +9,31 @@ import pytest
 from reading_samples import NOON_S, reading as sample
 
 from directmail_lab.questions.contract_check import check_contract
+from directmail_lab.readings.frame import frame_of
 
 if TYPE_CHECKING:
     from directmail_lab.readings.reading import Reading
+    from directmail_lab.readings.reset_unit import UnitName
 
 
-def reading(operation: str = "/v1/users/me", n: int = 0, **changes: object) -> Reading:
+def reading(path: str = "/v1/users/me", n: int = 0, **changes: object) -> Reading:
     """Return a reading without a problem, changed as told."""
-    return sample(NOON_S + n, operation=operation, **changes)
+    return sample(NOON_S + n, path, **changes)
 
 
-def verdicts(*readings: Reading, rule: int, **options: object) -> list[tuple[object, object]]:
+def check(*readings: Reading, unit: UnitName = "undetermined") -> pd.DataFrame:
+    return check_contract(frame_of(readings, unit=unit))
+
+
+def verdicts(frame: pd.DataFrame, rule: int) -> list[tuple[object, object]]:
     """Return operation and verdict of each row of a rule."""
-    frame = check_contract(readings, **options)  # type: ignore[arg-type]
     of_rule = frame[frame["rule"] == rule]
     return list(zip(of_rule["operation"], of_rule["verdict"], strict=True))
 
 
 def test_a_service_that_keeps_the_contract_holds_it_by_operation() -> None:
     """Each rule holds, rules 1 and 2 for each operation."""
-    frame = check_contract([reading("/a"), reading("/b"), reading("/a")])
+    frame = check(reading("/a"), reading("/b"), reading("/a"))
 
     assert frame["verdict"].tolist() == ["holds"] * 5
     assert frame["rule"].tolist() == [1, 1, 2, 2, 3]
@@ -38,56 +43,53 @@ def test_a_service_that_keeps_the_contract_holds_it_by_operation() -> None:
 @pytest.mark.parametrize("missing", ["limit", "remaining", "reset"])
 def test_a_response_without_a_header_violates_rule_1_and_is_pointed_at(missing: str) -> None:
     """The row says which responses, and what was wrong with them."""
-    wrong = reading(problem="one is missing", **{missing: None})
+    wrong = reading(**{missing: None})
 
-    frame = check_contract([reading(), wrong, reading(), wrong])
-    first = frame.iloc[0]
+    first = check(reading(), wrong, reading(), wrong).iloc[0]
 
-    assert (first["verdict"], first["violations"], first["rows"]) == ("violated", 2, (1, 3))
-    assert "one is missing" in first["detail"]
+    assert (first["verdict"], first["violations"], first["numbers"]) == ("violated", 2, (2, 4))
+    assert first["detail"] == f"all three in 2 of 4; X-RateLimit-{missing.title()} is missing"
 
 
 def test_more_remaining_than_allowed_violates_rule_2() -> None:
     """Of its operation alone."""
-    assert verdicts(reading("/a"), reading("/b", remaining=301), rule=2) == [
-        ("/a", "holds"),
-        ("/b", "violated"),
-    ]
+    frame = check(reading("/a"), reading("/b", remaining=301))
+
+    assert verdicts(frame, 2) == [("/a", "holds"), ("/b", "violated")]
 
 
 def test_more_remaining_than_allowed_is_not_said_of_the_headers_that_are_all_there() -> None:
     """Rule 1 asks whether they are there; what they say is rule 2's."""
-    over = "X-RateLimit-Remaining is larger than X-RateLimit-Limit"
-    missing = reading(reset=None, remaining=301, problem=f"X-RateLimit-Reset is missing; {over}")
-
-    first = check_contract([reading(), missing]).iloc[0]
+    first = check(reading(), reading(reset=None, remaining=301)).iloc[0]
 
     assert first["detail"] == "all three in 1 of 2; X-RateLimit-Reset is missing"
 
 
 def test_a_rule_that_no_response_speaks_of_was_not_observed() -> None:
     """No numbers, no verdict on numbers."""
-    silent = reading(limit=None, remaining=None, reset=None, problem="missing")
+    frame = check(reading(limit=None, remaining=None, reset=None))
 
-    assert verdicts(silent, rule=2) == [("/v1/users/me", "not observed")]
-    assert [verdict for _, verdict in verdicts(silent, rule=3)] == ["not observed"]
+    assert verdicts(frame, 2) == [("/v1/users/me", "not observed")]
+    assert [verdict for _, verdict in verdicts(frame, 3)] == ["not observed"]
 
 
 @pytest.mark.parametrize(
-    ("limits", "verdict", "detail"),
+    ("limits", "verdict", "numbers", "detail"),
     [
-        ([300, 300, 500], "holds", "2 of 3 operations"),
-        ([300, 500], "violated", "1 of 2 operations"),
-        ([60], "holds", "1 of 1 operations"),
+        ([300, 300, 500], "holds", (), "2 of 3 operations"),
+        ([300, 500], "violated", (2,), "1 of 2 operations"),
+        ([60], "holds", (), "1 of 1 operations"),
     ],
 )
-def test_rule_3_says_how_many_of_how_many(limits: list[int], verdict: str, detail: str) -> None:
+def test_rule_3_says_how_many_of_how_many(
+    limits: list[int], verdict: str, numbers: tuple[int, ...], detail: str
+) -> None:
     """It is about a majority: one operation above is no violation."""
-    readings = [reading(f"/{n}", limit=limit) for n, limit in enumerate(limits)]
+    readings = [reading(path, limit=limit) for path, limit in zip("abc", limits, strict=False)]
 
-    row = check_contract(readings).iloc[-1]
+    row = check(*readings).iloc[-1]
 
-    assert row["verdict"] == verdict
+    assert (row["verdict"], row["numbers"]) == (verdict, numbers)
     assert detail in row["detail"]
 
 
@@ -99,23 +101,23 @@ def test_rule_3_counts_by_the_minute_where_the_window_is_known() -> None:
         for n in range(3)
     ]
 
-    assert verdicts(*readings, rule=3)[0][1] == "violated"
-    assert verdicts(*readings, rule=3, reset_unit="seconds_left")[0][1] == "holds"
+    assert verdicts(check(*readings), 3)[0][1] == "violated"
+    assert verdicts(check(*readings, unit="seconds_left"), 3)[0][1] == "holds"
 
 
 def test_no_readings_give_a_row_for_each_rule_and_the_same_columns() -> None:
     """Nothing was observed, and the frame's shape does not change."""
-    empty = check_contract([])
+    empty = check()
 
     assert empty["verdict"].tolist() == ["not observed"] * 3
-    assert empty.dtypes.equals(check_contract([reading()]).dtypes)
+    assert empty.dtypes.equals(check(reading()).dtypes)
 
 
 def test_the_display_states_each_rule_once_and_the_notes_below() -> None:
     """However many operations were seen, to the left as texts are read."""
     readings = [reading("/a"), reading("/a", limit=500), reading("/<b>", limit=None)]
 
-    frame = check_contract(readings)
+    frame = check(*readings)
     shown = frame._repr_mimebundle_()["text/html"]  # type: ignore[operator]
 
     assert shown.count("is not larger than") == 1
@@ -126,7 +128,7 @@ def test_the_display_states_each_rule_once_and_the_notes_below() -> None:
 
 def test_verdicts_are_kept_in_parquet() -> None:
     """A frame that is shown can be saved."""
-    frame = check_contract([reading("/a"), reading("/b", limit=None)])
+    frame = check(reading("/a"), reading("/b", limit=None))
     frame.to_parquet("verdicts.parquet")
 
     assert pd.read_parquet("verdicts.parquet")["verdict"].tolist() == frame["verdict"].tolist()

@@ -1,104 +1,174 @@
-"""The three charts of readings: requests remaining over time, allowances, and latencies.
-
-`chart_rate_limits` takes the frame that `rate_limits()` returns and returns a `Chart`, a
-`matplotlib.figure.Figure` that is shown as a PNG if it is the last value of a notebook cell. It
-neither uses nor changes pyplot.
+"""The chart of readings: the requests remaining over time, a panel for each operation.
 
 Times are in days since 1970 (UTC), matplotlib's unit, in columns ``x`` (when the response came) and
-``renews_x``. If any reading has no time, as in vcrpy's cassettes, ``x`` is the row number instead,
-from 0.
+``renews_x``. If any reading has no time, as in vcrpy's cassettes, ``x`` is its number instead.
+
+A chart has a white background of its own: no colour of text has enough contrast on a white page and
+on a dark one. Pyplot is neither used nor changed.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal
+import io
+import sys
+from datetime import UTC
+from typing import TYPE_CHECKING, Any, Final
 
+import matplotlib.style
 import numpy as np
 import pandas as pd
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from ..display import plural
-from ..errors import check_choice
 from ..readings.reading import is_exhausted
-from . import figures
-from .figures import INK, SERIES, Chart as Chart
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Kind = Literal["remaining", "allowance", "latency"]
+# Labels tell the series apart too. Vermilion is for what was refused.
+_SERIES: Final = ("#0072B2", "#00795C", "#B0458A", "#806400", "#666666", "#9A5A2A")
+_REFUSED: Final = "#C94F00"
+_PROBLEM: Final = "#7A55C0"
+_INK: Final = "#404040"
+_LINE: Final = "#D0D4DA"
+_WINDOW: Final = "#D8E4F0"
 
-_Span = tuple[float, float]
-"""The start and the end of something on the x axis."""
-
+# The PNG has half as many pixels again, for screens of high resolution.
+_SHOWN_DPI: Final = 96
 _MOST_MARKED_POINTS: Final = 60
 _MOST_WINDOWS: Final = 40
-_MOST_BARS: Final = 15
-_BAR_IN: Final = 0.42
-_SHORTEST_BREAK_DAYS: Final = 10 / 1440
-_MOST_OF_A_SPAN: Final = 0.7
-_FEWEST_TO_SPLIT: Final = 6
-# The free space on either side, as a part of the span shown; around a single moment, in days.
+# The free space on either side, as a part of the time shown; around a single reading, in days.
 _MARGIN: Final = 0.02
-_MOMENT: Final = 0.5 / 86400
-_WIDE: Final = 20.0
-_MARKERS: Final = "os^Dv*"
+_MOMENT: Final = 0.5 / 86_400
+
+# For ticks at years, months, days, hours, minutes and seconds.
+_TIME_FORMATS: Final = ("%Y", "%b %Y", "%-d %b", "%H:%M", "%H:%M", "%H:%M:%S.%f")
+_INKED: Final = ("text.color", "axes.titlecolor", "axes.labelcolor", "xtick.color", "ytick.color")
+_HIDDEN: Final = ("axes.spines.left", "axes.spines.right", "axes.spines.top", "legend.frameon")
+_STYLE: Final[dict[str, Any]] = {
+    **dict.fromkeys(_INKED, _INK),
+    **dict.fromkeys(_HIDDEN, False),
+    "axes.edgecolor": _LINE,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 10.5,
+    "figure.constrained_layout.h_pad": 0.08,
+    "figure.constrained_layout.w_pad": 0.08,
+    "font.family": "DejaVu Sans",
+    "font.size": 9.5,
+    "grid.color": _LINE,
+    "text.parse_math": False,
+    "ytick.major.size": 0,
+}
+# As a decorator: whatever the user's own style is.
+_styled: Final = matplotlib.style.context(["default", _STYLE])
 
 
-def chart_rate_limits(frame: pd.DataFrame, *, kind: Kind = "remaining") -> Chart:
-    """Draw readings over time, or by row number if a recording has no times.
+class Chart(Figure):
+    """A figure that is shown in a notebook as a PNG, with an alternative text.
+
+    IPython shows a matplotlib figure as a PNG only after pyplot was set up in the kernel. This one
+    needs no pyplot. The same data gives the same bytes, so running a notebook again does not change
+    it.
+
+    Attributes
+    ----------
+    alt_text
+        The chart in a sentence or two, for readers who cannot see it.
+    """
+
+    def __init__(self, height_in: float, alt_text: str) -> None:
+        super().__init__((8.0, height_in), dpi=1.5 * _SHOWN_DPI, layout="constrained")
+        self.alt_text = alt_text
+        # pyplot registers formatters for figures in IPython, whose result would replace that of
+        # `_repr_mimebundle_`. IPython uses the one of the most specific type, and ignores None.
+        shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+        for kind in ("image/png", "image/svg+xml", "image/jpeg", "application/pdf"):
+            if shell is not None:
+                shell.display_formatter.formatters[kind].for_type(Chart, lambda _: None)
+
+    @_styled
+    def png(self) -> bytes:
+        """Return the chart as a PNG file, without a date or version in it."""
+        file = io.BytesIO()
+        self.savefig(file, metadata={"Software": None}, pil_kwargs={"optimize": True})
+        return file.getvalue()
+
+    def _repr_mimebundle_(
+        self, include: object = None, exclude: object = None
+    ) -> tuple[dict[str, object], dict[str, object]]:
+        del include, exclude  # IPython passes them, and filters the result itself
+        width, height = (round(inches * _SHOWN_DPI) for inches in self.get_size_inches())
+        data: dict[str, object] = {"image/png": self.png(), "text/plain": self.alt_text}
+        return data, {"image/png": {"alt": self.alt_text, "width": width, "height": height}}
+
+
+@_styled
+def chart_rate_limits(frame: pd.DataFrame, *, source: str | None = None) -> Chart:
+    """Draw the requests remaining over time, or by number if a recording has no times.
+
+    There is a panel for each of the six operations that have the most readings. The limit is a
+    dashed line; windows whose renewal is known are shaded; refused requests and headers with a
+    problem are marked.
 
     Parameters
     ----------
     frame
         What `rate_limits()` returns, with any number of rows.
-    kind
-        ``"remaining"``: the requests remaining, with a panel for each of the six operations that
-        have the most readings. The limit is a dashed line; windows whose renewal is known are
-        shaded; refused requests and headers with a problem are marked; a long pause is left out.
-        ``"allowance"``: a bar for the limit of each of the fifteen operations with the most
-        readings, filled up to what remained in the last one. ``"latency"``: how long each response
-        took, by operation; on a log scale if the slowest took at least twenty times the median.
-
-    Raises
-    ------
-    ValueError
-        There is no such kind.
+    source
+        What the readings are of: ``"first-look (replayed), 41 interactions"``. By default
+        ``frame.attrs["source"]``, or how many readings there are.
     """
-    check_choice("kind", kind, _DRAWERS)
-    with figures.styled():
-        return _DRAWERS[kind](frame)
+    source = source or frame.attrs.get("source") or plural(len(frame), "reading")
+    is_timed = bool(frame["at"].notna().all())
+    operations = _by_operation(frame, is_timed=is_timed)
+    if not operations:
+        chart = Chart(1.2, f"{source}: none yet. Make a request, such as me(), and draw again.")
+        chart.text(0.5, 0.5, chart.alt_text, ha="center", va="center")
+        return chart
+    title = f"Requests left in the window: {source}"
+    shown = dict(operations[: len(_SERIES)])
+    if len(shown) < len(operations):
+        title += f", {len(shown)} of {len(operations)} operations"
+    refused = len(_refused(frame))
+    title += f", {refused:,} refused" if refused else ""
+    last = {name: _describe_last(readings) for name, readings in shown.items()}
+    lines = "; ".join(f"{name}: {text}" for name, text in last.items())
+    chart = Chart(1.0 + 1.45 * len(shown), f"{title}. {lines}.")
+    panels = chart.subplots(len(shown), squeeze=False, sharex=True)[:, 0]
+    for axes, color, (name, readings) in zip(panels, _SERIES, shown.items(), strict=False):
+        _draw_panel(axes, readings, color)
+        axes.set_title(name, color=color, fontweight="bold")
+        axes.set_title(last[name], loc="right")
+    x = pd.concat(list(shown.values()))["x"]
+    _label_x(panels[-1], x.min(), x.max(), is_timed=is_timed)
+    labels = [axes.get_legend_handles_labels() for axes in panels]
+    entries = {label: handle for panel in labels for handle, label in zip(*panel, strict=True)}
+    chart.legend(entries.values(), entries.keys(), loc="outside lower left", ncols=4)
+    chart.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold")
+    return chart
 
 
-def _by_operation(frame: pd.DataFrame, most: int) -> list[tuple[str, pd.DataFrame]]:
+def _by_operation(frame: pd.DataFrame, *, is_timed: bool) -> list[tuple[str, pd.DataFrame]]:
     """Return pairs of ``"GET /v1/users/me"`` and its readings by ``x``, most readings first."""
-    is_timed = _is_timed(frame)
+    is_numbered = frame.index.name == "number" and frame.index.is_unique
+    number = frame.index if is_numbered else np.arange(1, len(frame) + 1)
     table = frame.assign(
-        x=_days(frame["at"]) if is_timed else np.arange(len(frame), dtype=float),
+        x=_days(frame["at"]) if is_timed else number.astype(float),
         renews_x=_days(frame["reset_at"]) if is_timed else np.nan,
-        operation=frame["method"].astype(str) + " " + frame["operation"].astype(str),
-    ).sort_values("x", kind="stable", ignore_index=True)
-    names = Counter(table["operation"]).most_common(most)
-    return [(name, table[table["operation"] == name]) for name, _ in names]
-
-
-def _is_timed(frame: pd.DataFrame) -> bool:
-    return bool(frame["at"].notna().all())
+    ).sort_values("x", kind="stable")
+    groups = table.groupby(table["method"] + " " + table["operation"], sort=False)
+    return sorted(groups, key=lambda group: -len(group[1]))
 
 
 def _days(times: pd.Series[pd.Timestamp]) -> pd.Series[float]:
     return (pd.to_datetime(times, utc=True) - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
 
 
-def _describe_dates(spans: Sequence[_Span], *, is_timed: bool) -> str:
-    """Return the days that an axis shows: ``"21 Nov 2026, UTC"``."""
-    if not is_timed:
-        return "by number: not every response has a time"
-    ends = [moment for span in spans for moment in span]
-    days = list(dict.fromkeys(f"{pd.Timestamp(end, unit='D'):%-d %b %Y}" for end in ends))
-    return f"{', '.join(days)}, UTC"
+def _refused(readings: pd.DataFrame) -> pd.DataFrame:
+    refused: pd.Series[bool] = is_exhausted(readings["status"], readings["remaining"])
+    return readings[refused.fillna(False)]
 
 
 def _describe_last(readings: pd.DataFrame) -> str:
@@ -111,64 +181,13 @@ def _describe_last(readings: pd.DataFrame) -> str:
     return f"{last['remaining']:,} of {limit} left"
 
 
-# -- remaining ---------------------------------------------------------------------------------
-
-
-def _chart_remaining(frame: pd.DataFrame) -> Chart:
-    operations = _by_operation(frame, most=len(SERIES))
-    if not operations:
-        return figures.empty_chart("No readings yet. Make a request, such as me(), and draw again.")
-    is_timed = _is_timed(frame)
-    spans = _spans(pd.concat([readings["x"] for _, readings in operations]))
-    panel_in = 1.6 if len(operations) < 4 else 1.25
-    chart = Chart(1.0 + panel_in * len(operations))
-    grid = chart.subplots(len(operations), len(spans), squeeze=False, sharex="col", sharey="row")
-    for row, (name, readings) in enumerate(operations):
-        for axes, (begin, end) in zip(grid[row], spans, strict=True):
-            figures.lay_out(axes, is_timed=is_timed, most_ticks=9 // len(spans))
-            _draw_panel(axes, readings[readings["x"].between(begin, end)], SERIES[row])
-            margin = (end - begin) * _MARGIN or (_MOMENT if is_timed else 0.5)
-            axes.set_xlim(begin - margin, end + margin)
-        highest = readings[["limit", "remaining"]].max().max()
-        top = 1 if pd.isna(highest) else max(int(highest), 1)
-        grid[row][0].set_ylim(-0.04 * top, 1.1 * top)
-        grid[row][0].set_yticks(sorted({0, top // 2, top}))
-        grid[row][0].set_title(name, color=SERIES[row], fontweight="bold")
-        grid[row][-1].set_title(_describe_last(readings), loc="right", fontsize=9)
-    chart.share_legend(handlelength=1.6)
-    title = f"Requests left in the window: {plural(len(frame), 'reading')}"
-    total = len(frame[["method", "operation"]].drop_duplicates())
-    title += f", {len(operations)} of {total} operations" if total > len(operations) else ""
-    refused = int(is_exhausted(frame["status"], frame["remaining"]).fillna(False).sum())
-    title += f", {refused:,} refused" if refused else ""
-    chart.label(title, _describe_dates(spans, is_timed=is_timed))
-    lines = "; ".join(f"{name}: {_describe_last(readings)}" for name, readings in operations)
-    chart.alt_text = f"{title}. {lines}."
-    return chart
-
-
-def _spans(x: pd.Series[float]) -> list[_Span]:
-    """Return the spans of time to draw: two if the readings have one long pause, else one.
-
-    Without this, last month's recording and today's requests would be two dots at the ends of an
-    axis. A pause is left out if it is over ten minutes and over 70 % of the whole time.
-    """
-    moments = np.sort(x.to_numpy())
-    parts, pauses = [moments], np.diff(moments)
-    if len(moments) >= _FEWEST_TO_SPLIT and pauses.max() >= max(
-        _SHORTEST_BREAK_DAYS, _MOST_OF_A_SPAN * (moments[-1] - moments[0])
-    ):
-        parts = np.split(moments, [pauses.argmax() + 1])
-    return [(float(part[0]), float(part[-1])) for part in parts]
-
-
 def _draw_panel(axes: Axes, readings: pd.DataFrame, color: str) -> None:
     for limit in readings["limit"].dropna().unique():
-        axes.axhline(int(limit), color=INK, linestyle="--", linewidth=1, label="limit")
+        axes.axhline(int(limit), color=_INK, linestyle="--", linewidth=1, label="limit")
     windows = _windows(readings)
     for begin, end in windows.to_numpy() if len(windows) <= _MOST_WINDOWS else ():
-        axes.axvspan(begin, end, color=figures.BAND, lw=0, zorder=0, label="window, to its renewal")
-        axes.axvline(end, color=INK, linewidth=0.8, linestyle=":", zorder=1)
+        axes.axvspan(begin, end, color=_WINDOW, lw=0, zorder=0, label="window, to its renewal")
+        axes.axvline(end, color=_INK, linewidth=0.8, linestyle=":", zorder=1)
     # After a window ends its remaining is unknown, so the line has a gap until the next reading. In
     # a stable sort the gap comes before a reading at the same x.
     gaps = pd.DataFrame({"x": windows["end"], "remaining": np.nan})
@@ -176,10 +195,14 @@ def _draw_panel(axes: Axes, readings: pd.DataFrame, color: str) -> None:
     line = pd.concat([gaps, points]).sort_values("x", kind="stable")
     marker = "o" if len(line) <= _MOST_MARKED_POINTS else ""
     axes.step(*line.to_numpy().T, where="post", color=color, marker=marker, markersize=3.5)
-    is_refused = is_exhausted(readings["status"], readings["remaining"]).fillna(False).astype(bool)
-    _mark(axes, readings[is_refused], "x", figures.ALARM, "refused, nothing left")
-    bad = readings[readings["problem"].notna()]
-    _mark(axes, bad, "D", figures.WARNING, "headers with a problem")
+    _mark(axes, _refused(readings), "x", _REFUSED, "refused, nothing left")
+    _mark(axes, readings[readings["problem"].notna()], "D", _PROBLEM, "headers with a problem")
+    highest = readings[["limit", "remaining"]].max().max()
+    top = 1 if pd.isna(highest) else max(int(highest), 1)
+    axes.set_ylim(-0.04 * top, 1.1 * top)
+    axes.set_yticks(sorted({0, top // 2, top}))
+    axes.grid(axis="y", linewidth=0.8)
+    axes.set_axisbelow(True)
 
 
 def _windows(readings: pd.DataFrame) -> pd.DataFrame:
@@ -191,92 +214,31 @@ def _windows(readings: pd.DataFrame) -> pd.DataFrame:
     known = readings.dropna(subset=["renews_x", "remaining"])
     is_renewed = (known["remaining"].diff() > 0).fillna(False).astype(bool)
     is_over = known["x"] >= known["renews_x"].shift()
-    windows = known.groupby((is_renewed | is_over).cumsum()).agg(
-        begin=("x", "first"), last=("x", "last"), end=("renews_x", "min")
-    )
-    end = (
-        windows[["last", "end"]]
-        .max(axis=1)
-        .clip(upper=windows["begin"].shift(-1, fill_value=np.inf))
-    )
-    return windows.assign(end=end)[["begin", "end"]]
+    windows = known.groupby((is_renewed | is_over).cumsum())
+    begin, last, end = windows["x"].min(), windows["x"].max(), windows["renews_x"].min()
+    end = end.clip(lower=last).clip(upper=begin.shift(-1, fill_value=np.inf))
+    return pd.DataFrame({"begin": begin, "end": end})
 
 
 def _mark(axes: Axes, readings: pd.DataFrame, marker: str, color: str, label: str) -> None:
     """Mark readings, at 0 if they have no ``remaining``."""
     if len(readings):
+        style: dict[str, Any] = {"fillstyle": "none", "clip_on": False, "zorder": 4}
         heights = readings["remaining"].fillna(0).astype(int)
-        style: dict[str, Any] = {"fillstyle": "none", "markersize": 5.5, "markeredgewidth": 1.6}
-        style |= {"clip_on": False, "in_layout": False, "zorder": 4}
         axes.plot(readings["x"], heights, marker, color=color, label=label, **style)
 
 
-# -- allowances --------------------------------------------------------------------------------
-
-
-def _chart_allowance(frame: pd.DataFrame) -> Chart:
-    known = frame.dropna(subset=["limit", "remaining"])
-    operations = _by_operation(known, most=_MOST_BARS)
-    if not operations:
-        return figures.empty_chart("No reading has a limit yet. Make a request, and draw again.")
-    operations.sort(key=lambda operation: int(operation[1]["limit"].iloc[-1]))
-    names = [name for name, _ in operations]
-    last = pd.concat([readings.tail(1) for _, readings in operations])
-    texts = [_describe_last(readings) for _, readings in operations]
-    chart = Chart(0.9 + _BAR_IN * len(names))
-    axes = chart.subplots()
-    bars = axes.barh(names, last["limit"].astype(int), color=figures.UNFILLED, height=0.62)
-    axes.bar_label(bars, texts, padding=6)
-    axes.barh(names, last["remaining"].astype(int), color=SERIES[0], height=0.62)
-    axes.spines["bottom"].set_visible(False)
-    axes.set_xticks([])
-    axes.set_xlim(0, 1.25 * max(last["limit"].max(), 1))
-    chart.label("Allowance by operation: requests in a window", "filled: left when last read")
-    lines = [f"{name}: {text}" for name, text in zip(names, texts, strict=True)]
-    chart.alt_text = f"Allowance by operation. {'; '.join(reversed(lines))}."
-    return chart
-
-
-# -- latencies ---------------------------------------------------------------------------------
-
-
-def _chart_latency(frame: pd.DataFrame) -> Chart:
-    known = frame[frame["elapsed_s"] > 0]
-    operations = _by_operation(known, most=len(SERIES))
-    if not operations:
-        return figures.empty_chart("No latency is known yet. Make a request, and draw again.")
-    chart, is_timed = Chart(3.2), _is_timed(known)
-    axes = chart.subplots()
-    for (name, readings), color, marker in zip(operations, SERIES, _MARKERS, strict=False):
-        style: dict[str, Any] = {"color": color, "markersize": 4, "markeredgewidth": 0}
-        axes.plot(readings["x"], readings["elapsed_s"], marker, alpha=0.8, label=name, **style)
-    figures.lay_out(axes, is_timed=is_timed)
-    median, high, slowest = (float(known["elapsed_s"].quantile(part)) for part in (0.5, 0.95, 1))
-    if slowest >= _WIDE * median:
-        axes.set_yscale("log")
-        axes.minorticks_off()
-    else:
-        axes.set_ylim(0, 1.1 * slowest)
-        axes.yaxis.set_major_locator(MaxNLocator(4))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _with_unit(value)))
-    title = (
-        f"Latency: {plural(len(known), 'response')}, median {_with_unit(median)}, "
-        f"95 % within {_with_unit(high)}"
-    )
-    begin, end = axes.dataLim.intervalx
-    chart.label(title, _describe_dates([(begin, end)], is_timed=is_timed))
-    chart.share_legend(markerscale=1.6)
-    chart.alt_text = f"{title}, slowest {_with_unit(slowest)}."
-    return chart
-
-
-def _with_unit(seconds: float) -> str:
-    """Return a latency to three digits: ``"42 ms"``, ``"1.25 s"``."""
-    return f"{seconds * 1000:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
-
-
-_DRAWERS: Final = {
-    "remaining": _chart_remaining,
-    "allowance": _chart_allowance,
-    "latency": _chart_latency,
-}
+def _label_x(axes: Axes, begin: float, end: float, *, is_timed: bool) -> None:
+    """Label the axis with times and the day (UTC), or with numbers."""
+    margin = (end - begin) * _MARGIN or (_MOMENT if is_timed else 0.5)
+    axes.set_xlim(begin - margin, end + margin)
+    if not is_timed:
+        axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
+        axes.set_xlabel("by number: not every response has a time", loc="right")
+        return
+    locator = AutoDateLocator(tz=UTC, minticks=2, maxticks=8)  # type: ignore[no-untyped-call]
+    formats = {"formats": _TIME_FORMATS, "zero_formats": _TIME_FORMATS, "show_offset": False}
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC, **formats))  # type: ignore[no-untyped-call]
+    days = dict.fromkeys(f"{pd.Timestamp(each, unit='D'):%-d %b %Y}" for each in (begin, end))
+    axes.set_xlabel(f"{' to '.join(days)}, UTC", loc="right")

@@ -75,7 +75,8 @@ def frame_of(
         "reset_at": _times([renewal_time(row, unit) for row in rows]),
         "elapsed_s": np.array([row.elapsed_s for row in rows], dtype=np.float64),
         "source": _texts([row.source for row in rows]),
-        "cassette": _texts([row.cassette for row in rows]),
+        # The name of a file may hold bytes that are no text.
+        "cassette": _texts([_encodable(row.cassette) for row in rows]),
         "cassette_number": _counts([row.cassette_number for row in rows]),
         "problem": _texts(problem),
     }
@@ -111,3 +112,7 @@ def _texts(texts: Sequence[str | None]) -> Any:
 
 def _counts(counts: Sequence[int | None]) -> Any:
     return pd.array(counts, dtype="Int64")
+
+
+def _encodable(name: str | None) -> str | None:
+    return None if name is None else name.encode("utf-8", "backslashreplace").decode()

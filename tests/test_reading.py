@@ -1,13 +1,16 @@
-"""Reading the three headers: strictly, and never with an exception."""
+"""What a response said: its headers are read strictly, and never with an exception."""
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from cassette_samples import NOON, answered
 from hypothesis import given, strategies as st
 
-from directmail_lab.readings.reading import Reading, parse_date, read_headers
+from directmail_lab.readings.reading import Reading, parse_date, raw_values, reading_of
 
 LIMIT, REMAINING, RESET = "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"
 SOUND = [(LIMIT, "300"), (REMAINING, "299"), (RESET, "60")]
@@ -17,7 +20,7 @@ HTTP_DATE_S = 784_111_777.0
 
 def read(*headers: tuple[Any, Any], at: float = 1000.0) -> Reading:
     """Read headers as those of one response."""
-    return read_headers(headers, at=at, method="GET", path="/v1/lists/12", status=200)
+    return Reading(at, "GET", "/v1/lists/12", 200, raw_values(headers))
 
 
 def with_reset(value: str) -> Reading:
@@ -38,7 +41,8 @@ def test_names_are_read_in_any_case_and_bytes_as_texts() -> None:
     for change in (str.lower, str.upper, str.title):
         assert read(*((change(name), value) for name, value in SOUND)) == read(*SOUND)
 
-    assert read(*((name.encode(), value.encode()) for name, value in SOUND)) == read(*SOUND)
+    in_bytes = read(*((name.encode(), value.encode()) for name, value in SOUND))
+    assert in_bytes.parse() == read(*SOUND).parse() == (300, 299, 60, None)
 
 
 @pytest.mark.parametrize(
@@ -150,9 +154,30 @@ def test_a_retry_after_date_counts_by_the_clock_that_wrote_it(
     )
 )
 def test_no_headers_raise(headers: list[tuple[str, str]]) -> None:
-    """Whatever a header holds, there is a reading; what was not read has a problem."""
+    """Whatever a header holds, each property has a value; what was not read has a problem."""
     reading = read(*headers)
+    names = ("retry_after_s", "reset_text", "served_at", "limit", "remaining", "reset")
+    *_, limit, remaining, reset = [getattr(reading, name) for name in names]
 
-    missing = None in (reading.limit, reading.remaining, reading.reset)
-    assert missing <= (reading.problem is not None)
-    assert reading.limit is None or 0 <= reading.limit < 2**63
+    assert reading.parse() == (limit, remaining, reset, reading.problem)
+    assert (None in (limit, remaining, reset)) <= (reading.problem is not None)
+    assert limit is None or 0 <= limit < 2**63
+
+
+def test_a_reading_shows_no_value_that_a_service_sent() -> None:
+    """It may send the key back in any header."""
+    reading = read(*SOUND[:2], (RESET, "k3y"), ("Retry-After", "k3y"))
+
+    assert repr(reading) == "<Reading GET /v1/lists/12 200>"
+    assert "k3y" not in str(reading.problem)
+
+
+def test_a_recorded_response_gives_the_reading_that_it_gave() -> None:
+    """At the time of its recording, with its number in the cassette."""
+    reading = reading_of(answered(), "/users/me", cassette="tour", cassette_number=7)
+    untimed = reading_of(replace(answered(), recorded_at=None), "/users/me")
+
+    assert reading.parse() == (300, 299, 42, None)
+    assert (reading.at, reading.elapsed_s) == (NOON.timestamp(), 0.042)
+    assert (reading.source, reading.cassette, reading.cassette_number) == ("recorded", "tour", 7)
+    assert math.isnan(untimed.at)
