@@ -38,8 +38,8 @@ from .errors import (
 )
 from .frames import frame as frame
 from .questions.findings import explore as explore, findings as findings
-from .questions.interactions import read_interactions as read_interactions
 from .questions.openapi import openapi as openapi
+from .questions.stopgap import read_interactions as read_interactions
 from .readings.log import read_readings as read_readings
 from .sessions import Session as Session
 from .standin import stand_in as stand_in

@@ -306,7 +306,7 @@ def interactions(
     if cassette is None:
         return session().interactions()
     from .cassettes import find_cassette
-    from .questions.interactions import read_interactions, show_interaction
+    from .questions.stopgap import read_interactions, show_interaction
 
     path = find_cassette(cassette)
     return read_interactions(path) if number is None else show_interaction(path, number)

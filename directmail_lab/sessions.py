@@ -26,7 +26,7 @@ from .questions.shapes import ResponseShapes
 from .readings.log import Exchanges, ReadingLog
 from .redaction import Redactor
 from .redaction.redactor import guard_logs
-from .settings import base_address
+from .settings import base_address, trust_origin
 from .transports import (
     Mode,
     ModeName,
@@ -136,6 +136,7 @@ class Session:
         self._network = None
         start = Mode("live", RefusingTransport("This session has no key."))
         if self._api_key is not None:
+            trust_origin(self.base_url)
             self._network = NetworkTransport(self.base_url, self._api_key, allow_writes)
             start = self._live()
         self._transport = SessionTransport(start, self._observe, self.base_url)
@@ -291,8 +292,9 @@ class Session:
                 "This session is live: no cassette is in use. Name one: interactions(…)."
             )
         from .questions.interactions import interactions
+        from .questions.stopgap import Recording
 
-        return interactions(self.open_cassette)
+        return interactions(Recording(self.open_cassette.name, self.open_cassette))
 
     @property
     def api_key(self) -> ApiKey | None:

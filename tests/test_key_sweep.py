@@ -31,11 +31,9 @@ from key_search import planted, traces
 from directmail_lab.credentials import ApiKey
 from directmail_lab.current import make_current
 from directmail_lab.errors import DirectMailLabError, WriteRefusedError
-from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse
 from directmail_lab.questions.findings import findings
-from directmail_lab.questions.interactions import read_interactions
 from directmail_lab.questions.openapi import openapi
-from directmail_lab.questions.snippets import copy_as
+from directmail_lab.questions.stopgap import read_interactions
 from directmail_lab.readings.log import read_readings
 from directmail_lab.redaction import key as key_search, redactor
 from directmail_lab.server import SessionServer
@@ -395,27 +393,6 @@ def test_the_sweep_passes_with_every_rule_on(service: StandIn, haul: Haul) -> No
     drive(service, haul, failures=False)
 
     assert haul.leaks(KEY, UNKNOWN) == []
-
-
-@pytest.mark.parametrize(
-    ("uri", "is_sent"),
-    [
-        ("https://api.test/v1/<API_KEY>", True),
-        ("https://api.test:444/v1/<API_KEY>", False),
-        ("https://elsewhere.test/v1/<API_KEY>", False),
-        ("http://api.test/v1/<API_KEY>", False),
-    ],
-)
-@pytest.mark.parametrize("kind", ["curl", "httpx"])
-def test_what_is_copied_sends_the_key_to_the_recordings_own_origin_alone(
-    kind: str, uri: str, is_sent: bool
-) -> None:
-    """A recording may hold what a redirect led to, and a stranger's may hold any placeholder."""
-    request = RecordedRequest("POST", uri, (("X-Api-Key", "<API_KEY>"),), b"key=<API_KEY>")
-    copied = copy_as(Interaction(request, RecordedResponse(200)), kind, base_url="https://api.test")
-
-    assert ("DIRECTMAIL_API_KEY" in copied) == is_sent
-    assert ("The key is left out" in copied) != is_sent
 
 
 def test_what_another_program_recorded_is_shown_without_its_credentials() -> None:
