@@ -160,8 +160,8 @@ def _columns_and_notes(frame: pd.DataFrame, page: int) -> tuple[list[_Column], l
 def _columns(frame: pd.DataFrame, part: pd.DataFrame) -> tuple[list[_Column], list[str]]:
     """Return the columns of some rows, and the names of those without a value in the frame."""
     once, hidden = vars(frame).get(_OPTIONS, ((), ()))
-    index = _Column(str(frame.index.name or ""), list(map(str, part.index)), "i")
-    columns, empty = [index] if len(frame) > 1 or index.name else [], []
+    index = _one_line(str(frame.index.name or "")), [_one_line(str(each)) for each in part.index]
+    columns, empty = [_Column(*index, "i")] if len(frame) > 1 or index[0] else [], []
     for position, name in enumerate(map(str, frame.columns[:_MOST_COLUMNS])):
         values, label = part.iloc[:, position], _one_line(name)
         if name in hidden:

@@ -151,5 +151,5 @@ def test_a_body_that_was_not_kept_is_said_not_to_be(
 
     assert frame["bytes"].isna().tolist() == [True, True, False, False]
     assert frame["excerpt"].isna().tolist() == [True, True, False, False]
-    assert "was not kept" in repr(show_interaction(recording, 2))
-    assert "was not kept" not in repr(show_interaction(recording, 3))
+    assert "(it was not kept)" in repr(show_interaction(recording, 2))
+    assert "(it was not kept)" not in repr(show_interaction(recording, 3))

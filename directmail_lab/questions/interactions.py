@@ -168,11 +168,14 @@ class InteractionView:
         status += "" if elapsed_s is None else f" after {elapsed_s:.3f} s"
         status += "" if at is None else f", {at:%Y-%m-%d %H:%M:%S} UTC"
         for title, message in ((f"{request.method} {request.uri}", request), (status, response)):
-            lines = [f"{name}: {value}".replace("\n", " ") for name, value in message.headers]
-            text, size = _text_of(message.body or b""), len(message.body or b"")
-            body = f"({size:,} bytes, not text)" if text is None else _json_text(text, indent=2)
-            body = body if self.has_bodies else "(this body was not kept)"
-            yield _shown(title.replace("\n", " ")), _shown("\n".join(lines)), _shown(body)
+            headers = [": ".join(pair).replace("\n", " ") for pair in message.headers]
+            body = _body_text(message.body or b"") if self.has_bodies else "(it was not kept)"
+            yield _shown(title.replace("\n", " ")), _shown("\n".join(headers)), _shown(body)
+
+
+def _body_text(body: bytes) -> str:
+    text = _text_of(body)
+    return f"({len(body):,} bytes, not text)" if text is None else _json_text(text, indent=2)
 
 
 def _shown(text: str) -> str:
@@ -190,8 +193,9 @@ _MAX_BODY_BYTES: Final = 64 * 1024
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, section 5.6.2
 # Headers that the program sets which sends the request again.
 _SET_BY_CLIENT: Final = re.compile(
-    "host|content-length|transfer-encoding|connection|keep-alive|te|accept-encoding|user-agent"
-    "|authorization|cookie|expect|upgrade"
+    r"(?:host|content-length|transfer-encoding|connection|keep-alive|te|accept-encoding|user-agent"
+    r"|authorization|cookie|expect|upgrade):.*|accept: \*/\*",
+    re.IGNORECASE | re.DOTALL,
 )
 _HEADER_LEFT_OUT: Final = "A header that is not plain text is left out."
 _BODY_NOT_KEPT: Final = "The body was not kept: add it yourself."
@@ -233,8 +237,8 @@ def copy_as(
         raise CassetteError("This request has no http address, so it cannot be sent again.")
     # Spaces and non-ASCII characters are percent-encoded here, as a client would on sending.
     url = quote(recorded.uri, safe="!#$%&'()*+,/:;=?@[]~<>")
-    headers = [pair for pair in recorded.headers if not _is_set_by_client(*pair)]
-    sendable = tuple(pair for pair in headers if _is_sendable(*pair))
+    headers = [pair for pair in recorded.headers if not _SET_BY_CLIENT.fullmatch(": ".join(pair))]
+    sendable = tuple((name, value) for name, value in headers if _is_sendable(name, value))
     has_key = kind != "request" and origin_of(url) in trusted_origins
     is_large = len(body) > _MAX_BODY_BYTES
     texts = [url, body.decode("latin-1"), *(value for _, value in headers)]
@@ -251,13 +255,6 @@ def copy_as(
     else:
         code = (_as_curl if kind == "curl" else _as_httpx)(request, has_key=has_key)
     return "".join(f"# {note}\n" for note, applies in notes.items() if applies) + code
-
-
-def _is_set_by_client(name: str, value: str) -> bool:
-    return bool(_SET_BY_CLIENT.fullmatch(name.lower())) or (name.lower(), value) == (
-        "accept",
-        "*/*",
-    )
 
 
 def _is_sendable(name: str, value: str) -> bool:
