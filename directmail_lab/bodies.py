@@ -1,16 +1,25 @@
-"""Reading bodies of responses: as strict JSON, as records, as text."""
+"""Bodies of requests and responses: as strict JSON, its leaves and records, and as text."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
+from .errors import DirectMailLabError
 from .interaction import Headers, header
 from .redaction.unpack import unpack
+
+MAX_DEPTH: Final = 50
+"""How many levels `leaves` descends; an object or array below them is a leaf."""
+
+Path = tuple[str | int, ...]
+"""Where a value is in a JSON value: names of members, and positions in arrays."""
+
+Leaf = tuple[Path, object]
 
 _FIELD_NAME: Final = re.compile(r';\s*name="([^"\r\n]*)"', re.IGNORECASE)
 
@@ -41,20 +50,69 @@ def read_json(
         return None, "is nested deeper than can be read"
 
 
-def find_records(page: object) -> object:
-    """Return the records of a list's page: its ``data``, or its only array if that has objects.
+def leaves(value: object, path: Path = (), *, into_arrays: bool = False) -> Iterator[Leaf]:
+    """Yield the path and value of each leaf of a JSON value: a scalar, an array, an empty object.
 
-    They may be in an object ``data``. If there are none, the page itself is returned.
+    With ``into_arrays``, arrays are descended into as objects are.
     """
-    if not isinstance(page, dict):
-        return page
-    data = page.get("data")
-    if isinstance(data, list | dict):
-        return find_records(data)
-    arrays = [value for value in page.values() if isinstance(value, list)]
-    if len(arrays) == 1 and all(isinstance(record, dict) for record in arrays[0]):
-        return arrays[0]
-    return page
+    has_members = bool(value) and len(path) < MAX_DEPTH
+    if has_members and isinstance(value, dict):
+        for name, member in value.items():
+            yield from leaves(member, (*path, str(name)), into_arrays=into_arrays)
+    elif has_members and isinstance(value, list) and into_arrays:
+        for position, element in enumerate(value):
+            yield from leaves(element, (*path, position), into_arrays=into_arrays)
+    else:
+        yield path, value
+
+
+def unwrap(
+    body: Any, record_path: str | None = "auto", *, is_page: bool = False
+) -> tuple[Any, dict[str, Any] | None]:
+    """Return a body's records, and what stands around them in its envelope, or None without one.
+
+    Parameters
+    ----------
+    record_path
+        ``"auto"`` takes an object for an envelope if its ``data`` is an object or array. None never
+        unwraps. Any other text is the name of a member, or a dotted path to one.
+    is_page
+        Whether the body is a page of a list: ``"auto"`` then also looks into an object ``data``,
+        and takes an object's only array for the records if all its elements are objects.
+
+    Raises
+    ------
+    DirectMailLabError
+        ``record_path`` is not in the body.
+    """
+    if record_path == "auto":
+        record_path = _path_of_records(body, is_page=is_page)
+    if record_path is None:
+        return body, None
+    others = dict(body) if isinstance(body, dict) else {}
+    name, _, rest = (record_path, "", "") if record_path in others else record_path.partition(".")
+    if name not in others:
+        names = [each for each in others if re.fullmatch(r"[A-Za-z_][\w-]{0,39}", str(each))][:8]
+        has = f"its members are {', '.join(names)}" if names else "it is not an object"
+        raise DirectMailLabError(
+            f"record_path {record_path!r} is not in this body: {has}. "
+            "Name one of its members, or use record_path=None for the whole body."
+        )
+    records = others.pop(name)
+    if rest:
+        records, others[name] = unwrap(records, rest)
+    return records, others
+
+
+def _path_of_records(body: object, *, is_page: bool) -> str | None:
+    if not isinstance(body, dict):
+        return None
+    if isinstance(body.get("data"), dict | list):
+        inner = _path_of_records(body["data"], is_page=True) if is_page else None
+        return f"data.{inner}" if inner else "data"
+    arrays = [name for name, value in body.items() if isinstance(value, list)]
+    is_list = len(arrays) == 1 and all(isinstance(record, dict) for record in body[arrays[0]])
+    return arrays[0] if is_page and is_list else None
 
 
 def read_form(media_type: str, body: bytes) -> list[tuple[str, str]]:

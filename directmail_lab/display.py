@@ -1,4 +1,4 @@
-"""How results are shown: plurals, progress bars, and tables in a notebook and a terminal.
+"""How results are shown: plurals, tables in a notebook and a terminal, progress bars.
 
 `readable` returns the same pandas DataFrame and changes only how it is shown as the value of a
 notebook cell (or in IPython): text is aligned left, columns without values are left out, long text
@@ -11,13 +11,14 @@ from __future__ import annotations
 import html
 import json
 import math
+import re
 import shutil
 import textwrap
 import time
 import weakref
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from datetime import datetime
-from itertools import accumulate, pairwise, zip_longest
+from itertools import pairwise, zip_longest
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 if TYPE_CHECKING:
@@ -30,12 +31,13 @@ _MOST_COLUMNS: Final = 100
 _MOST_CHARACTERS: Final = 1_000
 # What fits a page of JupyterLab; one row that is wider is shown as a row for each field.
 _PAGE_CHARACTERS: Final = 110
-_TERMINAL_CHARACTERS: Final = 100
 _NARROWEST: Final = 12
-_GAP: Final = 2
+_GAP: Final = "  "
 _OPTIONS: Final = "_readable"
-# Control characters: in text from a service they could move a terminal's cursor.
-_CONTROLS: Final = dict.fromkeys((*range(32), *range(127, 160)), " ")
+CONTROLS: Final = re.compile(
+    r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+"""Characters that move a terminal's cursor or hide text, save line breaks; and surrogates."""
 
 
 def plural(number: int, noun: str) -> str:
@@ -71,15 +73,11 @@ def readable(
 
 def as_html(frame: pd.DataFrame) -> str:
     """Return a frame as an HTML table, in the page's own colours; every value is escaped."""
-    return html_table(*_columns_and_notes(frame, _PAGE_CHARACTERS))
-
-
-def html_table(columns: Sequence[Column], notes: Sequence[str]) -> str:
-    """Return columns as an HTML table, with notes below it; every value is escaped."""
-    rows = ["<tr>" + "".join(row) + "</tr>" for row in zip(*map(_html_cells, columns), strict=True)]
+    columns, notes = _columns_and_notes(frame, _PAGE_CHARACTERS)
+    head, *rows = zip(*map(_html_cells, columns), strict=True) if columns else [()]
+    body = "".join(f"<tr>{''.join(row)}</tr>" for row in rows)
     below = f"<p>{html.escape(' '.join(notes))}</p>" if notes else ""
-    head, body = "".join(rows[:1]), "".join(rows[1:])
-    return f"<table><thead>{head}</thead><tbody>{body}</tbody></table>{below}"
+    return f"<table><thead><tr>{''.join(head)}</tr></thead><tbody>{body}</tbody></table>{below}"
 
 
 def as_text(frame: pd.DataFrame, *, width: int | None = None) -> str:
@@ -87,109 +85,98 @@ def as_text(frame: pd.DataFrame, *, width: int | None = None) -> str:
 
     ``width`` is in characters, by default the terminal's. Columns that do not fit are named below.
     """
-    width = width or shutil.get_terminal_size((_TERMINAL_CHARACTERS, 24)).columns
-    return text_table(*_columns_and_notes(frame, min(width, _PAGE_CHARACTERS)), width)
+    width = width or shutil.get_terminal_size((80, 24)).columns
+    columns, notes = _columns_and_notes(frame, min(width, _PAGE_CHARACTERS))
+    left_out: list[str] = []
+    while len(columns) > 1 and _total_width(columns, _NARROWEST) > width:
+        left_out.insert(0, columns.pop().name)
+    if left_out:
+        notes.append(f"Not shown here: {', '.join(left_out)}.")
+    # The widest that a column of text may be for the table to fit.
+    widths = range(width, _NARROWEST, -1)
+    most = next((each for each in widths if _total_width(columns, each) <= width), _NARROWEST)
+    return "\n".join([*_lines(columns, most), *textwrap.wrap(" ".join(notes), width)])
 
 
-def text_table(columns: Sequence[Column], notes: Sequence[str], width: int) -> str:
-    """Return columns as lines of text of at most this width, with notes below them."""
-    used = accumulate(column.least_width + _GAP for column in columns)
-    fitting = max(1, sum(characters - _GAP <= width for characters in used))
-    if fitting < len(columns):
-        names = ", ".join(column.name for column in columns[fitting:])
-        notes = [*notes, f"Not shown here: {names}."]
-    lines = _lines(columns[:fitting], width)
-    return "\n".join([*lines, *textwrap.wrap(" ".join(notes), width)])
+# -- columns -----------------------------------------------------------------------------------
 
 
-def _lines(columns: Sequence[Column], width: int) -> list[str]:
-    """Return the lines of a table; columns of text are narrowed in proportion until all fit."""
-    widths: list[int] = []
-    for percent in range(100, 0, -1):
-        widths = [max(one.least_width, one.width * percent // 100) for one in columns]
-        if sum(widths) + _GAP * (len(widths) - 1) <= width:
-            break
-    lines = []
-    for row in zip(*([one.name, *one.cells] for one in columns), strict=True):
-        cells = [textwrap.wrap(cell, most) for cell, most in zip(row, widths, strict=True)]
-        for parts in zip_longest(*cells, fillvalue=""):
-            padded = [
-                part.rjust(most) if column.is_number else part.ljust(most)
-                for part, column, most in zip(parts, columns, widths, strict=True)
-            ]
-            lines.append((" " * _GAP).join(padded).rstrip())
-    return lines
-
-
-# -- what is shown -----------------------------------------------------------------------------
-
-
-class Column(NamedTuple):
+class _Column(NamedTuple):
     """A column as it is shown. Numbers are aligned right; they and times are not wrapped."""
 
     name: str
     cells: list[str]
     kind: str = "O"  # as numpy's dtype.kind
 
-    @property
-    def is_number(self) -> bool:
-        return self.kind in "iuf"
+    def width(self, most: int) -> int:
+        """Return its width in characters, which may be ``most`` if it can be wrapped."""
+        width = max(map(len, [self.name, *self.cells]))
+        return width if self.kind in "iufM" else min(width, most)
 
-    @property
-    def width(self) -> int:
-        return max(map(len, [self.name, *self.cells]))
-
-    @property
-    def least_width(self) -> int:
-        return self.width if self.kind in "iufM" else min(self.width, _NARROWEST)
+    def align(self, text: str, width: int) -> str:
+        return text.rjust(width) if self.kind in "iuf" else text.ljust(width)
 
 
-def _html_cells(column: Column) -> list[str]:
+def _total_width(columns: list[_Column], most: int) -> int:
+    return sum(column.width(most) + len(_GAP) for column in columns) - len(_GAP)
+
+
+def _lines(columns: list[_Column], most: int) -> list[str]:
+    widths = [column.width(most) for column in columns]
+    return [
+        _GAP.join(map(_Column.align, columns, parts, widths)).rstrip()
+        for row in zip(*([column.name, *column.cells] for column in columns), strict=True)
+        for parts in zip_longest(*map(textwrap.wrap, row, widths), fillvalue="")
+    ]
+
+
+def _html_cells(column: _Column) -> list[str]:
     # Each cell has its alignment, since JupyterLab's style sheet sets it for cells.
-    style = f"text-align:{'right' if column.is_number else 'left'}"
+    style = f"text-align:{'right' if column.kind in 'iuf' else 'left'}"
     style += ";white-space:nowrap" if column.kind in "iufM" else ""
     cells = [f'<td style="{style}">{html.escape(cell)}</td>' for cell in column.cells]
     return [f'<th style="{style}">{html.escape(column.name)}</th>', *cells]
 
 
-def _columns_and_notes(frame: pd.DataFrame, page: int) -> tuple[list[Column], list[str]]:
+def _columns_and_notes(frame: pd.DataFrame, page: int) -> tuple[list[_Column], list[str]]:
     """Return the columns that are shown, and sentences on what is not."""
-    once, hidden = vars(frame).get(_OPTIONS, ((), ()))
-    rows = len(frame)
-    is_cut = rows > _MOST_ROWS
-    ends = [*range(_ROWS_AT_EACH_END), *range(rows - _ROWS_AT_EACH_END, rows)]
+    count, width = frame.shape
+    is_cut = count > _MOST_ROWS
+    ends = [*range(_ROWS_AT_EACH_END), *range(count - _ROWS_AT_EACH_END, count)]
     part = frame.iloc[ends] if is_cut else frame
-    columns = [Column("", list(map(str, part.index)), "i")] if rows > 1 else []
-    empty = []
+    columns, empty = _columns(frame, part)
+    for column in columns if is_cut else ():
+        column.cells.insert(_ROWS_AT_EACH_END, "…")
+    if count == 1 and _total_width(columns, _MOST_CHARACTERS) > page:
+        names, values = [column.name for column in columns], [column.cells[0] for column in columns]
+        columns = [_Column("field", names), _Column("value", values)]
+    notes = [f"{plural(count, 'row')}."] if is_cut or not count else []
+    notes += [f"Without a value: {', '.join(empty)}."] if empty else []
+    if width > _MOST_COLUMNS:
+        notes.append(f"And {width - _MOST_COLUMNS:,} more of {width:,} columns.")
+    return columns, [*notes, *frame.attrs.get("notes", ())]
+
+
+def _columns(frame: pd.DataFrame, part: pd.DataFrame) -> tuple[list[_Column], list[str]]:
+    """Return the columns of some rows, and the names of those without a value in the frame."""
+    once, hidden = vars(frame).get(_OPTIONS, ((), ()))
+    index = _one_line(str(frame.index.name or "")), [_one_line(str(each)) for each in part.index]
+    columns, empty = [_Column(*index, "i")] if len(frame) > 1 or index[0] else [], []
     for position, name in enumerate(map(str, frame.columns[:_MOST_COLUMNS])):
-        values, label = part.iloc[:, position], name.translate(_CONTROLS)
+        values, label = part.iloc[:, position], _one_line(name)
         if name in hidden:
+            continue
+        if len(frame) and frame.iloc[:, position].dropna().eq("").all():
+            empty.append(label)
             continue
         missing = values.isna()
         cells = [
             "" if no else _cell(name, value) for value, no in zip(values, missing, strict=True)
         ]
-        whole = frame.iloc[:, position].dropna()
-        if rows and not any(cells) and not any(_cell(name, value) for value in whole):
-            empty.append(label)
-            continue
         if name in once:
-            above = ["", *cells]
-            cells = ["" if cell == before else cell for before, cell in pairwise(above)]
-        columns.append(Column(label, cells, values.dtype.kind))
-    for column in columns if is_cut else ():
-        column.cells.insert(_ROWS_AT_EACH_END, "…")
-    if rows == 1 and sum(column.width + _GAP for column in columns) > page:
-        names = [column.name for column in columns]
-        columns = [
-            Column("field", names),
-            Column("value", [column.cells[0] for column in columns]),
-        ]
-    notes = [f"{plural(rows, 'row')}."] if is_cut or not rows else []
-    notes += [f"Without a value: {', '.join(empty)}."] if empty else []
-    if (more := len(frame.columns) - _MOST_COLUMNS) > 0:
-        notes.append(f"And {more:,} more of {len(frame.columns):,} columns.")
-    return columns, [*notes, *frame.attrs.get("notes", ())]
+            cells = ["" if cell == above else cell for above, cell in pairwise(["", *cells])]
+        columns.append(_Column(label, cells, values.dtype.kind))
+    return columns, empty
 
 
 def _cell(name: str, value: object) -> str:
@@ -198,17 +185,17 @@ def _cell(name: str, value: object) -> str:
         return f"{value:%Y-%m-%d %H:%M:%S}" + ("Z" if value.tzinfo is not None else "")
     if isinstance(value, float) and name.endswith("_s"):
         return f"{value:.3f}"
-    text = (value if isinstance(value, str) else _json(value)).translate(_CONTROLS)
+    try:
+        is_json = isinstance(value, dict | list | tuple)
+        text = json.dumps(value, ensure_ascii=False, default=str) if is_json else str(value)
+    except (RecursionError, ValueError):
+        text = "(nested too deeply to be shown)"
+    text = _one_line(text)
     return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}…"
 
 
-def _json(value: object) -> str:
-    if not isinstance(value, dict | list | tuple):
-        return str(value)
-    try:
-        return json.dumps(value, ensure_ascii=False, default=str)
-    except (RecursionError, ValueError):
-        return "(nested too deeply to be shown)"
+def _one_line(text: str) -> str:
+    return CONTROLS.sub(" ", text).replace("\n", " ")
 
 
 # -- progress ----------------------------------------------------------------------------------
@@ -217,14 +204,14 @@ def _json(value: object) -> str:
 class ProgressBar:
     """A tqdm bar that disappears when it is closed, from the saved notebook too.
 
-    It appears after ``delay_s`` seconds; ``options`` are tqdm's.
+    It appears after ``delay_s`` seconds, in a notebook or a terminal alone: in a file, each of its
+    steps would be a line. ``options`` are tqdm's.
     """
 
     def __init__(self, total: float | None, *, delay_s: float = 1.0, **options: Any) -> None:
-        self._total = math.inf if total is None else total
         self._options = {"total": total, "leave": False, **options}
         self._shown_from = time.monotonic() + delay_s
-        self._done = 0.0
+        self._done: float = 0
         self._bar: Any = None
         self._output: Any = None
         self.update(0)
@@ -236,14 +223,14 @@ class ProgressBar:
             self._show()
         if self._bar is not None:
             # tqdm warns if a bar is more than full, which rounding may cause.
-            self._bar.update(min(self._done, self._total) - self._bar.n)
+            self._bar.update(min(self._done, self._bar.total or math.inf) - self._bar.n)
 
     def _show(self) -> None:
         from tqdm.auto import tqdm
         from tqdm.notebook import tqdm_notebook
 
         if not issubclass(tqdm, tqdm_notebook):
-            self._bar = tqdm(**self._options)
+            self._bar = tqdm(disable=None, **self._options)  # None: where stderr is no terminal
             return
         from IPython.display import display
 

@@ -214,7 +214,9 @@ def service_error(
 ) -> ServiceError:
     """Return the error to raise for a response with an error status."""
     status, request = response.status_code, response.request
+    reading = response.extensions.get(READING)
     path = operation_of(path_below(str(request.url), base_path(base_url)))
+    path = path if reading is None else reading.operation
     operation = redacted(f"{request.method} {path}")
     # More is searched than is shown, so that a key at the end of the excerpt is found.
     searched = response.content[:_SEARCHED_BYTES]
@@ -225,7 +227,7 @@ def service_error(
         status=status,
         operation=operation,
         excerpt=redacted(decode_text(searched, response.charset_encoding))[:_EXCERPT],
-        reading=response.extensions.get(READING),
+        reading=reading,
     )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from anyio.from_thread import start_blocking_portal
 
-from .bodies import find_records, read_json
+from .bodies import read_json, unwrap
 from .display import ProgressBar
 from .errors import (
     DirectMailLabError,
@@ -276,7 +276,9 @@ class Pager:
         is_first = self._page_size is None
         self._body, _ = read_json(response.content, response.charset_encoding)
         is_auto = self.record_path == "auto"
-        self._records = find_records(self._body) if is_auto else _at(self._body, self.record_path)
+        self._records = (
+            unwrap(self._body, is_page=True)[0] if is_auto else _at(self._body, self.record_path)
+        )
         if is_first:
             if not is_auto and _at(self._body, self.record_path, ...) is ...:
                 raise DirectMailLabError(

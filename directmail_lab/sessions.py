@@ -40,7 +40,7 @@ from .network import NetworkTransport
 from .pacing import Allowances, Pace, PacingTransport, Share
 from .redaction import Redactor
 from .redaction.redactor import guard_logs
-from .settings import base_address
+from .settings import base_address, trust_origin
 from .transports import (
     Mode,
     ModeName,
@@ -147,6 +147,7 @@ class Session:
         self._network = None
         start = Mode("live", RefusingTransport("This session has no key."), self._own)
         if self._api_key is not None:
+            trust_origin(self.base_url)
             self._network = NetworkTransport(self.base_url, self._api_key, allow_writes)
             start = self._live_mode()
         self._transport = SessionTransport(start, self._observe)

@@ -6,11 +6,12 @@ import ipaddress
 import os
 import re
 import tomllib
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from .errors import InsecureAddressError, NotConnectedError
+from .errors import DirectMailLabError, InsecureAddressError, NotConnectedError
 
 API_KEY_VARIABLE: Final = "DIRECTMAIL_API_KEY"
 BASE_URL_VARIABLE: Final = "DIRECTMAIL_BASE_URL"
@@ -92,6 +93,38 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost" or host.endswith(".localhost")
+
+
+Origin = tuple[str, str | None, int | None]
+"""Scheme, host and port of an address."""
+
+_connected: Final[set[Origin]] = set()
+
+
+def origin_of(url: str) -> Origin:
+    """Return the origin of an address; only where two have the same is a key for one for both."""
+    parts = urlsplit(url)
+    default = {"http": 80, "https": 443}.get(parts.scheme)
+    return parts.scheme, parts.hostname, parts.port or default
+
+
+def trust_origin(base_url: str) -> None:
+    """Note that this process connects to an address with a key: its origin is trusted from now."""
+    _connected.add(origin_of(base_url))
+
+
+def trusted_origins() -> frozenset[Origin]:
+    """Return the origins that the user chose: a key may go there, and nowhere else.
+
+    They are those that this process connected to, and those that ``DIRECTMAIL_BASE_URL``,
+    ``DIRECTMAIL_REGIONS`` and the user's ``regions.toml`` name. No recording adds to them.
+    """
+    named: list[str] = []
+    with suppress(DirectMailLabError):  # a setting that is not valid names nothing
+        named += configured_regions().values()
+    with suppress(DirectMailLabError):
+        named.append(base_address(variable(BASE_URL_VARIABLE) or ""))
+    return frozenset(_connected | set(map(origin_of, named)))
 
 
 def regions_file() -> Path:

@@ -348,12 +348,10 @@ def test_what_pages_do_not_take_is_refused_at_once(lists: Lists, options: dict[s
 
 
 def test_records_that_are_not_there_are_no_empty_list(lists: Lists) -> None:
-    """A misspelled path is an error, and so is a list of pages in the place of the pages."""
+    """A misspelled path is an error."""
     session, _ = lists(BY_PAGE)
     with pytest.raises(dm.DirectMailLabError, match="record_path 'itms' is not in the first page"):
         list(session.pages("/v1/lists", record_path="itms"))
-    with pytest.raises(dm.NotJSONError, match="a list of responses"):
-        dm.frame(list(session.pages("/v1/lists")))
 
 
 def test_a_list_that_is_cut_short_warns(lists: Lists, monkeypatch: pytest.MonkeyPatch) -> None:

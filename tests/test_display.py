@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import pickle
+import sys
 from typing import Any
 
 import pandas as pd
 import pytest
 from IPython.core.formatters import DisplayFormatter
 
-from directmail_lab.display import as_html, as_text, plural, readable
+from directmail_lab.display import ProgressBar, as_html, as_text, plural, readable
 
 WIDE = {f"field_{n}": f"a value of some length {n}" for n in range(12)}
 
@@ -125,13 +127,48 @@ def test_a_frame_of_nothing_shows_its_columns() -> None:
 
 def test_no_markup_and_no_control_character_gets_through() -> None:
     """Names and values come from a service, or from a stranger's cassette."""
-    evil = "<script>alert(1)</script>\x1b[2J\r\n"
-    frame = pd.DataFrame({evil: [evil, evil], "b": [[evil], {evil: 1}]})
+    evil = "<script>alert(1)</script>\x1b[2J\r\n\u202e"
+    frame = pd.DataFrame({evil: [evil, evil], "b": [[evil, "\ud800"], {evil: 1}]})
     page, text = as_html(frame), as_text(frame, width=400)
 
     assert "<script" not in page
-    assert "\x1b" not in page + text
-    assert "\r" not in page + text
+    assert {"\x1b", "\r", "\u202e", "\ud800"}.isdisjoint(page + text)
+    assert len(text.splitlines()) == 3
+
+
+def test_an_index_with_a_name_is_shown_with_it() -> None:
+    """Also that of a single row: the number of an interaction is asked for by it."""
+    frame = pd.DataFrame({"a": ["x"]}, index=pd.RangeIndex(7, 8, name="number"))
+
+    assert as_text(frame).splitlines() == ["number  a", "     7  x"]
+
+
+def test_text_is_at_most_80_columns_wide_where_nobody_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A notebook's kernel has no terminal that could tell."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    text = as_text(pd.DataFrame([WIDE, WIDE]))
+
+    assert 60 < max(map(len, text.splitlines())) <= 80
+
+
+def test_a_progress_bar_is_drawn_in_a_terminal_and_in_no_file(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a file, each step of it would be a line of its own."""
+    with ProgressBar(3, delay_s=0.0, desc="GET") as bar:
+        for _ in range(5):  # more than there are
+            bar.update()
+    redirected = capsys.readouterr().err
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with ProgressBar(3, delay_s=0.0, desc="GET", mininterval=0, miniters=1) as bar:
+        bar.update(2)
+        bar.update(2)
+
+    assert redirected == ""
+    assert "2/3" in terminal.getvalue()
+    assert "3/3" in terminal.getvalue()
 
 
 def test_a_cell_nested_too_deeply_is_said_to_be() -> None:

@@ -19,7 +19,7 @@ from cassette_samples import BASE_URL
 import directmail_lab as dm
 from directmail_lab.cassettes.convert import convert, redact, repair
 from directmail_lab.questions.audit import audit_cassette
-from directmail_lab.questions.interactions import show_interaction
+from directmail_lab.questions.stopgap import show_interaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

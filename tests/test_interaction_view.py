@@ -10,15 +10,14 @@ import pytest
 from cassette_samples import NOON, answered, get, recorded, theirs
 from key_search import traces
 
-from directmail_lab.cassettes import Cassette, read_cassette
 from directmail_lab.errors import CassetteError
 from directmail_lab.interaction import Interaction
 from directmail_lab.questions.interactions import (
     InteractionView,
     interactions,
-    read_interactions,
     show_interaction,
 )
+from directmail_lab.questions.stopgap import recording_in
 
 KEY = "Wy5Nf0PtA3oVi7KzQm2ExRj8Dh6SbG4L"
 
@@ -26,11 +25,11 @@ KEY = "Wy5Nf0PtA3oVi7KzQm2ExRj8Dh6SbG4L"
 @pytest.mark.parametrize("number", [-1, 0, 3])
 def test_a_number_that_is_not_there_is_an_error_that_says_how_many_are(number: int) -> None:
     """Counting from 0 is said to be wrong, rather than show the last one."""
-    path = recorded("tour.yaml", answered(get("/a")), answered(get("/b")))
+    tour = recording_in(recorded("tour.yaml", answered(get("/a")), answered(get("/b"))))
 
-    assert repr(show_interaction(path, 2)).startswith("GET https://api.example.test/b\n")
+    assert repr(show_interaction(tour, 2)).startswith("GET https://api.example.test/b\n")
     with pytest.raises(CassetteError, match=f"no interaction {number}: it has 2, counted from 1"):
-        show_interaction(path, number)
+        show_interaction(tour, number)
 
 
 def test_what_another_program_kept_is_shown_without_the_key(tmp_path: Path) -> None:
@@ -39,8 +38,9 @@ def test_what_another_program_kept_is_shown_without_the_key(tmp_path: Path) -> N
     request = replace(get(), headers=(("Authorization", basic), ("Accept", "*/*")))
     echoed = answered(get(f"/b?api_key={KEY}"), f'{{"key": "{KEY}"}}')
     path = theirs(tmp_path / "theirs.yaml", answered(request), echoed)
-    views = [show_interaction(path, 1), show_interaction(path, 2)]
-    frame = read_interactions(path)
+    recording = recording_in(path)
+    views = [show_interaction(recording, 1), show_interaction(recording, 2)]
+    frame = interactions(recording)
     shown = frame.to_csv() + "".join(repr(view) + view._repr_html_() for view in views)
 
     assert "Accept: */*" in shown
@@ -54,8 +54,7 @@ def test_however_long_an_interaction_is_its_view_is_not() -> None:
     """Address, headers and bodies are cut, each with a sign of it."""
     long = answered(get("/" + "a" * 100_000), '{"b": "' + "b" * 1_000_000 + '"}')
     many = tuple((f"X-{n}", "c" * 10_000) for n in range(1000))
-    path = recorded("tour.yaml", replace(long, response=replace(long.response, headers=many)))
-    view = show_interaction(path, 1)
+    view = InteractionView(replace(long, response=replace(long.response, headers=many)))
 
     assert len(repr(view)) < 50_000
     assert len(view._repr_html_()) < 50_000
@@ -64,22 +63,32 @@ def test_however_long_an_interaction_is_its_view_is_not() -> None:
 
 def test_nothing_that_was_sent_is_taken_for_markup_or_moves_the_cursor() -> None:
     """In the address, the reason, headers and bodies, of either side."""
-    hostile = "<script>\x1b[2J\x9b&"
+    hostile = "<script>\x1b[2J\x9b\u202e&"
     exchange = answered(replace(get("/" + hostile), body=hostile.encode()), hostile)
     headers = (("X-" + hostile, hostile),)
-    path = recorded(
-        "tour.yaml",
+    view = InteractionView(
         Interaction(
             replace(exchange.request, headers=headers),
             replace(exchange.response, reason=hostile, headers=headers),
-        ),
+        )
     )
-    view = show_interaction(path, 1)
 
-    assert view._repr_html_().count("&lt;script&gt;\\x1b[2J\\x9b&amp;") == 8
+    assert view._repr_html_().count("&lt;script&gt;\\x1b[2J\\x9b\\u202e&amp;") == 8
     assert "<script>" not in view._repr_html_()
-    assert {"\x1b", "\x9b"}.isdisjoint(repr(view) + view._repr_html_())
+    assert {"\x1b", "\x9b", "\u202e"}.isdisjoint(repr(view) + view._repr_html_())
 
+
+def test_one_interaction_is_shown_readably() -> None:
+    """JSON laid out with its letters, bytes by their number, half a letter as an escape."""
+    shown = repr(InteractionView(answered(body='{"name": "Z\\u00fcrich", "half": "\\ud800"}')))
+
+    assert '"name": "Zürich",\n' in shown
+    assert '"half": "\\ud800"' in shown
+    assert "200 OK after 0.042 s, 2026-11-21 12:00:00 UTC" in shown
+    assert "(3 bytes, not text)" in InteractionView(answered(body=b"\xff\0\x85"))._repr_html_()
+
+
+# -- all of them -------------------------------------------------------------------------------
 
 DTYPES = {
     "at": "datetime64[us, UTC]",
@@ -95,11 +104,12 @@ DTYPES = {
 }
 
 
-def test_a_cassette_is_shown_as_a_frame(tour: Path) -> None:
-    """One row for each interaction, in its order, with typed columns."""
-    frame = read_interactions(tour)
+def test_a_recording_is_shown_as_a_frame(tour: Path) -> None:
+    """One row for each interaction, by its number from 1 on, with typed columns."""
+    frame = interactions(recording_in(tour))
 
     assert frame.dtypes.astype(str).to_dict() == DTYPES
+    assert (frame.index.name, frame.index.tolist()) == ("number", [1, 2, 3, 4])
     assert frame["path"].tolist()[1:] == ["/v1/users/me", "/v1/lists/8f14e45f", "/v1/letters"]
     assert frame["operation"].tolist()[1:] == ["/v1/users/me", "/v1/lists/{id}", "/v1/letters"]
     assert frame["query"].tolist() == ["", "", "page=2", ""]
@@ -109,16 +119,37 @@ def test_a_cassette_is_shown_as_a_frame(tour: Path) -> None:
     assert frame["elapsed_s"].tolist() == [0.042] * 4
     assert frame["at"].tolist() == [NOON] * 4
     assert frame.attrs == {"cassette": "tour", "problem": None}
-    assert frame.equals(read_interactions(str(tour)))
-    assert frame.equals(interactions(Cassette("tour")))
+
+
+def test_an_empty_recording_gives_no_rows() -> None:
+    """With the columns and types of any other."""
     Path("empty.yaml").touch()
-    empty = read_interactions("empty.yaml")
-    assert (len(empty), empty.dtypes.astype(str).to_dict()) == (0, DTYPES)
+    frame = interactions(recording_in("empty.yaml"))
+
+    assert (len(frame), frame.dtypes.astype(str).to_dict()) == (0, DTYPES)
 
 
-def test_one_interaction_is_shown_readably(tour: Path) -> None:
-    """As text and as HTML: JSON laid out, bytes by their number, nothing taken for markup."""
-    first, _, second, _ = read_cassette(tour).interactions
-    assert '"name": "é' in repr(InteractionView(first))
-    assert "200 OK after 0.042 s, 2026-11-21 12:00:00 UTC" in repr(InteractionView(first))
-    assert "(3 bytes, not text)" in InteractionView(second)._repr_html_()
+def test_an_excerpt_has_letters_and_nothing_that_moves_the_cursor() -> None:
+    """JSON's escapes are read, where they are in what is shown."""
+    bodies = ['{"name":"Z\\u00fcrich"}', '{"a": "\\ud800\\u009b"}', "\x1b[2J\u202e"]
+    path = recorded("tour.yaml", *(answered(body=body) for body in bodies))
+
+    assert interactions(recording_in(path))["excerpt"].tolist() == [
+        '{"name": "Zürich"}',
+        '{"a": "  "}',
+        " [2J ",
+    ]
+
+
+def test_a_body_that_was_not_kept_is_said_not_to_be(
+    tour: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session drops old bodies; they leave their numbers, and are not shown as empty."""
+    recording = recording_in(tour)
+    monkeypatch.setattr(recording, "has_bodies", lambda number: number > 2)
+    frame = interactions(recording)
+
+    assert frame["bytes"].isna().tolist() == [True, True, False, False]
+    assert frame["excerpt"].isna().tolist() == [True, True, False, False]
+    assert "(it was not kept)" in repr(show_interaction(recording, 2))
+    assert "(it was not kept)" not in repr(show_interaction(recording, 3))

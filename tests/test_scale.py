@@ -129,12 +129,7 @@ def test_a_folder_is_read_into_one_frame(tmp_path: Path) -> None:
 
     assert frame["cassette"].tolist() == ["one"] * 2 + ["parts/two"] * 2
     assert readings["cassette"].tolist() == ["one"] * 2 + ["parts/two"] * 2
-    assert (
-        frame.drop(columns="cassette")
-        .iloc[2:]
-        .reset_index(drop=True)
-        .equals(dm.read_interactions(two))
-    )
+    assert frame.drop(columns="cassette").iloc[2:].equals(dm.read_interactions(two))
     assert readings["remaining"].tolist() == [299] * 4
     assert frame.attrs == {"problems": {}}
     given = dm.read_readings(iter([one, str(two)]))

@@ -20,7 +20,8 @@ from hypothesis import given, settings, strategies as st
 import directmail_lab as dm
 from directmail_lab.errors import CassetteError
 from directmail_lab.interaction import RecordedRequest
-from directmail_lab.questions.snippets import copy_as
+from directmail_lab.questions.interactions import InteractionView, copy_as
+from directmail_lab.settings import origin_of, trusted_origins
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,6 +31,7 @@ KEY = "k+7/Tz3W~for~snippets"
 BOUNDARY = "multipart/form-data; boundary=b0"
 MULTIPART = b'--b0\r\nContent-Disposition: form-data; name="file"\r\n\r\n\x00\xff\r\n--b0--\r\n'
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
+TRUSTED = {origin_of(BASE_URL)}
 
 
 class _Echo(BaseHTTPRequestHandler):
@@ -77,7 +79,7 @@ def test_what_is_copied_sends_the_very_same_request(echo: str, kind: str, name: 
     """By a real shell with a real curl, and by httpx: method, target, headers, body and key."""
     request = REQUESTS[name]
     request = replace(request, uri=echo + request.uri.removeprefix(BASE_URL))
-    run(copy_as(answered(request), kind), kind)
+    run(copy_as(answered(request), kind, trusted_origins={origin_of(echo)}), kind)
     method, target, headers, body = _Echo.seen[-1]
     sent = {(key.lower(), value) for key, value in headers.items()}
     expected = {(key.lower(), value) for key, value in request.headers} - {("accept", "*/*")}
@@ -105,16 +107,16 @@ def run(code: str, kind: str) -> None:
 def test_a_call_of_ours_sends_the_very_same_body(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Address and key are the session's own; a JSON body reads as one where that is the same."""
+    """Address and key are the session's own."""
     request, build = REQUESTS[name], dm.Session(BASE_URL).client.build_request
-    code = copy_as(answered(request), "request", base_url=BASE_URL)
+    code = copy_as(answered(request), "request", base_url=BASE_URL, trusted_origins=())
     built: list[Any] = []
     monkeypatch.setattr(dm, "request", lambda *args, **kw: built.append(build(*args, **kw)))
     exec(code, {})
 
     assert [(each.method, each.read()) for each in built] == [(request.method, request.body)]
-    assert ("json=" in code) == (name == "json")
     assert BASE_URL not in code
+    assert "key" not in code
 
 
 @given(TEXT, TEXT, st.binary(max_size=40))
@@ -122,7 +124,9 @@ def test_a_call_of_ours_sends_the_very_same_body(
 def test_whatever_was_recorded_is_printable_and_quoted(path: str, value: str, body: bytes) -> None:
     """What is pasted moves no cursor and ends no paste; a shell reads it as mere words."""
     request = RecordedRequest("POST", f"{BASE_URL}/{path}", (("X-V", value),), body)
-    curl, httpx = (copy_as(answered(request), kind) for kind in ("curl", "httpx"))
+    curl, httpx = (
+        copy_as(answered(request), kind, trusted_origins=TRUSTED) for kind in ("curl", "httpx")
+    )
     command = curl[curl.index("curl ") :]
     words = shlex.split(command.replace("\\\n", " "))
 
@@ -138,38 +142,95 @@ def test_whatever_was_recorded_is_printable_and_quoted(path: str, value: str, bo
     compile(httpx, "copied", "exec")
 
 
-def test_a_placeholder_becomes_the_key_of_the_environment() -> None:
-    """In an address, escaped or not, a header and nowhere else; the key itself is not known."""
-    request = replace(
-        get("/v1/x?k=<API_KEY>&l=%3CAPI_KEY%3E"), headers=(("X-Key", "a <API_KEY> b"),)
-    )
-    curl = copy_as(answered(request), "curl")
-    script = curl.replace("curl ", "printf '%s|' ", 1)
-    environment = {"DIRECTMAIL_API_KEY": KEY, "PATH": "/usr/bin:/bin"}
-    words = subprocess.run(["sh", "-c", script], env=environment, check=True, capture_output=True)
+@pytest.mark.parametrize(
+    "request_",
+    [
+        get("/v1/x?k=%3CAPI_KEY%3E"),
+        replace(get(), headers=(("X-Key", "<REDACTED>"),)),
+        post(b'{"to": "person-0123abcd@example.invalid"}'),
+    ],
+)
+@pytest.mark.parametrize("kind", ["curl", "httpx", "request"])
+def test_a_value_that_was_replaced_is_said_to_be(request_: RecordedRequest, kind: str) -> None:
+    """A placeholder or a pseudonym is no value to send: in the address, a header or the body."""
+    note = "# A value was replaced when this was recorded: put in your own.\n"
 
-    assert f"X-Key: a {KEY} b|" in words.stdout.decode()
-    assert f"/v1/x?k={KEY}&l={KEY}|" in words.stdout.decode()
-    assert "<API_KEY>" not in curl
+    assert note in copy_as(answered(request_), kind, trusted_origins=TRUSTED)
+    assert note not in copy_as(answered(get()), kind, trusted_origins=TRUSTED)
 
 
 def test_what_is_left_out_is_said() -> None:
-    """A body that is too large, a header that is no text, and the key where it would be seen."""
-    large = replace(post(b"x" * 100_000), headers=(("X-A", "a\r\nX-B: b"),), uri="http://a.test/")
-    code = copy_as(answered(large), "curl")
+    """A body that is too large or was not kept, and a header that is no text."""
+    large = replace(post(b"x" * 100_000), headers=(("X-A", "a\r\nX-B: b"),))
+    code = copy_as(answered(large), "curl", trusted_origins=TRUSTED)
 
     assert "# The body of 100,000 bytes is left out" in code
     assert "# A header that is not plain text is left out." in code
-    assert "# The key is left out: the address is not https." in code
     assert "X-B" not in code
-    assert "--user" not in code
+    assert "# The body was not kept" in InteractionView(answered(post(b"")), False).as_curl()
+    assert "# The body" not in InteractionView(answered(get()), False).as_curl()
 
 
 @pytest.mark.parametrize("uri", ["file:///etc/passwd", "gopher://a.test/", "-o/tmp/x", ""])
 def test_an_address_that_is_not_of_http_is_refused(uri: str) -> None:
     """curl would read a file, or take it for an option."""
     with pytest.raises(CassetteError, match="no http address"):
-        copy_as(answered(replace(get(), uri=uri)), "curl")
+        copy_as(answered(replace(get(), uri=uri)), "curl", trusted_origins=())
+
+
+# -- where the key goes ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("uri", "has_key"),
+    [
+        ("https://api.example.test/v1/x", True),
+        ("https://API.example.test:443/v1/x", True),
+        ("https://api.example.test:444/v1/x", False),
+        ("https://elsewhere.test/v1/x", False),
+        ("http://api.example.test/v1/x", False),
+        ("http://127.0.0.1:8000/v1/x", False),
+        ("https://api.example.test@elsewhere.test/", False),
+        ("https://elsewhere.test\\@api.example.test.elsewhere.test/", False),
+        ("https://api.example.te\tst/", False),
+    ],
+)
+@pytest.mark.parametrize("kind", ["curl", "httpx"])
+def test_the_key_goes_to_a_trusted_origin_alone(kind: str, uri: str, has_key: bool) -> None:
+    """A redirect, or a stranger's recording, may name any address."""
+    copied = copy_as(answered(replace(get(), uri=uri)), kind, trusted_origins=TRUSTED)
+
+    assert ("DIRECTMAIL_API_KEY" in copied) == has_key
+    assert ("# The key is left out" in copied) != has_key
+
+
+def test_a_view_trusts_what_this_process_connected_to() -> None:
+    """A session that only replays a recording connects to nothing; one with a key does."""
+    view = InteractionView(answered(get("/v1/x", base="https://only-here.example.test")))
+    with dm.Session("https://only-here.example.test"):
+        assert "--user" not in view.as_curl()
+    with dm.Session("https://only-here.example.test/eu", KEY, share=None):
+        assert "--user" in view.as_curl()
+        assert "auth=" in view.as_httpx()
+
+
+def test_a_setting_names_an_origin_to_trust(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The environment's address and regions, and the file's; a setting that is not valid none."""
+    monkeypatch.setenv("DIRECTMAIL_BASE_URL", "https://one.test/eu")
+    monkeypatch.setenv("DIRECTMAIL_REGIONS", "two=https://two.test:8443")
+    file = tmp_path / "config" / "directmail-lab" / "regions.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text('three = "https://three.test"', encoding="utf-8")
+    named = [
+        origin_of(url)
+        for url in ("https://one.test", "https://two.test:8443", "https://three.test")
+    ]
+
+    assert trusted_origins().issuperset(named)
+    file.write_text('three = "http://three.test"', encoding="utf-8")
+    assert trusted_origins().isdisjoint(named[1:])
 
 
 def test_one_interaction_of_a_cassette_gives_its_code(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def show_(
     as_csv: bool = CSV,
 ) -> None:
     """Show a cassette's interactions, a line each, or one of them in full."""
-    from ..questions.interactions import show_interaction
+    from ..questions.stopgap import show_interaction
 
     path = cassette_file(name)
     if number is not None:
@@ -49,9 +49,7 @@ def show_(
         return
     frame = dm.read_interactions(path)
     if as_json or as_csv:
-        frame.insert(0, "number", range(1, len(frame) + 1))
-    else:
-        frame.index += 1
+        frame.insert(0, "number", frame.index)
     show(frame, as_json=as_json, as_csv=as_csv)
     if frame.attrs["problem"]:
         typer.echo(f"{name}: {frame.attrs['problem']}.", err=True)

@@ -1,54 +1,59 @@
-"""Shows what cassettes hold: all interactions as a DataFrame, one of them readably."""
+"""What a recording holds: its interactions as a DataFrame, one in full, one as code to send again.
+
+A recording may be somebody else's. So nothing in it is taken for markup or moves a cursor, and of a
+snippet, which is pasted into a terminal, everything but printable text is encoded or left out. The
+key is in none: a shell and httpx read it from the environment, and a session has its own.
+"""
 
 from __future__ import annotations
 
+import base64
 import html
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import re
+import shlex
+from collections.abc import Collection, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
-from itertools import chain, islice
-from pathlib import Path
-from typing import Final
-from urllib.parse import urlsplit
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote, urlsplit
 
 import pandas as pd
 
-from ..cassettes.cassette import Cassette
-from ..cassettes.reader import LoadedCassette, is_one_file, read_cassette, read_many
-from ..display import readable
+from ..contract import SAFE_METHODS
+from ..display import CONTROLS, readable
 from ..errors import CassetteError
-from ..interaction import Interaction, base_path, header, operation_of, path_below
-from ..redaction import redact_foreign
-from .snippets import copy_as
+from ..interaction import (
+    Interaction,
+    RecordedRequest,
+    base_path,
+    header,
+    operation_of,
+    path_below,
+)
+from ..redaction.key import has_placeholder
+from ..settings import API_KEY_VARIABLE, Origin, origin_of, trusted_origins
 
-Row = tuple[object, ...]
+if TYPE_CHECKING:
+    from .stopgap import Recording
 
+_COLUMNS: Final = (
+    *("at", "method", "path", "query", "operation", "status", "content_type", "bytes"),
+    *("elapsed_s", "excerpt"),
+)
 _DTYPES: Final = {
+    **dict.fromkeys(_COLUMNS, "string"),
     "at": "datetime64[us, UTC]",
-    "method": "string",
-    "path": "string",
-    "query": "string",
-    "operation": "string",
     "status": "Int64",
-    "content_type": "string",
     "bytes": "Int64",
     "elapsed_s": "Float64",
-    "excerpt": "string",
 }
 _EXCERPT_CHARACTERS: Final = 80
 _MAX_CHARACTERS: Final = 4000
-# Control characters: sent by a service, they would move a terminal's cursor or hide text.
-_ESCAPES: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if code != 10}
 
 
-def read_interactions(path: str | Path | Iterable[str | Path]) -> pd.DataFrame:
-    """Return what cassette files hold, one row for each interaction.
-
-    Parameters
-    ----------
-    path
-        A file; or any number of them, or a folder, whose cassettes are read with a progress bar.
+def interactions(recording: Recording) -> pd.DataFrame:
+    """Return what a recording holds, one row for each interaction.
 
     Returns
     -------
@@ -56,66 +61,32 @@ def read_interactions(path: str | Path | Iterable[str | Path]) -> pd.DataFrame:
         ``at`` (UTC; NaT where the writer kept no time), ``method``, ``path`` below the base
         address, ``query``, ``operation`` (the path with id-like segments as ``{id}``),
         ``status``, ``content_type``, ``bytes`` (of the body), ``elapsed_s`` and ``excerpt`` (the
-        start of the body on one line). No rows for an empty cassette. ``attrs["problem"]`` says
-        what is wrong with the file, or is None.
+        start of the body on one line); the last but one and ``bytes`` are ``<NA>`` where a session
+        did not keep the body. The index, ``number``, counts from 1. No rows for an empty
+        recording. ``attrs`` has its name, ``cassette``, and ``problem``: what is wrong with the
+        file, or None.
+    """
+    rows = [_row(recording, number, each) for number, each in enumerate(recording, 1)]
+    index = pd.RangeIndex(1, len(rows) + 1, name="number")
+    frame = pd.DataFrame(rows, index, _COLUMNS).astype(_DTYPES)
+    frame.attrs.update(cassette=recording.name, problem=recording.problem)
+    return readable(frame)
 
-        Of many files, first ``cassette``: the path below the folder, or as it was given, without
-        ``.yaml``. ``attrs["problems"]`` says by that name what is wrong with any.
+
+def show_interaction(recording: Recording, number: int) -> InteractionView:
+    """Return one interaction, counted from 1, to be shown in full.
 
     Raises
     ------
     CassetteError
-        Where the one file is not there, or is no cassette. Of many, such a file is left out, and a
-        warning names it.
+        The recording has no such interaction, or it cannot be read.
     """
-    if is_one_file(path):
-        loaded = read_cassette(Path(path))
-        frame = _frame(_rows(loaded))
-        frame.attrs.update(cassette=Path(path).stem, problem=loaded.problem)
-        return frame
-    rows, problems = read_many(path, lambda loaded, name: [(name, *row) for row in _rows(loaded)])
-    frame = _frame(chain.from_iterable(rows), {"cassette": "string", **_DTYPES})
-    frame.attrs["problems"] = problems
-    return frame
+    return InteractionView(recording.interaction(number), recording.has_bodies(number))
 
 
-def interactions(cassette: Cassette) -> pd.DataFrame:
-    """Return what an open cassette holds by now, as `read_interactions` does of a file."""
-    return _frame(_rows(cassette))
-
-
-def show_interaction(path: Path, number: int) -> InteractionView:
-    """Return one interaction of a cassette's file, counted from 1, to be shown in full.
-
-    Raises
-    ------
-    CassetteError
-        Where there is no such file or interaction.
-    """
-    loaded = read_cassette(path)
-    count = len(loaded.interactions)
-    if not 1 <= number <= count:
-        raise CassetteError(
-            f"Cassette {path.stem!r} has no interaction {number}: it has {count}, counted from 1."
-        )
-    shown = redact_foreign(loaded.interactions, foreign=loaded.foreign)
-    return InteractionView(next(islice(shown, number - 1, None)))
-
-
-def _frame(rows: Iterable[Row], dtypes: Mapping[str, str] = _DTYPES) -> pd.DataFrame:
-    return readable(pd.DataFrame(list(rows), columns=[*dtypes]).astype(dict(dtypes)))
-
-
-def _rows(cassette: Cassette | LoadedCassette) -> list[Row]:
-    prefix = base_path(cassette.base_url or "")
-    recorded = cassette.interactions
-    shown = redact_foreign(recorded() if callable(recorded) else recorded, foreign=cassette.foreign)
-    return [_row(interaction, prefix) for interaction in shown]
-
-
-def _row(interaction: Interaction, prefix: str) -> Row:
+def _row(recording: Recording, number: int, interaction: Interaction) -> tuple[object, ...]:
     request, response = interaction.request, interaction.response
-    path = path_below(request.uri, prefix)
+    path, is_kept = recording.path_of(request), recording.has_bodies(number)
     return (
         interaction.recorded_at,
         request.method,
@@ -124,22 +95,39 @@ def _row(interaction: Interaction, prefix: str) -> Row:
         operation_of(path),
         response.status,
         header(response.headers, "content-type"),
-        len(response.body),
+        len(response.body) if is_kept else None,
         interaction.elapsed_s,
-        _excerpt(response.body),
+        _excerpt(response.body) if is_kept else None,
     )
 
 
 def _excerpt(body: bytes) -> str:
-    try:
-        text = body.decode()
-    except UnicodeDecodeError:
+    text = _text_of(body)
+    if text is None:
         return "(binary)"
-    if "\0" in text:
-        return "(binary)"
-    line = " ".join(text[: 4 * _EXCERPT_CHARACTERS].split())
+    if "\\u" in text[: 4 * _EXCERPT_CHARACTERS]:
+        text = _json_text(text, indent=None)
+    line = CONTROLS.sub(" ", " ".join(text[: 4 * _EXCERPT_CHARACTERS].split()))
     is_long = len(line) > _EXCERPT_CHARACTERS
     return line[: _EXCERPT_CHARACTERS - 1] + "…" if is_long else line
+
+
+def _text_of(body: bytes) -> str | None:
+    """Return a body that is text; None if it is binary."""
+    try:
+        return None if b"\0" in body else body.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _json_text(text: str, *, indent: int | None) -> str:
+    """Return JSON laid out, with letters in the place of their escapes; other text as it is."""
+    with suppress(ValueError, RecursionError):
+        return json.dumps(json.loads(text), indent=indent, ensure_ascii=False)
+    return text
+
+
+# -- one in full -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,20 +135,23 @@ class InteractionView:
     """Shows one interaction as the last value of a cell: request, response, bodies laid out."""
 
     interaction: Interaction
+    has_bodies: bool = True
 
     def as_curl(self) -> str:
         """Return the request as a command of curl; the key is ``$DIRECTMAIL_API_KEY``."""
-        return copy_as(self.interaction, "curl")
+        return self._copied_as("curl")
 
     def as_httpx(self) -> str:
         """Return the request as Python with httpx; the key is taken from the environment."""
-        return copy_as(self.interaction, "httpx")
+        return self._copied_as("httpx")
+
+    def _copied_as(self, kind: str) -> str:
+        origins = trusted_origins()
+        return copy_as(self.interaction, kind, trusted_origins=origins, has_body=self.has_bodies)
 
     def __repr__(self) -> str:
-        return "\n".join(
-            f"{title}\n{headers}\n\n{body}".rstrip() + "\n"
-            for title, headers, body in self._texts()
-        )
+        parts = (f"{title}\n{headers}\n\n{body}" for title, headers, body in self._texts())
+        return "\n".join(f"{part.rstrip()}\n" for part in parts)
 
     def _repr_html_(self) -> str:
         return "".join(
@@ -177,27 +168,136 @@ class InteractionView:
         status += "" if elapsed_s is None else f" after {elapsed_s:.3f} s"
         status += "" if at is None else f", {at:%Y-%m-%d %H:%M:%S} UTC"
         for title, message in ((f"{request.method} {request.uri}", request), (status, response)):
-            headers = "\n".join(_on_one_line(f"{name}: {value}") for name, value in message.headers)
-            yield _cut(_on_one_line(title)), _cut(headers), _cut(_body_text(message.body))
+            headers = [": ".join(pair).replace("\n", " ") for pair in message.headers]
+            body = _body_text(message.body or b"") if self.has_bodies else "(it was not kept)"
+            yield _shown(title.replace("\n", " ")), _shown("\n".join(headers)), _shown(body)
 
 
-def _on_one_line(text: str) -> str:
-    return text.replace("\n", " ")
+def _body_text(body: bytes) -> str:
+    text = _text_of(body)
+    return f"({len(body):,} bytes, not text)" if text is None else _json_text(text, indent=2)
 
 
-def _cut(text: str) -> str:
+def _shown(text: str) -> str:
     """Return a text as it is shown: a long one cut, control characters escaped."""
     if len(text) > _MAX_CHARACTERS:
         text = f"{text[:_MAX_CHARACTERS]}\n… ({len(text):,} characters in all)"
-    return text.replace("\r\n", "\n").expandtabs(4).translate(_ESCAPES)
+    text = text.replace("\r\n", "\n").expandtabs(4)
+    return CONTROLS.sub(lambda control: ascii(control[0])[1:-1], text)
 
 
-def _body_text(body: bytes | None) -> str:
-    """Return a body as text: JSON indented, a binary one as its size."""
-    try:
-        text = (body or b"").decode()
-    except UnicodeDecodeError:
-        return f"({len(body or b''):,} bytes, not text)"
-    with suppress(ValueError, RecursionError):
-        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
-    return text
+# -- as code -----------------------------------------------------------------------------------
+
+FORMATS: Final = ("curl", "httpx", "request")
+_MAX_BODY_BYTES: Final = 64 * 1024
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, section 5.6.2
+# Headers that the program sets which sends the request again.
+_SET_BY_CLIENT: Final = re.compile(
+    r"(?:host|content-length|transfer-encoding|connection|keep-alive|te|accept-encoding|user-agent"
+    r"|authorization|cookie|expect|upgrade):.*|accept: \*/\*",
+    re.IGNORECASE | re.DOTALL,
+)
+_HEADER_LEFT_OUT: Final = "A header that is not plain text is left out."
+_BODY_NOT_KEPT: Final = "The body was not kept: add it yourself."
+_VALUE_REPLACED: Final = "A value was replaced when this was recorded: put in your own."
+_KEY_LEFT_OUT: Final = (
+    "The key is left out: this process did not connect to this address, and no setting names it."
+)
+
+
+def copy_as(
+    interaction: Interaction,
+    kind: str,
+    *,
+    trusted_origins: Collection[Origin],
+    base_url: str | None = None,
+    has_body: bool = True,
+) -> str:
+    """Return a recorded request as code, below comments on what is left out.
+
+    Parameters
+    ----------
+    kind
+        ``"curl"`` (a POSIX shell), ``"httpx"`` (Python) or ``"request"`` (`directmail_lab.request`,
+        which uses the address and key of the current session).
+    trusted_origins
+        Where the key may go (see `settings.trusted_origins`): a recording may name any address.
+    base_url
+        The base address of the recording: ``"request"`` gives the path below it.
+    has_body
+        Whether the request's body was kept, if it had one.
+
+    Raises
+    ------
+    CassetteError
+        The request's address is neither http nor https, so it cannot be sent again.
+    """
+    recorded, body = interaction.request, interaction.request.body or b""
+    if urlsplit(recorded.uri).scheme not in ("http", "https"):
+        raise CassetteError("This request has no http address, so it cannot be sent again.")
+    # Spaces and non-ASCII characters are percent-encoded here, as a client would on sending.
+    url = quote(recorded.uri, safe="!#$%&'()*+,/:;=?@[]~<>")
+    headers = [pair for pair in recorded.headers if not _SET_BY_CLIENT.fullmatch(": ".join(pair))]
+    sendable = tuple((name, value) for name, value in headers if _is_sendable(name, value))
+    has_key = kind != "request" and origin_of(url) in trusted_origins
+    is_large = len(body) > _MAX_BODY_BYTES
+    texts = [url, body.decode("latin-1"), *(value for _, value in headers)]
+    notes = {
+        _HEADER_LEFT_OUT: len(sendable) < len(headers),
+        f"The body of {len(body):,} bytes is left out: add it yourself.": is_large,
+        _BODY_NOT_KEPT: not has_body and recorded.method not in SAFE_METHODS,
+        _VALUE_REPLACED: any(map(has_placeholder, texts)),
+        _KEY_LEFT_OUT: kind != "request" and not has_key,
+    }
+    request = replace(recorded, uri=url, headers=sendable, body=b"" if is_large else body)
+    if kind == "request":
+        code = _as_request(request, base_url or "")
+    else:
+        code = (_as_curl if kind == "curl" else _as_httpx)(request, has_key=has_key)
+    return "".join(f"# {note}\n" for note, applies in notes.items() if applies) + code
+
+
+def _is_sendable(name: str, value: str) -> bool:
+    return bool(_TOKEN.fullmatch(name)) and value.isprintable() and value == value.strip()
+
+
+def _as_curl(request: RecordedRequest, *, has_key: bool) -> str:
+    is_head = request.method == "HEAD"
+    method = "--head" if is_head else f"--request {shlex.quote(request.method)}"
+    words = [f"curl --globoff --path-as-is {method}"]
+    words += [f'--user "${API_KEY_VARIABLE}:"'] if has_key else []
+    # curl drops "Name:"; to send a header without a value it wants "Name;".
+    headers = [f"{name}: {value}" if value else f"{name};" for name, value in request.headers]
+    pipe, body = "", request.body or b""
+    if body and header(request.headers, "content-type") is None:
+        headers.append("Content-Type:")
+    words += [f"--header {shlex.quote(each)}" for each in headers]
+    text = _text_of(body)
+    if text and text.replace("\n", "").isprintable():
+        words.append(f"--data-raw {shlex.quote(text)}")
+    elif body:
+        pipe = f"printf %s '{base64.b64encode(body).decode()}' | base64 -d | "
+        words.append("--data-binary @-")
+    words.append(f"--url {shlex.quote(request.uri)}")
+    return pipe + " \\\n  ".join(words)
+
+
+def _as_httpx(request: RecordedRequest, *, has_key: bool) -> str:
+    imports = "import os\n\nimport httpx\n\n" if has_key else "import httpx\n\n"
+    key = [f'auth=(os.environ["{API_KEY_VARIABLE}"], "")'] if has_key else []
+    return imports + _call("httpx.request", request, request.uri, key)
+
+
+def _as_request(request: RecordedRequest, base_url: str) -> str:
+    query = urlsplit(request.uri).query
+    path = path_below(request.uri, base_path(base_url)) + (f"?{query}" if query else "")
+    return "import directmail_lab as dm\n\n" + _call("dm.request", request, path, [])
+
+
+def _call(function: str, request: RecordedRequest, address: str, options: list[str]) -> str:
+    arguments = [repr(request.method), repr(address), *options]
+    arguments += [f"headers={list(request.headers)!r}"] if request.headers else []
+    arguments += [f"content={request.body!r}"] if request.body else []
+    line = f"response = {function}({', '.join(arguments)})"
+    lines = [f"response = {function}(", *(f"    {argument}," for argument in arguments), ")"]
+    return line if len(line) <= 88 else "\n".join(lines)

@@ -17,9 +17,16 @@ from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import AnyStr, Final, final
+from urllib.parse import unquote
 
 PLACEHOLDER: Final = "<API_KEY>"
 """What replaces the key, as the service's document writes it."""
+
+REPLACED: Final = re.compile(
+    r"<(?:API_KEY|REDACTED|[^<>]+-[0-9a-f]{8}|not (?:searched|recorded): \d+ bytes)>"
+    r"|person-[0-9a-f]{8}@example\.invalid|\+999\d{9}(?!\d)"
+)
+"""What redaction leaves in the place of a value: a placeholder, or a pseudonym (see `personal`)."""
 
 FRAGMENT: Final = 8
 """The fewest characters of a key in a row that are removed; a shorter key is not searched for."""
@@ -143,6 +150,11 @@ def _encodings(key: str) -> Iterator[tuple[str, int, int]]:
 def _fragments(text: str, size: int, step: int) -> Iterator[str]:
     last = len(text) - size
     return (text[at : at + size].lower() for at in (*range(0, last, step), last) if last >= 0)
+
+
+def has_placeholder(text: str) -> bool:
+    """Return whether redaction replaced something in a text, so that it must not be sent."""
+    return REPLACED.search(unquote(text)) is not None
 
 
 @final

@@ -10,11 +10,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from ..display import Column, html_table, plural, text_table
+from ..display import as_html, as_text, plural
 from ..errors import CassetteError
 from ..interaction import Interaction
-from ..questions.snippets import FORMATS, copy_as
+from ..questions.interactions import FORMATS, copy_as
 from ..redaction import Redactor
+from ..settings import trusted_origins
 from .recordings import (
     MAX_ROWS as MAX_ROWS,
     Recording as Recording,
@@ -35,18 +36,6 @@ Response = tuple[dict[str, Any], list[bytes]]
 _STATIC: Final = Path(__file__).with_name("static")
 _TABLE_ROWS: Final = 10
 _TABLE_CHARACTERS: Final = 100
-# The names of the table's columns, and what they hold, as numpy's dtype.kind.
-_COLUMNS: Final = (
-    ("", "i"),
-    ("time", "M"),
-    ("method", "O"),
-    ("path", "O"),
-    ("status", "i"),
-    ("remaining", "i"),
-    ("ms", "f"),
-    ("bytes", "i"),
-    ("mark", "O"),
-)
 
 
 def handle_request(recording: Recording, request: object, others: Others) -> Response:
@@ -80,7 +69,12 @@ def handle_request(recording: Recording, request: object, others: Others) -> Res
             case {"action": "detail", "index": int(index)}:
                 return detail(recording, index)
             case {"action": "copy", "index": int(index), "format": str(kind)} if kind in FORMATS:
-                snippet = copy_as(redacted(index), kind, base_url=recording.base_url)
+                snippet = copy_as(
+                    redacted(index),
+                    kind,
+                    base_url=recording.base_url,
+                    trusted_origins=trusted_origins(),
+                )
                 return {"text": snippet}, []
             case {"action": "compare", "first": int(first), "second": int(second)}:
                 return {"differences": compare(redacted(first), redacted(second))}, []
@@ -110,24 +104,16 @@ def static_table(recording: Recording) -> tuple[str, str]:
 
     Every value is escaped. A note below says how many rows there are.
     """
-    table = [
-        [number, format_time(time and time / 1000), *values]
-        for number, (time, *values) in enumerate(rows(recording, 0, _TABLE_ROWS), 1)
-    ]
-    columns = []
-    for position, (name, kind) in enumerate(_COLUMNS):
-        cells = [_cell(row[position]) for row in table]
-        if any(cells):
-            columns.append(Column(name, cells, kind))
+    import pandas as pd
+
+    names = ["time", "method", "path", "status", "remaining", "ms", "bytes", "mark"]
+    shown = rows(recording, 0, _TABLE_ROWS)
+    frame = pd.DataFrame(shown, pd.RangeIndex(1, len(shown) + 1), names).convert_dtypes()
+    frame["time"] = [format_time(time and time / 1000) for time, *_ in shown]
     count = len(recording)
     more = f": the first {_TABLE_ROWS}" if count > _TABLE_ROWS else ""
-    note = _printable(f"{recording.title}, {plural(count, 'interaction')}{more}.")
-    return html_table(columns, [note]), text_table(columns, [note], _TABLE_CHARACTERS)
-
-
-def _cell(value: object) -> str:
-    text = f"{value:.1f}" if isinstance(value, float) else str(value)
-    return "" if value is None else _printable(text)
+    frame.attrs["notes"] = [_printable(f"{recording.title}, {plural(count, 'interaction')}{more}.")]
+    return as_html(frame), as_text(frame, width=_TABLE_CHARACTERS)
 
 
 def _printable(text: str) -> str:
