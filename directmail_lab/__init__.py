@@ -90,7 +90,7 @@ _MODULES = {
     "record": "current",
     "replay": "current",
     "live": "current",
-    "rate_limits": "questions.rate_limits_tmp",
+    "rate_limits": "questions.interactions",
     "chart_rate_limits": "questions.chart",
     "monitor": "widgets.monitor",
     "burst": "current",

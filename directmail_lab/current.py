@@ -424,7 +424,7 @@ def recordings_of(source: Source | Iterable[Source] = None) -> Iterator[Recordin
         )
 
 
-def recording_of(source: Source = None) -> Recording:
+def recording_of(source: Source | Iterable[Source] = None) -> Recording:
     """Return the one recording that a source stands for; raises as `recordings_of` does."""
     if is_many(source):
         raise argument_error("Give one cassette here: its name or its path.")
@@ -436,6 +436,16 @@ def is_many(source: object) -> bool:
     if isinstance(source, str | Path):
         return is_folder(source)
     return isinstance(source, Iterable)
+
+
+def describe(recording: Recording) -> dict[str, Any]:
+    """Return what a frame says of where its rows come from: ``attrs`` with notes to show."""
+    source = f"{recording.title}, {plural(len(recording), 'interaction')}"
+    notes = [] if recording.path else [f"{source[0].upper()}{source[1:]}."]
+    if recording.is_replay and not len(recording):
+        name = recording.name
+        notes = [f'Nothing of {name} was played yet. It holds more: interactions("{name}").']
+    return {"source": source, "notes": notes}
 
 
 def _named(source: str | Path, files: list[tuple[str, Path]]) -> list[tuple[str, Path]]:

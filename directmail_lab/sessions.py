@@ -255,10 +255,7 @@ class Session:
 
     def _replaying(self, cassette: Cassette, factor: float = 0.0) -> Mode:
         played = SessionRecording(
-            cassette.name,
-            self.base_url,
-            title=f"{cassette.name} (replayed)",
-            reset_unit=self._reset_unit,
+            cassette.name, self.base_url, is_replay=True, reset_unit=self._reset_unit
         )
         return Mode("replay", _NOTHING_SENT, played, cassette, factor)
 

@@ -84,6 +84,8 @@ class Recording:
     metadata: dict[str, Any] = field(default_factory=dict, repr=False)
     clean_bytes: int = field(default=0, repr=False)
 
+    is_replay = False
+
     @property
     def title(self) -> str:
         """What is shown of where its interactions come from."""
@@ -171,16 +173,23 @@ class SessionRecording(Recording):
 
     Attributes
     ----------
+    is_replay
+        Whether it keeps what one replay played.
     explored
         Responses to `explore`, with what stood in for the key: no question but `findings` asks
         for these.
     """
 
     def __init__(
-        self, name: str, base_url: str, *, title: str = "", reset_unit: ResetUnit | None = None
+        self,
+        name: str,
+        base_url: str,
+        *,
+        is_replay: bool = False,
+        reset_unit: ResetUnit | None = None,
     ) -> None:
         super().__init__(name, base_url=base_url)
-        self._title = title or name
+        self.is_replay = is_replay
         self.explored: list[tuple[Interaction, Credentials]] = []
         self._redactor = Redactor()
         self._readings: list[Reading] = []
@@ -192,7 +201,7 @@ class SessionRecording(Recording):
 
     @property
     def title(self) -> str:
-        return self._title
+        return f"{self.name} (replayed)" if self.is_replay else self.name
 
     def add(self, reading: Reading, exchange: Exchange) -> int:
         """Keep a response, and return its number."""

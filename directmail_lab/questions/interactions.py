@@ -12,15 +12,18 @@ import html
 import json
 import re
 import shlex
-from collections.abc import Collection, Iterator
+import warnings
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final, overload
 from urllib.parse import quote, urlsplit
 
 import pandas as pd
 
+from ..cassettes import Recording
 from ..contract import SAFE_METHODS
+from ..current import Source, describe, is_many, recording_of, recordings_of
 from ..display import CONTROLS, readable
 from ..errors import CassetteError
 from ..interaction import (
@@ -31,29 +34,87 @@ from ..interaction import (
     operation_of,
     path_below,
 )
+from ..readings.frame import frame_of, frame_of_many
 from ..redaction.key import has_placeholder
 from ..settings import API_KEY_VARIABLE, Origin, origin_of, trusted_origins
 
-if TYPE_CHECKING:
-    from .stopgap import Recording
-
-_COLUMNS: Final = (
-    *("at", "method", "path", "query", "operation", "status", "content_type", "bytes"),
-    *("elapsed_s", "excerpt"),
-)
 _DTYPES: Final = {
-    **dict.fromkeys(_COLUMNS, "string"),
+    "cassette": "string",
     "at": "datetime64[us, UTC]",
+    "method": "string",
+    "path": "string",
+    "query": "string",
+    "operation": "string",
     "status": "Int64",
+    "content_type": "string",
     "bytes": "Int64",
     "elapsed_s": "Float64",
+    "excerpt": "string",
+    "cassette_number": "Int64",
 }
 _EXCERPT_CHARACTERS: Final = 80
 _MAX_CHARACTERS: Final = 4000
 
 
-def interactions(recording: Recording) -> pd.DataFrame:
-    """Return what a recording holds, one row for each interaction.
+def rate_limits(source: Source | Iterable[Source] = None) -> pd.DataFrame:
+    """Return readings of the rate-limit headers, a row for each response.
+
+    Parameters
+    ----------
+    source
+        By default the current session's responses: in a replay those that it played. Else see
+        `directmail_lab.current.recordings_of`: a cassette's name, a path, a folder, a list of
+        these, a `Session`.
+
+    Returns
+    -------
+    DataFrame
+        Columns as in `directmail_lab.readings.frame.frame_of`; no rows where there was no response.
+        The unit of ``reset`` is inferred for each recording from its own readings.
+
+    Raises
+    ------
+    NotConnectedError, CassetteError, ValueError
+        As in `directmail_lab.current.recordings_of`.
+    """
+    if is_many(source):
+        recordings = recordings_of(source)
+        return frame_of_many((each.readings(), each.evidence.unit) for each in recordings)
+    recording = recording_of(source)
+    evidence = recording.evidence
+    if evidence.contradiction:
+        warnings.warn(
+            f"The readings contradict reset_unit={evidence.unit!r}: {evidence.contradiction}. "
+            "Leave it out, and the unit is inferred.",
+            stacklevel=2,
+        )
+    frame = frame_of(recording.readings(), unit=evidence.unit)
+    frame.attrs.update(describe(recording))
+    return frame
+
+
+@overload
+def interactions(
+    source: Source | Iterable[Source] = None, *, number: None = None
+) -> pd.DataFrame: ...
+
+
+@overload
+def interactions(source: Source = None, *, number: int) -> InteractionView: ...
+
+
+def interactions(
+    source: Source | Iterable[Source] = None, *, number: int | None = None
+) -> pd.DataFrame | InteractionView:
+    """Return what was sent and received, one row for each interaction.
+
+    Parameters
+    ----------
+    source
+        As in `rate_limits`.
+    number
+        Return this interaction instead, counted from 1, shown in full; its ``.as_curl()`` and
+        ``.as_httpx()`` are code that sends the request again.
 
     Returns
     -------
@@ -61,33 +122,42 @@ def interactions(recording: Recording) -> pd.DataFrame:
         ``at`` (UTC; NaT where the writer kept no time), ``method``, ``path`` below the base
         address, ``query``, ``operation`` (the path with id-like segments as ``{id}``),
         ``status``, ``content_type``, ``bytes`` (of the body), ``elapsed_s`` and ``excerpt`` (the
-        start of the body on one line); the last but one and ``bytes`` are ``<NA>`` where a session
-        did not keep the body. The index, ``number``, counts from 1. No rows for an empty
-        recording. ``attrs`` has its name, ``cassette``, and ``problem``: what is wrong with the
-        file, or None.
-    """
-    rows = [_row(recording, number, each) for number, each in enumerate(recording, 1)]
-    index = pd.RangeIndex(1, len(rows) + 1, name="number")
-    frame = pd.DataFrame(rows, index, _COLUMNS).astype(_DTYPES)
-    frame.attrs.update(cassette=recording.name, problem=recording.problem)
-    return readable(frame)
-
-
-def show_interaction(recording: Recording, number: int) -> InteractionView:
-    """Return one interaction, counted from 1, to be shown in full.
+        start of the body on one line); the last and ``bytes`` are ``<NA>`` where a session did not
+        keep the body. The index, ``number``, counts from 1. Of a session, ``cassette`` and
+        ``cassette_number`` say where else a row is; of a folder or of several, ``cassette`` names
+        each. ``attrs["problem"]`` says what is wrong with the one file, or is None.
 
     Raises
     ------
-    CassetteError
-        The recording has no such interaction, or it cannot be read.
+    NotConnectedError, CassetteError, ValueError
+        As in `directmail_lab.current.recordings_of`.
     """
-    return InteractionView(recording.interaction(number), recording.has_bodies(number))
+    if is_many(source):
+        frames = [_frame(each, is_one_of_many=True) for each in recordings_of(source)]
+        return readable(pd.concat(frames or [_frame(Recording(""), is_one_of_many=True)]))
+    recording = recording_of(source)
+    if number is not None:
+        return InteractionView(recording.interaction(number), recording.has_bodies(number))
+    frame = _frame(recording)
+    frame.attrs.update(describe(recording), cassette=recording.name, problem=recording.problem)
+    return readable(frame)
+
+
+def _frame(recording: Recording, *, is_one_of_many: bool = False) -> pd.DataFrame:
+    rows = [_row(recording, number, each) for number, each in enumerate(recording, 1)]
+    index = pd.RangeIndex(1, len(rows) + 1, name="number")
+    frame = pd.DataFrame(rows, index, [*_DTYPES]).astype(_DTYPES)
+    if is_one_of_many:
+        return frame.assign(cassette=recording.name).astype({"cassette": "string"})
+    return frame if recording.path is None else frame.drop(columns=["cassette", "cassette_number"])
 
 
 def _row(recording: Recording, number: int, interaction: Interaction) -> tuple[object, ...]:
     request, response = interaction.request, interaction.response
     path, is_kept = recording.path_of(request), recording.has_bodies(number)
+    reading = recording.reading(number) if recording.path is None else None
     return (
+        reading and reading.cassette,
         interaction.recorded_at,
         request.method,
         path,
@@ -98,6 +168,7 @@ def _row(recording: Recording, number: int, interaction: Interaction) -> tuple[o
         len(response.body) if is_kept else None,
         interaction.elapsed_s,
         _excerpt(response.body) if is_kept else None,
+        reading and reading.cassette_number,
     )
 
 
