@@ -28,7 +28,6 @@ from .http import httpx, recorded_request
 from .interaction import Interaction, RecordedRequest, RecordedResponse, header
 from .loopback import HOP_BY_HOP, Exchange, LoopbackServer, error_response, with_headers
 from .redaction import Redactor
-from .redaction.key import FRAGMENT, SHARED, WINDOW
 from .redaction.unpack import MAGIC, unpack
 from .sessions import Session
 from .settings import is_loopback
@@ -49,7 +48,9 @@ _STATUS_OF: Final[dict[type[Exception], int]] = {
     httpx.InvalidURL: 400,
 }
 _MOST_REFUSALS: Final = 3  # as many cassettes are named if none has a response
-_LONGEST_PIECE: Final = 2 * FRAGMENT  # the shortest part of a key that is searched for, in hex
+_WINDOW: Final = 1 << 20
+_SHARED: Final = 1 << 10
+_LONGEST_PIECE: Final = 16  # the shortest part of a key that is searched for, in hex
 
 _log = logging.getLogger("directmail_lab")
 
@@ -272,14 +273,14 @@ def _divisible_at(buffer: bytearray, redactor: Redactor) -> int:
     follows must be as long as the shortest part of a key that is searched for.
     """
     line_end = buffer.rfind(b"\n") + 1
-    has_escapes = any(sign in buffer[-SHARED:] for sign in b"\\%&")
-    end = len(buffer) - (SHARED if has_escapes else _LONGEST_PIECE)
+    has_escapes = any(sign in buffer[-_SHARED:] for sign in b"\\%&")
+    end = len(buffer) - (_SHARED if has_escapes else _LONGEST_PIECE)
     if end <= line_end:
         return line_end
-    around = buffer[max(end - SHARED, 0) :]
+    around = buffer[max(end - _SHARED, 0) :]
     if _without_key(around, redactor) == around:
         return end
-    return line_end if len(buffer) < WINDOW else len(buffer)
+    return line_end if len(buffer) < _WINDOW else len(buffer)
 
 
 def _without_key(body: bytearray, redactor: Redactor) -> bytes:
