@@ -19,25 +19,23 @@ from urllib.parse import unquote_to_bytes
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-IN_A_ROW = 8
 MAX_DEPTH = 4
 MAX_TEXTS = 4000
 
 
 def traces(data: bytes, key: str) -> list[str]:
-    """Return how each piece of the key in ``data`` can be had: the decodings, outermost first."""
-    pieces = {key[i : i + IN_A_ROW].lower().encode() for i in range(len(key) - IN_A_ROW + 1)}
+    """Return each way to have the key from ``data``: the decodings, outermost first."""
+    wanted = key.lower().encode()
     found: list[str] = []
     seen = {data}
     queue: list[tuple[bytes, tuple[str, ...]]] = [(data, ())]
     for text, path in queue:
-        low = text.lower()
-        if any(piece in low for piece in pieces):
+        if wanted in text.lower():
             found.append(" > ".join(path) or "as it is")
         if len(path) == MAX_DEPTH:
             continue
         for name, inner in _decodings(text):
-            if len(inner) >= IN_A_ROW and inner not in seen and len(seen) < MAX_TEXTS:
+            if len(inner) >= len(key) and inner not in seen and len(seen) < MAX_TEXTS:
                 seen.add(inner)
                 queue.append((inner, (*path, name)))
     return found
@@ -94,7 +92,7 @@ def planted(key: str) -> dict[str, bytes]:
         "json": "".join(f"\\u{ord(c):04X}" for c in key).encode(),
         "percent": "".join(f"%{ord(c):02x}" for c in key).encode(),
         "html": "".join(f"&#{ord(c)};" for c in key).encode(),
-        "hex": key.encode().hex().upper()[:22].encode(),
-        "base64": base64.b64encode(b"user=" + key.encode())[:23],
+        "hex": key.encode().hex().upper().encode(),
+        "base64": base64.b64encode(b"user=" + key.encode()),
         "packed": gzip.compress(b"the key is " + key.encode()),
     }

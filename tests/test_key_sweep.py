@@ -36,7 +36,7 @@ from directmail_lab.questions.findings import findings
 from directmail_lab.questions.interactions import read_interactions
 from directmail_lab.questions.openapi import openapi
 from directmail_lab.questions.snippets import copy_as
-from directmail_lab.redaction import key as key_search, redactor
+from directmail_lab.redaction import key as key_forms, redactor
 from directmail_lab.sessions import Session
 from directmail_lab.standin import StandIn
 from directmail_lab.widgets.browser import BrowserWidget, SessionRecording
@@ -209,6 +209,7 @@ def requests(service: StandIn, session: Session, haul: Haul) -> None:
     for options in (
         {"params": {"q": KEY, "k" + KEY: "1"}},
         {"params": {"api_key": UNKNOWN}},
+        {"params": {"client_secret": UNKNOWN}},
         {"headers": {"X-Mine": KEY}},
         {"headers": {"Authorization": f"Basic {basic}", "Cookie": f"session={UNKNOWN}"}},
         {"json": {"key": KEY}},
@@ -313,35 +314,34 @@ def test_nothing_that_comes_out_has_the_key(service: StandIn, haul: Haul) -> Non
     assert "x-echo" in Path("cassettes/sweep.yaml").read_text(encoding="utf-8")
 
 
-NEVER = re.compile("(?!)()")
-FORMS = key_search._encodings
+NEVER = re.compile("(?!)()()()")
 
 
-def unescaping(*kinds: str) -> Callable[..., Iterator[str]]:
-    """Return what looks below escapes, with only these kinds of them."""
-    some = dict(zip(("json", "percent", "html"), key_search._ESCAPES, strict=True))
-    pattern = re.compile("|".join(some[kind] for kind in kinds))
-    return lambda text, **_: iter((text, pattern.sub(key_search._unescape, text)))
+def escapes_but(*kinds: Callable[[str], Iterator[str]]) -> dict[str, object]:
+    return {"ESCAPES": [kind for kind in key_forms.ESCAPES if kind not in kinds]}
+
+
+def only_escaped(text: str) -> str:
+    """Return a pattern of a text each of whose characters is escaped."""
+    forms = ("|".join(form for kind in key_forms.ESCAPES for form in kind(each)) for each in text)
+    return "".join(f"(?i:{each})" for each in forms)
 
 
 # The place of each rule, and what stands there when the rule is off.
 OFF: dict[str, tuple[Any, dict[str, Any]]] = {
-    "raw": (key_search, {"_encodings": lambda key: list(FORMS(key))[1:]}),
-    "hex": (key_search, {"_encodings": lambda key: [f for f in FORMS(key) if f[2] == 1]}),
-    "base64": (key_search, {"_encodings": lambda key: list(FORMS(key))[:2]}),
-    "json": (key_search, {"_layers": unescaping("percent", "html")}),
-    "percent": (key_search, {"_layers": unescaping("json", "html")}),
-    "html": (key_search, {"_layers": unescaping("json", "percent")}),
+    "raw": (key_forms, {"_spelled": only_escaped}),
+    "hex": (key_forms, {"_hex_digits": lambda _: "0" * 64}),
+    "base64": (key_forms, {"_base64_digits": lambda _: ["0" * 64]}),
+    "json": (key_forms, escapes_but(key_forms._in_json)),
+    "percent": (key_forms, escapes_but(key_forms._in_address)),
+    "html": (key_forms, escapes_but(key_forms._in_html)),
     "packed": (redactor, {"unpack": lambda body, _: body}),
     "headers": (
         redactor,
-        {"_redact_headers": lambda headers: headers, "_secrets_of": lambda _: ()},
+        {"_DROPPED": (), "_CREDENTIAL_HEADER": NEVER, "_secrets_of": lambda _: ()},
     ),
-    "query": (
-        redactor,
-        {"_PARAMETER": NEVER, "_RULES": redactor._RULES[1:], "_secrets_of": lambda _: ()},
-    ),
-    "userinfo": (redactor, {"_RULES": redactor._RULES[:-1]}),
+    "query": (redactor, {"FIELD": NEVER, "_secrets_of": lambda _: ()}),
+    "userinfo": (redactor, {"_USER_INFO": NEVER}),
 }
 
 

@@ -54,8 +54,9 @@ def failing(logger: logging.Logger) -> None:
         # httpcore logs the request's headers as bytes inside a list.
         (lambda log: log.debug("%r", [(b"A", b"Basic " + CREDENTIAL)]), f"Basic {PLACEHOLDER}"),
         # By their name, also where no one told the guard of them.
-        (lambda log: log.debug("%r", [(b"Set-Cookie", b"s=1; Path=/")]), "b'<API_KEY>')]"),
-        (lambda log: log.debug("%r", [(b"Authorization", b"Bearer x")]), "b'<API_KEY>')]"),
+        (lambda log: log.debug("%r", [(b"Set-Cookie", b"s=1; Path=/")]), "b'<REDACTED>')]"),
+        (lambda log: log.debug("%r", [(b"Authorization", b"Bearer x")]), "b'<REDACTED>')]"),
+        (lambda log: log.debug("%r", [(b"X-Vault-Token", b"x")]), "b'<REDACTED>')]"),
         # logging itself would print arguments that do not fit to stderr.
         (lambda log: log.debug("%d", KEY), f"%d ('{PLACEHOLDER}',)"),
         # The first guard leaves a traceback as text, which has the second one's key as well.

@@ -5,26 +5,30 @@ from __future__ import annotations
 import base64
 import copy
 import gzip
-import html
 import json
 import pickle
-import re
 import traceback
-import tracemalloc
 import zlib
 from dataclasses import astuple
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import assume, given, settings, strategies as st
-from key_search import planted, traces
+from key_search import traces
 
 from directmail_lab.cassettes.layout import interaction_text
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import CassetteError, CredentialError
 from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse
-from directmail_lab.redaction import PLACEHOLDER, Redactor
-from directmail_lab.redaction.key import SHARED, WINDOW
+from directmail_lab.redaction import (
+    PLACEHOLDER,
+    REDACTED,
+    Redactor,
+    has_placeholder,
+    key as key_forms,
+    redact_foreign,
+)
+from directmail_lab.redaction.key import KeySearch
 from directmail_lab.redaction.personal import count_personal
 
 if TYPE_CHECKING:
@@ -34,39 +38,25 @@ KEY = "dm_live_8fK2xQ9zLr7TtVb3nWm5YcHs1pAe"
 CREDENTIAL = base64.b64encode(f"{KEY}:".encode()).decode()
 PRINTABLE = "".join(chr(code) for code in range(33, 127) if chr(code) != ":")
 
-keys = st.text(PRINTABLE, min_size=8, max_size=60).filter(
-    lambda key: not traces(PLACEHOLDER.encode(), key)
-)
+keys = st.text(PRINTABLE, min_size=8, max_size=60)
 words = st.text(max_size=40)
 
-
-ESCAPES = ((), ("%%%02x", "%%%02X"), ("\\u%04x", "\\u%04X"), ("&#%d;", "&#x%x;"))
+ESCAPES = ("%%%02x", "%%%02X", "\\u%04x", "\\u%04X", "\\x%02x", "&#%d;", "&#00%d;", "&#x%x;")
 
 
 def in_any_form(key: str, data: st.DataObject) -> str:
-    """Return a key as text, base64 or hex, in any case, below any two layers of escapes.
-
-    Of its characters a random choice is escaped, and all that have to be.
-    """
+    """Return a key as itself, some of its characters escaped, or in hex digits or base64."""
     around = st.binary(max_size=9)
-    encode = data.draw(st.sampled_from((base64.b64encode, base64.urlsafe_b64encode)))
-    encodings = (
-        lambda: key,
-        key.encode().hex,
-        lambda: encode(data.draw(around) + key.encode() + data.draw(around)).decode(),
-    )
+    kind = data.draw(st.sampled_from(("itself", "escaped", "hex", "base64", "base64url")))
     change_case = data.draw(st.sampled_from((str, str.upper, str.lower, str.swapcase)))
-    form: str = change_case(data.draw(st.sampled_from(encodings))())
-    for _ in range(2):
-        if formats := data.draw(st.sampled_from(ESCAPES)):
-            choices = data.draw(st.binary(min_size=len(form), max_size=len(form)))
-            form = "".join(
-                formats[choice >> 1 & 1] % ord(character)
-                if character in "%\\\"&/+=<>'" or choice & 1
-                else character
-                for character, choice in zip(form, choices, strict=True)
-            )
-    return form
+    if kind == "hex":
+        return change_case(key.encode().hex())
+    if kind.startswith("base64"):
+        encode = base64.b64encode if kind == "base64" else base64.urlsafe_b64encode
+        return encode(data.draw(around) + key.encode() + data.draw(around)).decode()
+    formats = ("%c",) if kind == "itself" else ("%c", *ESCAPES)
+    choices = [data.draw(st.sampled_from(formats)) for _ in key]
+    return "".join(form % ord(char) for form, char in zip(choices, change_case(key), strict=True))
 
 
 def written_response(
@@ -79,14 +69,107 @@ def written_response(
 
 
 @given(key=keys, before=words, after=words, data=st.data())
-@settings(max_examples=400)
-def test_nothing_of_any_key_is_left_in_any_form_at_any_place(
+@settings(max_examples=400, deadline=None)
+def test_any_key_in_any_form_is_found_and_gone(
     key: str, before: str, after: str, data: st.DataObject
 ) -> None:
-    """Any key in any form, in any case, below any two layers of escapes, is gone from any text."""
-    redacted = Redactor([key]).text(before + in_any_form(key, data) + after)
+    """Beside any text, with any mixture of escapes, in base64 at any offset."""
+    search, text = KeySearch([key]), before + in_any_form(key, data) + after
+    assume(not key.startswith("<") and not search.holds(before + after))
+    cleaned = search.removed_from(text)
 
-    assert traces(redacted.encode("utf-8", "surrogatepass"), key) == []
+    assert search.holds(text)
+    assert not search.holds(cleaned)
+    assert PLACEHOLDER in cleaned
+    assert traces(cleaned.encode("utf-8", "surrogatepass"), key) == []
+
+
+def form_of(format_: str) -> str:
+    return "".join(format_ % ord(character) for character in KEY)
+
+
+FORMS = {
+    "itself": KEY,
+    "upper case": KEY.upper(),
+    "percent": form_of("%%%02x"),
+    "JSON": form_of("\\u%04X"),
+    "JavaScript": form_of("\\x%02x"),
+    "JSON in JSON": form_of("\\\\u%04x"),
+    "HTML": form_of("&#%d;"),
+    "HTML of zeros": form_of("&#0000%d;"),
+    "HTML in hex": form_of("&#x%x;"),
+    "hex": KEY.encode().hex(),
+    "HEX": KEY.encode().hex().upper(),
+    **{f"base64 at {n}": base64.b64encode(b"user:"[n:] + KEY.encode()).decode() for n in range(3)},
+    "Basic": CREDENTIAL,
+    "base64url": base64.urlsafe_b64encode(b"\xff" + KEY.encode() + b"\xff").decode(),
+}
+PLACES = ("path", "query", "fragment", "name", "value", "sent", "reason", "received")
+GOES_WITH: dict[str, dict[str, Any]] = {
+    "percent": {"ESCAPES": [key_forms._in_json, key_forms._in_html]},
+    "JSON": {"ESCAPES": [key_forms._in_address, key_forms._in_html]},
+    "HTML": {"ESCAPES": [key_forms._in_address, key_forms._in_json]},
+    "hex": {"_hex_digits": lambda _: "0" * 64},
+    "base64": {"_base64_digits": lambda _: ["0" * 64]},
+}
+
+
+def exchange_with(form: str, *places: str) -> Interaction:
+    at = {place: form if place in places else "x" for place in PLACES}
+    request = RecordedRequest(
+        "POST",
+        f"https://a.test/v1/{at['path']}/x?q={at['query']}&r=1#{at['fragment']}",
+        ((f"X-{at['name']}", f"a {at['value']} b"),),
+        at["sent"].encode(),
+    )
+    response = RecordedResponse(401, at["reason"], (), f'{{"e": "{at["received"]}"}}'.encode())
+    return Interaction(request, response)
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("form", FORMS)
+def test_each_form_goes_from_each_place(form: str, place: str) -> None:
+    """And leaves a placeholder there, the rest of the address byte for byte."""
+    given = exchange_with(FORMS[form], place)
+    redactor = Redactor([KEY])
+    redacted = redactor.interaction(given)
+    redactor.refuse_leak(interaction_text(redacted))
+
+    assert traces(repr(astuple(redacted)).encode(), KEY) == []
+    assert repr(astuple(redacted)).count(PLACEHOLDER) == 1
+    assert redacted == exchange_with(PLACEHOLDER, place) or place == "name"
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("rule", GOES_WITH)
+def test_a_form_stays_in_each_place_where_its_rule_is_off(
+    rule: str, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So no rule is there for show, and the test above does see what each is for."""
+    for name, weaker in GOES_WITH[rule].items():
+        monkeypatch.setattr(key_forms, name, weaker)
+    form = FORMS.get(rule, CREDENTIAL)
+    redacted = Redactor([KEY]).interaction(exchange_with(form, place))
+
+    assert traces(repr(astuple(redacted)).encode(), KEY) != []
+
+
+@pytest.mark.parametrize(
+    ("text", "cleaned"),
+    [
+        (f"the key ***{KEY}*** is unknown", f"the key ***{PLACEHOLDER}*** is unknown"),
+        (f"a-{CREDENTIAL}, c", f"{PLACEHOLDER}, c"),
+        (f"/v1/a-{CREDENTIAL}/b", f"/v1/{PLACEHOLDER}/b"),
+        (f"https://a.test/{CREDENTIAL}/b?c=/d", f"https://a.test/{PLACEHOLDER}/b?c=/d"),
+        (f"x{KEY.encode().hex()}0f;", f"x{PLACEHOLDER};"),
+        (f'["\\u00e9{KEY.encode().hex()}"]', f'["{PLACEHOLDER}"]'),
+        (KEY[:-1], KEY[:-1]),
+        (KEY.encode("utf-16-le").decode(), KEY.encode("utf-16-le").decode()),
+    ],
+)
+def test_the_key_alone_goes_and_of_its_encodings_the_whole_run(text: str, cleaned: str) -> None:
+    """In an address a run ends at a slash. A part of a key is no key."""
+    assert KeySearch([KEY]).removed_from(text) == cleaned
 
 
 @given(key=keys, text=st.text(max_size=300))
@@ -94,7 +177,7 @@ def test_nothing_of_any_key_is_left_in_any_form_at_any_place(
 def test_a_text_without_the_key_stays_as_it_is(key: str, text: str) -> None:
     """Escapes, quotes and look-alikes of other things are returned byte for byte."""
     assume(not traces(text.encode("utf-8", "surrogatepass"), key))
-    assume("@" not in text)
+    assume("@" not in text and "=" not in text)
 
     assert Redactor([key]).text(text) == text
 
@@ -102,21 +185,11 @@ def test_a_text_without_the_key_stays_as_it_is(key: str, text: str) -> None:
 @given(body=st.binary(max_size=300))
 def test_a_body_without_the_key_stays_as_it_is(body: bytes) -> None:
     """Bytes that are no text are returned as they came."""
-    assume(b"@" not in body and not body.startswith((b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd")))
+    starts = (b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd", b"\xff\xfe", b"\xfe\xff")
+    assume(b"@" not in body and not body.startswith(starts))
     headers = ("Content-Type", "image/png")
 
     assert written_response(body, headers) == RecordedResponse(200, "", (headers,), body)
-
-
-@pytest.mark.parametrize("size", [8, 9, 15, len(KEY)])
-@pytest.mark.parametrize("start", [0, 3, 11, len(KEY) - 8])
-def test_any_eight_characters_in_a_row_are_removed(start: int, size: int) -> None:
-    """A cut or masked echo of the key leaves nothing of it either."""
-    piece = KEY[start : start + size]
-
-    assert Redactor([KEY]).text(f"the key ***{piece}*** is unknown") == (
-        f"the key {PLACEHOLDER} is unknown"
-    )
 
 
 json_texts = st.text(max_size=20) | st.sampled_from(
@@ -179,40 +252,13 @@ def test_redacted_json_is_json_of_the_same_shape(
     assert redactor.text(once) == once
 
 
-def exchange(form: str) -> Interaction:
-    """Return an exchange with ``form`` everywhere that text can be."""
-    request = RecordedRequest(
-        "POST",
-        f"https://u:{form}@api.example.com/v1/{form}/x?q={form}#{form}",
-        (("Authorization", f"Basic {CREDENTIAL}"), (f"X-{form}", form), ("Cookie", "a=b")),
-        f"--b\r\nname={form}\r\n\r\n{form}".encode(),
-    )
-    response = RecordedResponse(
-        401,
-        f"No {form}",
-        (("Location", f"/login?key={form}"), ("Set-Cookie", "s=1"), ("X-Echo", f"a {form} b")),
-        f'{{"error": "no such key: {form}"}}'.encode(),
-    )
-    return Interaction(request, response)
-
-
-@pytest.mark.parametrize("form", [KEY, CREDENTIAL, KEY.encode().hex(), KEY.replace("_", "%5f")])
-def test_the_key_is_removed_from_every_part_of_an_exchange(form: str) -> None:
-    """Path, query, fragment, header names and values, bodies and the reason: nothing is left."""
-    redactor = Redactor([KEY])
-    redacted = redactor.interaction(exchange(form))
-    redactor.refuse_leak(repr(astuple(redacted)))
-
-    assert traces(repr(astuple(redacted)).encode(), KEY) == []
-    assert redacted.response.body == b'{"error": "no such key: <API_KEY>"}'
-
-
 @given(key=keys, place=st.sampled_from(("uri", "header", "body", "reason")), data=st.data())
 @settings(max_examples=300, deadline=None)
 def test_what_is_written_at_once_is_what_is_redacted_part_by_part(
     key: str, place: str, data: st.DataObject
 ) -> None:
     """One search of the whole line finds what a search of each part does."""
+    assume(not key.startswith("<"))
     form = in_any_form(data.draw(st.sampled_from((key, "a plain text"))), data)
     body = data.draw(st.sampled_from(("", "\0", "\xff"))) + form
     at = dict.fromkeys(("uri", "header", "body", "reason"), "") | {place: form}
@@ -230,45 +276,151 @@ def test_what_is_written_at_once_is_what_is_redacted_part_by_part(
     assert traces(written.encode(), key) == []
 
 
-def test_credentials_and_cookies_are_dropped_whether_a_key_is_known_or_not() -> None:
-    """A replay has no key, and must still write none that comes by."""
-    redacted = Redactor().interaction(exchange("x"))
+SECRET = "s3cret-of-another-service"
+NEVER_RECORDED = ("Authorization", "Proxy-Authorization", "Cookie", "Cookie2", "set-cookie")
+OF_CREDENTIALS = (
+    *("X-Api-Key", "api_key", "DD-API-KEY", "DD-APPLICATION-KEY", "X-Auth-Token", "Private-Token"),
+    *("X-Vault-Token", "X-Goog-Api-Key", "X-Amz-Security-Token", "X-Shopify-Access-Token"),
+    *("Ocp-Apim-Subscription-Key", "X-Functions-Key", "X-Auth-Key", "X-RapidAPI-Key", "authtoken"),
+    *("X-Client-Secret", "X-Password", "X-Forwarded-Authorization", "Circle-Token"),
+)
+NOT_OF_CREDENTIALS = (
+    *("X-CSRF-Token", "X-CSRFToken", "X-XSRF-TOKEN", "X-Next-Page-Token", "Idempotency-Key"),
+    *("X-Continuation-Token", "x-ms-continuationtoken", "X-RateLimit-Remaining-Tokens", "ETag"),
+    *("Access-Control-Allow-Credentials", "Sec-WebSocket-Key", "WWW-Authenticate", "Link"),
+)
 
-    assert [name for name, _ in redacted.request.headers] == ["X-x"]
-    assert [name for name, _ in redacted.response.headers] == ["Location", "X-Echo"]
+
+def headers_of(names: tuple[str, ...], value: str) -> tuple[tuple[str, str], ...]:
+    return tuple((name, value) for name in names)
+
+
+def test_headers_of_credentials_are_dropped_or_masked_both_ways_and_no_others() -> None:
+    """Whether a key is known or not: a replay has no key, and must still write none."""
+    others = headers_of(NOT_OF_CREDENTIALS, "a value")
+    headers = (*headers_of((*NEVER_RECORDED, *OF_CREDENTIALS), SECRET), *others)
+    given = Interaction(
+        RecordedRequest("GET", "https://a.test/", headers), RecordedResponse(200, "", headers)
+    )
+    redacted = Redactor().interaction(given)
+
+    assert redacted.request.headers == (*headers_of(OF_CREDENTIALS, REDACTED), *others)
+    assert redacted.response.headers == redacted.request.headers
+    assert Redactor().interaction(redacted) == redacted
+    assert Redactor([SECRET]).interaction(given).response.headers == (
+        *headers_of(OF_CREDENTIALS, PLACEHOLDER),
+        *others,
+    )
+
+
+def test_a_header_is_redacted_by_its_name_on_both_sides() -> None:
+    """As a field is; equal values stay equal, and a replay of the same rules finds them."""
+    headers = (("X-Customer", "Ada"), ("Organization", "Engines"), ("X-Other", "x"))
+    given = Interaction(
+        RecordedRequest("GET", "https://a.test/", headers), RecordedResponse(200, "", headers)
+    )
+    redacted = Redactor(redact=["x-customer", "personal"]).interaction(given)
+    customer, organization, other = (value for _, value in redacted.request.headers)
+
+    assert redacted.request.headers == redacted.response.headers
+    assert customer.startswith("<xcustomer-")
+    assert organization.startswith("<organization-")
+    assert other == "x"
+
+
+LONG = "t0ken-of-16-char"
 
 
 @pytest.mark.parametrize(
     ("uri", "redacted"),
     [
-        ("https://a.test/x?api_key=s3cret&b=1", "https://a.test/x?api_key=<API_KEY>&b=1"),
-        ("https://a.test/x?b=1&API-KEY=s3cret", "https://a.test/x?b=1&API-KEY=<API_KEY>"),
-        ("https://a.test/x?API%2DKEY=s3cret", "https://a.test/x?API%2DKEY=<API_KEY>"),
-        ("https://a.test/x?%61pi_key=s3cret&n=1", "https://a.test/x?%61pi_key=<API_KEY>&n=1"),
-        ("https://a.test/x?api%5Fkey=s3%26cret#f", "https://a.test/x?api%5Fkey=<API_KEY>#f"),
-        ("https://a.test/x?apikey=%3CAPI_KEY%3E", "https://a.test/x?apikey=<API_KEY>"),
-        ("https://me:pw@a.test/x", "https://<API_KEY>@a.test/x"),
-        ("https://a.test/x?monkey=1&key=2", "https://a.test/x?monkey=1&key=2"),
+        ("?api_key=s3cret&b=1", "?api_key=<REDACTED>&b=1"),
+        ("?b=%2f&API-KEY=s3cret", "?b=%2f&API-KEY=<REDACTED>"),
+        ("?API%2DKEY=s3cret", "?API%2DKEY=<REDACTED>"),
+        ("?%61pi_key=s3cret&n=1", "?%61pi_key=<REDACTED>&n=1"),
+        ("?api%5Fkey=s3%26cret#f", "?api%5Fkey=<REDACTED>#f"),
+        ("?apikey=%3CAPI_KEY%3E&a=%3cREDACTED%3e", "?apikey=<API_KEY>&a=<REDACTED>"),
+        (
+            "?client_secret=a&access_token=b;c=d",
+            "?client_secret=<REDACTED>&access_token=<REDACTED>;c=d",
+        ),
+        (f"?key={LONG}&token={LONG}", "?key=<REDACTED>&token=<REDACTED>"),
+        (f"?key={LONG[1:]}&token=2", f"?key={LONG[1:]}&token=2"),
+        (f"?monkey={LONG}&page_token={LONG}", f"?monkey={LONG}&page_token={LONG}"),
+        ("?next_page_token=abc%2Fdef", "?next_page_token=abc%2Fdef"),
+        (f"?password={KEY}", "?password=<API_KEY>"),
+        (f"?key={LONG}{KEY}", "?key=<API_KEY>"),
     ],
 )
-def test_an_api_key_parameter_is_removed_by_its_name(uri: str, redacted: str) -> None:
-    """The value goes although no key is known; other parameters stay; twice is as once."""
-    redactor = Redactor()
-    once = redactor.request(RecordedRequest("GET", uri))
+def test_a_parameter_of_a_credential_is_removed_by_its_name(uri: str, redacted: str) -> None:
+    """From addresses, links and forms; the rest stays byte for byte, and twice is as once."""
+    redactor = Redactor([KEY])
+    once = redactor.request(RecordedRequest("GET", f"https://a.test/x{uri}"))
 
-    assert once.uri == redacted
+    assert once.uri == f"https://a.test/x{redacted}"
     assert redactor.request(once) == once
+    assert redactor.text(f'<a href="{uri}">') == f'<a href="{redacted}">' or "%3" in uri
+    assert redactor.text(uri[1:]) == redacted[1:] or "%3" in uri
 
 
-def test_an_api_key_is_removed_by_name_from_links_and_json_too() -> None:
-    """A service that hands out a key, or a link with one, hands it to no cassette."""
-    body = b'{"api_key": "s3cret", "next": "https://a.test/?p=2&api_key=s3cret", "note": "key"}'
+@pytest.mark.parametrize("user_info", ["me:pw", "me", SECRET])
+def test_the_user_info_of_an_address_is_removed(user_info: str) -> None:
+    """It is a credential wherever it is written."""
+    uri = f"https://{user_info}@a.test/x"
 
-    assert json.loads(written_response(body, redactor=Redactor()).body) == {
-        "api_key": PLACEHOLDER,
-        "next": f"https://a.test/?p=2&api_key={PLACEHOLDER}",
-        "note": "key",
+    assert Redactor().request(RecordedRequest("GET", uri)).uri == "https://<REDACTED>@a.test/x"
+    assert Redactor().text(f"see {uri}.") == "see https://<REDACTED>@a.test/x."
+
+
+def test_credentials_of_bodies_are_removed_by_name_and_a_token_that_pages_stays() -> None:
+    """Of JSON, also within a string of JSON, of a form with parts, of a link."""
+    secret = {"access_token": 'a"b\\', "id_token": "x", "password": "y", "client_secret": "z"}
+    others = {"next_page_token": "pages", "token": "t", "n": 12.10, "password_set": "no"}
+    body = json.dumps(secret | others | {"in": json.dumps({"refresh_token": "x", "b": "c"})})
+    parts = f'--b\r\nContent-Disposition: form-data; name="client_secret"\r\n\r\n{SECRET}\r\n--b--'
+    link = (
+        '{"next": "https://a.test/?p=2&api_key=s3cret", "go": "/?a=1\\u0026token=0123456789abcdef"}'
+    )
+
+    assert json.loads(written_response(body.encode()).body) == {
+        **dict.fromkeys(secret, REDACTED),
+        **others,
+        "in": '{"refresh_token": "<REDACTED>", "b": "c"}',
     }
+    assert written_response(parts.encode()).body.decode() == parts.replace(SECRET, REDACTED)
+    assert written_response(link.encode()).body.decode() == (
+        '{"next": "https://a.test/?p=2&api_key=<REDACTED>", "go": "/?a=1\\u0026token=<REDACTED>"}'
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "is_replaced"),
+    [
+        *(("/v1/<API_KEY>", True), ("?a=%3CREDACTED%3E", True), ("Bearer <REDACTED>", True)),
+        *(("?q=%3cname-1a2b3c4d%3e", True), ("/person-9748fa7c%40example.invalid", True)),
+        *(("/call/%2B999123456789", True), ("<not searched: 12 bytes>", True)),
+        *(("/v1/users/me?next=%2Fx", False), ("<b>x-1a</b>", False), ("?id=999123456789", False)),
+    ],
+)
+def test_what_redaction_replaced_is_told_from_what_was_sent(text: str, is_replaced: bool) -> None:
+    """So that nothing sends a placeholder or a pseudonym."""
+    assert has_placeholder(text) is is_replaced
+
+
+def test_a_foreign_file_is_shown_with_the_schemes_of_its_credentials_alone() -> None:
+    """Wherever the credential was echoed; our own files are shown as they are."""
+    bearer = (("Authorization", f"Bearer {SECRET}"), ("Cookie", f"a={SECRET}"), ("X-A", "b"))
+    given = Interaction(
+        RecordedRequest("GET", "https://a.test/", bearer),
+        RecordedResponse(401, "", (), SECRET.encode()),
+    )
+    before = Interaction(RecordedRequest("GET", f"https://a.test/{SECRET}"), RecordedResponse(200))
+    first, second = redact_foreign([before, given], foreign=True)
+
+    assert first.request.uri == f"https://a.test/{REDACTED}"
+    assert dict(second.request.headers) == {"X-A": "b", "Authorization": "Bearer <REDACTED>"}
+    assert second.response.body == REDACTED.encode()
+    assert list(redact_foreign([given], foreign=False)) == [given]
 
 
 @pytest.mark.parametrize(
@@ -289,27 +441,60 @@ def test_a_compressed_body_with_the_key_is_kept_unpacked(
 
 
 @pytest.mark.parametrize(
-    ("coding", "body"),
-    [("compress", b"\x1f\x9d\x90" + b"\xff" * 20), ("", b"\x1f\x8b\x08\xff\xff")],
+    ("coding", "charset", "body"),
+    [
+        ("compress", "utf-8", b"\x1f\x9d\x90" + b"\xff" * 20),
+        ("", "utf-8", b"\x1f\x8b\x08\xff\xff"),
+        ("", "utf-16", "any text".encode("utf-16")),
+        ("", "utf-8", "any text".encode("utf-16")),
+        ("", "utf-8", KEY.encode("utf-16-be")),
+        ("", "no-such-charset", b"any text"),
+        ("", "cp037", b"any text"),
+        ("gzip, gzip, gzip", "utf-8", gzip.compress(gzip.compress(gzip.compress(b"text")))),
+    ],
 )
-def test_a_body_that_cannot_be_opened_is_not_stored(coding: str, body: bytes) -> None:
+def test_a_body_that_cannot_be_searched_is_not_stored(
+    coding: str, charset: str, body: bytes
+) -> None:
     """It may hide anything: only its size is kept, and the headers are made to fit that."""
-    redacted = written_response(body, ("Content-Encoding", coding), ("Content-Length", "9"))
+    kind = ("Content-Type", f"text/plain; charset={charset}")
+    redacted = written_response(body, ("Content-Encoding", coding), ("Content-Length", "9"), kind)
 
     assert redacted.body == f"<not searched: {len(body)} bytes>".encode()
-    assert redacted.headers == (("Content-Length", str(len(redacted.body))),)
+    assert redacted.headers == (("Content-Length", str(len(redacted.body))), kind)
+
+
+@pytest.mark.parametrize("body", [gzip.compress(bytes(65 * 1024**2), 1), bytes(65 * 1024**2)])
+def test_a_body_over_the_limit_is_not_recorded(body: bytes) -> None:
+    """As it is, or once it is decompressed; the caller has got it."""
+    assert written_response(body).body == f"<not recorded: {len(body)} bytes>".encode()
+
+
+@pytest.mark.parametrize("charset", ["utf-8", "latin-1", "shift_jis", "gb18030", "windows-1252"])
+def test_a_text_is_searched_in_its_own_charset(charset: str) -> None:
+    """And every other byte of it stays."""
+    kind = ("Content-Type", f'text/plain; charset="{charset}"')
+    before, after = (
+        ("日本 " if charset in ("shift_jis", "gb18030") else "zoë ").encode(charset),
+        b"!",
+    )
+    redacted = written_response(before + KEY.encode() + after, kind)
+
+    assert redacted.body == before + PLACEHOLDER.encode() + after
 
 
 @pytest.mark.parametrize("key", ["200", "1", "GET", "a"])
 def test_a_key_that_is_part_of_every_text_goes_only_from_where_credentials_stand(key: str) -> None:
     """No recording is refused for it, and no text made unreadable."""
     redactor = Redactor([key])
-    request = RecordedRequest("GET", f"https://{key}:@a.test/?api_key={key}&n=200", (("A", key),))
+    request = RecordedRequest(
+        "GET", f"https://{key}:@a.test/?api_key={key}&n=200", (("A", key), ("X-Token", key))
+    )
     redacted = redactor.request(request)
     redactor.refuse_leak(json.dumps({"code": 200, "method": "GET"}))
 
     assert redacted.uri == f"https://{PLACEHOLDER}@a.test/?api_key={PLACEHOLDER}&n=200"
-    assert redacted.headers == (("A", key),)
+    assert redacted.headers == (("A", key), ("X-Token", PLACEHOLDER))
 
 
 def test_keys_of_every_session_are_removed_also_of_one_opened_later(
@@ -335,9 +520,9 @@ OWN = "kq83HfTr0Zp1"
 @pytest.mark.parametrize(
     ("header", "echoed", "kept"),
     [
-        ("Basic " + base64.b64encode(f"{OWN}:".encode()).decode(), OWN, PLACEHOLDER),
-        ("Basic " + base64.b64encode(f"u:{OWN}".encode()).decode(), OWN, PLACEHOLDER),
-        (f"Bearer {OWN}", OWN, PLACEHOLDER),
+        ("Basic " + base64.b64encode(f"{OWN}:".encode()).decode(), OWN, REDACTED),
+        ("Basic " + base64.b64encode(f"u:{OWN}".encode()).decode(), OWN, REDACTED),
+        (f"Bearer {OWN}", OWN, REDACTED),
         (
             "AWS4-HMAC-SHA256 Credential=AKID/20261121/eu/s3/aws4_request, Signature=fe5f80f7",
             "aws4_request/20261121",
@@ -359,13 +544,6 @@ def test_a_callers_own_credential_is_learned_for_the_recording(
     assert redactor.extended(["personal"]).text(echoed) == kept
 
 
-def test_an_address_stays_one_even_where_a_key_with_slashes_is_in_it() -> None:
-    """The whole path goes then, and no more."""
-    request = RecordedRequest("GET", "https://a.test/v1/ab/cd?ef=gh;i")
-
-    assert Redactor(["ab/cd?ef=gh;i"]).request(request).uri == f"https://a.test/{PLACEHOLDER}"
-
-
 def test_a_number_that_is_the_key_becomes_text_in_json() -> None:
     """It cannot stay a number; the rest is as it was."""
     body = b'{"id": 12, "key": 1234567890, "keys": [ 1234567890 ], "x": "\\u00e9"}'
@@ -379,55 +557,15 @@ def test_of_a_text_with_thousands_of_keys_nothing_is_left() -> None:
     text = json.dumps([{"key": f"{number} {KEY}", "n": number} for number in range(9000)])
     redacted = Redactor([KEY]).text(text)
 
-    assert KEY[:8] not in redacted
+    assert redacted == text.replace(KEY, PLACEHOLDER)
     assert shape(redacted) == shape(text)
-    assert KEY[:8] not in Redactor([KEY]).text(f"{KEY} " * 9000)
+    assert KEY not in Redactor([KEY]).text(f"{CREDENTIAL} {KEY} " * 9000)
 
 
-def test_an_entity_of_many_zeros_is_read() -> None:
-    """Python refuses to read a number of more than 4,300 digits; a page may write one."""
-    entities = "".join(f"&#{'0' * 5000}{ord(character)};" for character in KEY)
-
-    assert KEY not in html.unescape(re.sub("&#0+", "&#", Redactor([KEY]).text(entities)))
-
-
-@pytest.mark.parametrize("written", [KEY[3:11], "".join(f"\\u{ord(c):04x}" for c in KEY)])
-@pytest.mark.parametrize("filler", [b"e", "é".encode(), b"\xff"], ids=["ascii", "text", "bytes"])
-def test_a_key_that_stands_across_the_windows_of_a_long_body_is_found(
-    filler: bytes, written: str
-) -> None:
-    """A long body is searched in parts, and no place between two of them hides a key."""
-    for edge in (WINDOW, WINDOW + SHARED):
-        before = (edge - len(written) // 2) // len(filler)
-        body = filler * before + f" {written} ".encode() + filler * WINDOW
-        redacted = written_response(body).body
-
-        assert PLACEHOLDER.encode() in redacted
-        assert written.encode() not in redacted
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "part", ["é abc ".encode(), "😀 abc".encode(), b"\xff%41&#65;", b"abc def"], ids=repr
-)
-def test_a_long_body_is_searched_in_at_most_three_times_its_memory(part: bytes) -> None:
-    """Letters of many alphabets take four bytes each in memory, and each layer of escapes again."""
-    body = part * (8_000_000 // len(part))
-    tracemalloc.start()
-    try:
-        written = written_response(body)
-        most = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-
-    assert written.body == body
-    assert most < 3.1 * len(body)
-
-
-@pytest.mark.parametrize("form", [form for form in planted(KEY).values() if form.isascii()])
-def test_a_leak_is_refused_with_nothing_of_it_in_the_error(form: bytes) -> None:
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_a_leak_is_refused_with_nothing_of_it_in_the_error(form: str) -> None:
     """Not in its message, nor in the locals of any frame of its traceback."""
-    written = json.dumps({"body": form.decode()})
+    written = json.dumps({"body": form})
     redactor = Redactor([KEY])
     caught: list[CassetteError] = []
     try:
@@ -443,7 +581,7 @@ def test_a_leak_is_refused_with_nothing_of_it_in_the_error(form: bytes) -> None:
 
 def test_an_error_while_redacting_shows_no_locals() -> None:
     """What is not text at all fails, without the frames that hold the key."""
-    with pytest.raises(TypeError) as caught:
+    with pytest.raises(AttributeError) as caught:
         Redactor([KEY]).text(7)  # type: ignore[arg-type]
 
     inside = traceback.TracebackException.from_exception(caught.value, capture_locals=True)

@@ -132,4 +132,5 @@ def notice_of_personal_data(path: Path, name: str) -> str:
 def _redactor(recording: Recording) -> Redactor:
     """Return what removes the keys of this process, and the keyring's for the base address."""
     addresses = [recording.base_url] if recording.base_url else []
-    return Redactor(known_keys(remembered_for=addresses), redact=recording.redact)
+    recording.redactor.learn(known_keys(remembered_for=addresses))
+    return recording.redactor.extended(recording.redact)

@@ -73,6 +73,8 @@ class Recording:
         What the file says of itself.
     clean_bytes
         The length of the file up to the end of its last whole interaction.
+    redactor
+        What knows the credentials that another program's file had.
     """
 
     name: str
@@ -83,6 +85,7 @@ class Recording:
     layout: Literal["lines", "vcrpy", "json", "har", "empty"] = "empty"
     metadata: dict[str, Any] = field(default_factory=dict, repr=False)
     clean_bytes: int = field(default=0, repr=False)
+    redactor: Redactor = field(default_factory=Redactor, repr=False)
 
     is_replay = False
 
@@ -191,7 +194,6 @@ class SessionRecording(Recording):
         super().__init__(name, base_url=base_url)
         self.is_replay = is_replay
         self.explored: list[tuple[Interaction, Credentials]] = []
-        self._redactor = Redactor()
         self._readings: list[Reading] = []
         self._exchanges: dict[int, Exchange] = {}
         self._kept_bytes = 0
@@ -249,7 +251,7 @@ class SessionRecording(Recording):
         if exchange.body is not None:
             response = normalize_headers(response, method=request.method)
         at = None if math.isnan(reading.at) else datetime.fromtimestamp(reading.at, UTC)
-        return self._redactor.interaction(Interaction(request, response, at, reading.elapsed_s))
+        return self.redactor.interaction(Interaction(request, response, at, reading.elapsed_s))
 
     def reading(self, number: int) -> Reading:
         self._check_number(number)
@@ -412,9 +414,12 @@ def _parse_foreign(data: bytes, path: Path) -> Recording:
         except CassetteFormatError as error:
             raise CassetteFormatError(f"{path} is not a cassette. {error}") from None
         kind = "json" if text.lstrip().startswith("{") else "vcrpy"
-    interactions = list(redact_foreign(interactions, foreign=True))
+    interactions, redactor = redact_foreign(interactions)
     about, base_url = _about(metadata, interactions, path)
-    return Recording(path.stem, interactions, base_url, None, path, kind, about, len(data))
+    about = {name: redactor.text(v) if isinstance(v, str) else v for name, v in about.items()}
+    return Recording(
+        path.stem, interactions, base_url, None, path, kind, about, len(data), redactor
+    )
 
 
 def _about(

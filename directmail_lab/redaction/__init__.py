@@ -17,7 +17,11 @@ The threat model of this package:
 - **The caller is trusted**, and all keys of the process are known (`credentials.known_keys`).
 """
 
-from .key import PLACEHOLDER as PLACEHOLDER
+from .key import (
+    PLACEHOLDER as PLACEHOLDER,
+    REDACTED as REDACTED,
+    has_placeholder as has_placeholder,
+)
 from .redactor import (
     Redactor as Redactor,
     redact_foreign as redact_foreign,

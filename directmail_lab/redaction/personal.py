@@ -1,7 +1,8 @@
 """Personal data: finding it, and putting a stable pseudonym in its place.
 
 It is found by its form (e-mail addresses and telephone numbers, anywhere in a text) and by the
-names of the fields that hold it, in JSON, in forms and in queries: see `PERSONAL_FIELDS`.
+names of the fields that hold it, in JSON, in forms and in queries: see `PERSONAL_FIELDS`. In what
+is not JSON, but quotes some, a field is a string that follows its name.
 
 The same value gets the same pseudonym in every process and session, without a secret. So a replay
 that redacts its requests as the recording did finds them. A pseudonym does not make a person
@@ -12,15 +13,17 @@ Pseudonyms are recognised, and left as they are when a text is redacted again.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
+import json
 import re
 import shlex
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple, final
+from typing import TYPE_CHECKING, Any, Final, final
 from urllib.parse import quote, unquote, unquote_plus
 
-from .key import JSON_NUMBERS, format_string, parse_string
+from .key import REPLACED
 
 if TYPE_CHECKING:
     from ..interaction import Interaction
@@ -51,19 +54,16 @@ PERSONAL_FIELDS: Final = {name: kind for kind, names in _FIELDS.items() for name
 ``redact=["personal", "loyalty_number", "company.id"]``."""
 
 # All that is below a field of these kinds is of that kind: {"address": {"country": "NL"}}.
-_INHERITED: Final = frozenset(("address line", "name"))
+_INHERITED: Final = frozenset(
+    name for name, kind in PERSONAL_FIELDS.items() if kind in ("address line", "name")
+)
 
-# Letters and digits of any script and "-"; in the local part also "._+'", percent-encoded or not. A
-# domain does not end with a number ("b.git@v1.2"), nor is it a picture's ("logo@2x.png").
-_SPACES = r"\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"  # twice as fast as \s
-_DOMAIN = rf"[^\x00-,./:-@\[-`{{-\x7f{_SPACES}]{{1,63}}"
-_LOCAL = rf"[^\x00-&(-*,/:-@\[-^`{{-\x7f{_SPACES}]"
-# It starts where no character of a local part stands before, so that a megabyte without an @ is
-# searched once.
+# A domain does not end with a number ("b.git@v1.2"), nor is it a picture's ("logo@2x.png"). It
+# starts where no character of a local part stands before, so a megabyte without an @ is read once.
 _EMAIL = re.compile(
-    rf"(?:(?<!{_LOCAL})(?<!%)|(?<=%[0-7][0-9A-Fa-f]))"
-    rf"((?:{_LOCAL}++|%2[Bb]|%[89A-Fa-f][0-9A-Fa-f])++)(@|%40|&#64;)"
-    rf"(?!\dx\.(?:png|jpe?g|gif|svg|webp)\b)({_DOMAIN}(?:\.{_DOMAIN}){{0,7}}\.(?!\d){_DOMAIN})"
+    r"(?:(?<![\w.+'%-])|(?<=%[0-7][0-9A-Fa-f]))((?:[\w.+'-]|%2[Bb]|%[89A-Fa-f][0-9A-Fa-f]){1,200})"
+    r"(@|%40|&#64;)(?!\dx\.(?:png|jpe?g|gif|svg|webp)\b)"
+    r"((?:[^\W_][\w-]{0,62}\.){1,8}(?!\d)[^\W_][\w-]{0,62})"
 )
 _PHONE = re.compile(
     r"(?<![\w.:/\-])(?:"
@@ -73,46 +73,33 @@ _PHONE = re.compile(
     r"|\d{3}[.\-]\d{3}[.\-]\d{4}"
     r")(?![\w:\-]|\.\d)"
 )
-# What `Pseudonyms` writes.
-_PSEUDONYM = re.compile(
-    r"person-[0-9a-f]{8}(?:@|%40)example\.invalid|(?:\+|%2[Bb])?999\d{9}(?:\.0)?|<[^<>]+-[0-9a-f]{8}>"
-)
+
 # Domains that RFC 2606 keeps for examples, addresses of programs, or of code fetched by ssh.
 _NOT_PERSONAL = re.compile(
     r"(?:git|no-?reply)@.*"
     r"|(?:.*[@.])?(?:example(?:\.(?:com|net|org))?|invalid|test|localhost|noreply\.github\.com)",
     re.IGNORECASE | re.DOTALL,
 )
-_PAIR = re.compile(r"(^|[?&;\n])([^=&;#?\s{}\"]{1,200})=([^&;#\s\"]+)")
-_PART_NAME = re.compile(r";\s*name=\"([^\"\r\n]*)\"", re.IGNORECASE)
+_NUMBER_PSEUDONYM = re.compile(r"\+?999\d{9}(?:\.0)?")
 
-# A step through JSON, or text that quotes some: what stands between, then brackets that open or
-# close, a string (a name, where a colon follows), or one that never ends.
-_STEP = re.compile(
-    r'((?:[^"\[\]{}]++|\[\]|{}|""(?!\s*+:))*+)'
-    r'(?:([\[{]+)|([\]}]+)|("[^"\\]*+(?:\\.[^"\\]*+)*+")(\s*+:)?|(".*)|\Z)',
+# A field of a form or a query: all before its value, its name, its value. Then of a multipart form.
+FIELD: Final = re.compile(
+    r"((?:^|[?&;]|\\u0026)([^=?&;#\s\"<>{}\\]{1,200})=)((?:[^&;#\s\"'<>\\]|'(?=\w))+)", re.MULTILINE
+)
+PART: Final = re.compile(
+    r"(;\s*name=\"([^\"\r\n]*)\"[^\r\n]*\r\n(?:[^\r\n]+\r\n){0,20}\r\n)(.*?)(?=\r\n--|\Z)",
     re.DOTALL,
 )
-_OPENS, _CLOSES, _STRING, _NAME = 2, 3, 4, 5
-_SCALAR = re.compile(r"(-?\d[\d.eE+\-]*|true|false)")
-# No text without one of these holds what is known by its form, or a form's field.
-_CANDIDATE = re.compile(r"[@=%&\\]|\d[ ().\-/]{0,2}\d")
-_NO_DIGITS = re.compile(r"\D+")
-_NO_LETTERS = re.compile(r"[\W_]+")
+# Of JSON: a string, perhaps cut short, and a string or any other value.
+_STRING: Final = r"\"[^\"\\]*(?:\\.[^\"\\]*)*(?:\"|\\?\Z)"
+_STRINGS = re.compile(f"({_STRING})", re.DOTALL)
+SCALAR: Final = re.compile(rf"{_STRING}|-?\d[\d.eE+-]*|true|false|null|-?Infinity|NaN", re.DOTALL)
 _MADE_UP = re.compile(r'"service": ?"stand-in"')
 
-# The same names and values recur in a list: with this cache a megabyte takes 0.4 s instead of 2.
-_cached = functools.lru_cache(4096)
 
-
-class _Field(NamedTuple):
-    """Where in JSON: the names of the fields, the last one last; and what a pseudonym is called."""
-
-    path: tuple[str, ...] = ()
-    label: str = ""
-
-
-_ROOT: Final = _Field()
+def normalize(name: str) -> str:
+    """Return the name of a field in small letters and without marks."""
+    return (name if name.isalnum() else re.sub(r"[\W_]+", "", name)).lower()
 
 
 def _digest(value: str) -> str:
@@ -121,7 +108,7 @@ def _digest(value: str) -> str:
 
 
 def _digits(value: str) -> str:
-    return _NO_DIGITS.sub("", unquote(value))
+    return re.sub(r"\D+", "", unquote(value))
 
 
 def _number_for(digits: str) -> str:
@@ -129,33 +116,34 @@ def _number_for(digits: str) -> str:
     return f"999{int(_digest(digits), 16) % 10**9:09d}"
 
 
-def _normalize(name: str) -> str:
-    return (name if name.isalnum() else _NO_LETTERS.sub("", name)).lower()
+def _is_replaced(value: str) -> bool:
+    return bool(_NUMBER_PSEUDONYM.fullmatch(value) or REPLACED.fullmatch(unquote(value)))
+
+
+def _parse_string(raw: str) -> str:
+    """Return the value of a string of JSON; as it is written, if it is cut short."""
+    try:
+        return str(json.loads(raw, strict=False))
+    except ValueError:
+        return raw.strip('"')
 
 
 @final
 class Pseudonyms:
     """Replaces the personal data that ``redact`` names; see `redaction.Redactor`.
 
-    With ``values``, nothing is replaced: it collects them by kind, without examples.
+    ``seen`` collects what was replaced, by kind and without examples.
     """
 
-    def __init__(self, redact: Iterable[str], *, values: dict[str, set[str]] | None = None) -> None:
-        paths = {tuple(map(_normalize, name.split("."))) for name in redact if name.strip()}
+    def __init__(self, redact: Iterable[str], *, seen: dict[str, set[str]] | None = None) -> None:
+        paths = {tuple(map(normalize, name.split("."))) for name in redact if name.strip()}
         self._by_form = (PERSONAL,) in paths
         self._paths = paths - {(PERSONAL,)}
         self._named = {path[-1] for path in self._paths}
-        self._inherited = self._named | {n for n, k in PERSONAL_FIELDS.items() if k in _INHERITED}
         if self._by_form:
             self._paths |= {(name,) for name in PERSONAL_FIELDS}
         self._last_names = {path[-1] for path in self._paths}
-        self._depth = max(map(len, self._paths), default=1)
-        self._values = values
-        self._cached_field_below = _cached(self._field_below)
-        self._email = _cached(self._replace_email)
-        self._pair = _cached(self._replace_field)
-        self._number = _cached(self._replace_number)
-        self._value = _cached(self._replace_value)
+        self._seen = seen
 
     def __bool__(self) -> bool:
         return bool(self._paths)
@@ -163,148 +151,135 @@ class Pseudonyms:
     def text(self, text: str) -> str:
         """Return a text with its personal data replaced: JSON, a form, an address or any other."""
         if text.startswith("--") and "name=" in text:
-            boundary = text.partition("\r\n")[0]
-            return boundary.join(map(self._replace_part, text.split(boundary)))
-        return (
-            self._json(text) if '"' in text or text[:1] in ("[", "{") else self._replace_plain(text)
-        )
+            return PART.sub(
+                lambda match: match[1] + self.text(self.field(match[2], match[3])), text
+            )
+        if text.lstrip()[:1] in ("{", "["):
+            with contextlib.suppress(ValueError, RecursionError):
+                return self._json(text)
+        return self._any_text(text)
 
     def by_form(self, text: str) -> str:
         """Return a text with its e-mail addresses and telephone numbers replaced."""
         if "@" in text or "%40" in text or "&#64;" in text:
-            text = _EMAIL.sub(lambda match: self._email(*match.groups()), text)
+            text = _EMAIL.sub(self._replace_email, text)
         return _PHONE.sub(self._replace_phone, text)
 
-    def _replace_plain(self, text: str) -> str:
-        if "=" in text:
-            text = _PAIR.sub(lambda match: match[1] + self._pair(match[2], match[3]), text)
-        return self.by_form(text) if self._by_form else text
+    def field(self, name: str, value: str) -> str:
+        """Return the value of a field of a form or of a header: a pseudonym where it is named."""
+        label = self._label(tuple(map(normalize, re.split(r"[.\[]", name))))
+        return self._replace(value, label) if label else value
 
     def _json(self, text: str) -> str:
-        """Return JSON of the same shape, or text that quotes some: its strings are written anew."""
-        parts: list[str] = []
-        ancestors = [_ROOT]
-        field, done = _ROOT, 0
-        for step in _STEP.finditer(text):
-            kind, label = step.lastindex, field.label
-            if kind == _NAME:
-                field = self._cached_field_below(ancestors[-1], step[_STRING])
-            elif kind == _OPENS:
-                ancestors += [field] * len(step[_OPENS])
-            elif kind == _CLOSES:
-                depth = max(len(ancestors) - len(step[_CLOSES]), 0)
-                field = ancestors[depth]
-                del ancestors[depth or 1 :]
-            start, end = step.span()
-            # An e-mail address or a form's named field has at least five characters.
-            if label or (end - start > 4 and _CANDIDATE.search(text, start, end)):
-                between, _, _, string, colon, torn = step.groups("")
-                old = between + string + torn
-                new = self._replace_between(between, label) if between.strip(", ") else between
-                if string:
-                    new += self._replace_string(string, "" if colon else label)
-                elif torn:
-                    new += (
-                        self._replace_string(f'{torn}"', label)[:-1]
-                        if label
-                        else self._replace_plain(torn)
-                    )
-                if new != old:
-                    parts += (text[done:start], new)
-                    done = start + len(old)
-        return "".join((*parts, text[done:]))
+        """Return JSON with the values of fields replaced, and no other character changed."""
+        # An object is a tuple of all its members, also of some with the same name.
+        parse = json.JSONDecoder(
+            object_pairs_hook=tuple, parse_int=str, parse_float=str, parse_constant=str
+        )
+        parsed = parse.decode(text)
+        labels: list[str] = []
+        self._collect_labels(labels, parsed, (), "")
+        return SCALAR.sub(functools.partial(self._replace_next, iter(labels)), text)
 
-    def _field_below(self, field: _Field, raw_name: str) -> _Field:
-        name = _normalize(parse_string(raw_name))
-        path = (*field.path, name)[-self._depth :]
-        is_named = name in self._last_names
-        if is_named and any(path[start:] in self._paths for start in range(len(path))):
-            return _Field(path, path[-1])
-        return _Field(path, field.label if field.label in self._inherited else "")
+    def _collect_labels(
+        self, labels: list[str], value: Any, path: tuple[str, ...], label: str
+    ) -> None:
+        """Add the label of each name (none) and each value, in the order they are written."""
+        if isinstance(value, tuple):
+            for name, inner in value:
+                labels.append("")
+                below = (*path, normalize(name))
+                self._collect_labels(labels, inner, below, self._label(below, label))
+        elif isinstance(value, list):
+            for inner in value:
+                self._collect_labels(labels, inner, path, label)
+        else:
+            labels.append(label)
 
-    def _replace_between(self, text: str, label: str) -> str:
-        """Return what stands between strings and brackets: numbers, and in no JSON any text."""
-        if label and JSON_NUMBERS.fullmatch(text):
-            parts = _SCALAR.split(text)
-            parts[1::2] = [self._number(scalar, label) for scalar in parts[1::2]]
-            return "".join(parts)
-        return self._replace_plain(text)
+    def _replace_next(self, labels: Iterator[str], match: re.Match[str]) -> str:
+        return self._scalar(match[0], next(labels))
 
-    def _replace_string(self, raw: str, label: str) -> str:
-        value = parse_string(raw)
-        new = self._value(value, label) if label else self.text(value)
-        return raw if new == value else format_string(new, raw)
+    def _any_text(self, text: str) -> str:
+        """Return what is not JSON, though it may quote some: by strings and what is between."""
+        parts, label = _STRINGS.split(text), ""
+        for index, part in enumerate(parts):
+            if index % 2 == 0:
+                parts[index] = self._plain(part)
+                label = label if part.strip() == ":" else ""
+            elif parts[index + 1].lstrip()[:1] == ":":
+                label = self._label((normalize(_parse_string(part)),))
+            else:
+                parts[index] = self._scalar(part, label)
+        return "".join(parts)
 
-    def _replace_part(self, part: str) -> str:
-        """Return a part of a multipart form."""
-        head, gap, value = part.partition("\r\n\r\n")
-        name = _PART_NAME.search(head)
-        label = self._label(name[1]) if name else ""
-        if not label:
-            return head + gap + self.text(value)
-        value = value.removesuffix("\r\n")
-        return head + gap + self._value(value, label) + part[len(head + gap + value) :]
+    def _plain(self, text: str) -> str:
+        if "=" in text:
+            text = FIELD.sub(lambda match: match[1] + self._replace_field(match[2], match[3]), text)
+        return self.by_form(text) if self._by_form else text
 
-    def _label(self, name: str) -> str:
-        """Return the label of a form's field: ``first_name``, ``contact[first_name]``."""
-        if name.isalnum() and name.lower() not in self._last_names:
-            return ""  # most names, in a third of the time
-        field = _ROOT
-        for part in unquote_plus(name).replace("[", ".").split("."):
-            field = self._field_below(field, f'"{part}"')
-        return field.label
+    def _label(self, path: tuple[str, ...], above: str = "") -> str:
+        """Return what a field's pseudonym is called: empty for no pseudonym.
+
+        ``above`` is the label of the field that it is in.
+        """
+        if path[-1] in self._last_names and any(path[n:] in self._paths for n in range(len(path))):
+            return path[-1]
+        return above if above in self._named or above in _INHERITED else ""
 
     def _replace_field(self, name: str, raw: str) -> str:
-        """Return a field of a form or a query."""
-        if label := self._label(name):
-            value = unquote_plus(raw)
-            new = self._value(value, label)
-            raw = raw if new == value else quote(new, safe="")
-        return f"{name}={raw}"
+        """Return the value of a field of a form or a query."""
+        value = unquote_plus(raw)
+        new = self.field(unquote_plus(name), value)
+        return raw if new == value else quote(new, safe="")
 
-    def _replace_number(self, raw: str, label: str) -> str:
-        """Return a number for a number; a truth value becomes null where its field is named."""
-        if raw in ("true", "false"):
+    def _scalar(self, raw: str, label: str) -> str:
+        """Return a value of JSON: a number for a number, null for a truth value that is named."""
+        if raw[0] == '"':
+            value = _parse_string(raw)
+            new = self._replace(value, label) if label else self.text(value)
+            written = json.dumps(new, ensure_ascii=raw.isascii())
+            return raw if new == value else written[: None if raw[-1] == '"' else -1]
+        if raw[0] in "tfn":
             return "null" if label in self._named else raw
-        if _PSEUDONYM.fullmatch(raw) or self._is_counted(PERSONAL_FIELDS.get(label), raw):
+        if not label or _is_replaced(raw):
             return raw
+        self._note(PERSONAL_FIELDS.get(label), raw)
         return _number_for(raw) + (".0" if set(raw) & set(".eE") else "")
 
-    def _replace_value(self, value: str, label: str) -> str:
-        kind = PERSONAL_FIELDS.get(label)
-        if not value.strip() or _PSEUDONYM.fullmatch(value) or self._is_counted(kind, value):
+    def _replace(self, value: str, label: str) -> str:
+        """Return the pseudonym of a field's value."""
+        if not value.strip() or _is_replaced(value):
             return value
+        kind, digits = PERSONAL_FIELDS.get(label), _digits(value)
+        self._note(kind, value)
         if "@" in value and _EMAIL.fullmatch(value):
             return f"person-{_digest(value)}@example.invalid"
-        digits = _digits(value)
         if digits and (kind == _TELEPHONE_NUMBER or _PHONE.fullmatch(value)):
             return f"+{_number_for(digits)}"
         return f"<{label}-{_digest(value)}>"
 
-    def _replace_email(self, local: str, at: str, domain: str) -> str:
+    def _replace_email(self, match: re.Match[str]) -> str:
+        local, at, domain = match.groups()
         value = f"{local}@{domain}"
-        if _PSEUDONYM.fullmatch(value) or self._is_counted(_EMAIL_ADDRESS, value):
-            return local + at + domain
+        if _is_replaced(value):
+            return match[0]
+        self._note(_EMAIL_ADDRESS, value)
         return f"person-{_digest(value)}{at}example.invalid"
 
     def _replace_phone(self, match: re.Match[str]) -> str:
         digits = _digits(match[0])
         # A date has eight digits, and E.164 allows fifteen.
-        if not (8 if match[1] else 9) <= len(digits) <= 15 or _PSEUDONYM.fullmatch(match[0]):
+        if not (8 if match[1] else 9) <= len(digits) <= 15 or _is_replaced(unquote(match[0])):
             return match[0]
-        if self._is_counted(_TELEPHONE_NUMBER, digits):
-            return match[0]
+        self._note(_TELEPHONE_NUMBER, digits)
         return (match[1] or "+") + _number_for(digits)
 
-    def _is_counted(self, kind: str | None, value: str) -> bool:
-        """Return whether values are only counted, and count this one unless it is nobody's."""
-        if self._values is None:
-            return False
-        if kind:
-            value = _digits(value) if kind == _TELEPHONE_NUMBER else unquote(value).strip().lower()
-            if not _NOT_PERSONAL.fullmatch(value):
-                self._values.setdefault(kind, set()).add(value)
-        return True
+    def _note(self, kind: str | None, value: str) -> None:
+        if self._seen is None or kind is None:
+            return
+        value = _digits(value) if kind == _TELEPHONE_NUMBER else unquote(value).strip().lower()
+        if not _NOT_PERSONAL.fullmatch(value):
+            self._seen.setdefault(kind, set()).add(value)
 
 
 def count_personal(texts: Iterable[str], *, by_field: bool = True) -> dict[str, int]:
@@ -318,11 +293,11 @@ def count_personal(texts: Iterable[str], *, by_field: bool = True) -> dict[str, 
     dict
         ``{"e-mail address": 2, "name": 1}``; what does not occur is left out.
     """
-    values: dict[str, set[str]] = {}
-    search = Pseudonyms([PERSONAL], values=values)
+    seen: dict[str, set[str]] = {}
+    search = Pseudonyms([PERSONAL], seen=seen)
     for text in texts:
         (search.text if by_field and not _MADE_UP.search(text) else search.by_form)(text)
-    return {kind: len(values[kind]) for kind in _FIELDS if kind in values}
+    return {kind: len(seen[kind]) for kind in _FIELDS if kind in seen}
 
 
 def texts_of(interaction: Interaction) -> Iterator[str]:

@@ -1,9 +1,9 @@
-"""Taking the key, and personal data on request, out of what is written down.
+"""Taking the key, other credentials, and personal data on request, out of what is written down.
 
 Everything that leaves a session for a file, a log or a message passes a `Redactor`. It removes the
-keys that are known (see `key_search`), and what is known by its place alone, whether a key is known
-or not: the headers that carry credentials and cookies, an ``api_key`` parameter or field, and the
-user info of an address. `guard_logs` does so for what is logged while a session has a key.
+keys that are known (see `key`), and what is known by its place alone, whether a key is known or
+not: headers, parameters and fields that carry credentials, and the user info of an address.
+`guard_logs` does so for what is logged while a session has a key.
 """
 
 from __future__ import annotations
@@ -15,54 +15,88 @@ from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
-from typing import Final, NoReturn, final
+from typing import Final, final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ..credentials import keys_version, known_keys
-from ..errors import CassetteError, CredentialError, hide_frames
+from ..errors import CassetteError, hide_frames
 from ..interaction import Headers, Interaction, RecordedRequest, RecordedResponse, header
-from .key import PLACEHOLDER, KeySearch, windows
-from .personal import Pseudonyms
-from .unpack import unpack
+from .key import PLACEHOLDER, REDACTED, REPLACED, Hidden, KeySearch
+from .personal import FIELD, PART, SCALAR, Pseudonyms, normalize
+from .unpack import TooLargeError, unpack
 
 # Never written: each is a credential, or is as good as one.
-_DROPPED: Final = frozenset(
-    ("authorization", "proxy-authorization", "cookie", "cookie2", "set-cookie", "set-cookie2")
+_AUTHORIZATION: Final = frozenset(("authorization", "proxy-authorization"))
+_DROPPED: Final = _AUTHORIZATION | {"cookie", "cookie2", "set-cookie", "set-cookie2"}
+# Written without their value: DD-API-KEY, X-Auth-Token, X-Amz-Security-Token. But not X-CSRF-Token,
+# X-Next-Page-Token, X-RateLimit-Remaining-Tokens.
+_CREDENTIAL_HEADER: Final = re.compile(
+    r"(?:authorization|token|secret|password|passwd|credential"
+    r"|(?:api|app|application|access|auth|subscription|functions|master|private)[-_]?key)(?![a-z])",
+    re.IGNORECASE,
 )
-_MASKED: Final = frozenset(("api-key", "api_key", "apikey", "x-api-key", "x-api_key", "x-apikey"))
-_SPECIAL: Final = _DROPPED | _MASKED | {"content-encoding"}
+_OTHER_HEADER: Final = re.compile(
+    r"\b(?:x?csrf|xsrf|page|pagination|continuation|cursor|ratelimit|limit|count)", re.IGNORECASE
+)
+_API_KEY: Final = frozenset(("apikey", "xapikey"))
+_CREDENTIAL_FIELDS: Final = frozenset(
+    name
+    for names in (
+        "apikey apisecret apitoken accesstoken authtoken idtoken refreshtoken clientsecret",
+        "clientassertion secret secretkey subscriptionkey password passwd xamzsecuritytoken",
+        "xamzsignature xgoogsignature",
+    )
+    for name in names.split()
+)
+_CREDENTIAL_IF_LONG: Final = frozenset(("key", "token"))
+_LONG: Final = 16
+# No text without one of these has such a field.
+_HINTS: Final = ("key", "token", "secret", "passw", "assertion", "signature", "%")
 
-_PARAMETER = re.compile(r"((?:^|[?&;])([^=?&;#\s\"'<>\\]{1,99})=)[^&;#\s\"'<>\\]+", re.MULTILINE)
-_FIELD = re.compile(
-    r"((?<!\\)\\*\"api[-_]?key\\*\"\s*:\s*\\*\")(?!<API_KEY>)(?:[^\"\\]|\\[^\"])++", re.IGNORECASE
+# Of JSON, and of JSON in a string of JSON: all before the value, its name, the value.
+_JSON_FIELDS: Final = tuple(
+    re.compile(
+        rf"({quote}(api[-_]?key|(?:access|refresh|id)_token|client_secret|password){quote}"
+        rf"\s*:\s*{quote})({value})",
+        re.IGNORECASE | re.DOTALL,
+    )
+    for quote, value in (('"', r"(?:[^\"\\]|\\.)*"), (r"\\\"", r"(?:[^\"\\]|\\[^\"])*"))
 )
-_USER_INFO = re.compile(r"(://)[^/?#@\s\"'<>\\]+@")
-_ORIGIN = re.compile(r"(?<![:/])(/)")
+_USER_INFO = re.compile(r"(?<=://)[^/?#@\s\"'<>\\]+(?=@)")
+# A placeholder that a client has escaped.
+_ESCAPED_PLACEHOLDER = re.compile("%3C(API_KEY|REDACTED)%3E", re.IGNORECASE)
 # RFC 7235: a scheme and one token. Digest and AWS4 have parameters, of which none is a key.
 _ONE_PART = re.compile(r"\s*([A-Za-z][\w-]*)\s+([A-Za-z0-9._~+/-]+=*)\s*")
+_SCHEME = re.compile(r"\s*([A-Za-z][A-Za-z0-9-]{1,31}) ")
+
+_CHARSET = re.compile(r"charset=\"?([\w.:-]{1,40})", re.IGNORECASE)
+_ASCII: Final = bytes(range(32, 127))
+_BYTE_ORDER_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
 
 
 @final
-class Redactor:
+class Redactor(Hidden):
     """Removes keys, credentials and chosen personal data; no repr or pickle shows what it knows.
 
     It knows every key of this process (see `credentials.known_keys`), also of sessions that are
-    opened after it was made, and what a request that it sees carries as its own credentials.
+    opened after it was made, and what a request that it sees carries as its own credentials. A key
+    becomes ``<API_KEY>``, any other credential ``<REDACTED>``.
 
     Parameters
     ----------
     secrets
         More keys, as they are typed.
     redact
-        Names or dotted paths of fields, and ``"personal"`` for all in `personal.PERSONAL_FIELDS`
-        and e-mail addresses and telephone numbers anywhere. Each value becomes a pseudonym, equal
-        for equal values.
+        Names or dotted paths of fields, names of headers, and ``"personal"`` for all in
+        `personal.PERSONAL_FIELDS` and e-mail addresses and telephone numbers anywhere. Each value
+        becomes a pseudonym, equal for equal values.
     """
 
-    __slots__ = ("__personal", "__redact", "__search", "__version")
+    __slots__ = ("__keys", "__others", "__personal", "__redact", "__version")
 
     def __init__(self, secrets: Iterable[str] = (), *, redact: Iterable[str] = ()) -> None:
-        self.__search = KeySearch(secrets)
+        self.__keys = KeySearch(secrets)
+        self.__others = KeySearch(placeholder=REDACTED)
         self.__version: object = None
         self.__redact = tuple(redact)
         self.__personal = Pseudonyms(self.__redact)
@@ -78,14 +112,12 @@ class Redactor:
         if not more:
             return self
         other = Redactor(redact=(*self.__redact, *more))
-        other.__search = self.__search
+        other.__keys, other.__others = self.__keys, self.__others
         return other
 
-    def __repr__(self) -> str:
-        return "Redactor(<hidden>)"
-
-    def __reduce__(self) -> NoReturn:
-        raise CredentialError("A redactor knows the key, and is never pickled or copied.")
+    def learn(self, keys: Iterable[str]) -> None:
+        """Remove these keys, too."""
+        self.__keys.learn(keys)
 
     @hide_frames
     def interaction(self, interaction: Interaction) -> Interaction:
@@ -99,36 +131,26 @@ class Redactor:
     def redacted_text(self, interaction: Interaction, text_of: Callable[[Interaction], str]) -> str:
         """Return the text of an interaction as it may be written, searched once more for the key.
 
-        Where nothing is to be removed, as in most, that one search is all that it costs.
-
         Raises
         ------
         CassetteError
             As `refuse_leak`.
         """
-        self._learn()
-        request, headers = interaction.request, interaction.response.headers
-        if not (self.__redact or "%" in request.uri or _has_special((*request.headers, *headers))):
-            text = text_of(interaction)
-            if "!!binary" not in text and not self._is_affected(text):
-                return text
         text = text_of(self.interaction(interaction))
         self.refuse_leak(text)
         return text
 
     @hide_frames
     def request(self, request: RecordedRequest) -> RecordedRequest:
-        """Return a request as it may be written."""
+        """Return a request as it may be written.
+
+        Where its address or body differs from the request's own, a value in it was replaced: two
+        requests that differ by that value alone are one afterwards.
+        """
         self._learn(_secrets_of(request))
-        # Apart, so that an address stays one where a key that holds a slash is in its path.
-        # Also an `api_key` whose name is escaped, and a placeholder that httpx has escaped.
-        uri = _PARAMETER.sub(_mask_value, request.uri.replace("%3CAPI_KEY%3E", PLACEHOLDER))
-        texts = [request.method, *_ORIGIN.split(uri, maxsplit=1)]
-        (method, *uri_parts), headers, body = self._message(
-            texts, request.headers, request.body or b""
-        )
-        sent = None if request.body is None else body
-        return RecordedRequest(method, "".join(uri_parts), headers, sent)
+        texts = [request.method, _ESCAPED_PLACEHOLDER.sub(r"<\1>", request.uri)]
+        (method, uri), headers, body = self._message(texts, request.headers, request.body or b"")
+        return RecordedRequest(method, uri, headers, None if request.body is None else body)
 
     @hide_frames
     def text(self, text: str) -> str:
@@ -146,7 +168,7 @@ class Redactor:
             Where any form of a key is in it. Nothing of the text is in the message.
         """
         self._learn()
-        if self.__search.holds(written):
+        if self._has_key(written):
             raise CassetteError(
                 "The key was about to be written in a form that redaction had not removed, so "
                 "nothing was written. Leave this request out of the recording, and report it."
@@ -155,21 +177,19 @@ class Redactor:
     def _learn(self, secrets: Iterable[str] = ()) -> None:
         version = keys_version()
         if version != self.__version:
-            self.__search.learn(known_keys())
+            self.__keys.learn(known_keys())
             self.__version = version  # read before the keys: of two threads, none learns too little
-        if more := frozenset(secrets):
-            self.__search.learn(more)
+        self.__others.learn(secrets)
 
-    def _is_affected(self, text: str) -> bool:
-        """Return whether anything but personal data is to be removed from a text."""
-        return _may_hold_credentials(text) or self.__search.holds(text)
+    def _has_key(self, text: str) -> bool:
+        return self.__keys.holds(text) or self.__others.holds(text)
 
     def _message(
         self, texts: list[str], headers: Headers, body: bytes
     ) -> tuple[list[str], Headers, bytes]:
         """Return what a message begins with, its headers, which fit its body, and the body."""
-        written = self._body(body, header(headers, "content-encoding") or "")
-        headers = _redact_headers(headers)
+        written = self._body(body, headers) if body else body
+        headers = tuple(self._headers(headers))
         if written != body:
             length = str(len(written))
             headers = tuple(
@@ -178,70 +198,104 @@ class Redactor:
                 if name.lower() != "content-encoding"
             )
         parts = [*texts, *chain.from_iterable(headers)]
-        if self.__redact or self._is_affected("\n".join(parts)):
+        # One search of all of them, since most hold nothing.
+        if self.__personal or self._is_affected("\n".join(parts)):
             parts = list(map(self._text, parts))
         rest = iter(parts[len(texts) :])
         return parts[: len(texts)], tuple(zip(rest, rest, strict=True)), written
 
-    def _body(self, body: bytes, coding: str) -> bytes:
+    def _headers(self, headers: Headers) -> Iterator[tuple[str, str]]:
+        """Yield the headers that may be written at all, credentials without their value."""
+        for name, value in headers:
+            if _is_credential(name):
+                yield name, self._masked(value)
+            elif name.lower() not in _DROPPED:
+                yield name, self.__personal.field(name, value) if self.__personal else value
+
+    def _body(self, body: bytes, headers: Headers) -> bytes:
         """Return a body as it may be written; one that had to be opened for that stays open."""
         try:
-            plain = unpack(body, coding)
+            plain = unpack(body, header(headers, "content-encoding") or "")
+            text, charset = _decoded(plain, header(headers, "content-type") or "")
+        except TooLargeError:
+            return b"<not recorded: %d bytes>" % len(body)
         except ValueError:
             return b"<not searched: %d bytes>" % len(body)
-        parts = (part.decode("utf-8", "replace") for part in windows(plain))
-        if not self.__redact and not any(map(self._is_affected, parts)):
+        # UTF-16 that does not say so.
+        if "\0" in text and self._has_key(text.replace("\0", "")):
+            return b"<not searched: %d bytes>" % len(body)
+        if not self.__personal and not self._is_affected(text):
             return body
-        try:
-            text, charset = plain.decode("utf-8"), "utf-8"
-        except UnicodeDecodeError:
-            text, charset = plain.decode("latin-1"), "latin-1"
         written = self._text(text)
         return body if written == text else written.encode(charset)
 
+    def _is_affected(self, text: str) -> bool:
+        """Return whether anything but personal data may have to be removed from a text."""
+        return _may_hold_credentials(text) or self._has_key(text)
+
     def _text(self, text: str) -> str:
         if _may_hold_credentials(text):
-            for pattern, replacement in _RULES:
-                text = pattern.sub(replacement, text)
-        text = self.__search.removed_from(text)
+            patterns = (FIELD, PART) if "=" in text else ()
+            for pattern in (*patterns, *_JSON_FIELDS):
+                text = pattern.sub(lambda match: match[1] + self._field(match[2], match[3]), text)
+            text = _USER_INFO.sub(lambda match: self._masked(match[0]), text)
+        if self._has_key(text):
+            if text.lstrip()[:1] in ("{", "["):
+                text = SCALAR.sub(self._number, text)
+            text = self.__others.removed_from(self.__keys.removed_from(text))
         return self.__personal.text(text) if self.__personal else text
 
+    def _field(self, name: str, value: str) -> str:
+        """Return the value of a field of a form or a query as it may be written."""
+        name = normalize(unquote(name))
+        is_credential = name in _CREDENTIAL_FIELDS or (
+            name in _CREDENTIAL_IF_LONG and len(value) >= _LONG
+        )
+        return self._masked(value) if is_credential else value
 
-def _has_special(headers: Headers) -> bool:
-    """Return whether any header carries credentials or a cookie, or says how a body is packed."""
-    return not _SPECIAL.isdisjoint([name.lower() for name, _ in headers])
+    def _number(self, match: re.Match[str]) -> str:
+        """Return a value of JSON: a number that is a key becomes text, so that JSON stays JSON."""
+        is_key = match[0][0] != '"' and self._has_key(match[0])
+        return f'"{PLACEHOLDER}"' if is_key else match[0]
+
+    def _masked(self, value: str) -> str:
+        """Return what is written in the place of a credential."""
+        plain = unquote(value)
+        if not plain or REPLACED.fullmatch(plain):
+            return value
+        return PLACEHOLDER if any(map(self.__keys.knows, plain.split(":"))) else REDACTED
 
 
-def _redact_headers(headers: Headers) -> Headers:
-    """Return the headers that may be written at all, those named for a key without their value."""
-    return tuple(
-        (name, PLACEHOLDER if name.lower() in _MASKED else value)
-        for name, value in headers
-        if name.lower() not in _DROPPED
-    )
+def _is_credential(header_name: str) -> bool:
+    is_named_so = _CREDENTIAL_HEADER.search(header_name) and not _OTHER_HEADER.search(header_name)
+    return bool(is_named_so) and header_name.lower() not in _DROPPED
 
 
 def _may_hold_credentials(text: str) -> bool:
-    if "@" in text and _USER_INFO.search(text):
-        return True
     low = text.lower()
-    return "key" in low and ("api_key" in low or "apikey" in low or "api-key" in low)
+    return ("@" in low and "://" in low) or any(hint in low for hint in _HINTS)
 
 
-def _is_api_key(name: str) -> bool:
-    return unquote(name).lower().replace("-", "").replace("_", "") == "apikey"
+def _decoded(body: bytes, content_type: str) -> tuple[str, str]:
+    """Return a body as text, and the charset that gives the body again.
 
-
-def _mask_value(match: re.Match[str]) -> str:
-    return match[1] + PLACEHOLDER if _is_api_key(match[2]) else match[0]
-
-
-# What is known by its place, and what stands there instead.
-_RULES: Final[tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]] = (
-    (_PARAMETER, _mask_value),
-    (_FIELD, rf"\1{PLACEHOLDER}"),
-    (_USER_INFO, rf"\1{PLACEHOLDER}@"),
-)
+    Raises
+    ------
+    ValueError
+        Where its charset is unknown, or one in which a key would not be found, such as UTF-16.
+    """
+    declared = match[1] if (match := _CHARSET.search(content_type)) else "utf-8"
+    try:
+        is_searchable = _ASCII.decode(declared).encode("ascii") == _ASCII
+    except LookupError:
+        is_searchable = False
+    if not is_searchable or body.startswith(_BYTE_ORDER_MARKS):
+        raise ValueError("in a charset that cannot be searched")
+    for charset in ("utf-8", declared):
+        with contextlib.suppress(UnicodeError):
+            if (text := body.decode(charset)).encode(charset) == body:
+                return text, charset
+    return body.decode("latin-1"), "latin-1"
 
 
 def secrets_in(interactions: Iterable[Interaction]) -> frozenset[str]:
@@ -253,24 +307,36 @@ def secrets_in(interactions: Iterable[Interaction]) -> frozenset[str]:
     return frozenset(chain.from_iterable(_secrets_of(each.request) for each in interactions))
 
 
-def redact_foreign(interactions: Iterable[Interaction], *, foreign: bool) -> Iterable[Interaction]:
-    """Return what a file holds as it may be shown: another program's without its credentials."""
-    if not foreign:
-        return interactions
-    recorded = tuple(interactions)
-    return map(Redactor(secrets_in(recorded)).interaction, recorded)
+def redact_foreign(interactions: Iterable[Interaction]) -> tuple[list[Interaction], Redactor]:
+    """Return what another program recorded without its credentials, and what knows these.
+
+    Of an ``Authorization`` the scheme stays: ``Bearer <REDACTED>``.
+    """
+    recorded, redactor = list(interactions), Redactor()
+    redactor._learn(secrets_in(recorded))
+    return [_with_schemes(redactor.interaction(each), each.request) for each in recorded], redactor
+
+
+def _with_schemes(redacted: Interaction, request: RecordedRequest) -> Interaction:
+    schemes = tuple(
+        (name, f"{scheme[1]} {REDACTED}")
+        for name, value in request.headers
+        if name.lower() in _AUTHORIZATION and (scheme := _SCHEME.match(value))
+    )
+    headers = (*redacted.request.headers, *schemes)
+    return replace(redacted, request=replace(redacted.request, headers=headers))
 
 
 def _secrets_of(request: RecordedRequest) -> Iterator[str]:
     for name, value in request.headers:
-        if name.lower() in ("authorization", "proxy-authorization"):
+        if name.lower() in _AUTHORIZATION:
             yield from _credentials(value)
-        elif name.lower() in _MASKED:
+        elif normalize(name) in _API_KEY:
             yield value
     with contextlib.suppress(ValueError):
         parts = urlsplit(request.uri)
         yield from filter(None, (parts.username, parts.password))
-        yield from (value for name, value in parse_qsl(parts.query) if _is_api_key(name))
+        yield from (value for name, value in parse_qsl(parts.query) if normalize(name) in _API_KEY)
 
 
 def _credentials(authorization: str) -> Iterator[str]:
@@ -292,10 +358,12 @@ GUARDED_LOGGERS: Final = (*_ROOTS, *(f"{core}.{part}" for core in _CORES for par
 """The loggers that a request's address, headers or errors reach, beside their children."""
 
 # httpcore logs headers as pairs of bytes: (b'Cookie', b'…').
-_CREDENTIALS = re.compile(
-    r"((['\"])(?:proxy-authorization|authorization|set-cookie|cookie)\2, b?)(['\"]).*?\3(?=[,)\]])",
-    re.IGNORECASE,
-)
+_LOGGED_HEADER = re.compile(r"(b?(['\"])([\w-]{1,99})\2, b?)(['\"]).*?\4(?=[,)\]])")
+
+
+def _logged_header(match: re.Match[str]) -> str:
+    is_credential = match[3].lower() in _DROPPED or _is_credential(match[3])
+    return f"{match[1]}{match[4]}{REDACTED}{match[4]}" if is_credential else match[0]
 
 
 def guard_logs(redactor: Redactor) -> Callable[[], None]:
@@ -310,7 +378,7 @@ def guard_logs(redactor: Redactor) -> Callable[[], None]:
             message = record.getMessage()
         except (TypeError, ValueError):
             message = f"{record.msg} {record.args}"
-        message = _CREDENTIALS.sub(rf"\1\3{PLACEHOLDER}\3", message)
+        message = _LOGGED_HEADER.sub(_logged_header, message)
         record.msg, record.args = redactor.text(message), ()
         if record.exc_info and record.exc_info[0] is not None:
             text = logging.Formatter().formatException(record.exc_info)
