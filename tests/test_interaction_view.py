@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from cassette_samples import NOON, answered, get, recorded, theirs
+from directmail_lab.questions.stopgap import recording_in
 from key_search import traces
 
 from directmail_lab.errors import CassetteError
@@ -17,7 +18,6 @@ from directmail_lab.questions.interactions import (
     interactions,
     show_interaction,
 )
-from directmail_lab.questions.stopgap import recording_in
 
 KEY = "Wy5Nf0PtA3oVi7KzQm2ExRj8Dh6SbG4L"
 

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pandas as pd
 import pytest
+from directmail_lab.questions.snippets import copy_as
 from directmail_lab.readings.log import read_readings
 from faulty_service import FaultyService
 from key_search import planted, traces
@@ -35,7 +36,6 @@ from directmail_lab.interaction import Interaction, RecordedRequest, RecordedRes
 from directmail_lab.questions.findings import findings
 from directmail_lab.questions.interactions import read_interactions
 from directmail_lab.questions.openapi import openapi
-from directmail_lab.questions.snippets import copy_as
 from directmail_lab.redaction import key as key_forms, redactor
 from directmail_lab.sessions import Session
 from directmail_lab.standin import StandIn

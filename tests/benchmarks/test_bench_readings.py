@@ -14,8 +14,8 @@ import httpx
 import numpy as np
 import pandas as pd
 import pytest
-
 from directmail_lab.readings.log import ReadingLog
+
 from directmail_lab.readings.reading import Reading
 from directmail_lab.transports import Observer, ObservingTransport
 
