@@ -99,6 +99,7 @@ def test_four_workers_share_one_key(monkeypatch: pytest.MonkeyPatch) -> None:
     assert statuses[429] <= 2
 
 
+@pytest.mark.filterwarnings("ignore:The inplace keyword")  # Dask's own, by pandas 3.1
 def test_readings_in_parquet_are_read_by_dask(tmp_path: Path) -> None:
     """What a session saves, Dask reads back with the same times and numbers."""
     dm.replay("record-and-replay")

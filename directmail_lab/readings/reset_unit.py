@@ -143,8 +143,10 @@ class ResetUnitInference:
     def _keep(self, units: Collection[UnitName], why: str, *, counts_down: bool = False) -> None:
         """Exclude all other units."""
         excluded = [unit for unit in self.candidates if unit not in units]
+        if not (excluded or counts_down):
+            return
+        self.candidates = tuple(unit for unit in self.candidates if unit in units)
         if excluded:
-            self.candidates = tuple(unit for unit in self.candidates if unit in units)
             self._reasons.append(f"not {' or '.join(excluded)}: {why}")
         # A time left is named only if it was seen counting down. That no other unit fits is not
         # enough: readings of two accounts may have been mixed.
