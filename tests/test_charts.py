@@ -91,6 +91,7 @@ def test_a_chart_reads_on_any_page() -> None:
     marks = [line.get_color() for axes in chart.axes for line in axes.lines]
 
     assert (pixels[:, :, 3] == 1).all()
+    assert min(text.get_fontsize() for text in chart.findobj(Text)) >= 9
     assert min(contrast(text.get_color(), page) for text in chart.findobj(Text)) >= 4.5
     assert min(contrast(mark, shade) for mark in marks for shade in shades) >= 3
     assert min(contrast(shade, page) for shade in shades) >= 1.2
@@ -132,7 +133,7 @@ def test_a_chart_says_what_it_is_of() -> None:
     frame = frame_of(countdown(3), unit="seconds_left")
     counted = chart_rate_limits(frame)
     frame.attrs["source"] = "first-look (replayed), 41 interactions"
-    named, told = chart_rate_limits(frame), chart_rate_limits(frame, source="<tour>")
+    named, told = chart_rate_limits(frame), chart_rate_limits(frame, title="<tour>")
 
     for chart, source in (
         (counted, "3 readings"),
@@ -141,6 +142,7 @@ def test_a_chart_says_what_it_is_of() -> None:
     ):
         assert chart.get_suptitle() == f"Requests left in the window: {source}"
         assert chart.alt_text.startswith(chart.get_suptitle())
+    assert chart_rate_limits(frame[:0]).alt_text.startswith(f"{frame.attrs['source']}. No readings")
 
 
 def test_each_operation_has_its_panel_with_its_name_and_what_is_left() -> None:
