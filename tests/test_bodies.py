@@ -10,9 +10,9 @@ import httpx
 import pytest
 from hypothesis import given, strategies as st
 from jsonschema import Draft202012Validator
+from reading_samples import reading as sample
 
 from directmail_lab.questions.shapes import ResponseShape, ResponseShapes, Shape
-from directmail_lab.readings.reading import Reading
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3),
@@ -116,7 +116,7 @@ def test_an_answer_is_read_as_its_headers_say() -> None:
 
 def test_a_session_notes_some_answers_of_a_kind() -> None:
     """Fifty of each; very large ones and the rest cost nothing."""
-    shapes, reading = ResponseShapes(), Reading(1.0, "GET", "/a", "/a", 200, 300, 299, 60)
+    shapes, reading = ResponseShapes(), sample()
     for _ in range(500):  # httpx has undone the coding that the headers still name
         shapes.add(reading, httpx.Headers({"Content-Encoding": "gzip"}), b"{}")
     shapes.add(reading._replace(status=201), httpx.Headers(), b" " * 2_000_000)

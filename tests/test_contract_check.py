@@ -115,14 +115,14 @@ def test_no_readings_give_a_row_for_each_rule_and_the_same_columns() -> None:
 
 def test_the_display_states_each_rule_once_and_the_notes_below() -> None:
     """However many operations were seen, to the left as texts are read."""
-    readings = [reading("/a"), reading("/a", limit=500), reading("/<b>", limit=None)]
+    readings = [reading("/a"), reading("/a", limit=500), reading("/a<b>", limit=None)]
 
     frame = check(*readings)
     shown = frame._repr_mimebundle_()["text/html"]  # type: ignore[operator]
 
     assert shown.count("is not larger than") == 1
     assert (shown.count(">holds<"), shown.count(">violated<")) == (2, 2)
-    assert "/&lt;b&gt;" in shown
+    assert "/a&lt;b&gt;" in shown
     assert "/a had 2 different limits" in shown
 
 

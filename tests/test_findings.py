@@ -19,7 +19,7 @@ from directmail_lab.errors import NotConnectedError
 from directmail_lab.questions.findings import explore, findings
 from directmail_lab.questions.open_parts import findings_of
 from directmail_lab.questions.shapes import ResponseSample, ResponseShape
-from directmail_lab.readings.reading import read_headers
+from directmail_lab.readings.reading import Reading, raw_values
 from directmail_lab.readings.reset_unit import infer_reset_unit
 from directmail_lab.sessions import Session
 from directmail_lab.standin import stand_in
@@ -53,7 +53,7 @@ def sample(
     """A response with this body, a text as it is and anything else as JSON."""
     content = body.encode() if isinstance(body, str) else json.dumps(body).encode()
     at = NOON + number
-    reading = read_headers(headers, at=at, method="GET", path=path, status=status)
+    reading = Reading(at, "GET", path, status, raw_values(headers))
     shape = ResponseShape()
     shape.add(headers, content)
     return ResponseSample(reading, shape, "tour", number, "https://api.example.com", credentials)

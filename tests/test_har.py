@@ -106,7 +106,7 @@ def test_a_browsers_file_is_read_and_its_key_is_learned_and_removed() -> None:
 
     assert traces(repr([astuple(each) for each in interactions]).encode(), KEY) == []
     (exchange,) = interactions
-    assert exchange.request.uri == "https://api.test/v1/users/me?trace=<API_KEY>"
+    assert exchange.request.uri == "https://api.test/v1/users/me?trace=<REDACTED>"
     assert exchange.request.headers == ()
     assert exchange.response.body == b'{"you": "<API_KEY>"}'
     assert exchange.response.headers == (("content-length", "20"),)

@@ -12,6 +12,7 @@ import nbclient
 import nbformat
 import pytest
 from hypothesis import given, strategies as st
+from reading_samples import reading as sample
 
 import directmail_lab as dm
 from directmail_lab.errors import NotConnectedError
@@ -29,7 +30,7 @@ WAIT_S = 10.0
 
 
 def reading(remaining: int | None = 1, *, status: int = 200, path: str = "/v1/users/me") -> Reading:
-    return Reading(0.0, "GET", path, path, status, 300, remaining, 30)
+    return sample(0.0, path, status=status, remaining=remaining, reset=30)
 
 
 @pytest.fixture
@@ -100,10 +101,10 @@ def test_any_number_of_operations_take_bounded_room() -> None:
     """Paths without id-like segments could each be an operation."""
     history = History()
     for number in range(1_000):
-        history.add(reading(path=f"/{number}"))
+        history.add(reading(path="/" + "a" * number))
 
     assert len(history.operations) == MAX_OPERATIONS
-    assert list(history.operations)[-1] == "GET /999"
+    assert list(history.operations)[-1] == "GET /" + "a" * 999
 
 
 def test_the_snapshot_has_what_the_service_said(

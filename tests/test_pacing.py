@@ -16,6 +16,7 @@ import pytest
 from directmail_lab.readings.log import ReadingLog
 from faulty_service import FaultyService
 from paced_service import START, Clock, Service, async_client, client
+from reading_samples import reading as sample
 
 import directmail_lab as dm
 from directmail_lab.errors import OutcomeUnknownError, QuotaExhaustedError
@@ -426,7 +427,7 @@ def test_an_answer_to_a_write_that_breaks_off_leaves_its_outcome_open(method: st
 
 
 def reading(remaining: int, reset: int, at: float, elapsed_s: float = 0.0) -> Reading:
-    return Reading(at, "GET", ME, ME, 200, 5, remaining, reset, elapsed_s=elapsed_s)
+    return sample(at, limit=5, remaining=remaining, reset=reset, elapsed_s=elapsed_s)
 
 
 def test_the_first_request_of_many_asks_for_all() -> None:

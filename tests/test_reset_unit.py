@@ -66,6 +66,19 @@ def test_a_window_of_readings_tells_the_unit(unit: str, moments: list[float]) ->
     assert "reading 1 " in evidence.why
 
 
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_unit_that_is_named_stays_named(unit: str) -> None:
+    """In the windows that follow, too, and where nothing is told; a contradiction takes it back."""
+    inference = ResetUnitInference()
+    readings = window(unit, BY_HAND) + window(unit, [0.0, 1.0], start=NOW_S + 70)
+    for one in [*readings, reading(NOW_S + 72, 0), reading(NOW_S + 73, None)]:
+        inference.observe(one)
+    named = inference.unit
+    inference.observe(reading(NOW_S + 74, "2026-11-21T12:01:00Z"))
+
+    assert (named, inference.unit) == (unit, "undetermined")
+
+
 @pytest.mark.parametrize(
     ("one", "unit"),
     [

@@ -24,6 +24,7 @@ import pytest
 from hypothesis import given, strategies as st
 from key_search import traces
 from paced_service import BASE_URL, START, Clock, Service, async_client, client
+from reading_samples import reading as sample
 from shared_allowance import run
 
 import directmail_lab as dm
@@ -32,7 +33,6 @@ from directmail_lab.errors import QuotaExhaustedError
 from directmail_lab.pacing.state import PaceState
 from directmail_lab.pacing.stores import Share, SharedStore, machine
 from directmail_lab.pacing.windows import RenewalReader, Window, WindowLog
-from directmail_lab.readings.reading import Reading
 from directmail_lab.readings.reset_unit import ResetUnitInference
 from directmail_lab.sessions import Session
 from directmail_lab.standin import StandIn, stand_in
@@ -203,7 +203,7 @@ def test_never_more_is_said_to_be_others_than_was(steps: list[str]) -> None:
         if step == "others":
             continue
         status, reset = 200 if allowed else 429, int(service.reset(renews_at))
-        reading = Reading(service.clock(), "GET", ME, ME, status, 20, left, reset)
+        reading = sample(service.clock(), status=status, limit=20, remaining=left, reset=reset)
         state.take(reading, reader.read(reading, state), service.clock())
         if step == "here":
             log.note(reading, state)

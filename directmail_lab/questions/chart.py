@@ -105,7 +105,7 @@ class Chart(Figure):
 
 
 @_styled
-def chart_rate_limits(frame: pd.DataFrame, *, source: str | None = None) -> Chart:
+def chart_rate_limits(frame: pd.DataFrame, *, title: str | None = None) -> Chart:
     """Draw the requests remaining over time, or by number if a recording has no times.
 
     There is a panel for each of the six operations that have the most readings. The limit is a
@@ -116,18 +116,19 @@ def chart_rate_limits(frame: pd.DataFrame, *, source: str | None = None) -> Char
     ----------
     frame
         What `rate_limits()` returns, with any number of rows.
-    source
+    title
         What the readings are of: ``"first-look (replayed), 41 interactions"``. By default
         ``frame.attrs["source"]``, or how many readings there are.
     """
-    source = source or frame.attrs.get("source") or plural(len(frame), "reading")
+    title = title or frame.attrs.get("source")
     is_timed = bool(frame["at"].notna().all())
     operations = _by_operation(frame, is_timed=is_timed)
     if not operations:
-        chart = Chart(1.2, f"{source}: none yet. Make a request, such as me(), and draw again.")
+        message = "No readings yet. Make a request, such as me(), and draw again."
+        chart = Chart(1.2, f"{title}. {message}" if title else message)
         chart.text(0.5, 0.5, chart.alt_text, ha="center", va="center")
         return chart
-    title = f"Requests left in the window: {source}"
+    title = f"Requests left in the window: {title or plural(len(frame), 'reading')}"
     shown = dict(operations[: len(_SERIES)])
     if len(shown) < len(operations):
         title += f", {len(shown)} of {len(operations)} operations"

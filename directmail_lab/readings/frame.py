@@ -80,8 +80,9 @@ def frame_of(
         "cassette_number": _counts([row.cassette_number for row in rows]),
         "problem": _texts(problem),
     }
-    index = pd.Index(range(1, len(rows) + 1) if numbers is None else np.array(numbers, np.int64))
-    frame = pd.DataFrame(columns, index=index.rename("number"))
+    # Not a RangeIndex: Dask cannot read one that has a name from Parquet.
+    index = np.arange(1, len(rows) + 1) if numbers is None else np.array(numbers, dtype=np.int64)
+    frame = pd.DataFrame(columns, index=pd.Index(index, name="number"))
     frame.attrs["reset_unit"] = unit
     return readable(frame, hidden=_HIDDEN)
 

@@ -137,14 +137,17 @@ class ResetUnitInference:
         if run is None or not run.add(new):
             self._runs[key] = _Run(new)
         elif (unit := run.unit()) in self.candidates:
-            why = f"{run}, and nothing is renewed in between, since remaining falls each time"
+            span = f"from reading {run.first.number} to {self._number}"
+            why = f"{span} it counts down, with no renewal between, since remaining falls each time"
             self._keep([unit], why, counts_down=True)
 
     def _keep(self, units: Collection[UnitName], why: str, *, counts_down: bool = False) -> None:
         """Exclude all other units."""
         excluded = [unit for unit in self.candidates if unit not in units]
+        if not (excluded or counts_down):
+            return
+        self.candidates = tuple(unit for unit in self.candidates if unit in units)
         if excluded:
-            self.candidates = tuple(unit for unit in self.candidates if unit in units)
             self._reasons.append(f"not {' or '.join(excluded)}: {why}")
         # A time left is named only if it was seen counting down. That no other unit fits is not
         # enough: readings of two accounts may have been mixed.
@@ -226,13 +229,6 @@ class _Run:
         uncertainty_s = sum(seen.latest - seen.earliest for seen in (first, last))
         is_clear = fall >= least and fall * SCALES[unit].seconds >= 2 * uncertainty_s
         return unit if is_clear else None
-
-    def __str__(self) -> str:
-        first, last = self.first, self.last
-        return (
-            f"from reading {first.number} to {last.number} it falls by {first.value - last.value} "
-            f"in {last.latest - first.latest:.3g} s"
-        )
 
 
 def _is_plausible(unit: UnitName, value: int, reading: Reading) -> bool:

@@ -137,7 +137,8 @@ dm.me()
 one = session.readings.since(0)[0]
 until = time.monotonic() + 2.0
 while time.monotonic() < until or len(session.readings) < 100_000:
-    session._note(one._replace(remaining=len(session.readings) % 300))
+    left = str(len(session.readings) % 300)
+    session._note(one._replace(raw=(("X-RateLimit-Remaining", left),)))
 """
     name = server.write("flood.ipynb", show(service), flood)
     open_notebook(page, server, name)
