@@ -309,7 +309,7 @@ def test_pages_are_as_the_caller_says_and_end(
 def test_a_link_to_another_origin_is_not_followed(lists: Lists, response: httpx.Response) -> None:
     """The key, or a request at all, never goes where a response says."""
     session, requests = lists(lambda _: response)
-    with pytest.raises(dm.InsecureAddressError, match="nothing was sent there"):
+    with pytest.raises(dm.errors.InsecureAddressError, match="nothing was sent there"):
         list(session.pages("/v1/lists"))
 
     assert set(requests) == {f"{ADDRESS}/v1/lists"}
@@ -333,7 +333,7 @@ def test_what_is_no_list_is_one_page(live: Session) -> None:
 
 def test_an_error_is_no_page(service: StandIn, unpaced: Session) -> None:
     """Its status is raised, not taken for the end."""
-    with service.fault(status=500), pytest.raises(dm.ServiceError, match="500"):
+    with service.fault(status=500), pytest.raises(dm.errors.ServiceError, match="500"):
         list(unpaced.pages("/v1/lists"))
 
 

@@ -174,7 +174,7 @@ def test_a_failure_lists_what_was_unplayed_and_what_was_not_recorded(
         import pytest, directmail_lab as dm
 
         def test_lists(directmail):
-            with pytest.raises(dm.NotRecordedError):
+            with pytest.raises(dm.errors.NotRecordedError):
                 directmail.request("GET", "/v1/lists?page=hidden")
             assert directmail.mode == "live"
 
@@ -240,7 +240,7 @@ def test_nothing_is_sent_in_a_replay(run: Run, account: StandIn) -> None:
         def test_me(directmail):
             directmail.me()
             for change in (directmail.live, lambda: directmail.record("more")):
-                with pytest.raises(dm.NotConnectedError):
+                with pytest.raises(dm.errors.NotConnectedError):
                     change()
         """
 
@@ -287,7 +287,7 @@ def test_the_marker_may_say_what_is_compared(run: Run, service: StandIn) -> None
 
         @pytest.mark.directmail(cassette="tour")
         def test_strict(directmail):
-            with pytest.raises(dm.NotRecordedError):
+            with pytest.raises(dm.errors.NotRecordedError):
                 directmail.request("GET", "/v1/lists?page=2")
         """
 
@@ -365,7 +365,7 @@ def test_the_session_is_the_current_one_for_the_test_alone(run: Run, service: St
             assert dm.me()["id"].item() == "usr_stand_in_1"
 
         def test_none():
-            with pytest.raises(dm.NotConnectedError, match="No session is open"):
+            with pytest.raises(dm.errors.NotConnectedError, match="No session is open"):
                 dm.me()
         """
 

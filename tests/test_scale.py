@@ -116,7 +116,7 @@ def test_the_readers_need_no_session(many: list[str]) -> None:
     dm.read_interactions(many[0])
     dm.read_readings(Path(many[0]))
 
-    with pytest.raises(dm.NotConnectedError):
+    with pytest.raises(dm.errors.NotConnectedError):
         dm.session()
 
 
@@ -158,7 +158,7 @@ def test_a_damaged_cassette_among_many_is_left_out_and_named(
     assert "not closed" in frame.attrs["problems"]["torn"]
     with pytest.warns(UserWarning, match="1 of 2 cassettes"):
         assert len(read([whole, tmp_path / ("x" * 5000)])) == 2
-    with pytest.raises(dm.CassetteError, match="Cannot read"):
+    with pytest.raises(dm.errors.CassetteError, match="Cannot read"):
         read(tmp_path / ("x" * 5000))
 
 
