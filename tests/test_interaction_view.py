@@ -90,10 +90,14 @@ def test_one_interaction_is_shown_readably() -> None:
 
 # -- all of them -------------------------------------------------------------------------------
 
-COLUMNS = ["at", "method", "path", "query", "operation", "status", "content_type", "bytes", "elapsed_s", "excerpt"]
+COLUMNS = ["at", "method", "path", "query", "operation", "status", "content_type", "bytes"]
+COLUMNS += ["elapsed_s", "excerpt"]
 DTYPES = {
     **dict.fromkeys(COLUMNS, "string"),
-    "at": "datetime64[us, UTC]", "status": "Int64", "bytes": "Int64", "elapsed_s": "Float64",
+    "at": "datetime64[us, UTC]",
+    "status": "Int64",
+    "bytes": "Int64",
+    "elapsed_s": "Float64",
 }
 
 
