@@ -19,8 +19,6 @@ MAX_DEPTH: Final = 50
 Path = tuple[str | int, ...]
 """Where a value is in a JSON value: names of members, and positions in arrays."""
 
-Leaf = tuple[Path, object]
-
 _FIELD_NAME: Final = re.compile(r';\s*name="([^"\r\n]*)"', re.IGNORECASE)
 
 
@@ -50,20 +48,22 @@ def read_json(
         return None, "is nested deeper than can be read"
 
 
-def leaves(value: object, path: Path = (), *, into_arrays: bool = False) -> Iterator[Leaf]:
+def leaves(value: object, *, into_arrays: bool = False) -> Iterator[tuple[Path, object]]:
     """Yield the path and value of each leaf of a JSON value: a scalar, an array, an empty object.
 
-    With ``into_arrays``, arrays are descended into as objects are.
+    They come in the value's order. With ``into_arrays``, arrays are descended into as objects are.
     """
-    has_members = bool(value) and len(path) < MAX_DEPTH
-    if has_members and isinstance(value, dict):
-        for name, member in value.items():
-            yield from leaves(member, (*path, str(name)), into_arrays=into_arrays)
-    elif has_members and isinstance(value, list) and into_arrays:
-        for position, element in enumerate(value):
-            yield from leaves(element, (*path, position), into_arrays=into_arrays)
-    else:
-        yield path, value
+    waiting: list[tuple[Path, object]] = [((), value)]
+    while waiting:
+        path, value = waiting.pop()
+        has_members = bool(value) and len(path) < MAX_DEPTH
+        if has_members and isinstance(value, dict):
+            waiting += [((*path, str(name)), value[name]) for name in reversed(value)]
+        elif has_members and isinstance(value, list) and into_arrays:
+            numbers = reversed(range(len(value)))
+            waiting += [((*path, number), value[number]) for number in numbers]
+        else:
+            yield path, value
 
 
 def unwrap(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import re
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -182,8 +181,7 @@ def _not_json(problem: str, response: httpx.Response | None) -> NotJSONError:
     if response is None:
         return NotJSONError(f"The body {problem}. Give frame() the bytes of a whole JSON body.")
     content_type = _without_key(response.headers.get("content-type", ""))
-    found = re.match(r"\s*([\w.+-]{1,60}/[\w.+-]{1,60})", content_type)
-    media_type = found[1] if found else None
+    media_type = content_type.partition(";")[0].strip()[:100] or None
     kind = f"content type {media_type}" if media_type else "no content type"
     status, path, method = response.status_code, _describe(response)["path"] or "…", "GET"
     with contextlib.suppress(RuntimeError):

@@ -90,17 +90,14 @@ def test_one_interaction_is_shown_readably() -> None:
 
 # -- all of them -------------------------------------------------------------------------------
 
+COLUMNS = ["at", "method", "path", "query", "operation", "status", "content_type", "bytes"]
+COLUMNS += ["elapsed_s", "excerpt"]
 DTYPES = {
+    **dict.fromkeys(COLUMNS, "string"),
     "at": "datetime64[us, UTC]",
-    "method": "string",
-    "path": "string",
-    "query": "string",
-    "operation": "string",
     "status": "Int64",
-    "content_type": "string",
     "bytes": "Int64",
     "elapsed_s": "Float64",
-    "excerpt": "string",
 }
 
 
@@ -108,7 +105,7 @@ def test_a_recording_is_shown_as_a_frame(tour: Path) -> None:
     """One row for each interaction, by its number from 1 on, with typed columns."""
     frame = interactions(recording_in(tour))
 
-    assert frame.dtypes.astype(str).to_dict() == DTYPES
+    assert (list(frame.columns), frame.dtypes.astype(str).to_dict()) == (COLUMNS, DTYPES)
     assert (frame.index.name, frame.index.tolist()) == ("number", [1, 2, 3, 4])
     assert frame["path"].tolist()[1:] == ["/v1/users/me", "/v1/lists/8f14e45f", "/v1/letters"]
     assert frame["operation"].tolist()[1:] == ["/v1/users/me", "/v1/lists/{id}", "/v1/letters"]

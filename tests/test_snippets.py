@@ -34,6 +34,11 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 TRUSTED = {origin_of(BASE_URL)}
 
 
+def copied(request: RecordedRequest, kind: str = "curl", **options: Any) -> str:
+    """A request as code, by default with its own origin trusted."""
+    return copy_as(answered(request), kind, **{"trusted_origins": TRUSTED, **options})
+
+
 class _Echo(BaseHTTPRequestHandler):
     """Keeps each request as it came: method, target, headers, body."""
 
@@ -79,7 +84,7 @@ def test_what_is_copied_sends_the_very_same_request(echo: str, kind: str, name: 
     """By a real shell with a real curl, and by httpx: method, target, headers, body and key."""
     request = REQUESTS[name]
     request = replace(request, uri=echo + request.uri.removeprefix(BASE_URL))
-    run(copy_as(answered(request), kind, trusted_origins={origin_of(echo)}), kind)
+    run(copied(request, kind, trusted_origins={origin_of(echo)}), kind)
     method, target, headers, body = _Echo.seen[-1]
     sent = {(key.lower(), value) for key, value in headers.items()}
     expected = {(key.lower(), value) for key, value in request.headers} - {("accept", "*/*")}
@@ -109,7 +114,7 @@ def test_a_call_of_ours_sends_the_very_same_body(
 ) -> None:
     """Address and key are the session's own."""
     request, build = REQUESTS[name], dm.Session(BASE_URL).client.build_request
-    code = copy_as(answered(request), "request", base_url=BASE_URL, trusted_origins=())
+    code = copied(request, "request", base_url=BASE_URL)
     built: list[Any] = []
     monkeypatch.setattr(dm, "request", lambda *args, **kw: built.append(build(*args, **kw)))
     exec(code, {})
@@ -124,9 +129,7 @@ def test_a_call_of_ours_sends_the_very_same_body(
 def test_whatever_was_recorded_is_printable_and_quoted(path: str, value: str, body: bytes) -> None:
     """What is pasted moves no cursor and ends no paste; a shell reads it as mere words."""
     request = RecordedRequest("POST", f"{BASE_URL}/{path}", (("X-V", value),), body)
-    curl, httpx = (
-        copy_as(answered(request), kind, trusted_origins=TRUSTED) for kind in ("curl", "httpx")
-    )
+    curl, httpx = copied(request), copied(request, "httpx")
     command = curl[curl.index("curl ") :]
     words = shlex.split(command.replace("\\\n", " "))
 
@@ -155,14 +158,13 @@ def test_a_value_that_was_replaced_is_said_to_be(request_: RecordedRequest, kind
     """A placeholder or a pseudonym is no value to send: in the address, a header or the body."""
     note = "# A value was replaced when this was recorded: put in your own.\n"
 
-    assert note in copy_as(answered(request_), kind, trusted_origins=TRUSTED)
-    assert note not in copy_as(answered(get()), kind, trusted_origins=TRUSTED)
+    assert note in copied(request_, kind)
+    assert note not in copied(get(), kind)
 
 
 def test_what_is_left_out_is_said() -> None:
     """A body that is too large or was not kept, and a header that is no text."""
-    large = replace(post(b"x" * 100_000), headers=(("X-A", "a\r\nX-B: b"),))
-    code = copy_as(answered(large), "curl", trusted_origins=TRUSTED)
+    code = copied(replace(post(b"x" * 100_000), headers=(("X-A", "a\r\nX-B: b"),)))
 
     assert "# The body of 100,000 bytes is left out" in code
     assert "# A header that is not plain text is left out." in code
@@ -175,7 +177,7 @@ def test_what_is_left_out_is_said() -> None:
 def test_an_address_that_is_not_of_http_is_refused(uri: str) -> None:
     """curl would read a file, or take it for an option."""
     with pytest.raises(CassetteError, match="no http address"):
-        copy_as(answered(replace(get(), uri=uri)), "curl", trusted_origins=())
+        copied(replace(get(), uri=uri))
 
 
 # -- where the key goes ------------------------------------------------------------------------
@@ -198,10 +200,10 @@ def test_an_address_that_is_not_of_http_is_refused(uri: str) -> None:
 @pytest.mark.parametrize("kind", ["curl", "httpx"])
 def test_the_key_goes_to_a_trusted_origin_alone(kind: str, uri: str, has_key: bool) -> None:
     """A redirect, or a stranger's recording, may name any address."""
-    copied = copy_as(answered(replace(get(), uri=uri)), kind, trusted_origins=TRUSTED)
+    code = copied(replace(get(), uri=uri), kind)
 
-    assert ("DIRECTMAIL_API_KEY" in copied) == has_key
-    assert ("# The key is left out" in copied) != has_key
+    assert ("DIRECTMAIL_API_KEY" in code) == has_key
+    assert ("# The key is left out" in code) != has_key
 
 
 def test_a_view_trusts_what_this_process_connected_to() -> None:
