@@ -16,7 +16,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 from tutorials import CASSETTES, RECORDINGS, ROOT, execute, fresh_copy, read, record, run
 
 from directmail_lab import tutorials as packaged
-from directmail_lab.questions.audit import audit_cassette, audit_notebook
+from directmail_lab.questions.audit import audit
 from directmail_lab.tutorials import FIRST, copy_tutorials, workplace
 
 if TYPE_CHECKING:
@@ -187,8 +187,8 @@ def test_every_chart_is_a_picture(name: str) -> None:
 def test_every_cassette_and_notebook_is_fit_to_be_shared() -> None:
     """Our own audit finds neither a secret nor personal data in what is committed."""
     found = [
-        *(f for path in CASSETTES for f in audit_cassette(path)),
-        *(f for name in NOTEBOOKS for f in audit_notebook(ROOT / "notebooks" / name)),
+        *(f for path in CASSETTES for f in audit(path)),
+        *(f for name in NOTEBOOKS for f in audit(ROOT / "notebooks" / name)),
     ]
 
     assert found == []

@@ -63,12 +63,12 @@ def audit(
     secrets_only: bool = typer.Option(False, "--secrets-only", help="Ignore personal data."),
 ) -> None:
     """Look for secrets and personal data; exits with 1 if there are any."""
-    from ..questions.audit import audit_cassette, audit_notebook
+    from ..questions.audit import audit as audit_file
 
     findings = [
         finding
         for path in map(cassette_file, names)
-        for finding in (audit_notebook if path.suffix == ".ipynb" else audit_cassette)(path)
+        for finding in audit_file(path)
         if not (secrets_only and finding.kind == "personal")
     ]
     typer.echo("".join(f"{finding}\n" for finding in findings), nl=False)
