@@ -84,7 +84,7 @@ def share(
         More cassettes, such as those whose names the code computes.
     secrets
         More keys to look for, besides those of this process and its keyring, and besides what
-        `audit_notebook` and `audit_cassette` find by its form or its place.
+        `audit` finds by its form or its place.
 
     Warns
     -----
