@@ -19,7 +19,8 @@ from directmail_lab.questions.stopgap import show_interaction
 
 import directmail_lab as dm
 from directmail_lab.cassettes.convert import convert, redact, repair
-from directmail_lab.questions.audit import audit_cassette
+from directmail_lab.questions.audit import audit
+from directmail_lab.questions.interactions import show_interaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -158,7 +159,7 @@ ENTRY_POINTS: dict[str, Callable[[Path], object]] = {
     "repair": repair,
     "verify": verified,
     "redact": lambda path: redact(path, ["personal"]),
-    "audit": audit_cassette,
+    "audit": audit,
 }
 LAYOUTS = {"yaml": in_lines, "yml": in_yaml, "json": in_json, "har": in_har}
 

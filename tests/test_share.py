@@ -10,7 +10,6 @@ import subprocess
 import sys
 import zipfile
 from base64 import b64encode
-from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,15 +18,13 @@ import pytest
 from IPython.core.ultratb import VerboseTB
 from key_search import traces
 from nbclient import NotebookClient
-from PIL import Image
-from PIL.PngImagePlugin import PngInfo
 
 from directmail_lab import Session, __version__, connect
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import DirectMailLabError
-from directmail_lab.questions.audit import Finding, Part, audit_cassette, audit_notebook, find
-from directmail_lab.questions.share import PersonalDataWarning, UnresolvedCassetteWarning, share
+from directmail_lab.questions.audit import Finding, audit, find
+from directmail_lab.questions.share import share
 from directmail_lab.redaction.key import KeySearch
 from directmail_lab.standin import STAND_IN_KEY
 
@@ -81,48 +78,39 @@ BASIC = "Basic " + b64encode(f"{KEY}:".encode()).decode()
 ODD = "hk_8fK2xQ9zLr7TtVb3nW"
 
 IN_PLACE_OF_A_KEY = [
-    "dm.connect(url, '¤')",
     'connect(\n    os.environ.get("URL"),\n    "¤",\n)',
     "dm.connect('https://api.test', api_key='¤')",
-    "dm.Session(url, ApiKey('¤'))",
     "dm.login(key='¤')",
-    "KEY = '¤'",
     "MY_KEY: Final = '¤'",
     "token: str = f'¤'",
-    "{'key': '¤', 'n': 1}",
     '{\\"auth_token\\": \\"¤\\"}',
     "{&#x27;key&#x27;: &#x27;¤&#x27;}",
     "os.environ['DIRECTMAIL_API_KEY'] = '¤'",
     "monkeypatch.setenv('DIRECTMAIL_API_KEY', '¤')",
     "%env DIRECTMAIL_API_KEY ¤",
-    "!export DIRECTMAIL_API_KEY=¤",
     "auth=('¤', '')",
     "auth=httpx.BasicAuth('¤', '')",
     "password: ¤",
     "https://¤@api.test/v1",
-    "<th>name</th><th>key</th></tr><tr><td>a b</td><td>¤</td>",
     "<tr><th>key</th>\n<td>¤</td></tr>",
     "curl -u ¤: https://api.test/v1/users/me",
-    'curl https://api.test --user "¤:"',
     "directmail --api-key ¤",
     "keyring.set_password('directmail-lab', 'https://api.test', '¤')",
     "<apiKey>¤</apiKey>",
-    "name     Ada\napi_key  ¤",
     "| key | ¤ |",
+    "name     Ada\napi_key  ¤",
     "My API key is ¤",
 ]
 
 
-def audit_text(text: str, *secrets: str) -> list[Finding]:
-    return find([Part("here", text)], KeySearch(secrets))
+def audit_text(text: str) -> list[Finding]:
+    return find([("here", text)], KeySearch())
 
 
 SECRETS = [
     KEY,
     BASIC,
-    '"Authorization": ["' + BASIC + '"]',
     "Basic " + b64encode(b"joe:hunter2").decode(),
-    "https://api.test/v1?api_key=3f9a77c1",
     '{\\"api_key\\": \\"3f9a77c1e2\\"}',
     'dm.connect(api_key="3f9a77c1e2")',
     "password = 'hunter2-hunter2'",
@@ -141,10 +129,8 @@ SOUND = [
     "Authorization: Basic <API_KEY>",
     "Basic " + b64encode(b"<API_KEY>:").decode(),
     "Basic " + b64encode(f"{STAND_IN_KEY}:".encode()).decode(),
-    "basic authentication, basic understanding of it",
     f"connect(api_key='{STAND_IN_KEY}')",
     'connect(api_key="your-api-key-1234567890")',
-    'connect(api_key=os.environ["DIRECTMAIL_API_KEY"])',
     'api_key = "…"',
     "/v1?api_key=<API_KEY>&a=1",
     "https://<API_KEY>@api.test/",
@@ -152,15 +138,13 @@ SOUND = [
     "joe@example.com, ann@mail.test, x@y.invalid, git@github.com:a/b",
     "person-1a2b3c4d@example.invalid called +999255945577",
     "2026-11-21T04:00:00.123456Z 8f14e45f-ceea-467f-9575-6a1b1c1f5a3e 1763697600123",
+    "sqlite3.connect('recordings-2026-11-21.db'); connect(address, 'my-api-key')",
     "sha256 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
-    "@property and @dataclass(frozen=True)",
     "Authorization: Bearer TOKEN, Bearer <token>, Bearer YOUR_ACCESS_TOKEN_HERE",
     "next_page_token='c2VjcmV0LXRva2VuLTEyMzQ1Njc4OTA', idempotency_key: '8f14e45f-ceea-467f-9575'",
     "dm.connect('https://api.example.test/eu1', key, cassette='tour-2026-11-21')",
     "key = os.environ['KEY_8fK2xQ9zLr7T']; token = response1.headers2",
     "{'key': 'first-look-2', 'author': 'j8K2xQ9zLr7TtVb3', 'monkey': 'a1b2c3d4e5f6a7b8'}",
-    "connect(address, 'my-api-key')",
-    "sqlite3.connect('recordings-2026-11-21.db')",
     "<th>id</th><th>key</th></tr><tr><td>j8K2xQ9zLr7TtVb3</td><td>name</td>",
     "continuation_token='MTIzNDU2Nzg5MDEyMzQ1Ng=='; Key: uploads/6fad4bf7-87f0-471b/letter.pdf",
     'curl -u "$DIRECTMAIL_API_KEY:" https://api.test; docker run -u 1000:1000 --token $TOKEN',
@@ -186,12 +170,9 @@ def test_what_may_be_shared_passes(text: str) -> None:
     assert audit_text(text) == []
 
 
-@pytest.mark.parametrize("digit", "09")
-def test_an_entity_of_thousands_of_digits_is_read(digit: str) -> None:
-    """Python refuses to read such a number; a stranger's page may hold one, and a key behind it."""
-    hidden = f"&#{digit * 5000}; api_key=&quot;{'&#0' * 9}107;8Fq2Zx71Lm09Tb&quot;"
-
-    assert [finding.kind for finding in audit_text(hidden)] == ["secret"]
+def test_an_entity_of_thousands_of_digits_is_no_error() -> None:
+    """Python refuses to read such a number, and a stranger's page may hold one."""
+    assert audit_text(f"&#{'9' * 5000}; of 5,000 digits") == []
 
 
 def test_personal_data_is_found() -> None:
@@ -200,14 +181,6 @@ def test_personal_data_is_found() -> None:
         Finding("personal", "an e-mail address", "here"),
         Finding("personal", "a telephone number", "here"),
     ]
-
-
-def test_a_known_key_is_found_in_any_form() -> None:
-    """One that looks like no key at all, too."""
-    text = b64encode(b"xx quite-an-ordinary-word").decode()
-
-    assert audit_text(text) == []
-    assert audit_text(text, "quite-an-ordinary-word") == [Finding("secret", "your API key", "here")]
 
 
 def foreign_cassette(path: Path, **changes: object) -> Path:
@@ -226,9 +199,8 @@ def foreign_cassette(path: Path, **changes: object) -> Path:
     ("changes", "place"),
     [
         ({"request_uri": f"https://api.test/{KEY}"}, "address"),
-        ({"request_headers": {"Authorization": [BASIC]}}, "request header Authorization"),
-        ({"request_headers": {"X-Trace": [KEY]}}, "request header X-Trace"),
-        ({"response_headers": {"Set-Cookie": ["s=1"]}}, "response header Set-Cookie"),
+        ({"request_headers": {"Authorization": [BASIC]}}, "request headers"),
+        ({"response_headers": {"Set-Cookie": ["s=1"]}}, "response headers"),
         ({"request_body": f"a={KEY}"}, "request body"),
         ({"response_body": {"string": f'{{"k": "{KEY}"}}'}}, "response body"),
         ({"request_headers": {"Authorization": ["Basic <API_KEY>"]}}, ""),
@@ -241,7 +213,7 @@ def test_a_cassette_is_searched_in_every_part(
     path = foreign_cassette(tmp_path / "tour.json", **changes)
     places = [f"{path}, interaction 1, {place}"] if place else []
 
-    assert [finding.where for finding in audit_cassette(path)] == places
+    assert [finding.where for finding in audit(path)] == places
 
 
 def test_personal_fields_of_a_body_are_found_as_redaction_finds_them(tmp_path: Path) -> None:
@@ -255,8 +227,8 @@ def test_personal_fields_of_a_body_are_found_as_redaction_finds_them(tmp_path: P
     chance = b64encode(b"\xff\xfe a@corp.com \x81").decode()
     noise.write_text(noise.read_text().replace('"@@"', f'!!binary "{chance}"'))
 
-    assert [each.what for each in audit_cassette(path)] == ["a name", "a bank account"]
-    assert audit_cassette(noise) == []
+    assert [each.what for each in audit(path)] == ["a name", "a bank account"]
+    assert audit(noise) == []
 
 
 def test_a_file_that_is_no_cassette_is_searched_by_line(tmp_path: Path) -> None:
@@ -264,7 +236,7 @@ def test_a_file_that_is_no_cassette_is_searched_by_line(tmp_path: Path) -> None:
     path = tmp_path / "saved.har"
     path.write_text(f'{{"log": {{\n"x": "{BASIC}"}}}}', encoding="utf-8")
 
-    assert {finding.where for finding in audit_cassette(path)} == {f"{path}, line 2"}
+    assert {finding.where for finding in audit(path)} == {f"{path}, line 2"}
 
 
 @pytest.mark.parametrize(
@@ -285,7 +257,7 @@ def test_credentials_are_found_in_each_part_of_a_notebook(
     path = notebook("one.ipynb", "1", **cell)
     places = {f"{path}, cell 1, {part}"} if part else set()
 
-    assert {finding.where for finding in audit_notebook(path)} == places
+    assert {finding.where for finding in audit(path)} == places
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"cells": 5}', "\ud800", "[" * 100_000, None])
@@ -296,7 +268,7 @@ def test_what_is_no_notebook_is_an_error(tmp_path: Path, text: str | None) -> No
         path.write_bytes(text.encode("utf-8", "surrogatepass"))
 
     with pytest.raises(DirectMailLabError, match=r"a\.ipynb (is not a notebook|cannot be read)"):
-        audit_notebook(path)
+        audit(path)
 
 
 # -- the zip -----------------------------------------------------------------------------------
@@ -328,13 +300,8 @@ def test_a_reader_installs_and_runs_it_offline(
 
 def test_the_zip_holds_what_a_reader_needs(tour: Path) -> None:
     """Notebook, cassette, shown pictures, README and requirements, in one folder."""
-    Path("images").mkdir()
-    for name in ("shown.png", "tagged.svg", "other.png", "secret.txt"):
-        Path("images", name).write_bytes(b"x")
-    Path("../up.png").write_bytes(b"x")
-    text = " ![a](images/shown.png) <img src='images/tagged.svg'> ![b](../up.png)"
-    text += " ![c](images/secret.txt) ![d](https://host.test/e.png)"
-    source = notebook("one.ipynb", REPLAY, text, "import httpx")
+    source = notebook("one.ipynb", REPLAY, " ![a](shown.png)", "import httpx")
+    Path("shown.png").write_bytes(b"x")
     contents = zipped(source)
     Path("read.yaml").write_bytes(contents["cassettes/shared-tour.yaml"])
     wheel = f"directmail_lab-{__version__}-py3-none-any.whl"
@@ -343,9 +310,8 @@ def test_the_zip_holds_what_a_reader_needs(tour: Path) -> None:
         "README.md",
         "cassettes/shared-tour.yaml",
         wheel,
-        "notebooks/images/shown.png",
-        "notebooks/images/tagged.svg",
         "notebooks/one.ipynb",
+        "notebooks/shown.png",
         "requirements.txt",
     ]
     held, written = read_cassette(tour), read_cassette(Path("read.yaml"))
@@ -354,6 +320,44 @@ def test_the_zip_holds_what_a_reader_needs(tour: Path) -> None:
     own, other = contents["requirements.txt"].decode().split()
     assert own == f"./{wheel}"
     assert other.startswith("httpx==")
+
+
+def test_pictures_are_those_below_the_notebook_by_normal_names(tmp_path: Path) -> None:
+    """No path of the machine, and none that leads out of the folder that the zip is unpacked to."""
+    source = notebook("nb/one.ipynb", "1")
+    for name in ("nb/a/shown.png", "nb/tagged.svg", "nb/whole.png", "nb/..\\..\\p.png", "up.png"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"x")
+    named = "![a](a/../a/shown.png) <img src='./tagged.svg'> ![b](../up.png) ![c](..\\..\\p.png)"
+    named += f" ![d]({tmp_path}/nb/whole.png) ![e](https://host.test/e.png)"
+    contents = zipped(notebook(str(source), f" {named}"))
+
+    places = [name for name in contents if name.startswith("notebooks/")]
+    assert places == ["notebooks/a/shown.png", "notebooks/one.ipynb", "notebooks/tagged.svg"]
+
+
+@pytest.mark.parametrize(
+    ("code", "need"),
+    [
+        ("dm.replay('shared-tour')", None),
+        ("dm.connect('http://127.0.0.1:8401', 'a key')", "a service at 'http://127.0.0.1:8401'"),
+        ("dm.connect(\n    URL)", "a service at URL"),
+        ("dm.connect()", "a service's address and an API key"),
+        ("dm.login()", "an API key"),
+        ("# dm.login()", None),
+        ("dm.connect(cassette='shared-tour')", None),
+        ("sqlite3.connect('notes.db')", None),
+        ("with dm.stand_in() as s:\n    dm.connect(s.base_url, s.api_key)", None),
+    ],
+)
+def test_the_readme_says_which_cells_need_a_service_or_a_key(
+    tour: Path, code: str, need: str | None
+) -> None:
+    """Only of a notebook that replays is it said that it runs with neither."""
+    readme = zipped(notebook("one.ipynb", "1", code))["README.md"].decode()
+
+    assert ("they run with no key and no network.\n" in readme) == (need is None)
+    assert (f"- one.ipynb, cell 2: {need}\n" in readme) == (need is not None)
 
 
 def test_the_same_input_gives_the_same_zip_in_the_place_of_the_old(tour: Path) -> None:
@@ -406,7 +410,7 @@ def test_what_a_notebook_records_itself_need_not_be_there(tour: Path) -> None:
 def test_a_name_that_only_running_tells_is_reported(tour: Path) -> None:
     """The warning says where, and naming the cassette by hand puts it in."""
     source = notebook("one.ipynb", "1", "dm.replay(f'shared-{x}')")
-    with pytest.warns(UnresolvedCassetteWarning, match=r"one\.ipynb, cell 2: replay\(…\)"):
+    with pytest.warns(UserWarning, match=r"one\.ipynb, cell 2: replay\(…\)"):
         contents = zipped(source, cassettes=["shared-tour"])
 
     assert "cassettes/shared-tour.yaml" in contents
@@ -432,13 +436,6 @@ def test_a_notebook_that_could_not_run_is_refused(tour: Path, source: str, says:
     assert not Path("tour.zip").exists()
 
 
-def test_a_long_word_and_many_lines_are_read_once(tour: Path) -> None:
-    """With a search that is quadratic in a megabyte of them, this test would not end."""
-    one = notebook("one.ipynb", "a" * 1_000_000 + ".pn", "\n" * 1_000_000, REPLAY)
-
-    assert "notebooks/one.ipynb" in zipped(one)
-
-
 @pytest.mark.parametrize("name", ["\x1b[2J", "a\u202eb"])
 def test_a_name_that_a_terminal_would_obey_is_not_shown(tour: Path, name: str) -> None:
     """Neither that of a cell's member, nor any other in the message of an error."""
@@ -447,9 +444,7 @@ def test_a_name_that_a_terminal_would_obey_is_not_shown(tour: Path, name: str) -
         share(hostile, "tour.zip")
 
     assert str(caught.value).replace("\n", "").isprintable()
-    assert [each.where for each in audit_notebook(hostile)] == [f"{hostile}, cell 1, …"]
-    assert str(DirectMailLabError(f"GET /v1/{name}\nis not here")).count("\n") == 1
-    assert name not in str(DirectMailLabError(name))
+    assert [each.where for each in audit(hostile)] == [f"{hostile}, cell 1, another member"]
 
 
 def test_no_notebook_is_an_error() -> None:
@@ -487,22 +482,20 @@ def test_a_secret_in_source_output_or_cassette_refuses_the_zip(tour: Path) -> No
     assert Path("tour.zip").read_bytes() == b"the old one"
 
 
-@pytest.mark.parametrize("known_by", ["argument", "environment", "session"])
 def test_the_users_own_key_refuses_the_zip_whatever_its_shape(
-    tour: Path, known_by: str, monkeypatch: pytest.MonkeyPatch
+    tour: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A key that looks like any word is found where it is known, in its other forms too."""
-    key = "horse-battery"
-    encoded = b64encode(f"{key}:".encode()).decode()
-    source = notebook("one.ipynb", REPLAY, f"headers = '{encoded}'")
+    """One that looks like any word is found where it is known, in its other forms too."""
+    keys = {"horse-battery", "correct-staple", "quite-ordinary"}
+    forms = (b64encode(f"{key}:".encode()).decode() for key in sorted(keys))
+    source = notebook("one.ipynb", *(f"headers = '{form}'" for form in forms))
     share(source, "before.zip")
-    if known_by == "environment":
-        monkeypatch.setenv("DIRECTMAIL_API_KEY", key)
-    if known_by == "session":
-        connect("https://api.test", ApiKey(key))
+    monkeypatch.setenv("DIRECTMAIL_API_KEY", "horse-battery")
+    connect("https://api.test", ApiKey("correct-staple"))
+    with pytest.raises(DirectMailLabError) as caught:
+        share(source, "tour.zip", secrets=["quite-ordinary"])
 
-    with pytest.raises(DirectMailLabError, match=r"one\.ipynb, cell 2, source: your API key"):
-        share(source, "tour.zip", secrets=[key] if known_by == "argument" else [])
+    assert str(caught.value).count("source: your API key") == 3
 
 
 # -- hiding places -----------------------------------------------------------------------------
@@ -510,17 +503,9 @@ def test_the_users_own_key_refuses_the_zip_whatever_its_shape(
 HIDDEN = "Qx7mR2vK9pLw4TzB8nYd"
 
 
-def png(*, packed: bool = False) -> bytes:
-    """A picture with the key in its comment."""
-    about = PngInfo()
-    about.add_text("Comment", HIDDEN, zip=packed)
-    picture = BytesIO()
-    Image.new("RGB", (2, 2)).save(picture, "PNG", pnginfo=about)
-    return picture.getvalue()
-
-
-SVG = f"<svg><!-- {HIDDEN} --></svg>"
-B64 = b64encode(png()).decode()
+# A picture whose comment is the key.
+PNG = b"\x89PNG\r\n\x1a\n\0\0\0\x1ctEXtComment\0" + HIDDEN.encode() + b"\xff\xfe"
+B64 = b64encode(PNG).decode()
 
 
 def output(kind: str, data: Any) -> dict[str, Any]:
@@ -528,49 +513,31 @@ def output(kind: str, data: Any) -> dict[str, Any]:
 
 
 CELLS: dict[str, dict[str, Any]] = {
-    "source": {"source": f"# {HIDDEN}"},
     "markdown": {"cell_type": "markdown", "source": [f"<!-- {HIDDEN} -->"]},
-    "raw cell": {"cell_type": "raw", "source": HIDDEN},
     "split over lines": {"source": [HIDDEN[:10], HIDDEN[10:]]},
-    "cell id": {"id": HIDDEN},
     "cell member": {"other": {"x": [1, {"y": HIDDEN}]}},
     "cell member's name": {"other": {HIDDEN: 1}},
-    "cell metadata": {"metadata": {"tags": [HIDDEN]}},
     "attachment": {"attachments": {"a.png": {"image/png": B64}}},
     "attachment's name": {"attachments": {f"{HIDDEN}.png": {"image/png": ""}}},
-    "attachment of another type": {"attachments": {HIDDEN: {HIDDEN: HIDDEN}}},
     "stream": {"outputs": [{"output_type": "stream", "name": "stderr", "text": HIDDEN}]},
     "traceback": {"outputs": [{"output_type": "error", "traceback": [f"\x1b[0m{HIDDEN}"]}]},
-    "html": output("text/html", f"<i data-x='{HIDDEN}'>"),
     "json": output("application/json", {"a": [HIDDEN]}),
-    "svg": output("image/svg+xml", [SVG]),
-    "svg in base64": output("text/html", b64encode(SVG.encode()).decode()),
-    "png": output("image/png", B64),
-    "png, packed": output("image/png", b64encode(png(packed=True)).decode()),
+    "svg": output("image/svg+xml", [f"<svg><!-- {HIDDEN} --></svg>"]),
     "png by line": output("image/png", [B64[:40] + "\n", B64[40:]]),
     "no base64": output("image/png", f"!{HIDDEN}"),
     "type": output(HIDDEN, ""),
-    "output's metadata": {"outputs": [{"output_type": "display_data", "metadata": {"x": HIDDEN}}]},
 }
-
-
-def gzipped(text: str) -> str:
-    """A response whose body is the text, compressed."""
-    return f'!!binary "{b64encode(gzip.compress(text.encode())).decode()}"'
 
 
 FILES: dict[str, Callable[[str], str]] = {
     "comment": lambda text: text + f"# {HIDDEN}\n",
-    "comment atop": lambda text: f"# {HIDDEN}\n" + text,
     "header's field": lambda text: text.replace('"base_url":', f'"note": "{HIDDEN}", "base_url":'),
-    "extra field": lambda text: text.replace('"uri":', f'"extra": "{HIDDEN}", "uri":'),
     "repeated field": lambda text: text.replace('"uri":', f'"uri": "{HIDDEN}", "uri":'),
     "reason": lambda text: text.replace('"message": "OK"', f'"message": "{HIDDEN}"'),
-    "header": lambda text: text.replace('"headers": {', f'"headers": {{"X-{HIDDEN}": ["1"], '),
-    "gzip": lambda text: re.sub(r'"string": ".*"', f'"string": {gzipped(HIDDEN)}', text),
-    "bomb": lambda text: re.sub(r'"string": ".*"', f'"string": {gzipped("0" * 10**8)}', text),
+    "gzip": lambda text: re.sub(r'"string": ".*"', f'"string": !!binary "{GZIP}"', text),
     "torn end": lambda text: text.partition("# end")[0] + f"- recorded_at: {HIDDEN}",
 }
+GZIP = b64encode(gzip.compress(HIDDEN.encode())).decode()
 
 
 def nothing_leaks(*notebooks: Path) -> None:
@@ -588,7 +555,7 @@ def test_a_key_in_any_part_of_a_cell_is_found(place: str, monkeypatch: pytest.Mo
     """Whatever member holds it, known or not, and whatever kind of cell."""
     path = notebook("one.ipynb", "1", "", **CELLS[place])
     monkeypatch.setenv("DIRECTMAIL_API_KEY", HIDDEN)
-    findings = audit_notebook(path)
+    findings = audit(path)
 
     assert "your API key" in {finding.what for finding in findings}
     assert all(finding.where.startswith(f"{path}, cell 2, ") for finding in findings)
@@ -605,8 +572,7 @@ def test_a_key_anywhere_in_a_cassettes_file_is_not_shared(
 
     assert tour.read_text(encoding="utf-8") != before
     nothing_leaks(notebook("one.ipynb", REPLAY))
-    if place != "bomb":
-        assert "your API key" in {each.what for each in audit_cassette(tour)}
+    assert "your API key" in {each.what for each in audit(tour)}
 
 
 def test_a_key_in_a_notebooks_other_members_is_not_shared(
@@ -619,19 +585,20 @@ def test_a_key_in_a_notebooks_other_members_is_not_shared(
     for member in (f'"more": "{HIDDEN}"', f'"metadata": {{"a": "{HIDDEN}"}}', f'"{HIDDEN}": 0'):
         source.write_text(text.replace('{"cells"', f'{{{member}, "cells"', 1))
         nothing_leaks(source)
-        assert audit_notebook(source) != []
     nothing_leaks(notebook(f"{HIDDEN}.ipynb", REPLAY))
-    for name, content in (("a.png", png()), ("b.png", png(packed=True)), ("c.svg", SVG.encode())):
-        Path(name).write_bytes(content)
-        nothing_leaks(notebook("two.ipynb", REPLAY, f" ![a]({name})"))
+    Path("a.png").write_bytes(PNG)
+    nothing_leaks(notebook("two.ipynb", REPLAY, " ![a](a.png)"))
 
 
-def test_personal_data_is_told_and_shared(tour: Path) -> None:
-    """It may be meant for the reader, so it is a warning that says where."""
-    source = notebook("one.ipynb", REPLAY, "'write to ada@lovelace.org'")
-    with pytest.warns(PersonalDataWarning, match=r"one\.ipynb, cell 2, source: an e-mail address"):
+def test_personal_data_is_told_in_one_line_and_shared(tour: Path) -> None:
+    """It may be meant for the reader, so it is a warning that says where, and how often."""
+    source = notebook("one.ipynb", REPLAY, "'write to ada@lovelace.org'", "'ada@lovelace.org'")
+    with pytest.warns(UserWarning, match=r"one\.ipynb, cell 2, source and 1 more place") as warned:
         share(source, "told.zip")
 
+    assert [str(each.message).startswith("The zip holds an e-mail address") for each in warned] == [
+        True
+    ]
     assert Path("told.zip").exists()
 
 
@@ -641,8 +608,7 @@ def test_no_traceback_shows_a_key_that_is_looked_for(
     """IPython's verbose tracebacks print the values on each line that a failure passes."""
     monkeypatch.setenv("DIRECTMAIL_API_KEY", "horse-battery")
     connect("https://api.test", "correct-horse")
-    source = notebook("one.ipynb", REPLAY)
-    tour.write_text(tour.read_text(encoding="utf-8").replace("Stand-in User", "correct-horse"))
+    source = notebook("one.ipynb", REPLAY, "'signed in with correct-horse'")
     with pytest.raises(DirectMailLabError) as caught:
         share(source, "tour.zip", secrets=["staple-horse"])
     # Without this test's own frame, whose line has the key in it.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+import zipfile
 from pathlib import Path
 
 import typer
@@ -16,7 +17,7 @@ import directmail_lab as dm
 
 from ..errors import DirectMailLabError
 from . import cassette as cassette_commands
-from .notebooks import NO_BROWSER, PORT, demo, lab
+from .notebooks import NO_BROWSER, PORT, VERBOSE, demo, lab
 from .output import (
     CASSETTE,
     CSV,
@@ -59,15 +60,16 @@ def _start(
     context: typer.Context,
     port: int | None = PORT,
     no_browser: bool = NO_BROWSER,
+    verbose: bool = VERBOSE,
     version: bool = typer.Option(False, "--version", help="Print the version."),
 ) -> None:
     if version:
         typer.echo(f"directmail-lab {dm.__version__}")
         raise typer.Exit
     if context.invoked_subcommand is None:
-        lab(port, no_browser)
-    elif port is not None or no_browser:
-        raise typer.BadParameter("Give --port and --no-browser after the command.")
+        lab(port, no_browser, verbose)
+    elif port is not None or no_browser or verbose:
+        raise typer.BadParameter("Give --port, --no-browser and --verbose after the command.")
 
 
 app.command()(lab)
@@ -123,7 +125,8 @@ def share(
     from ..questions.share import share as share_files
 
     refuse_existing(target, force)
-    typer.echo(f"Wrote {share_files(notebooks, target, cassettes=cassette)}.")
+    with zipfile.ZipFile(share_files(notebooks, target, cassettes=cassette)) as packed:
+        typer.echo("\n  ".join([f"Wrote {packed.filename}, with:", *packed.namelist()]))
 
 
 def _recorded_or_live(cassette: str | None) -> Path | None:

@@ -8,9 +8,8 @@ import typer
 
 import directmail_lab as dm
 
-from ..cassettes import cassettes_by_name, convert as files, read_cassette
+from ..cassettes import cassettes_by_name, convert as files
 from ..display import plural
-from ..errors import CassetteError
 from .output import CSV, FORCE, FOUND, JSON, cassette_file, complete_cassette, refuse_existing, show
 
 app = typer.Typer(no_args_is_help=True, help="Show, check, repair and convert cassettes.")
@@ -21,14 +20,16 @@ _NAMES = typer.Argument(help="Cassettes, or files.", autocompletion=complete_cas
 
 @app.command("list")
 def list_(as_json: bool = JSON, as_csv: bool = CSV) -> None:
-    """List the cassettes that are found by name, with their problems if they have any."""
+    """List the cassettes that are found by name, without reading what is in them."""
     import pandas as pd
 
-    rows = [_describe(path) for path in cassettes_by_name().values()]
-    columns = ["name", "interactions", "recorded_at", "problem", "layout", "bytes", "path"]
-    frame = pd.DataFrame(rows, columns=columns).convert_dtypes()
-    started_at = pd.to_datetime(frame["recorded_at"], utc=True, format="ISO8601", errors="coerce")
-    show(frame.assign(recorded_at=started_at), as_json=as_json, as_csv=as_csv)
+    files = {name: (path.stat(), path) for name, path in cassettes_by_name().items()}
+    rows = [
+        (name, about.st_size, about.st_mtime, str(path)) for name, (about, path) in files.items()
+    ]
+    frame = pd.DataFrame(rows, columns=["name", "bytes", "modified", "path"])
+    frame["modified"] = pd.to_datetime(frame["modified"], unit="s", utc=True)
+    show(frame, as_json=as_json, as_csv=as_csv)
 
 
 @app.command("show")
@@ -61,12 +62,12 @@ def audit(
     secrets_only: bool = typer.Option(False, "--secrets-only", help="Ignore personal data."),
 ) -> None:
     """Look for secrets and personal data; exits with 1 if there are any."""
-    from ..questions.audit import audit_cassette, audit_notebook
+    from ..questions.audit import audit as audit_file
 
     findings = [
         finding
         for path in map(cassette_file, names)
-        for finding in (audit_notebook if path.suffix == ".ipynb" else audit_cassette)(path)
+        for finding in audit_file(path)
         if not (secrets_only and finding.kind == "personal")
     ]
     typer.echo("".join(f"{finding}\n" for finding in findings), nl=False)
@@ -119,29 +120,18 @@ def convert(
 def openapi(
     names: list[str] = _NAMES,
     out: Path | None = typer.Option(None, help="The file to write, as YAML, or JSON by its name."),
-    examples: bool = typer.Option(False, "--examples", help="Include recorded bodies, redacted."),
-    diff: Path | None = typer.Option(
-        None, help="List the changes since this document; exits with 1 if there are any."
-    ),
     force: bool = FORCE,
 ) -> None:
     """Describe what cassettes hold as an OpenAPI 3.1 document, on standard output or in a file."""
-    from ..questions.api_changes import api_changes, read_document, written
+    from ..questions.api_changes import written
 
     if out is not None:
         refuse_existing(out, force)
-    old = None if diff is None else read_document(diff)
-    document = dm.openapi([cassette_file(name) for name in names], examples=examples)
-    if out is not None:
-        out.write_text(written(document, as_json=out.suffix == ".json"), encoding="utf-8")
-    elif old is None:
+    document = dm.openapi([cassette_file(name) for name in names])
+    if out is None:
         typer.echo(written(document), nl=False)
-    if old is not None:
-        changes = api_changes(old, document)
-        changes.attrs["notes"] = [] if len(changes) else ["Nothing has changed."]
-        show(changes)
-        if len(changes):
-            raise FOUND
+    else:
+        out.write_text(written(document, as_json=out.suffix == ".json"), encoding="utf-8")
 
 
 @app.command()
@@ -157,19 +147,3 @@ def verify(
     show(changes, as_json=as_json, as_csv=as_csv)
     if len(changes):
         raise FOUND
-
-
-def _describe(path: Path) -> dict[str, object]:
-    try:
-        loaded = read_cassette(path)
-    except CassetteError as error:
-        return {"name": path.stem, "problem": str(error), "path": str(path)}
-    return {
-        "name": path.stem,
-        "interactions": len(loaded.interactions),
-        "recorded_at": loaded.metadata.get("started_at"),
-        "layout": loaded.layout,
-        "bytes": path.stat().st_size,
-        "problem": loaded.problem,
-        "path": str(path),
-    }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
@@ -11,45 +12,40 @@ from pathlib import Path
 
 import typer
 
+from ..errors import DirectMailLabError
 from ..settings import API_KEY_VARIABLE, BASE_URL_VARIABLE
 from ..standin import stand_in
-from ..tutorials import FIRST, notebook_of, workplace
+from ..tutorials import EXPLORE, FIRST, notebook_of, workplace
 
-# JupyterLab's news pop-up contacts an outside server; only this setting removes it altogether.
-_PAGE_CONFIG = {"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}}
-
+_NEWS = "@jupyterlab/apputils-extension:announcements"
 _DEMO = "demo.ipynb"
 _DEMO_CELLS = (
     "# A demonstration\n\nA service that keeps the documented contract runs on this machine. "
     "Run each cell with Shift+Enter. The form has the service's address, and the kernel has its "
     "key: choose **Sign in**.",
-    "import directmail_lab as dm\n\ndm.login()",
-    "Watch what is left of the allowance here, while the cells below use it up:",
+    *EXPLORE[1:],
+    "Watch what is left of the allowance, while requests use it up:",
     "dm.monitor()",
-    "dm.me()",
     "dm.burst(40);",
-    "dm.chart_rate_limits()",
     "Recorded answers need neither the service nor a key:",
     'with dm.record("my-demo"):\n    dm.me()\n\ndm.replay("my-demo")\ndm.me()',
 )
 
 PORT = typer.Option(None, min=0, max=65535, help="Port of JupyterLab; by default a free one.")
 NO_BROWSER = typer.Option(False, "--no-browser", help="Do not open a browser.")
+VERBOSE = typer.Option(False, "--verbose", help="Print JupyterLab's log.")
 
 
-def lab(port: int | None = PORT, no_browser: bool = NO_BROWSER) -> None:
+def lab(port: int | None = PORT, no_browser: bool = NO_BROWSER, verbose: bool = VERBOSE) -> None:
     """Open JupyterLab on the first tutorial notebook.
 
     Outside a checkout, the tutorials are first copied to a folder here; your files are kept.
     """
-    typer.echo("Starting JupyterLab on the tutorials; its address follows. Ctrl-C ends it.")
-    folder = workplace(Path.cwd())
-    _run_jupyterlab(lab_arguments(folder, f"notebooks/{FIRST}", port=port, browser=not no_browser))
+    _run_jupyterlab(workplace(Path.cwd()), f"notebooks/{FIRST}", port, no_browser, verbose)
 
 
-def demo(port: int | None = PORT, no_browser: bool = NO_BROWSER) -> None:
+def demo(port: int | None = PORT, no_browser: bool = NO_BROWSER, verbose: bool = VERBOSE) -> None:
     """Try everything out: the stand-in service, and a notebook that is ready to sign in to it."""
-    typer.echo("Starting the stand-in service and JupyterLab; its address follows. Ctrl-C ends it.")
     folder = Path("directmail-lab-demo").absolute()
     (folder / "cassettes").mkdir(parents=True, exist_ok=True)
     if not (folder / _DEMO).exists():
@@ -58,10 +54,12 @@ def demo(port: int | None = PORT, no_browser: bool = NO_BROWSER) -> None:
     with stand_in() as service:
         # The kernels find the address and the key in their environment.
         os.environ |= {BASE_URL_VARIABLE: service.base_url, API_KEY_VARIABLE: service.api_key}
-        _run_jupyterlab(lab_arguments(folder, _DEMO, port=port, browser=not no_browser))
+        _run_jupyterlab(folder, _DEMO, port, no_browser, verbose)
 
 
-def lab_arguments(folder: Path, notebook: str, *, port: int | None, browser: bool) -> list[str]:
+def lab_arguments(
+    folder: Path, notebook: str, port: int | None, *, browser: bool, verbose: bool
+) -> list[str]:
     """Return the arguments that start JupyterLab on a notebook without asking the network."""
     return [
         f"--ServerApp.root_dir={folder}",
@@ -69,24 +67,42 @@ def lab_arguments(folder: Path, notebook: str, *, port: int | None, browser: boo
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
         "--LabApp.news_url=None",
         "--LabApp.extension_manager=readonly",
+        "--ServerApp.answer_yes=True",  # one Ctrl-C ends it
+        *([] if verbose else ["--Application.log_level=ERROR"]),
         *([] if browser else ["--no-browser"]),
-        *([] if port is None else [f"--port={port}"]),
+        *([] if port is None else [f"--port={port}", "--ServerApp.port_retries=0"]),
         # JupyterLab refuses to run as root without this option; in containers that is common.
         *(["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []),
     ]
 
 
-def _run_jupyterlab(arguments: list[str]) -> None:
+def _run_jupyterlab(
+    folder: Path, notebook: str, port: int | None, no_browser: bool, verbose: bool
+) -> None:
+    try:
+        socket.create_server(("127.0.0.1", port or 0)).close()
+    except OSError as error:  # JupyterLab would take another port instead
+        raise DirectMailLabError(
+            f"Cannot listen on port {port} ({os.strerror(error.errno or 0)}). Choose another port, "
+            "or leave out --port."
+        ) from None
+    typer.echo("Starting JupyterLab; its address follows. Ctrl-C ends it.")
     # CPython 3.11 maps and unmaps memory at each call that crosses the end of a 16 kB chunk of its
     # frame stack. Imported from this depth, a hot loop of JupyterLab's imports crosses one: 380,000
     # calls of munmap and 9 s, instead of 2,800 and 3 s. A new thread starts with a new chunk.
     with ThreadPoolExecutor(1) as thread:
         lab_app = thread.submit(import_module, "jupyterlab.labapp").result().LabApp
     # Our page settings come before the user's, for this process and its children only.
-    with tempfile.TemporaryDirectory(prefix="directmail-lab-") as folder:
-        settings = Path(folder, "labconfig", "page_config.json")
-        settings.parent.mkdir()
-        settings.write_text(json.dumps(_PAGE_CONFIG))
+    with tempfile.TemporaryDirectory(prefix="directmail-lab-") as settings:
+        page_config = Path(settings, "labconfig", "page_config.json")
+        page_config.parent.mkdir()
+        # Its news pop-up contacts an outside server; only this setting removes it altogether.
+        page_config.write_text(json.dumps({"disabledExtensions": {_NEWS: True}}))
         own_path = os.environ.get("JUPYTER_CONFIG_PATH")
-        os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join(filter(None, [folder, own_path]))
-        lab_app.launch_instance(arguments)
+        os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join(filter(None, [settings, own_path]))
+        arguments = lab_arguments(folder, notebook, port, browser=not no_browser, verbose=verbose)
+        server = lab_app.initialize_server(argv=arguments)
+        # Ours is the last line, once it listens; it would print its addresses before, among others.
+        server.log.addFilter(lambda record: verbose or "token=" not in record.getMessage())
+        server.io_loop.add_callback(typer.echo, server.local_url)
+        server.start()

@@ -20,7 +20,7 @@ from ..errors import (
     NotJSONError,
     NotRecordedError,
     QuotaExhaustedError,
-    WriteRefusedError,
+    UnauthorizedError,
 )
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _SIGN_IN = (
 _ADVICE: Final[dict[type[Exception], str]] = {
     CredentialError: _SIGN_IN,
     NotConnectedError: _SIGN_IN,
-    WriteRefusedError: "To allow writes: --allow-writes.",
+    UnauthorizedError: "Check DIRECTMAIL_API_KEY.",
     NotRecordedError: "To make one of a HAR file: directmail-lab cassette convert.",
     QuotaExhaustedError: "Send it again later.",
     NotJSONError: "Check the base address: a login page or a gateway may be there.",

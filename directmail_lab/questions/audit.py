@@ -1,31 +1,41 @@
-"""Finding what must not be shared: keys, and personal data, in text, cassettes and notebooks.
+"""Finding what must not be shared: keys, other credentials and personal data.
 
 A finding says what was found and where, but never holds the value, so that it can be printed. The
-audit looks for the keys that this computer knows, in every form that redaction removes; for other
-credentials by their form or place (see `key_shapes`); and for personal data as redaction does.
+audit looks for the keys that this computer knows; for other credentials by their form, or by the
+place where they stand (the names that detect-secrets and bandit look for); and for personal data.
+Placeholders and the stand-in's public key do not count, since people switch off an audit that
+raises false alarms.
 """
 
 from __future__ import annotations
 
+import html
 import json
+import re
 from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal
 
+from ..cassettes import read_cassette
+from ..credentials import known_keys
 from ..errors import CassetteFormatError, DirectMailLabError
 from ..interaction import header
 from ..redaction import unpack
 from ..redaction.key import KeySearch
 from ..redaction.personal import count_personal
+from ..settings import BASE_URL_VARIABLE, configured_regions, variable
 from ..standin import STAND_IN_KEY
-from .key_shapes import credentials_in, looks_random
 
 if TYPE_CHECKING:
     from ..interaction import Interaction
+
+Part = tuple[str, str | bytes]
+"""Where something is, and what is to be searched: a text, or the bytes of a body or a picture."""
+
+_MEMBERS: Final = ("source", "outputs", "metadata", "attachments")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,165 +50,82 @@ class Finding:
         return f"{self.where}: {self.what}"
 
 
-class Part(NamedTuple):
-    """A text or a body to search, and where it is.
-
-    ``coding`` is the Content-Encoding of a body. ``by_field`` finds personal data by the names of
-    fields, too.
-    """
-
-    where: str
-    content: str | bytes
-    coding: str = ""
-    by_field: bool = False
-
-    def __repr__(self) -> str:
-        return f"<Part {self.where}>"
-
-
-# -- searching ---------------------------------------------------------------------------------
-
-
-def learn_known_keys(search: KeySearch, addresses: Iterable[str | None] = ()) -> None:
-    """Let a search find the keys that this computer knows.
+def search_for(base_urls: Iterable[str | None] = (), *, secrets: Iterable[str] = ()) -> KeySearch:
+    """Return a search for the keys that this computer knows, and for ``secrets``.
 
     They are the keys of the environment, of the open sessions and forms, and of the keyring for
-    ``addresses`` and the configured ones.
+    ``base_urls`` and the configured ones.
     """
-    from ..credentials import known_keys
-    from ..settings import BASE_URL_VARIABLE, configured_regions, variable
-
-    places = {variable(BASE_URL_VARIABLE), *addresses}
+    addresses = {variable(BASE_URL_VARIABLE), *base_urls}
     with suppress(DirectMailLabError):
-        places.update(configured_regions().values())
-    search.learn(known_keys(remembered_for=filter(None, places)) - {STAND_IN_KEY})
+        addresses.update(configured_regions().values())
+    known = known_keys(remembered_for=filter(None, addresses))
+    return KeySearch(known.union(secrets) - {STAND_IN_KEY})
 
 
 def find(parts: Iterable[Part], search: KeySearch) -> list[Finding]:
     """Return what must not be shared, each kind once for a place."""
-    findings: dict[Finding, None] = {}
-    for part in parts:
-        findings.update(dict.fromkeys(_find(part, search)))
-    return list(findings)
+    return list(dict.fromkeys(finding for part in parts for finding in _find(*part, search)))
 
 
-def _find(part: Part, search: KeySearch) -> Iterator[Finding]:
+def _find(where: str, content: str | bytes, search: KeySearch) -> Iterator[Finding]:
     """Yield what must not be shared in one part.
 
-    Bytes that are not text may look like an e-mail address by chance, so they are searched for
-    secrets only. The texts in a picture's metadata are searched for everything.
+    Bytes that are not text may look like an e-mail address by chance: there, only keys count.
     """
-    where, content, coding, by_field = part
-    texts = [content] if isinstance(content, str) else []
-    if isinstance(content, bytes):
-        try:
-            content = unpack(content, coding)
-        except ValueError as error:
-            yield Finding("secret", f"what cannot be searched ({error})", where)
-        try:
-            texts = [content.decode("utf-8")]
-        except UnicodeDecodeError:
-            yield from _find_secrets(content.decode("latin-1"), where, search)
-            texts = _texts_of_picture(content)
-    for text in texts:
-        yield from _find_secrets(text, where, search)
-        for kind in count_personal([text], by_field=by_field):
-            yield Finding("personal", f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}", where)
-
-
-def _find_secrets(text: str, where: str, search: KeySearch) -> Iterator[Finding]:
+    text = content if isinstance(content, str) else content.decode("utf-8", "surrogateescape")
     if search.holds(text):
         yield Finding("secret", "your API key", where)
     yield from (Finding("secret", what, where) for what in credentials_in(text))
+    is_text = isinstance(content, str) or content == content.decode("utf-8", "ignore").encode()
+    for kind in count_personal([text], by_field=isinstance(content, bytes)) if is_text else ():
+        yield Finding("personal", f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}", where)
 
 
-def _texts_of_picture(data: bytes) -> list[str]:
-    """Return the comments and other texts in a picture's file, unpacked."""
-    from PIL import Image
-
-    # Data that is not a picture, or a broken one, has no texts; its bytes were searched already.
-    with suppress(Exception), Image.open(BytesIO(data)) as picture:
-        picture.load()
-        return list(map(str, picture.info.values()))
-    return []
+# -- cassettes and notebooks -------------------------------------------------------------------
 
 
-def _shown(name: str) -> str:
-    """Return a name to say where a finding is; ``…`` if it may be a secret, or no plain text."""
-    return "…" if looks_random(name, 8) or len(name) > 40 or not name.isprintable() else name
+def audit(path: str | Path) -> list[Finding]:
+    """Return what must not be shared in a cassette, a notebook, or another file of text.
 
-
-# -- cassettes ---------------------------------------------------------------------------------
-
-
-def audit_cassette(path: str | Path, *, secrets: Iterable[str] = ()) -> list[Finding]:
-    """Return what must not be shared in a cassette: by interaction, or by line of other text.
-
-    Raises
-    ------
-    CassetteError
-        Where there is no such file, or it cannot be read.
-    """
-    from ..cassettes import read_cassette
-    from ..cassettes.layout import header_text, interaction_text
-
-    path, search = Path(path), KeySearch(secrets)
-    del secrets  # a traceback may print it
-    learn_known_keys(search)
-    findings: list[Finding] = []
-    written: set[str] = set()
-    with suppress(CassetteFormatError):
-        loaded = read_cassette(path)
-        learn_known_keys(search, [loaded.base_url])
-        parts = parts_of_recording(loaded.metadata, loaded.interactions, str(path))
-        findings = find(parts, search)
-        texts = header_text(loaded.metadata), *map(interaction_text, loaded.interactions)
-        written = {line for text in texts for line in text.splitlines()}
-    # What is in the file but in no interaction: comments, other fields, a torn end.
-    lines = enumerate(_read(path).decode("utf-8", "replace").splitlines(), 1)
-    others = (Part(f"{path}, line {n}", line) for n, line in lines if line not in written)
-    kinds = {finding.kind for finding in findings}
-    return findings + [each for each in find(others, search) if each.kind not in kinds]
-
-
-def parts_of_recording(
-    metadata: Mapping[str, object], interactions: Iterable[Interaction], where: str
-) -> Iterator[Part]:
-    """Yield each part of what a cassette's file holds."""
-    if metadata:
-        about = json.dumps(metadata, default=str, ensure_ascii=False)
-        yield Part(f"{where}, metadata", about)
-    for number, interaction in enumerate(interactions, 1):
-        request, response = interaction.request, interaction.response
-        at = f"{where}, interaction {number}"
-        yield Part(f"{at}, address", request.uri)
-        yield Part(f"{at}, status", f"{request.method} {response.reason}")
-        for side, message in (("request", request), ("response", response)):
-            for name, value in message.headers:
-                yield Part(f"{at}, {side} header {_shown(name)}", f"{name}: {value}")
-            coding = header(message.headers, "content-encoding") or ""
-            yield Part(f"{at}, {side} body", message.body or b"", coding, by_field=True)
-
-
-# -- notebooks ---------------------------------------------------------------------------------
-
-
-def audit_notebook(path: str | Path, *, secrets: Iterable[str] = ()) -> list[Finding]:
-    """Return what must not be shared in a notebook: in sources, outputs, metadata, attachments.
+    Of a cassette it says the interaction, of a notebook the cell, else the line of the file.
 
     Raises
     ------
     DirectMailLabError
-        Where there is no such file, or it is not a notebook.
+        There is no such file, or it is not a notebook though its name says so.
     """
-    path, search = Path(path), KeySearch(secrets)
-    del secrets  # a traceback may print it
-    learn_known_keys(search)
-    findings = find(parts_of_notebook(read_notebook(path), str(path)), search)
-    # Of a member that is named twice, only the last is in the parsed notebook.
-    if not findings and search.holds(_read(path).decode("utf-8", "replace")):
-        findings.append(Finding("secret", "your API key", str(path)))
+    path, search = Path(path), search_for()
+    if path.suffix == ".ipynb":
+        return find(parts_of_notebook(read_notebook(path), str(path)), search)
+    lines = enumerate(_read(path).decode("utf-8", "replace").splitlines(), 1)
+    by_line = [(f"{path}, line {number}", line) for number, line in lines]
+    try:
+        cassette = read_cassette(path)
+    except CassetteFormatError:
+        return find(by_line, search)
+    search = search_for([cassette.base_url])
+    findings = find(parts_of_cassette(cassette.interactions, str(path)), search)
+    if not any(finding.kind == "secret" for finding in findings):
+        # What is in none of these parts: comments, other fields, an unfinished line.
+        findings += [each for each in find(by_line, search) if each.kind == "secret"]
     return findings
+
+
+def parts_of_cassette(interactions: Iterable[Interaction], where: str) -> Iterator[Part]:
+    """Yield each part of a cassette's interactions."""
+    for number, interaction in enumerate(interactions, 1):
+        request, response = interaction.request, interaction.response
+        at = f"{where}, interaction {number}"
+        yield f"{at}, address", f"{request.method} {request.uri}"
+        yield f"{at}, status", response.reason
+        for side, message in (("request", request), ("response", response)):
+            for name, value in message.headers:
+                yield f"{at}, {side} headers", f"{name}: {value}"
+            body = message.body or b""
+            with suppress(ValueError):  # what cannot be opened, redaction leaves out of the zip
+                body = unpack(body, header(message.headers, "content-encoding") or "")
+            yield f"{at}, {side} body", body
 
 
 def read_notebook(path: Path) -> dict[str, Any]:
@@ -213,37 +140,36 @@ def read_notebook(path: Path) -> dict[str, Any]:
         notebook = json.loads(_read(path))
         # Raises ValueError for a lone surrogate, which could not be written again.
         json.dumps(notebook, ensure_ascii=False).encode()
-        cells = notebook["cells"]
-        is_notebook = isinstance(cells, list) and all(map(_is_cell, cells))
-    except (ValueError, RecursionError, TypeError, KeyError):
-        is_notebook = False
-    if not is_notebook:
+        for cell in notebook["cells"]:
+            "".join(cell.get("source", ""))
+    except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
         raise DirectMailLabError(
             f"{path} is not a notebook of format 4. Save it in JupyterLab, and try again."
-        )
+        ) from None
     return dict(notebook)
 
 
-def _is_cell(cell: object) -> bool:
-    source = cell.get("source", "") if isinstance(cell, dict) else None
-    lines = source if isinstance(source, list) else [source]
-    return all(isinstance(line, str) for line in lines)
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise DirectMailLabError(f"{path} cannot be read ({error.strerror}).") from None
 
 
 def parts_of_notebook(notebook: Mapping[str, Any], where: str) -> Iterator[Part]:
     """Yield each text and picture of a parsed notebook: of its cells by member, and of the rest."""
     rest = {name: value for name, value in notebook.items() if name != "cells"}
-    yield from (Part(f"{where}, metadata", text) for text in _texts(rest))
+    yield from ((f"{where}, metadata", text) for text in _texts(rest))
     for number, cell in enumerate(notebook["cells"], 1):
         for name, value in cell.items():
-            at = f"{where}, cell {number}, {_shown(name)}"
-            yield from (Part(at, text) for text in _texts({name: value}))
+            at = f"{where}, cell {number}, {name if name in _MEMBERS else 'another member'}"
+            yield from ((at, text) for text in _texts({name: value}))
 
 
 def _texts(value: Any, name: str = "") -> Iterator[str | bytes]:
     """Yield each text in a part of a notebook, with its lines joined, and each picture.
 
-    A text of one line comes with its name, which may show what it is: ``"password": "…"``.
+    A text comes with its name, which may show what it is: ``"password": "…"``.
     """
     if isinstance(value, list) and all(isinstance(line, str) for line in value):
         value = "".join(value)
@@ -254,18 +180,123 @@ def _texts(value: Any, name: str = "") -> Iterator[str | bytes]:
     elif isinstance(value, list):
         for inner in value:
             yield from _texts(inner, name)
-    elif name.startswith("image/") and "svg" not in name and isinstance(value, str):
-        try:
-            yield b64decode("".join(value.split()), validate=True)
-        except ValueError:
-            yield value
-    elif value is not None:
-        text = str(value)
-        yield text if not name or "\n" in text else f'"{name}": "{text}"'
+    else:
+        text: str | bytes = f'"{name}": "{value}"'
+        if name.startswith("image/"):
+            with suppress(ValueError):
+                text = b64decode("".join(str(value).split()), validate=True)
+        yield text
 
 
-def _read(path: Path) -> bytes:
+# -- credentials that are not known --------------------------------------------------------------
+
+# The group `secret` is the secret itself. What may be read twice is bounded, so that these take
+# linear time; no possessive quantifier is in another, which the `re` of Python 3.11.2 misreads.
+_FORMS: Final = {
+    "a private key": r"(?P<secret>-----BEGIN (?:[A-Z]{1,20} ){0,4}PRIVATE KEY-----)",
+    "a service's key, by its prefix": r"(?<![A-Za-z0-9])(?P<secret>"
+    r"(?:live|prod|secret)_(?:pub_)?[A-Za-z0-9_]{16,}"
+    r"|test_(?:pub_)?[0-9a-f]{24,}|[sr]k-(?:[a-z]{1,20}-)?[A-Za-z0-9_-]{20,}"
+    r"|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_\w{30,}|glpat-[\w-]{20,}|xox[abprs]-[\w-]{10,}"
+    r"|(?:AKIA|ASIA)[0-9A-Z]{16}|AIza[\w-]{35}|SG\.[\w-]{16,99}\.[\w-]{16,}"
+    r"|npm_[A-Za-z0-9]{30,}|hf_[A-Za-z0-9]{30,}|pypi-[\w-]{50,})(?![A-Za-z0-9])",
+    "a signed token (JWT)": r"(?<![\w-])(?P<secret>eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{8,})",
+    "a bearer token": r"(?i)\bbearer\s{1,9}(?P<secret>[\w.~+/-]{16,})",
+    "credentials in an address": r"://(?P<secret>[^\s/?#@:\"'<>\\]{0,256}:[^\s/?#@\"'<>\\]{0,256}"
+    r"|(?=[^\s/@]{0,99}\d)[^\s/?#@:\"'<>\\]{16,256})@",
+    "a credential in a header": r"(?i)\A(?:(?:proxy-)?authorization|(?:set-)?cookie|(?:x-)?api-key)"
+    r": (?!basic )(?P<secret>[^\r\n]+)",
+    "an api_key parameter": r"(?i)[?&;]api[-_]?key=(?P<secret>[^&;#\s\"'<>\\]+)",
+}
+_BASIC = re.compile(r"(?i)\bbasic\s{1,9}([A-Za-z0-9+/_-]{8,})")
+# What looks random among the arguments of a call that takes a key, or in `curl -u`.
+_CALL = re.compile(
+    r"(?:connect|login|Session|ApiKey|BasicAuth|Configuration|set_password|setenv)"
+    r"\(((?:[^()]|\([^()]{0,400}\)){0,400})"
+)
+_ARGUMENT = re.compile(r"[\"']([^\s\"'\\]{8,512})\\*[\"']")
+_CURL_USER = re.compile(r"\s(?:-u|--user)[\s=]{0,9}\\*[\"']?([^\s\"':]{8,512}):")
+# A name and what it is given: `key: str = f"x"`, `auth=("x", "")`, `{"key": "x"}`, `<key>x`,
+# `environ["KEY"] = "x"`, `--key x`, `key is x`, `| key | x |`; with escaped quotes too.
+_ASSIGNMENT = re.compile(
+    r"(?<![\w-])(?P<name>[\w-]{0,40}(?i:key|token|secret|pass|pwd|auth|credential|bearer)"
+    r"[\w-]{0,40})"
+    r"\\*[\"']?\]?(?:\s{0,9}:\s{0,9}[\w.|]{1,40}(?=\s{0,9}=))?(?:[ \t|:=>]|\bis\b){1,40}"
+    r"[(\[]?[bfruBFRU]{0,2}\\*(?P<quote>[\"']?)(?P<secret>[^\s\"'\\<>(),;&]{8,512})"
+)
+_TABLE_CELL = re.compile(r"</?t[hd](?:\s[^<>]{0,999})?>\s{0,99}")
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+# Names by their words: api_key is surely one of a key, page_token and key_name are not.
+_KEY_NAME = re.compile(
+    r"_(?:(?:api)?key|token|secret|passw(?:or)?d|pwd|passphrase|auth(?:orization)?|credentials?"
+    r"|bearer)_"
+)
+_SURE_NAME = re.compile(
+    r"_(?:apikey|api|secret|passw(?:or)?d|pwd|passphrase|credentials|private|access|client)_"
+)
+_OTHER_NAME = re.compile(
+    r"_(?:public|page|next|previous|continuation|cursor|idempotency|cache|sort|primary|foreign"
+    r"|group|partition|ids?|names?|hash|digest|sha|type|hint|file|path|url|count|index|length)_"
+)
+_PLACEHOLDER = re.compile(
+    r"[<$%{\[].*|.*(?:[<…]|\.\.\.|\*\*\*|xxxx|your|example|placeholder|dummy|changeme|redact"
+    r"|filtered|removed|masked|sanitized|fake|replace).*|(?-i:[A-Z]{1,12}(?:[_-][A-Z]{1,12})*)"
+    r"|(.)\1*|(?:(?:api|my|the|some|this|test|user(?:name)?|pass(?:word)?|key|token|secret|value)[\W_]?)*",
+    re.DOTALL | re.IGNORECASE,
+)
+_FILE_PATH = re.compile(r"[\w.=-]+(?:/[\w.=-]+)+\.[a-z]\w{0,4}")
+_LONG_PART = re.compile(r"[A-Za-z0-9]{8,}")
+_CHANGE = re.compile(r"[A-Za-z](?=\d)|\d(?=[A-Za-z])|[a-z](?=[A-Z])")
+
+
+def credentials_in(text: str) -> Iterator[str]:
+    """Yield a description of each kind of credential in a text, once; never the credential."""
+    with suppress(ValueError):  # Python reads no number of 5,000 digits
+        text = html.unescape(text)
+    for what, form in _FORMS.items():
+        if any(not _is_placeholder(match["secret"][:512]) for match in re.finditer(form, text)):
+            yield what
+    if any(map(_is_basic, _BASIC.findall(text))) or any(map(_is_random, _CURL_USER.findall(text))):
+        yield "credentials of HTTP Basic"
+    if any(map(_is_key_beside_name, _ASSIGNMENT.finditer(_TABLE_CELL.sub(" | ", text)))):
+        yield "a key or password beside its name"
+    elif any(
+        _is_random(value) for call in _CALL.findall(text) for value in _ARGUMENT.findall(call)
+    ):
+        yield "a key as an argument"
+
+
+def _is_basic(digits: str) -> bool:
+    """Return whether base64 is ``user:password``, and not a word that follows "basic"."""
     try:
-        return path.read_bytes()
-    except OSError as error:
-        raise DirectMailLabError(f"{path} cannot be read ({error.strerror}).") from None
+        pair = b64decode(digits + "=" * (-len(digits) % 4), altchars=b"-_").decode()
+    except ValueError:
+        return False
+    return ":" in pair and pair.isprintable() and not all(map(_is_placeholder, pair.split(":", 1)))
+
+
+def _is_key_beside_name(match: re.Match[str]) -> bool:
+    name, secret = f"_{'_'.join(_WORD.findall(match['name']))}_".lower(), match["secret"]
+    if not _KEY_NAME.search(name) or _OTHER_NAME.search(name):
+        return False
+    is_sure = _SURE_NAME.search(name) is not None
+    if is_sure and match["quote"] and "://" not in secret:
+        return bool(re.search(r"\d|.{20}", secret)) and not _is_placeholder(secret)
+    return _is_random(secret, 8 if is_sure else 12)
+
+
+def _is_placeholder(secret: str) -> bool:
+    """Return whether a text in a secret's place is not a secret: a placeholder, or public."""
+    return secret == STAND_IN_KEY or _PLACEHOLDER.fullmatch(secret) is not None
+
+
+def _is_random(text: str, fewest: int = 8) -> bool:
+    """Return whether a text looks random: letters, digits and case alternate often in it.
+
+    ``hk_8fK2xQ9zLr7T`` and each part of a UUID do; ``recordings-2026-11-21``, ``utf8`` do not.
+    """
+    if len(text) < fewest or "://" in text or text[0] in "/." or _FILE_PATH.fullmatch(text):
+        return False
+    parts = _LONG_PART.findall(text)
+    is_random = any(len(_CHANGE.findall(part)) > max(3, len(part) * 0.2) for part in parts)
+    return is_random and not _is_placeholder(text)

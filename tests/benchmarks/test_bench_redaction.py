@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse
-from directmail_lab.questions.audit import Part, find
+from directmail_lab.questions.audit import find
 from directmail_lab.redaction import Redactor
 from directmail_lab.redaction.key import KeySearch
 
@@ -103,4 +103,4 @@ def test_a_megabyte_is_audited(benchmark: BenchmarkFixture, name: str) -> None:
     text = str(INPUTS[name])
     benchmark.group = f"audit, s for a megabyte (at most {AT_MOST_S})"
     benchmark.extra_info["at_most_s"] = AT_MOST_S * len(text) / SIZE
-    benchmark.pedantic(find, [[Part("a text", text)], KeySearch([KEY])], rounds=3)
+    benchmark.pedantic(find, [[("a text", text)], KeySearch([KEY])], rounds=3)
