@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         logout as logout,
         me as me,
         pages as pages,
+        rate_limits as rate_limits,
         record as record,
         replay as replay,
         request as request,
@@ -63,7 +64,7 @@ if TYPE_CHECKING:
     from .questions.contract_check import check_contract as check_contract
     from .questions.drift import drift as drift
     from .questions.findings import explore as explore, findings as findings
-    from .questions.interactions import interactions as interactions, rate_limits as rate_limits
+    from .questions.interactions import interactions as interactions
     from .questions.openapi import openapi as openapi
     from .sessions import Session as Session
     from .standin import stand_in as stand_in
@@ -90,7 +91,7 @@ _MODULES = {
     "record": "current",
     "replay": "current",
     "live": "current",
-    "rate_limits": "questions.interactions",
+    "rate_limits": "current",
     "chart_rate_limits": "questions.chart",
     "monitor": "widgets.monitor",
     "burst": "current",

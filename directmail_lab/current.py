@@ -379,6 +379,60 @@ def replay(
     return ModeChange(enter)
 
 
+# -- readings ------------------------------------------------------------------------------------
+
+
+def rate_limits(source: Source | Iterable[Source] = None) -> pd.DataFrame:
+    """Return readings of the rate-limit headers, a row for each response.
+
+    Parameters
+    ----------
+    source
+        By default the current session's responses: in a replay those that it played. Else see
+        `recordings_of`: a cassette's name, a path, a folder, a list of
+        these, a `Session`.
+
+    Returns
+    -------
+    DataFrame
+        Columns as in `directmail_lab.readings.frame.frame_of`; no rows where there was no response.
+        The unit of ``reset`` is inferred for each recording from its own readings.
+
+    Raises
+    ------
+    NotConnectedError, CassetteError, ValueError
+        As in `recordings_of`.
+    """
+    from .readings.frame import frame_of, frame_of_many
+
+    if is_many(source):
+        recordings = recordings_of(source)
+        return frame_of_many((each.readings(), each.evidence.unit) for each in recordings)
+    recording = recording_of(source)
+    evidence = recording.evidence
+    if evidence.contradiction:
+        warnings.warn(
+            f"The readings contradict reset_unit={evidence.unit!r}: {evidence.contradiction}. "
+            "Leave it out, and the unit is inferred.",
+            stacklevel=2,
+        )
+    frame = frame_of(recording.readings(), unit=evidence.unit)
+    frame.attrs.update(describe(recording))
+    return frame
+
+
+def readings_of(source: Source | Iterable[Source] | pd.DataFrame = None) -> pd.DataFrame:
+    """Return what `rate_limits` does, or the frame that is given, as a chart or a check takes it.
+
+    Beside readings of this session's own, those that a recording played are left out.
+    """
+    import pandas as pd
+
+    frame = source if isinstance(source, pd.DataFrame) else rate_limits(source)
+    is_own = frame["source"] != "replayed"
+    return frame[is_own] if is_own.any() else frame
+
+
 # -- sources of interactions ---------------------------------------------------------------------
 
 

@@ -12,7 +12,6 @@ import html
 import json
 import re
 import shlex
-import warnings
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -34,7 +33,6 @@ from ..interaction import (
     operation_of,
     path_below,
 )
-from ..readings.frame import frame_of, frame_of_many
 from ..redaction.key import has_placeholder
 from ..settings import API_KEY_VARIABLE, Origin, origin_of, trusted_origins
 
@@ -56,43 +54,6 @@ _EXCERPT_CHARACTERS: Final = 80
 _MAX_CHARACTERS: Final = 4000
 
 
-def rate_limits(source: Source | Iterable[Source] = None) -> pd.DataFrame:
-    """Return readings of the rate-limit headers, a row for each response.
-
-    Parameters
-    ----------
-    source
-        By default the current session's responses: in a replay those that it played. Else see
-        `directmail_lab.current.recordings_of`: a cassette's name, a path, a folder, a list of
-        these, a `Session`.
-
-    Returns
-    -------
-    DataFrame
-        Columns as in `directmail_lab.readings.frame.frame_of`; no rows where there was no response.
-        The unit of ``reset`` is inferred for each recording from its own readings.
-
-    Raises
-    ------
-    NotConnectedError, CassetteError, ValueError
-        As in `directmail_lab.current.recordings_of`.
-    """
-    if is_many(source):
-        recordings = recordings_of(source)
-        return frame_of_many((each.readings(), each.evidence.unit) for each in recordings)
-    recording = recording_of(source)
-    evidence = recording.evidence
-    if evidence.contradiction:
-        warnings.warn(
-            f"The readings contradict reset_unit={evidence.unit!r}: {evidence.contradiction}. "
-            "Leave it out, and the unit is inferred.",
-            stacklevel=2,
-        )
-    frame = frame_of(recording.readings(), unit=evidence.unit)
-    frame.attrs.update(describe(recording))
-    return frame
-
-
 @overload
 def interactions(
     source: Source | Iterable[Source] = None, *, number: None = None
@@ -111,7 +72,9 @@ def interactions(
     Parameters
     ----------
     source
-        As in `rate_limits`.
+        By default what the current session sent and received: in a replay what it played. Else
+        see `directmail_lab.current.recordings_of`: a cassette's name, a path, a folder, a list of
+        these, a `Session`.
     number
         Return this interaction instead, counted from 1, shown in full; its ``.as_curl()`` and
         ``.as_httpx()`` are code that sends the request again.
