@@ -4,7 +4,6 @@ from .current import (
     chart_rate_limits as chart_rate_limits,
     check_contract as check_contract,
     connect as connect,
-    drift as drift,
     get as get,
     get_many as get_many,
     interactions as interactions,
@@ -37,6 +36,7 @@ from .errors import (
     WriteRefusedError as WriteRefusedError,
 )
 from .frames import frame as frame
+from .questions.drift import drift as drift
 from .questions.findings import explore as explore, findings as findings
 from .questions.interactions import read_interactions as read_interactions
 from .questions.openapi import openapi as openapi

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import (
     TYPE_CHECKING,
+    Any,
     Concatenate,
     Final,
     Literal,
@@ -20,13 +21,13 @@ from typing import (
 )
 
 from .cassettes import DEFAULT_MATCH_ON
+from .cassettes.recording import Recording, recordings_of as recordings_in
 from .contract import ME_PATH
 from .credentials import ApiKey, as_api_key, find_api_key, forget_api_key
 from .display import ProgressBar
 from .errors import NotConnectedError, argument_error, hide_frames
 from .http import recorded_request
 from .modes import ModeChange
-from .questions.drift import drift as drift_of
 from .sessions import Session, SessionOptions, replaying_session
 from .settings import API_KEY_VARIABLE, BASE_URL_VARIABLE, choose_address, variable
 
@@ -42,17 +43,12 @@ _R = TypeVar("_R")
 
 
 class _Current:
-    """The session that the module-level calls act on, and the callbacks for when it changes.
-
-    ``wrong_key_sent`` has the base addresses to which this process has sent a wrong key. A service
-    may lock the account for that, so `explore` sends no other.
-    """
+    """The session that the module-level calls act on, and the callbacks for when it changes."""
 
     session: Session | None = None
 
     def __init__(self) -> None:
         self.callbacks: dict[object, Callable[[], object]] = {}
-        self.wrong_key_sent: set[str] = set()
 
 
 _current: Final = _Current()
@@ -137,9 +133,9 @@ def current_session() -> Session | None:
     return _current.session
 
 
-def wrong_key_sent() -> set[str]:
-    """Return the base addresses to which this process has sent a wrong key."""
-    return _current.wrong_key_sent
+def recordings_of(source: Any = None) -> list[Recording]:
+    """Return the recordings of a source: the current session's by default."""
+    return recordings_in(session() if source is None else source)
 
 
 def on_current_change(callback: Callable[[], object]) -> Callable[[], object]:
@@ -197,7 +193,6 @@ def _replaying(cassette: str | Path, **_: object) -> Session:
     return _current.session or replaying_session(cassette)
 
 
-drift = on_current(drift_of)
 me = on_current(Session.me)
 me_async = on_current(Session.me_async)
 request = on_current(Session.request)

@@ -7,22 +7,30 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TypedDict, Unpack
 
+from .bodies import decoded_headers
 from .cassettes import Cassette
 from .contract import ME_PATH
 from .credentials import ApiKey, as_api_key
 from .errors import CassetteError, DirectMailLabError, NotConnectedError, hide_frames
-from .http import AsyncClient, Client, httpx, service_error
-from .interaction import READING, base_path
+from .http import (
+    AsyncClient,
+    Client,
+    httpx,
+    recorded_request,
+    recorded_response,
+    service_error,
+)
+from .interaction import READING, Interaction, base_path
 from .modes import live, record, replay
 from .network import NetworkTransport
 from .pacing import Pace, Pacer, PacingTransport
 from .pacing.stores import Share
 from .pacing.windows import frame_of_windows, windows_in
 from .paging import get_many, get_many_async, pages
-from .questions.shapes import ResponseShapes
 from .readings.log import Exchanges, ReadingLog
 from .redaction import Redactor
 from .redaction.redactor import guard_logs
@@ -125,7 +133,8 @@ class Session:
         self._listeners: dict[object, Callable[[Reading], None]] = {}
         redactor = Redactor()
         self._redacted = redactor.text
-        self.response_shapes = ResponseShapes(self._redacted)
+        self.seen: dict[int, Interaction] = {}
+        self.explored: list[tuple[Interaction, str]] = []
         self._clock, self._timer = clock, timer
         self._observe = Observer(
             self._note, base_path(self.base_url), self._redacted, self.exchanges.add
@@ -184,11 +193,35 @@ class Session:
                 "Sign in with login(), or connect(base_url=…, api_key=…)."
             )
 
-    def _sending(self, cassette: Cassette | None = None) -> Transport:
+    def unkept(self) -> httpx.Client:
+        """Return a client that sends live, whatever the mode, and keeps none of its responses.
+
+        Raises
+        ------
+        NotConnectedError
+            The session has no key.
+        """
+        self._require_key("send requests")
+        observe = Observer(lambda _: None, base_path(self.base_url), self._redacted)
+        return Client(
+            redacted=self._redacted,
+            on_response=lambda response: response,
+            transport=self._sending(observe=observe),
+            base_url=self.base_url,
+            timeout=self.client.timeout,
+        )
+
+    def _sending(
+        self, cassette: Cassette | None = None, *, observe: Observer | None = None
+    ) -> Transport:
         """Return the transports that a request passes on its way to the service."""
         assert self._network is not None
         observing = ObservingTransport(
-            self._network, self._observe, cassette=cassette, clock=self._clock, timer=self._timer
+            self._network,
+            observe or self._observe,
+            cassette=cassette,
+            clock=self._clock,
+            timer=self._timer,
         )
         if self._pacer.pace == "off":
             return observing
@@ -327,7 +360,9 @@ class Session:
     def _note_shape(self, response: httpx.Response) -> httpx.Response:
         reading = response.extensions.get(READING)
         if reading is not None and response.is_closed:
-            self.response_shapes.add(reading, response.headers, response.content)
+            headers = decoded_headers(response.headers)
+            recorded = replace(recorded_response(response), headers=headers)
+            self.seen[id(reading)] = Interaction(recorded_request(response.request), recorded)
         return response
 
     def _record_in(self, response: httpx.Response) -> pd.DataFrame:

@@ -121,29 +121,18 @@ def convert(
 def openapi(
     names: list[str] = _NAMES,
     out: Path | None = typer.Option(None, help="The file to write, as YAML, or JSON by its name."),
-    examples: bool = typer.Option(False, "--examples", help="Include recorded bodies, redacted."),
-    diff: Path | None = typer.Option(
-        None, help="List the changes since this document; exits with 1 if there are any."
-    ),
     force: bool = FORCE,
 ) -> None:
     """Describe what cassettes hold as an OpenAPI 3.1 document, on standard output or in a file."""
-    from ..questions.api_changes import api_changes, read_document, written
+    from ..questions.openapi import written
 
     if out is not None:
         refuse_existing(out, force)
-    old = None if diff is None else read_document(diff)
-    document = dm.openapi([cassette_file(name) for name in names], examples=examples)
-    if out is not None:
-        out.write_text(written(document, as_json=out.suffix == ".json"), encoding="utf-8")
-    elif old is None:
+    document = dm.openapi([cassette_file(name) for name in names])
+    if out is None:
         typer.echo(written(document), nl=False)
-    if old is not None:
-        changes = api_changes(old, document)
-        changes.attrs["notes"] = [] if len(changes) else ["Nothing has changed."]
-        show(changes)
-        if len(changes):
-            raise FOUND
+    else:
+        out.write_text(written(document, as_json=out.suffix == ".json"), encoding="utf-8")
 
 
 @app.command()

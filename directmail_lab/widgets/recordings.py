@@ -31,7 +31,7 @@ from ..interaction import (
     header,
     path_below,
 )
-from ..questions import comparison
+from ..questions import drift
 from ..readings.reading import Reading, is_exhausted, recorded_reading
 from ..readings.reset_unit import infer_reset_unit, renewal_time
 from ..redaction import Redactor, secrets_in
@@ -279,12 +279,12 @@ def compare(recorded: Interaction, now: Interaction) -> list[list[object]]:
             _format_value(difference.recorded),
             _format_value(difference.now),
         ]
-        for difference in comparison.compare(recorded, now)[:_MAX_DIFFERENCES]
+        for difference in drift.compare(recorded, now)[:_MAX_DIFFERENCES]
     ]
 
 
 def _format_value(value: object) -> str | None:
-    if value is comparison.ABSENT:
+    if value is None:
         return None
     try:
         text = json.dumps(value, ensure_ascii=False, default=str)
