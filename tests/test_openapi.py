@@ -42,6 +42,7 @@ LOCAL = "http://127.0.0.1:8431"
 
 def described(*interactions: Interaction, base_url: str = BASE_URL) -> dict[str, Any]:
     """The document of a recording of these interactions."""
+    Path("any.yaml").unlink(missing_ok=True)  # what it held would stay
     return dm.openapi(recorded(Path("any.yaml"), *interactions, base_url=base_url))
 
 

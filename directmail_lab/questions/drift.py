@@ -11,7 +11,6 @@ import re
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -384,18 +383,16 @@ def _renamed(removed: dict[_Path, Any], added: dict[_Path, Any]) -> dict[_Path, 
     values such as 0 or "" count only if a single field was removed and a single one added.
     """
     pairs: dict[_Path, _Path] = {}
-    if len(removed) * len(added) > _MOST_PAIRS:
-        return pairs
     is_single = len(removed) == len(added) == 1
-    for by_value, (old, before), (new, after) in product(
-        (True, False), removed.items(), added.items()
-    ):
-        is_field = old[0] == "body" and old[:-1] == new[:-1] and not old[-1].startswith("[")
-        is_free = old not in pairs and new not in pairs.values()
-        if is_field and is_free and _type(before) == _type(after):
-            is_telling = is_single or before not in ("", 0, 1, None, [], {})
-            if is_telling and before == after if by_value else _are_similar(old[-1], new[-1]):
-                pairs[old] = new
+    fields = [path for path in removed if path[0] == "body" and not path[-1].startswith("[")]
+    for old in fields if len(fields) * len(added) <= _MOST_PAIRS else ():
+        value = removed[old]
+        free = [path for path in added if path[:-1] == old[:-1] and path not in pairs.values()]
+        free = [path for path in free if _type(added[path]) == _type(value)]
+        is_telling = is_single or value not in ("", 0, 1, None, [], {})
+        equal = [path for path in free if is_telling and added[path] == value]
+        if found := equal or [path for path in free if _are_similar(old[-1], path[-1])]:
+            pairs[old] = found[0]
     return pairs
 
 

@@ -133,9 +133,9 @@ def explore(*, pause_s: float = 1.0) -> pd.DataFrame:
 class _Response(NamedTuple):
     """A response: the recording that has it and its number there, and what it is.
 
-    ``key`` is ``"none"`` or ``"wrong"`` if `explore` sent that in place of the key. ``kind`` is ``"JSON"``, ``"no body"``, the
-    media type of another body, or empty if the body was not kept; ``states`` are single words in
-    fields that are named so, which are not about a person.
+    ``key`` is ``"none"`` or ``"wrong"`` if `explore` sent that in place of the key. ``kind`` is
+    ``"JSON"``, ``"no body"``, the media type of another body, or empty if the body was not kept;
+    ``states`` are single words in fields that are named so, which are not about a person.
     """
 
     recording: str
@@ -168,6 +168,9 @@ def findings_of(recordings: Sequence[Recording]) -> pd.DataFrame:
     own = [each for each in every if each.key is None]
     used_up = [each for each in own if is_exhausted(each.reading.status, each.reading.remaining)]
     versions = [each for each in every if _version_notes(each)]
+    with_reset = [each for each in own if each.reading.reset is not None]
+    unit, unit_sure = _unit(recordings)
+    unit_call = "" if unit_sure == "certain" else _EXPLORE
     rows = [
         _row("other operations", "1, 4", _KNOWN_PATH, others, _operations),
         _row("resources and their fields", "2", _KNOWN_PATH, other_json, _fields),
@@ -179,7 +182,7 @@ def findings_of(recordings: Sequence[Recording]) -> pd.DataFrame:
         _row("how keys are issued or revoked", "5", _ASK),
         _row("events", "6", _ASK),
         _row("errors: statuses and body shapes", "7", _EXPLORE, failed, _statuses),
-        _unit_row(own, recordings),
+        _row("unit of X-RateLimit-Reset", "8", unit_call, with_reset, lambda _: unit, unit_sure),
         _row("answer when the allowance is used up", "8", _OVER_LIMIT, used_up, _exhaustion),
         _row("operations with other allowances", "8", _KNOWN_PATH, _limited(own), _allowances),
         _row("versions: new ones, deprecation", "9", _LATER, versions, _versions),
@@ -219,29 +222,26 @@ def _row(
     find_out: str,
     matches: _Responses = (),
     words: Callable[[_Responses], str] = str,
-) -> list[object]:
+    how_sure: str = "",
+) -> tuple[object, ...]:
     """Return the row of a part, and what its matches show, in words.
 
-    ``how_sure`` counts the matches, which never makes it certain.
+    By default ``how_sure`` counts the matches, which never makes it certain.
     """
-    how_sure = "seen repeatedly" if len(matches) > 1 else "seen once" if matches else "not seen"
-    seen, schema = words(matches) if matches else "", _schema(matches) or None
-    where = _by(matches, lambda each: each.recording, _ranges)
-    return [part, section, seen, how_sure, where, find_out, schema]
+    where, schema = _by(matches, lambda each: each.recording, _ranges), _schema(matches) or None
+    if not matches:
+        return part, section, "", "not seen", where, find_out, schema
+    counted = how_sure or ("seen repeatedly" if len(matches) > 1 else "seen once")
+    return part, section, words(matches), counted, where, find_out, schema
 
 
-def _unit_row(own: _Responses, recordings: Sequence[Recording]) -> list[object]:
-    matches = [each for each in own if each.reading.reset is not None]
+def _unit(recordings: Sequence[Recording]) -> tuple[str, str]:
+    """Return what is known of the unit of Reset, and how sure that is."""
     evidence = [recording.evidence for recording in recordings]
     known = {each.unit: f"{each.unit}. {each.why}" for each in evidence}
     known.pop("undetermined", None)
-    row = _row("unit of X-RateLimit-Reset", "8", _EXPLORE, matches)
-    if known:
-        row[2:4] = " ".join(known.values()), "certain" if len(known) == 1 else "undecided"
-        row[5] = "" if len(known) == 1 else _EXPLORE
-    elif matches:  # not "seen repeatedly": any number of values may leave the unit undecided
-        row[2:4] = evidence[0].why, "undecided"
-    return row
+    how_sure = "certain" if len(known) == 1 else "undecided"
+    return " ".join(known.values() or [each.why for each in evidence]), how_sure
 
 
 # -- which responses show something of a part --------------------------------------------------

@@ -47,6 +47,7 @@ _BASIC: Final = {
 }
 
 _Pairs = Iterable[tuple[str, str]]
+_Message = RecordedRequest | RecordedResponse
 
 
 def openapi(source: Any = None) -> dict[str, Any]:
@@ -122,30 +123,30 @@ def document_of(recordings: Sequence[Recording]) -> dict[str, Any]:
     if not calls:
         names = ", ".join(recording.name for recording in recordings) or "no recording"
         raise CassetteError(f"There are no interactions in {names} to describe.")
-    paths = grouped(sorted(calls, key=lambda call: call.template), lambda call: call.template)
+    paths: dict[str, dict[str, Any]] = {}
+    operations = grouped(calls, lambda call: (call.template, call.method))
+    for template, method in sorted(operations):
+        paths.setdefault(template, {})[method] = _operation(operations[template, method])
     servers = grouped(calls, lambda call: call.server)
-    about = [
-        f"Made from {plural(len(calls), 'recorded interaction')}. It describes only what they "
-        "contain; x-seen is how often each part was seen.",
-        *notes_on_bodies(recordings),
-    ]
+    about = f"Made from {plural(len(calls), 'recorded interaction')}. It describes only what they "
+    about += "contain; x-seen is how often each part was seen."
     limits = _texts([call.headers for call in calls])
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "The service, as it was recorded",
             "version": "0",
-            "description": " ".join(about),
+            "description": " ".join([about, *notes_on_bodies(recordings)]),
         },
         "servers": [{"url": url, "x-seen": len(servers[url])} for url in sorted(servers)],
         "security": [{"basic": []}],
-        "paths": {template: _operations(same) for template, same in paths.items()},
+        "paths": paths,
         "components": {
             "securitySchemes": {"basic": _BASIC},
             "headers": {
-                name: {"description": meaning, **limits[name]}
-                for name, meaning in _MEANINGS.items()
-                if name in limits
+                name: {"description": _MEANINGS[name], **limits[name]}
+                for name in limits
+                if name in _MEANINGS
             },
         },
     }
@@ -158,11 +159,6 @@ def _calls(recording: Recording) -> Iterable[_Call]:
         origin = f"{address.scheme}://{address.netloc.rpartition('@')[2]}"
         server = base_url if f"{base_url}/".startswith(f"{origin}/") else origin
         yield _Call(server, *_template(recording.path_of(request)), request, response)
-
-
-def _operations(calls: Sequence[_Call]) -> dict[str, Any]:
-    methods = grouped(calls, lambda call: call.method)
-    return {method: _operation(methods[method]) for method in sorted(methods)}
 
 
 def _operation(calls: Sequence[_Call]) -> dict[str, Any]:
@@ -185,8 +181,9 @@ def _response(calls: Sequence[_Call]) -> dict[str, Any]:
     description = _PHRASES.get(calls[0].response.status, "Another status")
     response: dict[str, Any] = {"description": description, "x-seen": len(calls)}
     headers = _texts([call.headers for call in calls])
-    components = {name: {"$ref": f"#/components/headers/{name}"} for name in _MEANINGS}
-    response["headers"] = {name: components.get(name, headers[name]) for name in headers}
+    for name in headers.keys() & _MEANINGS:
+        headers[name] = {"$ref": f"#/components/headers/{name}"}
+    response["headers"] = headers
     # The headers of a response to HEAD describe a body that is not sent.
     response["content"] = _content([c.response for c in calls if c.request.method != "HEAD"])
     return {name: value for name, value in response.items() if value != {}}
@@ -195,42 +192,42 @@ def _response(calls: Sequence[_Call]) -> dict[str, Any]:
 # -- bodies ------------------------------------------------------------------------------------
 
 
-def _content(messages: Iterable[RecordedRequest | RecordedResponse]) -> dict[str, Any]:
+def _content(messages: Iterable[_Message]) -> dict[str, Any]:
     """Return the media type objects of bodies."""
     by_type = grouped((message for message in messages if message.body), _media_type)
     return {media_type: _media(media_type, by_type[media_type]) for media_type in sorted(by_type)}
 
 
-def _media_type(message: RecordedRequest | RecordedResponse) -> str:
+def _media_type(message: _Message) -> str:
     declared = (header(message.headers, "Content-Type") or "").partition(";")[0].strip().lower()
     return declared if _MEDIA_TYPE.fullmatch(declared) else "*/*"
 
 
-def _media(
-    media_type: str, messages: Sequence[RecordedRequest | RecordedResponse]
-) -> dict[str, Any]:
-    bodies = [message.body or b"" for message in messages]
+def _media(media_type: str, messages: Sequence[_Message]) -> dict[str, Any]:
     if media_type in _FORMS:
-        forms = [_values(read_form(media_type, body)) for body in bodies]
-        single = [{name: v if len(v) > 1 else v[0] for name, v in form.items()} for form in forms]
-        return {"schema": schema_of(single)}
+        return {"schema": schema_of([_form(media_type, each.body or b"") for each in messages])}
     is_json = _JSON.fullmatch(media_type) is not None
-    read = [read_json_body(message.headers, message.body or b"") for message in messages]
-    # Any text that is a number is JSON too, so another type must have an object or array.
+    read = [read_json_body(each.headers, each.body or b"") for each in messages]
+    # Text that is a number is JSON too: in a body of another type, only objects and arrays count.
     values = [
         value
         for value, problem in read
         if problem is None and (is_json or isinstance(value, dict | list))
     ]
-    missing = len(read) - len(values)
-    if is_json:
-        return {"schema": schema_of(values), **({"x-not-json": missing} if missing else {})}
-    if not missing:
+    others = len(read) - len(values)
+    if is_json and others:
+        return {"schema": schema_of(values), "x-not-json": others}
+    if is_json or not others:
         return {"schema": schema_of(values)}
-    if values or "xml" in media_type:  # the schema of XML is one of elements
+    if values or "xml" in media_type:  # a schema for XML is one of elements
         return {"schema": {}}
     is_text = _TEXT.search(media_type) is not None
     return {"schema": {"type": "string"} if is_text else {"type": "string", "format": "binary"}}
+
+
+def _form(media_type: str, body: bytes) -> dict[str, object]:
+    fields = _values(read_form(media_type, body))
+    return {name: same if len(same) > 1 else same[0] for name, same in fields.items()}
 
 
 # -- parameters and headers --------------------------------------------------------------------
