@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
 from .interaction import Headers, header
 from .redaction.unpack import unpack
+
+MAX_DEPTH: Final = 50
+"""How many levels `leaves` descends; an object or array below them is a leaf."""
+
+Path = tuple[str | int, ...]
+"""Where a value is in a JSON value: names of members, and positions in arrays."""
+
+Leaf = tuple[Path, object]
 
 _FIELD_NAME: Final = re.compile(r';\s*name="([^"\r\n]*)"', re.IGNORECASE)
 
@@ -39,6 +47,22 @@ def read_json(
         return None, "is not JSON (it has NaN or Infinity, which JSON does not allow)"
     except RecursionError:
         return None, "is nested deeper than can be read"
+
+
+def leaves(value: object, path: Path = (), *, into_arrays: bool = False) -> Iterator[Leaf]:
+    """Yield the path and value of each leaf of a JSON value: a scalar, an array, an empty object.
+
+    With ``into_arrays``, arrays are descended into as objects are.
+    """
+    has_members = bool(value) and len(path) < MAX_DEPTH
+    if has_members and isinstance(value, dict):
+        for name, member in value.items():
+            yield from leaves(member, (*path, str(name)), into_arrays=into_arrays)
+    elif has_members and isinstance(value, list) and into_arrays:
+        for position, element in enumerate(value):
+            yield from leaves(element, (*path, position), into_arrays=into_arrays)
+    else:
+        yield path, value
 
 
 def find_records(page: object) -> object:

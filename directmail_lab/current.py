@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import (
     TYPE_CHECKING,
@@ -133,9 +133,14 @@ def current_session() -> Session | None:
     return _current.session
 
 
-def recordings_of(source: Any = None) -> list[Recording]:
-    """Return the recordings of a source: the current session's by default."""
-    return recordings_in(session() if source is None else source)
+def recordings_of(source: Any = None) -> Iterator[Recording]:
+    """Yield the recordings of a source: the current session's by default."""
+    yield from recordings_in(session() if source is None else source)
+
+
+def recording_of(source: Any = None) -> Recording:
+    """Return the one recording that a source stands for."""
+    return next(recordings_of(source))
 
 
 def on_current_change(callback: Callable[[], object]) -> Callable[[], object]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TypedDict, Unpac
 
 from .bodies import decoded_headers
 from .cassettes import Cassette
+from .cassettes.recording import Credentials, SessionRecording, session_recording
 from .contract import ME_PATH
 from .credentials import ApiKey, as_api_key
 from .errors import CassetteError, DirectMailLabError, NotConnectedError, hide_frames
@@ -25,7 +26,7 @@ from .http import (
     service_error,
 )
 from .interaction import READING, Interaction, base_path
-from .modes import live, record, replay
+from .modes import ModeChange, live, record, replay
 from .network import NetworkTransport
 from .pacing import Pace, Pacer, PacingTransport
 from .pacing.stores import Share
@@ -134,7 +135,7 @@ class Session:
         redactor = Redactor()
         self._redacted = redactor.text
         self.seen: dict[int, Interaction] = {}
-        self.explored: list[tuple[Interaction, str]] = []
+        self.explored: list[tuple[Interaction, Credentials]] = []
         self._clock, self._timer = clock, timer
         self._observe = Observer(
             self._note, base_path(self.base_url), self._redacted, self.exchanges.add
@@ -193,23 +194,16 @@ class Session:
                 "Sign in with login(), or connect(base_url=…, api_key=…)."
             )
 
-    def unkept(self) -> httpx.Client:
-        """Return a client that sends live, whatever the mode, and keeps none of its responses.
+    @property
+    def recording(self) -> SessionRecording:
+        """What the present mode keeps."""
+        return session_recording(self)
 
-        Raises
-        ------
-        NotConnectedError
-            The session has no key.
-        """
-        self._require_key("send requests")
+    def drift_mode(self) -> ModeChange:
+        """Send to the service, and keep nothing of it."""
+        self._require_key("go live")
         observe = Observer(lambda _: None, base_path(self.base_url), self._redacted)
-        return Client(
-            redacted=self._redacted,
-            on_response=lambda response: response,
-            transport=self._sending(observe=observe),
-            base_url=self.base_url,
-            timeout=self.client.timeout,
-        )
+        return ModeChange(self, lambda: Mode("live", self._sending(observe=observe)))
 
     def _sending(
         self, cassette: Cassette | None = None, *, observe: Observer | None = None

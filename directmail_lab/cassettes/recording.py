@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..interaction import Interaction, RecordedRequest, RecordedResponse, base_path, path_below
 from ..readings.reading import Reading, recorded_reading
@@ -15,6 +15,8 @@ from .reader import read_cassette
 
 if TYPE_CHECKING:
     from ..sessions import Session
+
+Credentials = Literal["key", "none", "wrong", "unknown"]
 
 
 class Recording:
@@ -30,11 +32,9 @@ class Recording:
         base_url: str | None,
         *,
         redact: tuple[str, ...] = (),
-        explored: list[Any] | None = None,
         evidence: Evidence | None = None,
     ) -> None:
         self.name, self.base_url, self.redact = name, base_url, redact
-        self.explored: list[tuple[Interaction, str]] = [] if explored is None else explored
         self._interactions, self._readings = interactions, readings
         self._evidence = evidence
 
@@ -68,6 +68,12 @@ class Recording:
         return self._evidence or infer_reset_unit(self._readings)
 
 
+class SessionRecording(Recording):
+    """What a session keeps; ``explored`` has the responses to `explore` without its key."""
+
+    explored: list[tuple[Interaction, Credentials]]
+
+
 def recording_in(name: str | Path) -> Recording:
     """Return the recording in a file."""
     path = find_cassette(name)
@@ -78,7 +84,7 @@ def recording_in(name: str | Path) -> Recording:
     return Recording(path.stem, interactions, readings, loaded.base_url, redact=loaded.redact)
 
 
-def recording_of(session: Session) -> Recording:
+def session_recording(session: Session) -> SessionRecording:
     """Return the recording of a session's present mode."""
     readings = [
         reading
@@ -91,10 +97,10 @@ def recording_of(session: Session) -> Recording:
         for reading in readings
     ]
     name = session.cassette or "session"
-    options: dict[str, Any] = {"explored": session.explored}
-    if session.mode != "replay":
-        options["evidence"] = session.readings.evidence()
-    return Recording(name, interactions, readings, session.base_url, **options)
+    evidence = None if session.mode == "replay" else session.readings.evidence()
+    recording = SessionRecording(name, interactions, readings, session.base_url, evidence=evidence)
+    recording.explored = session.explored
+    return recording
 
 
 def recordings_of(source: Any) -> list[Recording]:
@@ -102,6 +108,6 @@ def recordings_of(source: Any) -> list[Recording]:
     from ..sessions import Session
 
     if isinstance(source, Session):
-        return [recording_of(source)]
+        return [source.recording]
     names: Iterable[Any] = [source] if isinstance(source, str | Path) else source
     return [recording_in(name) for name in names]

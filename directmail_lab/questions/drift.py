@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from ..bodies import decode_text, read_json_body
-from ..current import recordings_of, session as current
+from ..current import recording_of, session as current
 from ..display import plural, readable
 from ..errors import CassetteError, DirectMailLabError, check_choice
 from ..http import recorded_response
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from ..cassettes.recording import Recording
     from ..sessions import Session
 
-Change = Literal[
-    "added", "removed", "retyped", "possibly renamed", "null-turned", "null-filled", "changed"
-]
 _Path = tuple[str, ...]
 
 # The recorded request headers that are sent again: they only select a representation. Others are
@@ -97,8 +94,8 @@ def drift(
     Only GET and HEAD requests are sent, each distinct one once, with the current session's key and
     paced. The response is compared with the last recorded one that was not an error (or the last
     one, if all were). Of the recorded request headers only those that select a representation, such
-    as ``Accept``, are sent. The responses are neither recorded nor kept, and the session stays in
-    its mode.
+    as ``Accept``, are sent. The responses are neither recorded nor kept. The session is live
+    meanwhile, and then returns to its mode.
 
     Parameters
     ----------
@@ -136,7 +133,7 @@ def drift(
         The cassette cannot be found or read, or is older than ``max_age`` and ``on_old="raise"``.
     """
     check_choice("on_old", on_old, ("warn", "raise"))
-    (recording,) = recordings_of(cassette)
+    recording = recording_of(cassette)
     problem = age_problem(recording, max_age, now=datetime.now(UTC)) if max_age else None
     if problem is not None:
         message = (
@@ -185,11 +182,12 @@ def drift_of(session: Session, recording: Recording, *, ignore: Iterable[str] = 
     redactor = Redactor(redact=recording.redact)
     patterns = [ignore] if isinstance(ignore, str) else list(ignore)
     rows: list[tuple[object, ...]] = []
-    for number, recorded in reads.items():
-        again = redactor.interaction(_send_again(session, recording, recorded))
-        operation = _operation(recording, recorded.request)
-        differences = compare(recorded, again, ignore=patterns)
-        rows += [(number, operation, *difference) for difference in differences]
+    with session.drift_mode():
+        for number, recorded in reads.items():
+            again = redactor.interaction(_send_again(session, recording, recorded))
+            operation = _operation(recording, recorded.request)
+            differences = compare(recorded, again, ignore=patterns)
+            rows += [(number, operation, *difference) for difference in differences]
     table = readable(pd.DataFrame(rows, columns=list(_DTYPES), dtype=object).astype(_DTYPES))
     sent, unchanged = len(reads), "" if rows else ", all answered as recorded"
     notes = [f"{plural(sent, 'request')} sent{unchanged}."]
@@ -235,7 +233,7 @@ def _send_again(session: Session, recording: Recording, recorded: Interaction) -
     request, status = recorded.request, recorded.response.status
     chosen = [pair for pair in request.headers if pair[0].lower() in _RESENT and _is_whole(pair[1])]
     address = session.base_url + "/" + _target(recording, request).lstrip("/")
-    response = session.unkept().request(request.method, address, headers=chosen)
+    response = session.request(request.method, address, headers=chosen)
     if response.status_code in _REFUSED and status not in _REFUSED:
         session.check(response)
     return Interaction(request, recorded_response(response), datetime.now(UTC))
@@ -255,7 +253,7 @@ class Difference(NamedTuple):
 
     part: str
     path: str
-    change: Change
+    change: str
     recorded: object = None
     now: object = None
     new_path: str | None = None
@@ -337,21 +335,17 @@ def _differences(
         before, after = old[path], new[path]
         kind, new_kind = _type(before), _type(after)
         if kind != new_kind:
-            change: Change = "null-filled" if kind == "null" else "retyped"
+            change = "null-filled" if kind == "null" else "retyped"
             change = "null-turned" if new_kind == "null" else change
             yield _difference(path, change, before, after)
-        elif (
-            kind not in ("object", "array")
-            and before != after
-            and not (
-                re.sub(r"[^a-z0-9]", "", path[-1].lower()) in VOLATILE
-                or (_is_time_of(before, times[0]) and _is_time_of(after, times[1]))
-            )
-        ):
-            yield _difference(path, "changed", before, after)
+        elif kind not in ("object", "array") and before != after:
+            name = re.sub(r"[^a-z0-9]", "", "".join(path[-1:]).lower())
+            are_times = _is_time_of(before, times[0]) and _is_time_of(after, times[1])
+            if name not in VOLATILE and not are_times:
+                yield _difference(path, "changed", before, after)
 
 
-def _difference(path: _Path, change: Change, *values: Any) -> Difference:
+def _difference(path: _Path, change: str, *values: Any) -> Difference:
     return Difference(path[0], _text(path), change, *values)
 
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pandas as pd
 
-from ..bodies import read_json_body
+from ..bodies import leaves, read_json_body
+from ..cassettes.recording import Credentials, Recording, SessionRecording
 from ..contract import ME_PATH, PASSWORD, RESET_HEADER, TYPICAL_LIMIT
 from ..current import recordings_of, session as current
 from ..display import readable
@@ -22,16 +23,14 @@ from ..interaction import (
     Interaction,
     RecordedRequest,
     RecordedResponse,
-    base_path,
     header,
     normalize_headers,
 )
-from ..readings.reading import Reading, is_exhausted, recorded_reading
+from ..readings.reading import Reading, is_exhausted, reading_of
 from ..settings import configured_regions
-from .shapes import describe, grouped, leaves, notes_on_bodies, schema_of
+from .shapes import describe, grouped, notes_on_bodies, schema_of
 
 if TYPE_CHECKING:
-    from ..cassettes.recording import Recording
     from ..sessions import Session
 
 _COLUMNS: Final = ("part", "section", "seen", "how_sure", "interactions", "find_out", "schema")
@@ -46,7 +45,7 @@ _LATER: Final = 'dm.get("/v2/users/me")'
 _UNKNOWN_KEY: Final = " (the recording does not say with which key)"
 _OTHER_VERSION: Final = re.compile(r"/v(?!1/|1$)\d+(/|$)")
 _VERSION_HEADERS: Final = ("Deprecation", "Sunset", "API-Version", "X-API-Version")
-_STATE_FIELDS: Final = ("state", "status")
+_STATE_FIELDS: Final = (("state",), ("status",))
 _WORD: Final = re.compile(r"[^\W\d]{1,40}")
 _MOST_STATES: Final = 20
 
@@ -92,7 +91,7 @@ def findings(source: Any = None) -> pd.DataFrame:
     CassetteError
         There is no such cassette, or it cannot be read.
     """
-    return findings_of(recordings_of(source))
+    return findings_of(list(recordings_of(source)))
 
 
 def explore(*, pause_s: float = 1.0) -> pd.DataFrame:
@@ -141,7 +140,7 @@ class _Response(NamedTuple):
     recording: str
     number: int
     address: str | None
-    key: str | None
+    key: Credentials | None
     reading: Reading
     headers: Headers
     kind: str
@@ -199,17 +198,18 @@ def _responses(recording: Recording) -> Iterator[_Response]:
         body = _body(response) if recording.has_bodies(number) else ("", None, set[str]())
         about = reading, response.headers, *body
         yield _Response(recording.name, number, recording.base_url, None, *about)
-    for number, (interaction, key) in enumerate(recording.explored, 1):
+    explored = recording.explored if isinstance(recording, SessionRecording) else []
+    for number, (interaction, key) in enumerate(explored, 1):
         address, response = interaction.request.uri.removesuffix(ME_PATH), interaction.response
-        reading = recorded_reading(interaction, prefix=base_path(address))
-        about = reading, response.headers, *_body(response)
+        about = reading_of(interaction, ME_PATH), response.headers, *_body(response)
         yield _Response("explore", number, address, key, *about)
 
 
 def _body(response: RecordedResponse) -> tuple[str, object, set[str]]:
     """Return the kind of a body, its JSON, and its states."""
     value, problem = read_json_body(response.headers, response.body)
-    words = [text for name, text in leaves(value) if name in _STATE_FIELDS]
+    fields = leaves(value, into_arrays=True)
+    words = [text for path, text in fields if path[-1:] in _STATE_FIELDS]
     states = {word for word in words if isinstance(word, str) and _WORD.fullmatch(word)}
     media_type = header(response.headers, "Content-Type") or "no content type"
     kind = media_type.partition(";")[0].strip()[:100] if response.body else "no body"
@@ -247,7 +247,7 @@ def _unit(recordings: Sequence[Recording]) -> tuple[str, str]:
 # -- which responses show something of a part --------------------------------------------------
 
 
-def _refused(responses: _Responses, key: str) -> _Responses:
+def _refused(responses: _Responses, key: Credentials) -> _Responses:
     """Return the responses to a request with no key, or with a wrong one; else any refusals."""
     refused = [each for each in responses if each.key is None and each.reading.status in (401, 403)]
     return [each for each in responses if each.key == key] or refused
@@ -379,7 +379,7 @@ def _explore(opened: Session, pause_s: float) -> None:
     for region in dict.fromkeys([address, *configured_regions().values()]):
         _send_without_key(opened, region, "none", pause_s)
     for _ in range(_MOST_READS_FOR_UNIT):
-        if recordings_of(opened)[0].evidence.unit != "undetermined":
+        if opened.recording.evidence.unit != "undetermined":
             return
         if last is not None and RESET_HEADER not in last.headers:
             print("There is no X-RateLimit-Reset, so its unit cannot be found.")
@@ -387,7 +387,7 @@ def _explore(opened: Session, pause_s: float) -> None:
         last = _send(opened.client, "GET", address, ME_PATH, pause_s)
 
 
-def _send_without_key(opened: Session, address: str, key: str, pause_s: float) -> None:
+def _send_without_key(opened: Session, address: str, key: Credentials, pause_s: float) -> None:
     # Not recorded: a cassette keeps no credentials, so a replay would give the response to a wrong
     # key to a request with the right one.
     auth = httpx.BasicAuth(_WRONG_KEY, PASSWORD) if key == "wrong" else None
@@ -396,7 +396,7 @@ def _send_without_key(opened: Session, address: str, key: str, pause_s: float) -
     if response is not None:
         recorded = normalize_headers(recorded_response(response))
         interaction = Interaction(RecordedRequest("GET", address + ME_PATH), recorded)
-        recordings_of(opened)[0].explored.append((interaction, key))
+        opened.recording.explored.append((interaction, key))
 
 
 def _send(

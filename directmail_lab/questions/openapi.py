@@ -75,7 +75,7 @@ def openapi(source: Any = None) -> dict[str, Any]:
     CassetteError
         A cassette cannot be found or read, or there are no interactions.
     """
-    return document_of(recordings_of(source))
+    return document_of(list(recordings_of(source)))
 
 
 def written(document: Mapping[str, Any], *, as_json: bool = False) -> str:

@@ -6,7 +6,7 @@ Pure; shared by the questions that look into bodies.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -92,7 +92,8 @@ def schema_of(values: Sequence[object], *, depth: int = 0) -> dict[str, Any]:
         types.discard("integer")
     names = sorted(types, key=lambda name: (name == "null", name))
     schema: dict[str, Any] = {"type": names[0] if len(names) == 1 else names} if names else {}
-    formats = {_format_of(value) for value in values if isinstance(value, str)}
+    texts = {value for value in values if isinstance(value, str)}
+    formats = set(map(_format_of, texts))
     if len(formats) == 1 and None not in formats:
         schema["format"] = formats.pop()
     if depth == _DEEPEST:
@@ -158,19 +159,6 @@ def _described(schema: dict[str, Any], path: str) -> list[str]:
     types = schema.get("type", [])
     words = types if isinstance(types, str) else " or ".join(types)
     return leaves or [f"{path} {words}".removeprefix(".").strip()]
-
-
-def leaves(value: object) -> Iterator[tuple[str, object]]:
-    """Yield each value that is neither object nor array, with the name of the field it is in."""
-    waiting = [("", value)]  # a loop: a body may be nested very deep
-    while waiting:
-        name, value = waiting.pop()
-        if isinstance(value, dict):
-            waiting += value.items()
-        elif isinstance(value, list):
-            waiting += [(name, element) for element in value]
-        else:
-            yield name, value
 
 
 def notes_on_bodies(recordings: Iterable[Recording]) -> list[str]:

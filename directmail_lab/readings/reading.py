@@ -99,6 +99,11 @@ def recorded_reading(
     )
 
 
+def reading_of(interaction: Interaction, path: str) -> Reading:
+    """Return the reading of a recorded response, whose path is this."""
+    return recorded_reading(interaction)._replace(path=path, operation=operation_of(path))
+
+
 def _encodable(text: str) -> str:
     """Return a text with lone surrogates escaped, since UTF-8 cannot encode them."""
     return text.encode("utf-8", "backslashreplace").decode()
