@@ -1,4 +1,4 @@
-"""OpenAPI from recordings: valid, true of every interaction, without values, and mergeable."""
+"""OpenAPI from recordings: valid, true of every interaction, and without values."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ import socket
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import permutations
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 import yaml
-from cassette_samples import BASE_URL, answered, get, post, theirs, typed
+from cassette_samples import BASE_URL, answered, get, post, recorded, theirs, typed
 from hypothesis import given, settings, strategies as st
 from jsonschema import Draft202012Validator, FormatChecker
 from openapi_spec_validator import validate
@@ -29,7 +28,7 @@ import directmail_lab as dm
 from directmail_lab.bodies import read_json_body
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.cli import app
-from directmail_lab.errors import CassetteError, DirectMailLabError
+from directmail_lab.errors import CassetteError
 from directmail_lab.http import httpx
 from directmail_lab.interaction import (
     Interaction,
@@ -37,39 +36,21 @@ from directmail_lab.interaction import (
     RecordedResponse,
     header,
 )
-from directmail_lab.questions.api_changes import api_changes, read_document
-from directmail_lab.questions.openapi import Description
 
 LOCAL = "http://127.0.0.1:8431"
 
 
-def description_of(
-    *interactions: Interaction, base_url: str = BASE_URL, example: bool = False
-) -> Description:
-    """The description of these interactions."""
-    description = Description()
-    for interaction in interactions:
-        description.add(interaction, base_url=base_url, example=example)
-    return description
-
-
-def described(*interactions: Interaction, **options: Any) -> dict[str, Any]:
-    """The document of these interactions."""
-    return description_of(*interactions, **options).document()
+def described(*interactions: Interaction, base_url: str = BASE_URL) -> dict[str, Any]:
+    """The document of a recording of these interactions."""
+    Path("any.yaml").unlink(missing_ok=True)  # what it held would stay
+    return dm.openapi(recorded(Path("any.yaml"), *interactions, base_url=base_url))
 
 
 def schema_of(document: dict[str, Any], path: str = "/v1/users/me") -> dict[str, Any]:
     """The schema of what a path answers with 200."""
     response = document["paths"][path]["get"]["responses"]["200"]
-    schema: dict[str, Any] = without_counts(response["content"]["application/json"]["schema"])
+    schema: dict[str, Any] = response["content"]["application/json"]["schema"]
     return schema
-
-
-def without_counts(part: Any) -> Any:
-    """A document without how often its parts were seen."""
-    if isinstance(part, dict):
-        return {name: without_counts(each) for name, each in part.items() if name != "x-seen"}
-    return [without_counts(each) for each in part] if isinstance(part, list) else part
 
 
 def problem(document: dict[str, Any], interaction: Interaction) -> str | None:
@@ -193,19 +174,6 @@ def test_optional_differs_from_nullable_and_formats_are_of_all_values() -> None:
     }
 
 
-def test_an_envelope_is_a_component() -> None:
-    """What stands beside ``data``, of all operations that have it."""
-    page = answered(get("/v1/lists"), '{"data": [{"id": 1}], "total": 1, "next": null}')
-    one = answered(body='{"data": {"name": "x"}, "total": 1}')
-    document = described(page, one)
-    envelope = without_counts(document["components"]["schemas"]["Envelope"])
-
-    assert set(envelope["properties"]) == {"total", "next", "data"}
-    assert envelope["required"] == ["total"]
-    assert schema_of(document)["allOf"][0] == {"$ref": "#/components/schemas/Envelope"}
-    assert [problem(document, each) for each in (page, one)] == [None, None]
-
-
 def test_each_base_address_is_a_server() -> None:
     """Also of a cassette that another program recorded from two; never with a user's name."""
     addresses = ("https://eu.test/api", "https://eu.test:8443", "https://me:secret@us.test")
@@ -239,7 +207,7 @@ def test_parameters_have_the_types_that_were_seen() -> None:
         ("tag", True, {"type": "array", "items": {"type": "string"}}),
     ]
     form_schema, upload_schema = (
-        without_counts(sent[name]["schema"]["properties"])
+        sent[name]["schema"]["properties"]
         for name in ("application/x-www-form-urlencoded", "multipart/form-data")
     )
     assert form_schema == {"age": {"type": "integer"}, "name": {"type": "string"}}
@@ -248,7 +216,7 @@ def test_parameters_have_the_types_that_were_seen() -> None:
 
 
 def test_no_value_of_a_person_is_in_it() -> None:
-    """Not in a body, nor where a value is a name or a part of a path; with examples, redacted."""
+    """Not in a body, nor where a value is a name or a part of a path."""
     by = {"ada@lovelace.org": {"seen": 1}, "+49 30 123": {}, "Ann Lee": {}}
     friends = {"ada@lovelace.org": {"Eve": 1, "Bob": 2}, "bo%40x.org": {"Zoe": 3}, "Jo%20Po": {}}
     query = "q=Lovelace&ada@lovelace.org=1&%2B3161234=1"
@@ -268,20 +236,6 @@ def test_no_value_of_a_person_is_in_it() -> None:
     validate(document)
 
 
-def test_examples_are_redacted_and_only_on_request(tour: Path) -> None:
-    """The first body of a kind, its personal data as pseudonyms."""
-    assert "example" not in json.dumps(dm.openapi(tour)["paths"])
-    document = dm.openapi(tour, examples=True)
-    media = document["paths"]["/v1/users/me"]["get"]["responses"]["200"]["content"]
-
-    assert re.fullmatch("<name-[0-9a-f]{8}>", media["application/json"]["example"]["name"])
-    assert "joe@corp.com" not in json.dumps(document)
-    validate(document)
-    body = '{"seen": {"Ada Lovelace": 1, "total": 1%s}}' % ("0" * 5000)
-    by_name = described(answered(body=body), example=True)
-    assert "Lovelace" not in json.dumps(by_name)
-
-
 def test_a_key_that_another_program_recorded_is_not_in_it() -> None:
     """vcrpy redacts nothing: the key may stand in an address, a header, a name, a body."""
     key = "sk_live_9f8e7d6c5b4a"
@@ -291,11 +245,10 @@ def test_a_key_that_another_program_recorded_is_not_in_it() -> None:
     request = RecordedRequest("GET", uri, (("Authorization", f"Basic {basic}"), ("X-Key", key)))
     response = RecordedResponse(200, key, (("X-Key", key),), body.encode())
     theirs("foreign.yaml", Interaction(request, response))
-    for examples in (False, True):
-        text = json.dumps(dm.openapi(Path("foreign.yaml"), examples=examples))
+    text = json.dumps(dm.openapi(Path("foreign.yaml")))
 
-        assert "x-key" in text
-        assert not [each for each in (key, basic, key[4:]) if each in text]
+    assert "x-key" in text
+    assert not [each for each in (key, basic, key[4:]) if each in text]
 
 
 def test_what_openapi_cannot_describe_is_there_all_the_same() -> None:
@@ -314,7 +267,7 @@ def test_what_openapi_cannot_describe_is_there_all_the_same() -> None:
     assert (cut["x-not-json"], cut["schema"]) == (1, {})
     assert [*document["paths"]["/v1/bare"]["get"]["responses"]["200"]["content"]] == ["*/*"]
     media = document["paths"]["/v1/x"]["get"]["responses"]["200"]["content"]
-    assert media["application/x-ndjson"] == {"x-seen": 1, "schema": {"type": "string"}}
+    assert media["application/x-ndjson"] == {"schema": {"type": "string"}}
     assert media["image/png"]["schema"] == {"type": "string", "format": "binary"}
     validate(document)
 
@@ -324,17 +277,21 @@ def test_what_openapi_cannot_describe_is_there_all_the_same() -> None:
 NAMES = st.sampled_from(
     ["id", "name", "data", "total", "a.b", "Zürich", "7", "x@y.org", "Ada Lovelace", "status"]
 )
+NUMBERS = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+TEXTS = st.text(max_size=8) | st.dates().map(str) | st.uuids().map(str) | st.emails()
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(max_size=8) | st.dates().map(str) | st.uuids().map(str) | st.emails(),
+    st.none() | st.booleans() | NUMBERS | TEXTS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=4),
     max_leaves=12,
-)  # fmt: skip
+)
 SEGMENTS = st.sampled_from(["lists", "me", "v1", "12", "8f14e45f", "a%20b", "x@y.org", "{odd}", ""])
 JSON_TYPES = ["application/json", "application/problem+json; charset=utf-8"]
 TYPES = st.sampled_from(
     [*JSON_TYPES, "text/plain", "text/html", "odd", "multipart/form-data; boundary=b"]
 )
+LIMITS = [("X-RateLimit-Limit", "300"), ("X-RateLimit-Remaining", "soon")]
+OTHERS = [("X-RateLimit-Reset", "5"), ("Retry-After", "9"), ("X-Page", "a"), ("Link", "<x>")]
+HEADERS = st.sampled_from(LIMITS + OTHERS)
 BODIES = JSON.map(lambda value: json.dumps(value).encode()) | st.binary(max_size=9)
 
 
@@ -345,10 +302,7 @@ def exchanges(draw: st.DrawFn) -> Interaction:
     query = "&".join(draw(st.lists(st.sampled_from(["page=1", "page=x", "q=", "tag"]), max_size=3)))
     method = draw(st.sampled_from(["GET", "GET", "POST", "PUT", "DELETE", "HEAD"]))
     sent = draw(BODIES) if method in ("POST", "PUT") else b""
-    headers = draw(st.lists(st.sampled_from([
-        ("X-RateLimit-Limit", "300"), ("X-RateLimit-Remaining", "soon"), ("X-RateLimit-Reset", "5"),
-        ("Retry-After", "9"), ("X-Page", "a"), ("Link", "<x>; rel=next"),
-    ]), max_size=4, unique_by=lambda each: each[0]))  # fmt: skip
+    headers = draw(st.lists(HEADERS, max_size=4, unique_by=lambda each: each[0]))
     if draw(st.booleans()):
         headers.append(("Content-Type", draw(TYPES)))
     status = draw(st.sampled_from([200, 200, 201, 204, 404, 429, 500]))
@@ -373,125 +327,31 @@ def test_every_interaction_of_any_service_fits_its_valid_document(
     assert not [found for each in interactions if (found := problem(document, each))]
 
 
-@settings(max_examples=50, deadline=None)
-@given(st.lists(st.lists(exchanges(), max_size=4), min_size=3, max_size=3).filter(any))
-def test_documents_merge_in_any_order_and_grouping(parts: list[list[Interaction]]) -> None:
-    """So that thousands of cassettes are described apart, and put together."""
-
-    whole = described(*(each for part in parts for each in part), example=True)
-    for permutation in permutations(parts):
-        first, second, third = (description_of(*part, example=True) for part in permutation)
-        second.merge(third)
-        first.merge(second)
-        assert first.document() == whole
-
-
-# -- what changed ------------------------------------------------------------------------------
-
-ME: dict[str, Any] = {"id": "x", "born": "1815-12-10", "phone": None}
-BODY = "200 application/json"
-
-
-def me(**fields: object) -> Interaction:
-    """A response with the record, and these fields."""
-    return answered(body=json.dumps({**ME, **fields}))
-
-
-@pytest.mark.parametrize(
-    ("now", "expected"),
-    [
-        ([me()], []),
-        ([me(id=1)], [(True, BODY, "id", "another type")]),
-        ([me(born="never")], [(True, BODY, "born", "another type")]),
-        ([answered(body='{"id": "x", "born": "1815-12-10"}')],
-         [(True, BODY, "phone", "no longer seen")]),
-        ([me(), answered(body='{"id": "x", "phone": null}')],
-         [(True, BODY, "born", "may be missing")]),
-        ([me(new={"a": {"b": 1}})], [(False, BODY, "new", "new")]),
-        ([answered(get("/v1/users/me?page=1"), json.dumps(ME))],
-         [(True, "query parameter", "page", "new")]),
-        ([answered(get("/v1/other"), json.dumps(ME))],
-         [(True, "", "", "no longer seen"), (False, "", "", "new")]),
-        ([me(), answered(body="{}", status=404)], [(False, "404", "", "new")]),
-    ],
-)  # fmt: skip
-def test_changes_are_listed_with_breaking_ones_first(
-    now: list[Interaction], expected: list[tuple[object, ...]]
-) -> None:
-    """Breaking for one who calls the service; counts are no change."""
-    changes = api_changes(described(me(), me()), described(*now))
-    columns = ["breaking", "part", "path", "change"]
-
-    assert changes[columns].to_records(index=False).tolist() == expected
-    assert set(changes["operation"]) <= {"GET /v1/users/me", "GET /v1/other"}
-
-
-def test_what_was_optional_or_an_error_may_go() -> None:
-    """A caller of the old document does without them already; a field of an error is relied on."""
-    failed = [answered(body=body, status=404) for body in ('{"code": 1, "hint": 2}', '{"code": 1}')]
-    old = described(me(), me(note=1), *failed)
-
-    assert not api_changes(old, described(me()))["breaking"].any()
-    without_code = described(me(), me(note=1), answered(body="{}", status=404))
-    changes = api_changes(old, without_code)
-    assert changes[["breaking", "path"]].to_records(index=False).tolist() == [
-        (True, "code"),
-        (False, "hint"),
-    ]
-
-
-def test_schemas_may_contain_themselves_and_each_other() -> None:
-    """As trees in documents of other authors do; a reference is followed once."""
-    nodes: dict[str, Any] = {}
-    for start in range(12):
-        members = {f"n{n}": {"$ref": f"#/components/schemas/N{n}"} for n in range(start, 12)}
-        nodes[f"N{start}"] = {"type": "object", "properties": members}
-    old, new = described(me()), described(me())
-    for document in (old, new):
-        document["components"]["schemas"] = dict(nodes)
-        response = document["paths"]["/v1/users/me"]["get"]["responses"]["200"]
-        response["content"]["application/json"]["schema"] = {"$ref": "#/components/schemas/N0"}
-    new["components"]["schemas"]["N0"] = {**nodes["N0"], "required": ["n7"]}
-
-    assert api_changes(old, new)["path"].tolist() == ["n7"]
-
-
-def test_documents_of_other_authors_are_read() -> None:
-    """Statuses without quotes, ``nullable`` of OpenAPI 3.0; what is malformed is refused."""
-    text = """paths: {/x: {get: {responses: {200: {content: {application/json: {
-        schema: {properties: {a: {type: string, nullable: true}}}}}}}}}}"""
-    Path("old.yaml").write_text(text.replace(", nullable: true", ""))
-    Path("new.yaml").write_text(text)
-    changes = api_changes(*(read_document(Path(name)) for name in ("old.yaml", "new.yaml")))
-
-    assert changes["now"].tolist() == ["string or null"]
-    for malformed in ("paths: {/x: null}", "paths: {/x: {get: {responses: [1]}}}", "- 1", "{"):
-        Path("malformed.yaml").write_text(malformed)
-        with pytest.raises(DirectMailLabError, match="holds an OpenAPI document"):
-            read_document(Path("malformed.yaml"))
-
-
 # -- the calls ---------------------------------------------------------------------------------
 
 
-def test_the_cassette_in_use_is_described_by_default(tour: Path) -> None:
-    """In a replay, all that it holds, played or not."""
-    dm.replay(tour)
-
-    assert dm.openapi() == dm.openapi([tour])
-
-
-def test_without_interactions_it_says_so(connected: dm.Session) -> None:
-    """No cassette in use, none named, one that holds nothing."""
-    with pytest.raises(CassetteError, match="No cassette is in use"):
-        dm.openapi()
+def test_without_interactions_it_says_so() -> None:
+    """Which recording it was."""
     Path("empty.yaml").write_text("version: 1\ninteractions: []\n")
+
     with pytest.raises(CassetteError, match="no interactions in empty"):
         dm.openapi(Path("empty.yaml"))
 
 
-def test_the_command_writes_and_compares(tour: Path) -> None:
-    """YAML, or JSON by the name; never over another file; exit code 1 where something changed."""
+def test_a_session_is_described_with_the_bodies_that_it_kept(connected: dm.Session) -> None:
+    """And the document says of how many."""
+    connected.me()
+    with connected.client.stream("GET", "/v1/lists"):
+        pass
+    document = dm.openapi()
+
+    assert set(document["paths"]) == {"/v1/users/me", "/v1/lists"}
+    assert schema_of(document)["properties"]["id"] == {"type": "string"}
+    assert "bodies of the last 1 of 2." in document["info"]["description"]
+
+
+def test_the_command_writes_yaml_or_json(tour: Path) -> None:
+    """By the name, never over another file; no aliases, which people cannot read."""
 
     def run(*arguments: str) -> tuple[int, str]:
         done = CliRunner().invoke(app, ["cassette", "openapi", *arguments])
@@ -503,10 +363,6 @@ def test_the_command_writes_and_compares(tour: Path) -> None:
     assert document == json.loads(Path("api.json").read_text(encoding="utf-8")) == dm.openapi(tour)
     assert "&id" not in Path("api.yaml").read_text(encoding="utf-8")
     assert "exists already" in run(str(tour), "--out", "api.yaml")[1]
-    assert run(str(tour), "--diff", "api.yaml") == (0, "Nothing has changed.\n")
-    code, output = run("first-look", "--diff", "api.yaml")
-    assert (code, output.splitlines()[1].split()[1]) == (1, "True")
-    assert "holds an OpenAPI document" in run(str(tour), "--diff", str(tour))[1]
     assert yaml.safe_load(run(str(tour))[1]) == document
     assert "It is an OpenAPI document" in run("api.yaml")[1]
     CliRunner().invoke(app, ["cassette", "convert", str(tour), "tour.har"])

@@ -8,302 +8,229 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
-from operator import itemgetter
-from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+import yaml
+
 from ..bodies import read_form, read_json_body
-from ..cassettes import find_cassette, read_cassette
+from ..cassettes.recording import Recording
 from ..contract import HEADERS
-from ..current import session
+from ..current import recordings_of
 from ..display import plural
 from ..errors import CassetteError
-from ..interaction import Headers, Interaction, base_path, header, operation_of, path_below
-from ..redaction import Redactor, secrets_in
-from .api_changes import METHODS
-from .comparison import PASSING_HEADERS
-from .shapes import ANY_NAME, Mergeable, Shape, is_value
+from ..interaction import Headers, RecordedRequest, RecordedResponse, header, operation_of
+from .shapes import PASSING_HEADERS, grouped, is_value, notes_on_bodies, schema_of
 
+_METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 # Response headers that OpenAPI describes elsewhere, or that say nothing about the service.
 _LEFT_OUT: Final = PASSING_HEADERS | {"content-type", "date", "server"}
 # Request headers that a caller chooses, in contrast to those that an HTTP library adds.
 _OWN_HEADER: Final = re.compile(r"(?!x-forwarded)(x-.+|prefer|idempotency-key|if-.+)")
 _MEDIA_TYPE: Final = re.compile(r"[\w.+-]{1,60}/[\w.+-]{1,60}")
 _TEXT: Final = re.compile(r"^text/|json|yaml|csv|script")
-_ANY_MEDIA_TYPE: Final = "*/*"
-_FORMS: Final = frozenset({"application/x-www-form-urlencoded", "multipart/form-data"})
+_FORMS: Final = ("application/x-www-form-urlencoded", "multipart/form-data")
 _JSON: Final = re.compile(r".+/(.+\+)?json")
 _PLAIN_VALUE: Final = re.compile(r"-?(0|[1-9]\d{0,17})(\.\d{1,17})?|true|false", re.ASCII)
-_COMPONENT: Final = "#/components/headers/"
-_PHRASES: Final = {str(status.value): status.phrase for status in HTTPStatus}
-_MEANINGS: Final = (
-    "The number of requests allowed in the window.",
-    "The number of requests still available in the current window.",
-    "When the allowance renews.",
-)
+_PHRASES: Final = {status.value: status.phrase for status in HTTPStatus}
+_MEANINGS: Final = {
+    HEADERS[0]: "The number of requests allowed in the window.",
+    HEADERS[1]: "The number of requests still available in the current window.",
+    HEADERS[2]: "When the allowance renews.",
+}
 _BASIC: Final = {
     "type": "http",
     "scheme": "basic",
     "description": "The user name is the API key; the password is empty.",
 }
 
+_Pairs = Iterable[tuple[str, str]]
+_Message = RecordedRequest | RecordedResponse
 
-def openapi(
-    cassettes: str | Path | Iterable[str | Path] | None = None, *, examples: bool = False
-) -> dict[str, Any]:
-    """Return an OpenAPI 3.1 document that describes what cassettes contain; nothing is sent.
+
+def openapi(source: Any = None) -> dict[str, Any]:
+    """Return an OpenAPI 3.1 document that describes what was recorded; nothing is sent.
+
+    It contains no field value that the service sent. Names of fields stay, unless three objects or
+    more have none in common, or a name has a space or looks like an id or an address.
 
     Parameters
     ----------
-    cassettes
-        A cassette's name or `Path`, or several of them; by default the current session's cassette.
-    examples
-        Include the earliest body of each kind as an example, with personal data redacted. Without
-        it the document contains no field value that the service sent. Names of fields stay, unless
-        three objects or more have none in common, or a name has a space or looks like an id or an
-        address.
+    source
+        A cassette's name, a path, a folder, a list of these, or a `Session`; by default what the
+        current session has recorded in its present mode.
 
     Returns
     -------
     dict
         JSON values, for ``json.dumps`` or ``yaml.safe_dump``. In paths, segments that look like ids
-        become ``{id}``, ``{id_2}``; ``x-seen`` says how often a part was seen, ``x-not-json`` how
-        many bodies were declared as JSON and were not; ``servers`` are the base addresses.
+        become ``{id}``, ``{id_2}``; ``x-seen`` says how often an operation and each response was
+        seen, ``x-not-json`` how many bodies were declared as JSON and were not; ``servers`` are the
+        base addresses.
 
     Raises
     ------
     CassetteError
-        A cassette cannot be found or read, the session has none, or there are no interactions.
+        A cassette cannot be found or read, or there are no interactions.
     """
-    if cassettes is None:
-        opened = session().open_cassette
-        if opened is None:
-            raise CassetteError('No cassette is in use. Name one: openapi("first-look").')
-        cassettes = opened.path
-    names = [cassettes] if isinstance(cassettes, str | Path) else list(cassettes)
-    description = Description()
-    for name in names:
-        description.add_cassette(find_cassette(name), examples=examples)
-    if not description.requests:
-        cassettes = ", ".join(map(str, names)) or "an empty list of cassettes"
-        raise CassetteError(f"There are no interactions in {cassettes} to describe.")
-    return description.document()
+    return document_of(list(recordings_of(source)))
 
 
-_Texts = Mapping[str, Iterable[tuple[str, str]]]
+def written(document: Mapping[str, Any], *, as_json: bool = False) -> str:
+    """Return a document as the text of a file, YAML or JSON."""
+    if as_json:
+        return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
+    return yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True, width=100)
 
 
-@dataclass(slots=True)
-class _Body(Mergeable):
-    """The bodies of one content type; ``example`` is the time and JSON of the earliest one."""
+class _Call(NamedTuple):
+    """An interaction, with what its address says; ``ids`` are the values in its path."""
 
-    seen: int = 0
-    not_json: int = 0
-    shape: Shape = field(default_factory=Shape)
-    example: tuple[str, str] | None = None
+    server: str
+    template: str
+    ids: _Pairs
+    request: RecordedRequest
+    response: RecordedResponse
 
-    def add(self, media_type: str, headers: Headers, body: bytes, at: str | None) -> None:
-        """Add a body; it is an example if ``at``, its time, is not None."""
-        self.seen += 1
-        value, problem = read_json_body(headers, body)
-        if media_type in _FORMS:
-            fields = _values(read_form(media_type, body))
-            value = {name: v if len(v) > 1 else v[0] for name, v in fields.items()}
-        elif problem or not (_JSON.fullmatch(media_type) or isinstance(value, dict | list)):
-            self.not_json += 1
-            return
-        self.shape.add(value)
-        if at is not None:
-            example = at, json.dumps(value, ensure_ascii=False, default=str)
-            self.example = min(example, self.example or example)
+    @property
+    def method(self) -> str:
+        """OpenAPI's name of the method; an extension for one that it does not know."""
+        name = self.request.method.lower()
+        return name if name in _METHODS else f"x-{name}"
 
-    def to_openapi(self, media_type: str) -> dict[str, Any]:
-        """Return the media type object."""
-        content = {"x-seen": self.seen, "schema": self._schema(media_type)}
-        if self.not_json and _JSON.fullmatch(media_type):
-            content["x-not-json"] = self.not_json
-        if self.example is not None:
-            content["example"] = json.loads(self.example[1], object_pairs_hook=_without_values)
-        return content
+    @property
+    def status(self) -> str:
+        status = self.response.status
+        return str(status) if 100 <= status < 600 else "default"
 
-    def _schema(self, media_type: str) -> dict[str, Any]:
-        if not self.shape.seen and not _JSON.fullmatch(media_type):
-            if "xml" in media_type:  # its schema is one of elements
-                return {}
-            is_text = _TEXT.search(media_type) is not None
-            return {"type": "string"} if is_text else {"type": "string", "format": "binary"}
-        if self.not_json and not _JSON.fullmatch(media_type):
-            return {}
-        if not _is_envelope(self.shape):
-            return self.shape.schema(with_counts=True)
-        data = _part(self.shape, of_data=True).schema(with_counts=True)
-        return {"allOf": [{"$ref": "#/components/schemas/Envelope"}, data]}
+    @property
+    def headers(self) -> _Pairs:
+        """The response's headers that say something about the service."""
+        return [pair for pair in _named(self.response.headers) if pair[0] not in _LEFT_OUT]
+
+    @property
+    def parameters(self) -> dict[str, _Pairs]:
+        query = parse_qsl(urlsplit(self.request.uri).query, keep_blank_values=True)
+        own = [pair for pair in _named(self.request.headers) if _OWN_HEADER.fullmatch(pair[0])]
+        return {"path": self.ids, "query": query, "header": own}
 
 
-@dataclass(slots=True)
-class _Message(Mergeable):
-    """Requests, or responses: their parameters or headers, by place, and bodies by content type.
-
-    The shape of parameters is that of ``{"page": [2], "tag": ["a", "b"]}``.
-    """
-
-    seen: int = 0
-    texts: dict[str, Shape] = field(default_factory=dict)
-    bodies: dict[str, _Body] = field(default_factory=dict)
-
-    def add(self, texts: _Texts, headers: Headers, body: bytes, at: str | None) -> None:
-        """Add one; see `_Body.add`."""
-        self.seen += 1
-        for where, pairs in texts.items():
-            self.texts.setdefault(where, Shape()).add(_values(pairs))
-        declared = (header(headers, "Content-Type") or "").partition(";")[0].strip().lower()
-        media_type = declared if _MEDIA_TYPE.fullmatch(declared) else _ANY_MEDIA_TYPE
-        if body:
-            self.bodies.setdefault(media_type, _Body()).add(media_type, headers, body, at)
-
-    def operation(self) -> dict[str, Any]:
-        """Return the operation object of requests, without responses."""
-        operation: dict[str, Any] = {"x-seen": self.seen}
-        parameters = [
-            {"name": name, "in": where, **text}
-            for where, shape in self.texts.items()
-            for name, text in _texts(shape).items()
-        ]
-        if parameters:
-            operation["parameters"] = parameters
-        if content := self._content():
-            is_required = sum(body["x-seen"] for body in content.values()) == self.seen
-            operation["requestBody"] = {"required": is_required, "content": content}
-        return operation | {"responses": {}}
-
-    def response(self, status: str) -> dict[str, Any]:
-        """Return the response object of responses."""
-        description = _PHRASES.get(status, "Another status")
-        response: dict[str, Any] = {"description": description, "x-seen": self.seen}
-        if headers := _texts(self.texts["header"]):
-            components = {name: {"$ref": _COMPONENT + name} for name in HEADERS if name in headers}
-            response["headers"] = headers | components
-        if content := self._content():
-            response["content"] = content
-        return response
-
-    def _content(self) -> dict[str, Any]:
-        return {name: self.bodies[name].to_openapi(name) for name in sorted(self.bodies)}
+def document_of(recordings: Sequence[Recording]) -> dict[str, Any]:
+    """Return the `openapi` document of these recordings."""
+    calls = [call for recording in recordings for call in _calls(recording)]
+    if not calls:
+        names = ", ".join(recording.name for recording in recordings) or "no recording"
+        raise CassetteError(f"There are no interactions in {names} to describe.")
+    paths: dict[str, dict[str, Any]] = {}
+    operations = grouped(calls, lambda call: (call.template, call.method))
+    for template, method in sorted(operations):
+        paths.setdefault(template, {})[method] = _operation(operations[template, method])
+    servers = grouped(calls, lambda call: call.server)
+    about = f"Made from {plural(len(calls), 'recorded interaction')}. It describes only what they "
+    about += "contain; x-seen is how often each part was seen."
+    limits = _texts([call.headers for call in calls])
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "The service, as it was recorded",
+            "version": "0",
+            "description": " ".join([about, *notes_on_bodies(recordings)]),
+        },
+        "servers": [{"url": url, "x-seen": len(servers[url])} for url in sorted(servers)],
+        "security": [{"basic": []}],
+        "paths": paths,
+        "components": {
+            "securitySchemes": {"basic": _BASIC},
+            "headers": {
+                name: {"description": _MEANINGS[name], **limits[name]}
+                for name in limits
+                if name in _MEANINGS
+            },
+        },
+    }
 
 
-@dataclass(slots=True)
-class Description(Mergeable):
-    """What `openapi` needs to know about interactions; the order of adding does not matter.
-
-    `merge` adds another description, such as one that was made in another process.
-
-    Attributes
-    ----------
-    requests
-        By template of the path and method.
-    responses
-        By template, method and status.
-    servers
-        How many interactions there were with each base address.
-    """
-
-    requests: dict[tuple[str, str], _Message] = field(default_factory=dict)
-    responses: dict[tuple[str, str, str], _Message] = field(default_factory=dict)
-    servers: Counter[str] = field(default_factory=Counter)
-
-    def add_cassette(self, path: Path, *, examples: bool = False) -> None:
-        """Add the interactions of a cassette file."""
-        loaded = read_cassette(path)
-        interactions: Iterable[Interaction] = loaded.interactions
-        if loaded.foreign or examples:
-            redactor = Redactor(secrets_in(interactions), redact=["personal"] if examples else ())
-            interactions = map(redactor.interaction, interactions)
-        for interaction in interactions:
-            self.add(interaction, base_url=loaded.base_url or "", example=examples)
-
-    def add(self, interaction: Interaction, *, base_url: str, example: bool = False) -> None:
-        """Add one interaction, with the service at ``base_url`` or another."""
-        request, response = interaction.request, interaction.response
+def _calls(recording: Recording) -> Iterable[_Call]:
+    base_url = recording.base_url or ""
+    for request, response in ((each.request, each.response) for each in recording):
         address = urlsplit(request.uri)
         origin = f"{address.scheme}://{address.netloc.rpartition('@')[2]}"
-        self.servers[base_url if f"{base_url}/".startswith(f"{origin}/") else origin] += 1
-        path = path_below(request.uri, base_path(base_url))
-        template, ids = _template(path if path.startswith("/") else f"/{path}")
-        method = request.method.lower()
-        key = template, method if method in METHODS else f"x-{method}"
-        at = str(interaction.recorded_at or "") if example else None
-        sent: _Texts = {
-            "path": ids,
-            "query": parse_qsl(address.query, keep_blank_values=True),
-            "header": [pair for pair in _named(request.headers) if _OWN_HEADER.fullmatch(pair[0])],
-        }
-        message = self.requests.setdefault(key, _Message())
-        message.add(sent, request.headers, request.body or b"", at)
-        status = str(response.status) if 100 <= response.status < 600 else "default"
-        headers = [pair for pair in _named(response.headers) if pair[0] not in _LEFT_OUT]
-        body = b"" if request.method == "HEAD" else response.body
-        message = self.responses.setdefault((*key, status), _Message())
-        message.add({"header": headers}, response.headers, body, at)
+        server = base_url if f"{base_url}/".startswith(f"{origin}/") else origin
+        yield _Call(server, *_template(recording.path_of(request)), request, response)
 
-    # -- the document --------------------------------------------------------------------------
 
-    def document(self) -> dict[str, Any]:
-        """Return the OpenAPI document."""
-        paths: dict[str, dict[str, Any]] = {}
-        for (template, method), message in sorted(self.requests.items(), key=itemgetter(0)):
-            paths.setdefault(template, {})[method] = message.operation()
-        for (template, method, status), message in sorted(
-            self.responses.items(), key=itemgetter(0)
-        ):
-            paths[template][method]["responses"][status] = message.response(status)
-        servers = [{"url": url, "x-seen": self.servers[url]} for url in sorted(self.servers)]
-        return {
-            "openapi": "3.1.0",
-            "info": {
-                "title": "The service, as it was recorded",
-                "version": "0",
-                "description": f"Made from {plural(self.servers.total(), 'recorded interaction')}. "
-                "It describes only what they contain; x-seen is how often each part was seen.",
-            },
-            "servers": servers,
-            "security": [{"basic": []}],
-            "paths": paths,
-            "components": {
-                "securitySchemes": {"basic": _BASIC},
-                "headers": self._rate_limits(),
-                "schemas": self._envelope(),
-            },
-        }
+def _operation(calls: Sequence[_Call]) -> dict[str, Any]:
+    operation: dict[str, Any] = {"x-seen": len(calls)}
+    sent = [call.parameters for call in calls]
+    operation["parameters"] = [
+        {"name": name, "in": where, **about}
+        for where in ("path", "query", "header")
+        for name, about in _texts([parameters[where] for parameters in sent]).items()
+    ]
+    if content := _content([call.request for call in calls]):
+        is_required = all(call.request.body for call in calls)
+        operation["requestBody"] = {"required": is_required, "content": content}
+    statuses = grouped(calls, lambda call: call.status)
+    operation["responses"] = {status: _response(statuses[status]) for status in sorted(statuses)}
+    return operation
 
-    def _rate_limits(self) -> dict[str, Any]:
-        """Return the rate-limit headers that were seen; required if every response has them."""
-        headers = Shape()
-        for response in self.responses.values():
-            headers.merge(response.texts["header"])
-        texts = _texts(headers)
-        return {
-            name: {"description": meaning, **texts[name]}
-            for name, meaning in zip(HEADERS, _MEANINGS, strict=True)
-            if name in texts
-        }
 
-    def _envelope(self) -> dict[str, Any]:
-        """Return the schema of the members beside ``data``; empty if no body is an envelope."""
-        envelope = Shape()
-        for message in (*self.requests.values(), *self.responses.values()):
-            for body in message.bodies.values():
-                if _is_envelope(body.shape):
-                    envelope.merge(_part(body.shape, of_data=False))
-        if not envelope.seen:
-            return {}
-        # ``data`` is listed so that additionalProperties, where it is set, does not apply to it.
-        schema = envelope.schema(with_counts=True)
-        return {"Envelope": {**schema, "properties": {**schema.get("properties", {}), "data": {}}}}
+def _response(calls: Sequence[_Call]) -> dict[str, Any]:
+    description = _PHRASES.get(calls[0].response.status, "Another status")
+    response: dict[str, Any] = {"description": description, "x-seen": len(calls)}
+    headers = _texts([call.headers for call in calls])
+    for name in headers.keys() & _MEANINGS:
+        headers[name] = {"$ref": f"#/components/headers/{name}"}
+    response["headers"] = headers
+    # The headers of a response to HEAD describe a body that is not sent.
+    response["content"] = _content([c.response for c in calls if c.request.method != "HEAD"])
+    return {name: value for name, value in response.items() if value != {}}
+
+
+# -- bodies ------------------------------------------------------------------------------------
+
+
+def _content(messages: Iterable[_Message]) -> dict[str, Any]:
+    """Return the media type objects of bodies."""
+    by_type = grouped((message for message in messages if message.body), _media_type)
+    return {media_type: _media(media_type, by_type[media_type]) for media_type in sorted(by_type)}
+
+
+def _media_type(message: _Message) -> str:
+    declared = (header(message.headers, "Content-Type") or "").partition(";")[0].strip().lower()
+    return declared if _MEDIA_TYPE.fullmatch(declared) else "*/*"
+
+
+def _media(media_type: str, messages: Sequence[_Message]) -> dict[str, Any]:
+    if media_type in _FORMS:
+        return {"schema": schema_of([_form(media_type, each.body or b"") for each in messages])}
+    is_json = _JSON.fullmatch(media_type) is not None
+    read = [read_json_body(each.headers, each.body or b"") for each in messages]
+    # Text that is a number is JSON too: in a body of another type, only objects and arrays count.
+    values = [
+        value
+        for value, problem in read
+        if problem is None and (is_json or isinstance(value, dict | list))
+    ]
+    others = len(read) - len(values)
+    if is_json and others:
+        return {"schema": schema_of(values), "x-not-json": others}
+    if is_json or not others:
+        return {"schema": schema_of(values)}
+    if values or "xml" in media_type:  # a schema for XML is one of elements
+        return {"schema": {}}
+    is_text = _TEXT.search(media_type) is not None
+    return {"schema": {"type": "string"} if is_text else {"type": "string", "format": "binary"}}
+
+
+def _form(media_type: str, body: bytes) -> dict[str, object]:
+    fields = _values(read_form(media_type, body))
+    return {name: same if len(same) > 1 else same[0] for name, same in fields.items()}
+
+
+# -- parameters and headers --------------------------------------------------------------------
 
 
 def _named(headers: Headers) -> list[tuple[str, str]]:
@@ -312,7 +239,7 @@ def _named(headers: Headers) -> list[tuple[str, str]]:
     return [(names.get(name.lower(), name.lower()), value) for name, value in headers]
 
 
-def _values(pairs: Iterable[tuple[str, str]]) -> dict[str, list[object]]:
+def _values(pairs: _Pairs) -> dict[str, list[object]]:
     """Return parameters or headers, each with a list of values: ``"7"`` is 7, ``"true"`` True."""
     values: dict[str, list[object]] = {}
     for name, text in pairs:
@@ -321,24 +248,18 @@ def _values(pairs: Iterable[tuple[str, str]]) -> dict[str, list[object]]:
     return values
 
 
-def _without_values(members: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the members of an example's object, without those whose name is itself a value."""
-    return {name: value for name, value in members if not is_value(name)}
-
-
-def _texts(shape: Shape) -> dict[str, dict[str, Any]]:
-    """Return the objects of parameters or headers, from the shape of what `_values` returns."""
+def _texts(messages: Iterable[_Pairs]) -> dict[str, dict[str, Any]]:
+    """Return the objects of parameters, or of headers, from those of each message."""
+    sent = [_values(pairs) for pairs in messages]
     texts = {}
-    for name in sorted(shape.properties.keys() - {ANY_NAME}):
-        lists = shape.properties[name]
-        values = lists.items or Shape()
-        schema = values.schema()
-        if isinstance(schema.get("type"), list):
+    for name in sorted({name for values in sent for name in values if not is_value(name)}):
+        lists = [values[name] for values in sent if name in values]
+        schema = schema_of([value for values in lists for value in values])
+        if isinstance(schema["type"], list):
             schema = {"type": "string"}
-        if values.seen > lists.seen or name.endswith("[]"):  # one message has several
+        if name.endswith("[]") or any(len(values) > 1 for values in lists):
             schema = {"type": "array", "items": schema}
-        is_required = lists.seen == shape.seen
-        texts[name] = {"required": is_required, "schema": schema, "x-seen": lists.seen}
+        texts[name] = {"required": len(lists) == len(sent), "schema": schema}
     return texts
 
 
@@ -346,6 +267,7 @@ def _template(path: str) -> tuple[str, list[tuple[str, str]]]:
     """Return a path's template (``/v1/lists/{id}/members/{id_2}``), and names and values of ids."""
     ids: list[tuple[str, str]] = []
     segments = []
+    path = path if path.startswith("/") else f"/{path}"
     for segment, name in zip(path.split("/"), operation_of(path).split("/"), strict=True):
         if name == "{id}":
             name = f"id_{len(ids) + 1}" if ids else "id"
@@ -354,16 +276,3 @@ def _template(path: str) -> tuple[str, list[tuple[str, str]]]:
         else:
             segments.append(name.replace("{", "%7B").replace("}", "%7D"))
     return "/".join(segments), ids
-
-
-def _is_envelope(shape: Shape) -> bool:
-    """Return whether all bodies are objects with their records in ``data``, as in `frame`."""
-    data = shape.properties.get("data", Shape())
-    is_always_there = shape.seen == shape.types["object"] == data.seen > 0
-    return is_always_there and {*data.types} <= {"object", "array"}
-
-
-def _part(shape: Shape, *, of_data: bool) -> Shape:
-    """Return the shape of bodies reduced to ``data``, or the shape without it."""
-    names = [name for name in shape.properties if (name == "data") == of_data]
-    return replace(shape, properties={name: shape.properties[name] for name in names})

@@ -1,0 +1,77 @@
+"""Shapes: what JSON values have in common, as a schema and in words, without the values."""
+
+from __future__ import annotations
+
+import gzip
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+from jsonschema import Draft202012Validator
+
+from directmail_lab.bodies import read_json_body
+from directmail_lab.questions.shapes import describe, schema_of
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abcd"), inner, max_size=4)
+    ),
+    max_leaves=10,
+)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ([{}], "object"),
+        ([None], "null"),
+        ([], "anything"),
+        ([[1, "a"]], "[] integer or string"),
+        ([[{"a": 1}]], "[].a integer"),
+        ([{"a": {}}, {"a": None}], "a object or null"),
+        ([{"a": 1}, {"a": 1.5}], "a number"),
+        ([{"a": {"b": 1}}, {"a": {}}, {}], "a?.b? integer"),
+        ([{"Ada": 1, "Bob": 2}, {"Eve": 3}, {"Zoe": 4.5}], "{id} number"),
+    ],
+)
+def test_shapes_in_words(values: list[object], words: str) -> None:
+    """Whatever JSON a body holds."""
+    assert describe(schema_of(values)) == words
+
+
+@given(st.lists(JSON, min_size=1, max_size=5))
+def test_every_value_meets_the_schema_of_all(values: list[Any]) -> None:
+    """Types, fields that are always there, fields that may be null."""
+    schema = schema_of(values)
+
+    assert all(Draft202012Validator(schema).is_valid(value) for value in values)
+
+
+def test_a_shape_is_bounded() -> None:
+    """However many fields a body has, and however deep they are."""
+    deep: Any = {}
+    for _ in range(100_000):
+        deep = {"a": deep}
+
+    assert describe(schema_of([{f"k{n}": {"b": n} for n in range(100_000)}])) == "{id}.b integer"
+    assert describe(schema_of([deep])).count("a") == 30
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "body"),
+    [
+        ("Content-Encoding", "gzip", gzip.compress(b'{"a": 1}')),
+        ("Content-Type", "application/json; charset=latin-1", '{"é": 1}'.encode("latin-1")),
+    ],
+)
+def test_a_body_is_read_as_its_headers_say(name: str, value: str, body: bytes) -> None:
+    """Compressed, or in a character set of its own."""
+    assert read_json_body(((name, value),), body)[1] is None
+
+
+def test_a_compressed_bomb_is_not_opened() -> None:
+    """It would take the memory of everything else."""
+    bomb = gzip.compress(bytes(300 * 1024**2), 9)
+
+    assert read_json_body((("Content-Encoding", "gzip"),), bomb)[1] is not None
