@@ -196,7 +196,7 @@ class Session:
             )
             if record_mode == "none":
                 return self._replaying(opened)
-            return Mode("record", self._sending(opened), self._own, opened)
+            return Mode("record", self._sending(self._own, opened), self._own, opened)
 
         return self._change(recording)
 
@@ -219,8 +219,9 @@ class Session:
 
     def drift_mode(self) -> ModeChange:
         """Send to the service, and keep nothing of it."""
-        kept_nowhere = SessionRecording("drift", self.base_url)
-        return self._change(lambda: self._live_mode(kept_nowhere))
+        unseen = Observer(lambda _: None, base_path(self.base_url), self._redacted)
+        recording = SessionRecording("drift", self.base_url)
+        return self._change(lambda: self._live_mode(recording, unseen))
 
     @property
     def mode(self) -> ModeName:
@@ -248,10 +249,12 @@ class Session:
     def _change(self, open_mode: Callable[[], Mode]) -> ModeChange:
         return ModeChange(lambda: (self, *self._transport.change(open_mode)))
 
-    def _live_mode(self, recording: SessionRecording | None = None) -> Mode:
+    def _live_mode(
+        self, recording: SessionRecording | None = None, observe: Observer | None = None
+    ) -> Mode:
         self._require_key("go live")
-        recording = recording or self._own
-        return Mode("live", self._sending(recording=recording), recording)
+        recording = self._own if recording is None else recording
+        return Mode("live", self._sending(recording, observe=observe), recording)
 
     def _replaying(self, cassette: Cassette, factor: float = 0.0) -> Mode:
         played = SessionRecording(
@@ -267,13 +270,15 @@ class Session:
             )
 
     def _sending(
-        self, cassette: Cassette | None = None, recording: SessionRecording | None = None
+        self,
+        recording: SessionRecording,
+        cassette: Cassette | None = None,
+        *,
+        observe: Observer | None = None,
     ) -> Transport:
         """Return the transports that a request passes on its way to the service."""
         assert self._network is not None
-        observing = ObservingTransport(
-            self._network, self._observe, recording or self._own, cassette
-        )
+        observing = ObservingTransport(self._network, observe or self._observe, recording, cassette)
         if self.allowances.pace == "off":
             return observing
         return PacingTransport(observing, self.allowances)

@@ -8,9 +8,8 @@ import typer
 
 import directmail_lab as dm
 
-from ..cassettes import cassettes_by_name, convert as files, read_cassette
+from ..cassettes import cassettes_by_name, convert as files
 from ..display import plural
-from ..errors import CassetteError
 from .output import CSV, FORCE, FOUND, JSON, cassette_file, complete_cassette, refuse_existing, show
 
 app = typer.Typer(no_args_is_help=True, help="Show, check, repair and convert cassettes.")
@@ -21,14 +20,16 @@ _NAMES = typer.Argument(help="Cassettes, or files.", autocompletion=complete_cas
 
 @app.command("list")
 def list_(as_json: bool = JSON, as_csv: bool = CSV) -> None:
-    """List the cassettes that are found by name, with their problems if they have any."""
+    """List the cassettes that are found by name, without reading what is in them."""
     import pandas as pd
 
-    rows = [_describe(path) for path in cassettes_by_name().values()]
-    columns = ["name", "interactions", "recorded_at", "problem", "layout", "bytes", "path"]
-    frame = pd.DataFrame(rows, columns=columns).convert_dtypes()
-    started_at = pd.to_datetime(frame["recorded_at"], utc=True, format="ISO8601", errors="coerce")
-    show(frame.assign(recorded_at=started_at), as_json=as_json, as_csv=as_csv)
+    files = {name: (path.stat(), path) for name, path in cassettes_by_name().items()}
+    rows = [
+        (name, about.st_size, about.st_mtime, str(path)) for name, (about, path) in files.items()
+    ]
+    frame = pd.DataFrame(rows, columns=["name", "bytes", "modified", "path"])
+    frame["modified"] = pd.to_datetime(frame["modified"], unit="s", utc=True)
+    show(frame, as_json=as_json, as_csv=as_csv)
 
 
 @app.command("show")
@@ -39,19 +40,15 @@ def show_(
     as_csv: bool = CSV,
 ) -> None:
     """Show a cassette's interactions, a line each, or one of them in full."""
-    from ..questions.interactions import show_interaction
-
     path = cassette_file(name)
     if number is not None:
         if as_json or as_csv:
             raise typer.BadParameter("With --number, leave out --json and --csv.")
-        typer.echo(repr(show_interaction(path, number)), nl=False)
+        typer.echo(repr(dm.interactions(path, number=number)), nl=False)
         return
-    frame = dm.read_interactions(path)
+    frame = dm.interactions(path)
     if as_json or as_csv:
-        frame.insert(0, "number", range(1, len(frame) + 1))
-    else:
-        frame.index += 1
+        frame.insert(0, "number", frame.index)
     show(frame, as_json=as_json, as_csv=as_csv)
     if frame.attrs["problem"]:
         typer.echo(f"{name}: {frame.attrs['problem']}.", err=True)
@@ -63,12 +60,12 @@ def audit(
     secrets_only: bool = typer.Option(False, "--secrets-only", help="Ignore personal data."),
 ) -> None:
     """Look for secrets and personal data; exits with 1 if there are any."""
-    from ..questions.audit import audit_cassette, audit_notebook
+    from ..questions.audit import audit as audit_file
 
     findings = [
         finding
         for path in map(cassette_file, names)
-        for finding in (audit_notebook if path.suffix == ".ipynb" else audit_cassette)(path)
+        for finding in audit_file(path)
         if not (secrets_only and finding.kind == "personal")
     ]
     typer.echo("".join(f"{finding}\n" for finding in findings), nl=False)
@@ -96,7 +93,7 @@ def redact(
 def repair(name: str = _NAME) -> None:
     """Close a recording that was interrupted; every whole interaction is kept.
 
-    The file that an interrupted record mode "all" left beside the cassette is put into it.
+    A file that an interrupted record mode "all" left beside the cassette is named.
     """
     problems = files.repair(cassette_file(name))
     typer.echo("\n".join(f"{name}: {problem}" for problem in problems) or f"{name} is clean.")
@@ -148,19 +145,3 @@ def verify(
     show(changes, as_json=as_json, as_csv=as_csv)
     if len(changes):
         raise FOUND
-
-
-def _describe(path: Path) -> dict[str, object]:
-    try:
-        loaded = read_cassette(path)
-    except CassetteError as error:
-        return {"name": path.stem, "problem": str(error), "path": str(path)}
-    return {
-        "name": path.stem,
-        "interactions": len(loaded.interactions),
-        "recorded_at": loaded.metadata.get("started_at"),
-        "layout": loaded.layout,
-        "bytes": path.stat().st_size,
-        "problem": loaded.problem,
-        "path": str(path),
-    }

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Iterable
 from datetime import UTC
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,6 +22,7 @@ from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from ..current import Source, readings_of
 from ..display import plural
 from ..readings.reading import is_exhausted
 
@@ -105,7 +107,7 @@ class Chart(Figure):
 
 
 @_styled
-def chart_rate_limits(frame: pd.DataFrame, *, title: str | None = None) -> Chart:
+def chart_rate_limits(source: Source | Iterable[Source] | pd.DataFrame = None) -> Chart:
     """Draw the requests remaining over time, or by number if a recording has no times.
 
     There is a panel for each of the six operations that have the most readings. The limit is a
@@ -114,13 +116,12 @@ def chart_rate_limits(frame: pd.DataFrame, *, title: str | None = None) -> Chart
 
     Parameters
     ----------
-    frame
-        What `rate_limits()` returns, with any number of rows.
-    title
-        What the readings are of: ``"first-look (replayed), 41 interactions"``. By default
-        ``frame.attrs["source"]``, or how many readings there are.
+    source
+        As in `directmail_lab.rate_limits`, or a frame that it returned. The title says of what it
+        is, as in ``first-look (replayed), 41 interactions``.
     """
-    title = title or frame.attrs.get("source")
+    frame = readings_of(source)
+    title = frame.attrs.get("source")
     is_timed = bool(frame["at"].notna().all())
     operations = _by_operation(frame, is_timed=is_timed)
     if not operations:

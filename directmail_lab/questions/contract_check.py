@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 import pandas as pd
 
 from ..contract import HEADERS, TYPICAL_LIMIT, TYPICAL_WINDOW_S
+from ..current import Source, readings_of
 from ..display import readable
 from ..readings.reading import REMAINING_OVER_LIMIT
 
@@ -20,13 +22,13 @@ _TEXTS: Final = ("statement", "operation", "verdict", "detail")
 _TOLERANCE_S: Final = 1.25
 
 
-def check_contract(frame: pd.DataFrame) -> pd.DataFrame:
+def check_contract(source: Source | Iterable[Source] | pd.DataFrame = None) -> pd.DataFrame:
     """Return a verdict on each rule of service.md part 8, by operation.
 
     Parameters
     ----------
-    frame
-        What `rate_limits()` returns, with any number of rows.
+    source
+        As in `directmail_lab.rate_limits`, or a frame that it returned.
 
     Returns
     -------
@@ -41,12 +43,13 @@ def check_contract(frame: pd.DataFrame) -> pd.DataFrame:
         verdict    string  holds, violated or not observed
         responses  int64   how many responses were checked
         violations int64   how many of them violate the rule
-        numbers    object  which ones: a tuple of their numbers in ``frame``
+        numbers    object  which ones: a tuple of their numbers
         detail     string  what was seen, in words
         ========== ======= ===================================================================
 
         ``attrs["notes"]`` has a sentence about each operation whose limit changed.
     """
+    frame = readings_of(source)
     groups: list[tuple[Any, pd.DataFrame]] = list(frame.groupby("operation", sort=False))
     groups = groups or [(pd.NA, frame)]
     rows = [_check_headers(name, group) for name, group in groups]
@@ -54,12 +57,13 @@ def check_contract(frame: pd.DataFrame) -> pd.DataFrame:
     rows.append(_check_majority(frame.dropna(subset=["limit"])))
     verdicts = pd.DataFrame(rows).astype(dict.fromkeys(_TEXTS, "string"))
     limits = {name: group["limit"].nunique() for name, group in groups}
-    verdicts.attrs["notes"] = [
+    notes = [
         f"{name} had {count} different limits: was its allowance changed, or are these several "
         "accounts?"
         for name, count in limits.items()
         if count > 1
     ]
+    verdicts.attrs["notes"] = [*frame.attrs.get("notes", ()), *notes]
     hidden = () if verdicts["violations"].any() else ("numbers",)
     return readable(verdicts, once=("rule", "statement"), hidden=hidden)
 
