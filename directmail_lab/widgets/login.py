@@ -1,4 +1,4 @@
-"""`login`: the sign-in form, or the same questions at a terminal."""
+"""`login`: the sign-in form, or two questions at a terminal."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ from ..settings import (
     configured_regions,
     variable,
 )
-from .widget import Widget, can_show_widgets, read_page, seconds_to_renewal
+from .adapter import add_reading, recording_of
+from .page import read_page
+from .widget import Widget, can_show_widgets, seconds_to_renewal
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -90,7 +92,8 @@ def login(
 ) -> LoginWidget | Session:
     """Show the sign-in form; signing in opens the current session.
 
-    At a terminal it asks its questions there instead, and returns the session.
+    At a terminal it asks for the address and the key instead, if they are not found, and returns
+    the session.
 
     Parameters
     ----------
@@ -112,13 +115,46 @@ def login(
     request = SignInRequest(
         mode=mode, address=base_url, cassette=cassette, remember=remember, options=options
     )
-    return LoginWidget(request) if can_show_widgets() else _login_at_terminal(request)
+    if can_show_widgets():
+        return LoginWidget(request)
+    if mode != "replay":
+        request = _ask_at_terminal(request)
+    signed_in = sign_in(request)
+    sys.stdout.write(f"{signed_in.title}\n{signed_in.note}".rstrip() + "\n")
+    return signed_in.session
+
+
+def _ask_at_terminal(request: SignInRequest) -> SignInRequest:
+    """Ask for the address and the key, if they are not found; the key is typed unseen.
+
+    Raises
+    ------
+    NotConnectedError
+        One is missing, and the input is not a terminal.
+    """
+    address = request.address or variable(BASE_URL_VARIABLE)
+    if not address and len(configured_regions()) != 1:
+        _require_terminal()
+        address = input("Service address: ")
+    address = choose_address(address or None)
+    if key_source(address):
+        return replace(request, address=address)
+    _require_terminal()
+    return replace(request, address=address, key=credentials.prompt_api_key())
+
+
+def _require_terminal() -> None:
+    if not sys.stdin.isatty():
+        raise NotConnectedError(
+            "login() needs a notebook or a terminal. Use connect(base_url=…, api_key=…), set "
+            f"{BASE_URL_VARIABLE} and {API_KEY_VARIABLE}, or replay(…) a cassette."
+        )
 
 
 class LoginWidget(Widget):
     """The sign-in form."""
 
-    _esm, _css = read_page("login")
+    _esm, _css = read_page("common", "widget", "login")
 
     def __init__(self, request: SignInRequest | None = None) -> None:
         self._request = request or SignInRequest()
@@ -235,52 +271,6 @@ def _describe(signed_in: SignedIn) -> dict[str, object]:
     }
 
 
-def _login_at_terminal(request: SignInRequest) -> Session:
-    """Ask for what is missing, sign in, and print the account; ask again if the key is refused.
-
-    Raises
-    ------
-    NotConnectedError
-        Something is missing, and the input is not a terminal.
-    DirectMailLabError, httpx.TransportError
-        As `sign_in` does.
-    """
-    is_typed = False
-    if request.mode != "replay":
-        address = request.address or variable(BASE_URL_VARIABLE) or ""
-        if not address and len(configured_regions()) != 1:
-            _require_terminal()
-            address = input("Service address: ")
-        address = choose_address(address or None)
-        key = request.key
-        if key is None and not key_source(address):
-            _require_terminal()
-            key, is_typed = credentials.prompt_api_key(), True
-        request = replace(request, address=address, key=key)
-    signed_in = None
-    while signed_in is None:
-        try:
-            signed_in = sign_in(request)
-        except UnauthorizedError as error:
-            if not is_typed:
-                raise
-            sys.stdout.write(f"{error}\n")
-            request = replace(request, key=credentials.prompt_api_key())
-    reading, text = signed_in.reading, signed_in.title
-    if reading is not None and reading.remaining is not None and reading.limit is not None:
-        text += f" - {reading.remaining} of {reading.limit} left"
-    sys.stdout.write(f"{text}\n{signed_in.note}".rstrip() + "\n")
-    return signed_in.session
-
-
-def _require_terminal() -> None:
-    if not sys.stdin.isatty():
-        raise NotConnectedError(
-            "login() needs a notebook or a terminal. Use connect(base_url=…, api_key=…), set "
-            f"{BASE_URL_VARIABLE} and {API_KEY_VARIABLE}, or replay(…) a cassette."
-        )
-
-
 # -- signing in ----------------------------------------------------------------------------------
 
 
@@ -305,19 +295,15 @@ def sign_in(request: SignInRequest) -> SignedIn:
         new_cassette_path(cassette)  # refuse an invalid name before anything is sent
     key = credentials.find_api_key(request.key, base_url=address)
     name, reading = _try(address, key, options)
+    session = connect(address, key, **options)
+    add_reading(session, reading)
+    detail = address
     if request.mode == "record":
-        session = connect(address, key, cassette=cassette, record_mode="new_episodes", **options)
-    else:
-        session = connect(address, key, **options)
-    session.readings.append(reading)
-    recording = f" · recording to {session.cassette}" if session.cassette else ""
-    return SignedIn(
-        session=session,
-        title=f"Signed in as {name}",
-        detail=address + recording,
-        note=_remember(request, address),
-        reading=reading,
-    )
+        session.record(cassette)
+        detail = f"{address} · recording to {session.cassette}"
+    note = _remember(request, address)
+    title = f"Signed in as {name}"
+    return SignedIn(session=session, title=title, detail=detail, note=note, reading=reading)
 
 
 def key_source(address: str) -> str:
@@ -337,7 +323,7 @@ def _try(address: str, key: ApiKey, options: SessionOptions) -> tuple[str, Readi
     trial_options: SessionOptions = {**options, "pace": "off", "timeout_s": timeout_s}
     with Session(address, key, **trial_options) as trial:
         name = _find_name(trial.me())
-        return name, trial.readings.since(len(trial.readings) - 1)[0]
+        return name, recording_of(trial).reading(1)
 
 
 def _find_name(record: pd.DataFrame) -> str:
