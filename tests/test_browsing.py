@@ -301,7 +301,8 @@ def test_a_session_is_browsed_as_it_goes_on(sent: Sent, service: StandIn) -> Non
     assert kept["response"]["body"]["kind"] == "json"
     assert b"usr_stand_in_1" in bodies[1]
     assert traces(repr(sent).encode(), service.api_key) == []
-    assert [each["part"]["total"] for each, _ in sent if "part" in each][-1] == 2
+    assert ({"type": "changed", "restart": False}, None) in sent
+    assert part["total"] == 2
 
 
 def test_the_browser_of_a_session_follows_the_current_one(sent: Sent, live: Session) -> None:

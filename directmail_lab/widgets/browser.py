@@ -78,7 +78,7 @@ class BrowserWidget(Widget):
         self._throttle = Throttle(self.update_page, self.update_static_output, interval_s=_UPDATE_S)
         self._unsubscribe: Callable[[], None] = lambda: None
         self._session: Session | None = None
-        self._name, self._rows_sent = name, 0
+        self._name = name
         if isinstance(source, Session):
             self._follow(source)
         else:
@@ -90,7 +90,7 @@ class BrowserWidget(Widget):
         """Show a session's recording; each `replay` starts another one."""
         self._unsubscribe()
         self._unsubscribe = followed.on_reading(self._throttle.notify)
-        self._session, self._rows_sent = followed, 0
+        self._session = followed
         self._opening = Future()
         self._opening.set_result(recording_of(followed))
 
@@ -98,14 +98,12 @@ class BrowserWidget(Widget):
         return str(self._static(wait=True)["text/plain"])
 
     def update_page(self) -> None:
-        """Send the new rows of a session to the page, which need not request them."""
+        """Tell the page that a session's recording has more, or that it has another recording."""
         assert self._session is not None
-        if recording_of(self._session) is not self._opening.result():
+        is_new = recording_of(self._session) is not self._opening.result()
+        if is_new:
             self._follow(self._session)
-            self.send({"type": "changed", "restart": True})
-            return
-        request = {"action": "list", "first": self._rows_sent + 1, "limit": page.MAX_ROWS}
-        self.send({"type": "changed", "part": self._handle(request)[0]})
+        self.send({"type": "changed", "restart": is_new})
 
     def receive(self, kind: str, buffers: Sequence[bytes | memoryview] = ()) -> None:
         """Respond to a request of the page: JSON with a ``request_id``, which the response repeats.
@@ -121,19 +119,12 @@ class BrowserWidget(Widget):
             self._opening.add_done_callback(lambda _: self._respond(request))
 
     def _respond(self, request: dict[str, Any]) -> None:
-        response, bodies = self._handle(request)
+        try:
+            response, bodies = page.handle_request(self._opening.result(), request)
+        except CassetteError as error:
+            response, bodies = {"problem": str(error)}, []
         about = {"type": "response", "request_id": request["request_id"]}
         self.send({**about, "response": response}, bodies)
-
-    def _handle(self, request: dict[str, Any]) -> page.Response:
-        try:
-            recording = self._opening.result()
-        except CassetteError as error:
-            return {"problem": str(error)}, []
-        response, bodies = page.handle_request(recording, request)
-        last = response.get("first", 1) + len(response.get("rows", ())) - 1
-        self._rows_sent = max(self._rows_sent, last)
-        return response, bodies
 
     def follow_current(self) -> None:
         """Switch to the new current session, unless a file is shown or no session is open."""

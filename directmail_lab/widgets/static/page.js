@@ -5,8 +5,8 @@
  * `root` is an empty element; with `fill` the browser is as high as it. `source` is made by
  * `createSource(send, onChange)`. `send` takes a request of Python's `page.handle_request`, and
  * resolves to its response, with the bodies as `buffers`. `onChange` takes a callback to call when
- * there is more: with { part } (a response to "list") where that is known, with { restart: true } if
- * all is new, with { title } while a file is read; it returns a function that ends the calls.
+ * there is more, with { restart: true } if all is new, and with { title } while a file is read; it
+ * returns a function that ends the calls.
  *
  * A row is an array, see COLUMNS; null stands for what is not known. This file comes after `common.js`
  * in one module.
@@ -226,28 +226,22 @@ function sortBy(view, column) {
 }
 
 /* Rows are loaded in parts, a small one first: the list is there at once, however long it is. */
-async function load(view, { restart = false, part = null } = {}) {
+async function load(view, { restart = false } = {}) {
   view.restarts ||= restart;
-  if (view.loading) {
-    view.loadAgain = true;
-    return;
-  }
-  if (part?.first === view.rows.length + 1 && !view.restarts) {
-    addRows(view, part);
-    if (view.rows.length === view.total) return;
-  }
+  view.loadsAgain = true;
+  if (view.loading) return;
   view.loading = true;
   const slow = setTimeout(() => (view.progress.hidden = false), 300);
   try {
-    do {
-      view.loadAgain = false;
+    while (view.rows.length < view.total || view.loadsAgain) {
+      view.loadsAgain = false;
       if (view.restarts) clear(view);
       const first = view.rows.length + 1;
-      const next = await view.source.request("list", { first, limit: first > 1 ? MAX_ROWS : FIRST_ROWS });
+      const part = await view.source.request("list", { first, limit: first > 1 ? MAX_ROWS : FIRST_ROWS });
       if (view.destroyed) return;
-      addRows(view, next);
+      addRows(view, part);
       view.progress.value = view.rows.length / Math.max(view.total, 1);
-    } while (view.rows.length < view.total || view.loadAgain);
+    }
   } catch (error) {
     setText(view.status, error.message);
   } finally {
@@ -312,29 +306,21 @@ function move(view, key) {
     select(view, view.shown[Math.min(last, Math.max(0, next))]);
     // An arrow that is held down opens only the row that it stops at.
     clearTimeout(view.opening);
-    if (!view.side.root.hidden) view.opening = setTimeout(() => open(view), 60);
+    if (!view.side.hidden) view.opening = setTimeout(() => open(view), 60);
   }
   return true;
 }
 
 /* The side: the details of an interaction. The last request wins. */
-function makeSide() {
-  const actions = div("dml-b-actions");
-  const content = div("dml-b-content");
-  const root = make("section", { className: "dml-b-side", tabIndex: -1, hidden: true }, actions, content);
-  root.setAttribute("aria-label", "Details");
-  return { root, actions, content };
-}
-
 function revokeUrls(view) {
   for (const url of view.urls.splice(0)) URL.revokeObjectURL(url);
 }
 
 async function open(view) {
-  const { selected: number, side } = view;
+  const number = view.selected;
   if (number === null) return;
   const turn = (view.turn += 1);
-  side.root.hidden = false;
+  view.side.hidden = false;
   select(view, number); // the list may be lower now
   const render = await view.source.request("detail", { number }).then(
     (details) => () => renderDetails(view, details),
@@ -349,16 +335,16 @@ async function open(view) {
     close(view);
     view.list.grid.focus();
   });
-  side.content.replaceChildren(...render());
-  side.actions.replaceChildren(make("span", { className: "dml-soft", textContent: "Copy as" }), ...copies, closing);
+  view.content.replaceChildren(...render());
+  view.actions.replaceChildren(make("span", { className: "dml-soft", textContent: "Copy as" }), ...copies, closing);
   draw(view);
 }
 
 function close(view) {
   view.turn += 1;
-  view.side.root.hidden = true;
+  view.side.hidden = true;
   revokeUrls(view);
-  view.side.content.replaceChildren();
+  view.content.replaceChildren();
   draw(view);
 }
 
@@ -372,13 +358,13 @@ async function copy(view, number, kind) {
   } catch (error) {
     message.textContent = code.textContent ? "Select this text to copy it." : error.message;
   }
-  view.side.content.querySelector(".dml-b-copy")?.remove();
-  view.side.content.prepend(div("dml-b-copy", message, code));
+  view.content.querySelector(".dml-b-copy")?.remove();
+  view.content.prepend(div("dml-b-copy", message, code));
 }
 
+// Whatever it is, it is only ever saved.
 async function saveBody(view, number, message) {
   const { name, buffers } = await view.source.request("body", { number, message });
-  // Whatever it is, it is only ever saved.
   make("a", { download: name, href: blobUrl(view, buffers[0], "application/octet-stream") }).click();
 }
 
@@ -393,9 +379,11 @@ function renderDetails(view, { number, row, uri, reason, reading, request, respo
   status.dataset.mark = row[MARK];
   const values = reading.flatMap(([name, value]) => [`${name} `, make("b", { textContent: value }), " "]);
   const body = (title, name, message, bytes) => {
-    const { kind, size } = message.body;
-    const saving = makeButton("Save body", () => saveBody(view, number, name).catch((error) => setText(view.status, error.message)));
-    return fold(view, title, describeBody(message.body), renderBody(view, message.body, bytes), ...(size && kind !== "absent" ? [saving] : []));
+    const { kind, media_type: mediaType, size, truncated } = message.body;
+    if (kind === "none" || kind === "absent") return fold(view, title, "", renderBody(view, message.body));
+    const description = ` (${mediaType || kind}, ${truncated ? "the start of " : ""}${plural(size, "byte")})`;
+    const saving = makeButton("Save body", () => saveBody(view, number, name));
+    return fold(view, title, description, saving, renderBody(view, message.body, bytes));
   };
   const headers = (title, message) => fold(view, title, ` (${message.headers.length})`, renderPairs(message.headers));
   return [
@@ -408,11 +396,6 @@ function renderDetails(view, { number, row, uri, reason, reading, request, respo
     headers("Request headers", request),
     body("Request body", "request", request, buffers[0]),
   ];
-}
-
-function describeBody({ kind, media_type: mediaType, size, truncated }) {
-  if (kind === "none" || kind === "absent") return "";
-  return ` (${mediaType || kind}, ${truncated ? "the start of " : ""}${plural(size, "byte")})`;
 }
 
 // A fold that was closed stays closed when another interaction is opened.
@@ -518,7 +501,7 @@ function renderLeaf(value) {
 
 /* The keyboard. */
 function onKey(view, event) {
-  const { list, side, filter } = view;
+  const { list, filter } = view;
   const isTyping = event.target === filter;
   const inList = event.target === list.grid;
   if (event.ctrlKey || event.metaKey || event.altKey) return;
@@ -533,7 +516,7 @@ function onKey(view, event) {
     list.grid.focus();
     if (view.selected === null) move(view, "ArrowDown");
   } else if (inList && event.key === "Enter") {
-    open(view).then(() => side.root.focus());
+    open(view).then(() => view.side.focus());
   } else if (!inList || !move(view, event.key)) return;
   event.preventDefault();
 }
@@ -549,9 +532,12 @@ export function createBrowser(root, source, { fill = false } = {}) {
   view.hint = make("div", { className: "dml-soft dml-b-status", role: "status" });
   view.status = make("div", { className: "dml-soft dml-b-status", role: "status", textContent: "Reading …" });
   view.list = makeList(view, newId());
-  view.side = makeSide();
+  view.actions = div("dml-b-actions");
+  view.content = div("dml-b-content");
+  view.side = make("section", { className: "dml-b-side", tabIndex: -1, hidden: true }, view.actions, view.content);
+  view.side.setAttribute("aria-label", "Details");
   const top = div("dml-top", view.title, view.count, view.progress, view.filter);
-  const middle = div("dml-b-middle", view.list.grid, view.side.root);
+  const middle = div("dml-b-middle", view.list.grid, view.side);
   const whole = make("section", { className: "dml dml-box dml-browser" }, top, view.hint, middle, view.status);
   whole.ariaLabel = "Recorded interactions";
   whole.classList.toggle("dml-b-fills", fill);
