@@ -78,9 +78,9 @@ def test_every_response_counts_and_the_last_ones_are_drawn(
     assert history.responses == len(points)
     for operation in history.operations.values():
         assert list(operation.points) == points[-MAX_POINTS:]
-        assert operation.responses == len(points)
-        assert operation.exhausted == sum(mark == "exhausted" for _, mark in points)
-        assert operation.failed == sum(mark == "failed" for _, mark in points)
+        assert operation.counts["responses"] == len(points)
+        assert operation.counts["exhausted"] == sum(mark == "exhausted" for _, mark in points)
+        assert operation.counts["failed"] == sum(mark == "failed" for _, mark in points)
 
 
 def test_a_hundred_thousand_readings_make_a_snapshot_of_the_same_size(

@@ -9,32 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, Unpack, cast
 
-from .. import credentials
+from .. import credentials, errors, settings
 from ..cassettes import cassettes_by_name, new_cassette_path
 from ..credentials import ApiKey
 from ..current import connect, current_session, logout
 from ..display import plural
-from ..errors import (
-    CassetteError,
-    CredentialError,
-    DirectMailLabError,
-    InsecureAddressError,
-    NotConnectedError,
-    NotJSONError,
-    UnauthorizedError,
-    check_choice,
-    check_options,
-    hide_frames,
-)
 from ..http import httpx
 from ..sessions import Session, SessionOptions
-from ..settings import (
-    API_KEY_VARIABLE,
-    BASE_URL_VARIABLE,
-    choose_address,
-    configured_regions,
-    variable,
-)
 from .adapter import add_reading, recording_of
 from .page import read_page
 from .widget import Widget, can_show_widgets, seconds_to_renewal
@@ -80,8 +61,18 @@ class SignedIn:
     note: str = ""
     reading: Reading | None = None
 
+    def describe(self) -> dict[str, object]:
+        """Return what the form shows."""
+        reading = self.reading
+        return {
+            **{name: getattr(self, name) for name in ("title", "detail", "note")},
+            "limit": reading and reading.limit,
+            "remaining": reading and reading.remaining,
+            "renews_in_s": reading and seconds_to_renewal(reading, self.session),
+        }
 
-@hide_frames
+
+@errors.hide_frames
 def login(
     *,
     base_url: str = "",
@@ -110,8 +101,8 @@ def login(
         Those of `Session`, such as ``timeout_s``, ``pace``, ``max_wait_s``, ``reset_unit`` and
         ``allow_writes``.
     """
-    check_options("login", options, SessionOptions.__annotations__)
-    check_choice("mode", mode, MODES)
+    errors.check_options("login", options, SessionOptions.__annotations__)
+    errors.check_choice("mode", mode, MODES)
     request = SignInRequest(
         mode=mode, address=base_url, cassette=cassette, remember=remember, options=options
     )
@@ -132,11 +123,11 @@ def _ask_at_terminal(request: SignInRequest) -> SignInRequest:
     NotConnectedError
         One is missing, and the input is not a terminal.
     """
-    address = request.address or variable(BASE_URL_VARIABLE)
-    if not address and len(configured_regions()) != 1:
+    address = request.address or settings.variable(settings.BASE_URL_VARIABLE)
+    if not address and len(settings.configured_regions()) != 1:
         _require_terminal()
         address = input("Service address: ")
-    address = choose_address(address or None)
+    address = settings.choose_address(address or None)
     if key_source(address):
         return replace(request, address=address)
     _require_terminal()
@@ -145,9 +136,9 @@ def _ask_at_terminal(request: SignInRequest) -> SignInRequest:
 
 def _require_terminal() -> None:
     if not sys.stdin.isatty():
-        raise NotConnectedError(
-            "login() needs a notebook or a terminal. Use connect(base_url=…, api_key=…), set "
-            f"{BASE_URL_VARIABLE} and {API_KEY_VARIABLE}, or replay(…) a cassette."
+        raise errors.NotConnectedError(
+            "login() needs a notebook or a terminal. Use connect(base_url=…, api_key=…) or "
+            f"replay(…), or set {settings.BASE_URL_VARIABLE} and {settings.API_KEY_VARIABLE}."
         )
 
 
@@ -202,7 +193,7 @@ class LoginWidget(Widget):
             {
                 "type": "state",
                 "choices": self._choices(),
-                "account": self._signed_in and _describe(self._signed_in),
+                "account": self._signed_in and self._signed_in.describe(),
                 "problem": self._problem,
                 "notice": self._notice,
             }
@@ -223,11 +214,11 @@ class LoginWidget(Widget):
         )
         if request.mode != "replay":
             if not address:
-                raise NotConnectedError("Type the service's address.")
-            if not key and not key_source(choose_address(address)):
-                raise CredentialError("Type your API key.")
+                raise errors.NotConnectedError("Type the service's address.")
+            if not key and not key_source(settings.choose_address(address)):
+                raise errors.CredentialError("Type your API key.")
             if request.mode == "record" and not cassette:
-                raise CassetteError("Name the cassette.")
+                raise errors.CassetteError("Name the cassette.")
         self._signed_in = sign_in(request)
 
     def _sign_out(self) -> None:
@@ -240,10 +231,14 @@ class LoginWidget(Widget):
         """Return the form's choices and defaults."""
         request, regions = self._request, {}
         try:
-            regions = configured_regions()
-        except DirectMailLabError as error:
+            regions = settings.configured_regions()
+        except errors.DirectMailLabError as error:
             self._problem = self._problem or explain(error)
-        address = request.address or variable(BASE_URL_VARIABLE) or next(iter(regions.values()), "")
+        address = (
+            request.address
+            or settings.variable(settings.BASE_URL_VARIABLE)
+            or next(iter(regions.values()), "")
+        )
         address = regions.get(address, address)
         source = key_source(address)
         kept = "this computer's keyring" if request.remember else "the kernel's memory"
@@ -257,18 +252,6 @@ class LoginWidget(Widget):
             "key_source": source,
             "key_hint": hint or f"Kept in {kept}, and not in the notebook.",
         }
-
-
-def _describe(signed_in: SignedIn) -> dict[str, object]:
-    reading = signed_in.reading
-    return {
-        "title": signed_in.title,
-        "detail": signed_in.detail,
-        "note": signed_in.note,
-        "limit": reading and reading.limit,
-        "remaining": reading and reading.remaining,
-        "renews_in_s": reading and seconds_to_renewal(reading, signed_in.session),
-    }
 
 
 # -- signing in ----------------------------------------------------------------------------------
@@ -290,7 +273,7 @@ def sign_in(request: SignInRequest) -> SignedIn:
         count = plural(len(session.open_cassette or ()), "recorded response")
         detail = f"{count} from {session.base_url}. No key, no network."
         return SignedIn(session=session, title=f"Replaying {session.cassette}", detail=detail)
-    address = choose_address(request.address or None)
+    address = settings.choose_address(request.address or None)
     if request.mode == "record":
         new_cassette_path(cassette)  # refuse an invalid name before anything is sent
     key = credentials.find_api_key(request.key, base_url=address)
@@ -308,8 +291,8 @@ def sign_in(request: SignInRequest) -> SignedIn:
 
 def key_source(address: str) -> str:
     """Return where a key is found if none is typed: a variable or the keyring; or an empty text."""
-    if variable(API_KEY_VARIABLE):
-        return API_KEY_VARIABLE
+    if settings.variable(settings.API_KEY_VARIABLE):
+        return settings.API_KEY_VARIABLE
     return "the keyring" if address and credentials.remembered_api_key(address) is not None else ""
 
 
@@ -344,7 +327,7 @@ def _remember(request: SignInRequest, address: str) -> str:
     if request.remember:
         try:
             credentials.remember_api_key(request.key, base_url=address)
-        except CredentialError as error:  # the sign-in itself succeeded
+        except errors.CredentialError as error:  # the sign-in itself succeeded
             note = f"{note} {error}".strip()
     return note
 
@@ -354,22 +337,21 @@ def explain(error: BaseException) -> dict[str, str]:
 
     The field is ``"address"``, ``"key"``, ``"cassette"`` or empty.
     """
+    fields = {
+        "key": errors.CredentialError | errors.UnauthorizedError,
+        "cassette": errors.CassetteError,
+        "address": errors.InsecureAddressError
+        | errors.NotConnectedError
+        | errors.NotJSONError
+        | httpx.TransportError,
+    }
     text, full_stop, hint = str(error).partition(". ")
-    field = ""
-    match error:
-        case KeyboardInterrupt():
-            text = "Interrupted. Nobody is signed in."
-        case UnauthorizedError():
-            text, field = f"The service did not accept this key (status {error.status})", "key"
-        case CredentialError():
-            field = "key"
-        case CassetteError():
-            field = "cassette"
-        case InsecureAddressError() | NotConnectedError() | NotJSONError() | httpx.TransportError():
-            field = "address"
-        case DirectMailLabError():
-            pass
-        case _:  # its own text may contain anything
-            text = f"Signing in failed with an unexpected error ({type(error).__name__})."
-            full_stop, hint = "", "Call connect(…) in a cell to see where."
+    if isinstance(error, KeyboardInterrupt):
+        text = "Interrupted. Nobody is signed in."
+    elif isinstance(error, errors.UnauthorizedError):
+        text = f"The service did not accept this key (status {error.status})"
+    elif not isinstance(error, errors.DirectMailLabError | httpx.TransportError):
+        text = f"Signing in failed with an unexpected error ({type(error).__name__})."
+        full_stop, hint = "", "Call connect(…) in a cell to see where."  # its own may hold anything
+    field = next((name for name, kinds in fields.items() if isinstance(error, kinds)), "")
     return {"text": text + full_stop.rstrip(), "hint": hint, "field": field}

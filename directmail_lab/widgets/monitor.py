@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from ..current import current_session, session
@@ -43,37 +42,30 @@ def monitor() -> MonitorWidget:
     return MonitorWidget(session())
 
 
-@dataclass
 class OperationHistory:
-    """One operation: its latest reading, how many responses it had, and the last of them.
+    """One operation: its latest reading, counts of its responses, and the last of them.
 
     A point is a response's ``remaining`` (None if unknown) and its mark, see `mark_of`.
     """
 
-    name: str
-    latest: Reading
-    responses: int = 0
-    exhausted: int = 0
-    failed: int = 0
-    faulty: int = 0
-    points: deque[tuple[int | None, str]] = field(default_factory=lambda: deque(maxlen=MAX_POINTS))
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.counts = Counter[str](responses=0, exhausted=0, failed=0, faulty=0)
+        self.points: deque[tuple[int | None, str]] = deque(maxlen=MAX_POINTS)
 
     def add(self, reading: Reading) -> None:
         """Add the next response."""
         mark = mark_of(reading)
         self.latest = reading
-        self.responses += 1
-        self.exhausted += mark == "exhausted"
-        self.failed += mark == "failed"
-        self.faulty += reading.problem is not None
+        self.counts.update(["responses", mark] if mark else ["responses"])
+        self.counts["faulty"] += reading.problem is not None
         self.points.append((reading.remaining, mark))
 
     def __str__(self) -> str:
         remaining, limit = self.latest.remaining, self.latest.limit
         is_known = remaining is not None and limit is not None
         parts = [f"{remaining} of {limit} left" if is_known else "allowance unknown"]
-        parts += [f"{self.exhausted} exhausted"] if self.exhausted else []
-        parts += [f"{self.failed} failed"] if self.failed else []
+        parts += [f"{n} {mark}" for mark in ("exhausted", "failed") if (n := self.counts[mark])]
         return f"{self.name}: {', '.join(parts)}"
 
 
@@ -87,7 +79,7 @@ class History:
     def add(self, reading: Reading) -> None:
         """Add the next response, in constant time."""
         name = f"{reading.method} {reading.operation}"
-        operation = self.operations.pop(name, None) or OperationHistory(name, reading)
+        operation = self.operations.pop(name, None) or OperationHistory(name)
         operation.add(reading)
         self.operations[name] = operation
         self.responses += 1
@@ -180,9 +172,9 @@ class MonitorWidget(Widget):
 
     def _describe(self, operation: OperationHistory, *, live: bool) -> dict[str, object]:
         latest = operation.latest
-        counts = ("responses", "exhausted", "failed", "faulty")
         return {
-            **{name: getattr(operation, name) for name in ("name", *counts)},
+            "name": operation.name,
+            **operation.counts,
             "limit": latest.limit,
             "remaining": latest.remaining,
             "renews_in_s": seconds_to_renewal(latest, self._session) if live else None,
