@@ -42,6 +42,7 @@ const COLUMNS = [
   ["timeline", "When", (row) => (row[AT] === null ? "" : " "), (row) => row[AT], 680],
 ];
 const NAMES = COLUMNS.map(([name]) => name);
+const textOf = (view, column, number) => (number ? COLUMNS[column][2](view.rows[number - 1], number, view) : "");
 
 export function createSource(send, onChange = () => () => {}) {
   const request = async (action, details = {}) => {
@@ -51,6 +52,9 @@ export function createSource(send, onChange = () => () => {}) {
   };
   return { request, onChange };
 }
+
+// What went wrong is said below the list.
+const told = (view, promise) => promise.catch((error) => setText(view.status, error.message));
 
 /* The filter: for each field, which values it can have, and whether a row has one. */
 const FIELDS = {
@@ -98,12 +102,11 @@ async function searchBodies(view) {
 function onFilter(view) {
   arrange(view);
   clearTimeout(view.typing);
-  view.typing = setTimeout(() => searchBodies(view).catch((error) => setText(view.status, error.message)), 250);
+  view.typing = setTimeout(() => told(view, searchBodies(view)), 250);
 }
 
 /* The list. Only the rows in view have nodes. Above them is the widest cell of each column, unseen. */
 const makeCells = (role) => NAMES.map((name) => make("div", { className: `dml-c-${name}`, role }));
-const makeGridRow = (cells) => make("div", { className: "dml-b-row", role: "row" }, ...cells);
 
 function makeList(view, id) {
   const heads = makeCells("columnheader");
@@ -120,9 +123,8 @@ function makeList(view, id) {
 
 function makeRow(view) {
   const cells = makeCells("gridcell");
-  const root = makeGridRow(cells);
-  const bar = make("div");
-  cells.at(-1).append(bar);
+  const root = make("div", { className: "dml-b-row", role: "row" }, ...cells);
+  const bar = cells.at(-1).appendChild(make("div"));
   root.addEventListener("click", () => {
     select(view, root.number);
     open(view);
@@ -138,7 +140,7 @@ function showRow(view, { root, cells, bar }, position) {
   root.dataset.mark = row[MARK];
   root.setAttribute("aria-rowindex", position + 2);
   root.setAttribute("aria-selected", String(number === view.selected));
-  cells.slice(0, -1).forEach((cell, i) => setText(cell, COLUMNS[i][2](row, number, view)));
+  cells.slice(0, -1).forEach((cell, i) => setText(cell, textOf(view, i, number)));
   cells[3].title = row[PATH];
   cells[4].setAttribute("aria-label", `${row[STATUS] ?? ""} ${row[MARK]}`.trim());
   const scale = 100 / Math.max(view.until - view.since, 1);
@@ -155,10 +157,7 @@ function layOut(view) {
   const rest = has.at(-1) ? "max-content" : "1fr";
   const tracks = { path: `minmax(8em, ${rest})`, timeline: "minmax(60px, 1fr)" };
   grid.style.gridTemplateColumns = NAMES.filter((_, i) => has[i]).map((name) => tracks[name] ?? "max-content").join(" ");
-  widest.slice(0, -1).forEach((cell, i) => {
-    const number = view.widest[i];
-    setText(cell, number ? COLUMNS[i][2](view.rows[number - 1], number, view) : "");
-  });
+  widest.slice(0, -1).forEach((cell, i) => setText(cell, textOf(view, i, view.widest[i])));
   for (const cells of [heads, widest, ...view.list.nodes.map((node) => node.cells)]) {
     cells.forEach((cell, i) => (cell.hidden = !has[i]));
   }
@@ -232,24 +231,21 @@ async function load(view, { restart = false } = {}) {
   if (view.loading) return;
   view.loading = true;
   const slow = setTimeout(() => (view.progress.hidden = false), 300);
-  try {
-    while (view.rows.length < view.total || view.loadsAgain) {
-      view.loadsAgain = false;
-      if (view.restarts) clear(view);
-      const first = view.rows.length + 1;
-      const part = await view.source.request("list", { first, limit: first > 1 ? MAX_ROWS : FIRST_ROWS });
-      if (view.destroyed) return;
-      addRows(view, part);
-      view.progress.value = view.rows.length / Math.max(view.total, 1);
-    }
-  } catch (error) {
-    setText(view.status, error.message);
-  } finally {
-    view.loading = false;
-    clearTimeout(slow);
-    view.progress.hidden = true;
-  }
+  await told(view, loadParts(view));
+  clearTimeout(slow);
+  view.progress.hidden = true;
+  view.loading = false;
   if (view.words.length) onFilter(view);
+}
+
+async function loadParts(view) {
+  while (!view.destroyed && (view.rows.length < view.total || view.loadsAgain)) {
+    view.loadsAgain = false;
+    if (view.restarts) clear(view);
+    const first = view.rows.length + 1;
+    addRows(view, await view.source.request("list", { first, limit: first > 1 ? MAX_ROWS : FIRST_ROWS }));
+    view.progress.value = view.rows.length / Math.max(view.total, 1);
+  }
 }
 
 function clear(view) {
@@ -264,12 +260,10 @@ function addRows(view, { title, base_url: baseUrl, note: problem, total, rows })
   setText(view.title, title);
   view.title.title = baseUrl ?? "";
   setText(view.status, problem ?? (total ? "" : "No request was sent yet."));
-  const textOf = (number, [, , text]) => text(view.rows[number - 1], number, view);
   for (const row of rows) {
     const number = view.rows.push(row);
-    COLUMNS.forEach((column, i) => {
-      const widest = view.widest[i] ? textOf(view.widest[i], column).length : 0;
-      if (textOf(number, column).length > widest) view.widest[i] = number;
+    NAMES.forEach((_, i) => {
+      if (textOf(view, i, number).length > textOf(view, i, view.widest[i]).length) view.widest[i] = number;
     });
     if (row[AT] === null) continue;
     view.since = Math.min(view.since, row[AT] - (row[ELAPSED] ?? 0));
@@ -329,7 +323,7 @@ async function open(view) {
   if (turn !== view.turn || view.destroyed) return;
   revokeUrls(view);
   const copies = Object.entries({ curl: "curl", httpx: "httpx", request: "dm.request" }).map(([kind, name]) =>
-    makeButton(name, () => copy(view, number, kind), { ariaLabel: `Copy as ${name}` }),
+    makeButton(name, () => told(view, copy(view, number, kind)), { ariaLabel: `Copy as ${name}` }),
   );
   const closing = makeButton("Close", () => {
     close(view);
@@ -348,18 +342,13 @@ function close(view) {
   draw(view);
 }
 
-async function copy(view, number, kind) {
-  const message = make("p", { className: "dml-soft", role: "status" });
-  const code = make("pre", { tabIndex: 0, ariaLabel: "The copied text" });
-  try {
-    code.textContent = (await view.source.request("copy", { number, format: kind })).text;
-    await navigator.clipboard.writeText(code.textContent);
-    message.textContent = "Copied to the clipboard.";
-  } catch (error) {
-    message.textContent = code.textContent ? "Select this text to copy it." : error.message;
-  }
+async function copy(view, number, format) {
+  const { text } = await view.source.request("copy", { number, format });
+  const copied = navigator.clipboard?.writeText(text) ?? Promise.reject();
+  const said = await copied.then(() => "Copied to the clipboard.", () => "Select this text to copy it.");
   view.content.querySelector(".dml-b-copy")?.remove();
-  view.content.prepend(div("dml-b-copy", message, code));
+  const code = make("pre", { tabIndex: 0, ariaLabel: "The copied text", textContent: text });
+  view.content.prepend(div("dml-b-copy", make("p", { className: "dml-soft", role: "status", textContent: said }), code));
 }
 
 // Whatever it is, it is only ever saved.
@@ -382,10 +371,13 @@ function renderDetails(view, { number, row, uri, reason, reading, request, respo
     const { kind, media_type: mediaType, size, truncated } = message.body;
     if (kind === "none" || kind === "absent") return fold(view, title, "", renderBody(view, message.body));
     const description = ` (${mediaType || kind}, ${truncated ? "the start of " : ""}${plural(size, "byte")})`;
-    const saving = makeButton("Save body", () => saveBody(view, number, name));
+    const saving = makeButton("Save body", () => told(view, saveBody(view, number, name)));
     return fold(view, title, description, saving, renderBody(view, message.body, bytes));
   };
-  const headers = (title, message) => fold(view, title, ` (${message.headers.length})`, renderPairs(message.headers));
+  const headers = (title, { headers: pairs }) => {
+    const nodes = pairs.flatMap(([name, textContent]) => [make("dt", { textContent: name }), make("dd", { textContent })]);
+    return fold(view, title, ` (${pairs.length})`, make("dl", {}, ...nodes));
+  };
   return [
     make("h3", { textContent: `${number} ${row[METHOD]} ${row[PATH]}` }),
     status,
@@ -406,15 +398,10 @@ function fold(view, title, description, ...content) {
   return root;
 }
 
-function renderPairs(pairs) {
-  const nodes = pairs.map(([name, value]) => [make("dt", { textContent: name }), make("dd", { textContent: value })]);
-  return make("dl", {}, ...nodes.flat());
-}
-
 function renderBody(view, { kind, media_type: mediaType, truncated }, bytes) {
   const renderers = {
     none: () => note("Empty."),
-    absent: () => note("Not kept: only a recording keeps bodies."),
+    absent: () => note("No longer kept."),
     json: () => renderJson(new TextDecoder().decode(bytes)),
     text: () => pre(new TextDecoder().decode(bytes)),
     image: () => renderImage(view, bytes, mediaType),
@@ -429,22 +416,19 @@ function blobUrl(view, bytes, type) {
 }
 
 function renderImage(view, bytes, mediaType) {
-  const image = make("img", { alt: `The body, ${mediaType}` });
-  const showBytes = () => image.replaceWith(note("This image cannot be shown:"), pre(hexDump(bytes.slice(0, 4096))));
-  image.addEventListener("error", showBytes);
-  image.src = blobUrl(view, bytes, mediaType);
+  const image = make("img", { alt: `The body, ${mediaType}`, src: blobUrl(view, bytes, mediaType) });
+  image.addEventListener("error", () => image.replaceWith(pre(hexDump(bytes.slice(0, 4096)))));
   return image;
 }
 
 function hexDump(bytes) {
-  const lines = [];
-  for (let at = 0; at < bytes.length; at += 16) {
+  const starts = [...Array(Math.ceil(bytes.length / 16)).keys()].map((line) => 16 * line);
+  return starts.map((at) => {
     const part = [...bytes.subarray(at, at + 16)];
     const codes = part.map((byte) => byte.toString(16).padStart(2, "0")).join(" ");
     const text = part.map((byte) => (byte > 31 && byte < 127 ? String.fromCharCode(byte) : "·")).join("");
-    lines.push(`${at.toString(16).padStart(6, "0")}  ${codes.padEnd(47)}  ${text}`);
-  }
-  return lines.join("\n");
+    return `${at.toString(16).padStart(6, "0")}  ${codes.padEnd(47)}  ${text}`;
+  }).join("\n");
 }
 
 /* JSON as a tree, whose branches are made when they are opened. A number is shown as it was sent:
