@@ -15,11 +15,11 @@ from ..errors import CassetteError
 from ..sessions import Session
 from . import page
 from .adapter import Recording, find_source, open_recording, recording_of
-from .widget import Throttle, Widget
+from .widget import Throttle, Widget, can_show_widgets
 
 _UPDATE_S: Final = 0.2
 _READ_S: Final = 1.0
-"""A file that takes longer than this to read is read while the page is shown."""
+"""A file that takes longer than this to read is read while a notebook's page is shown."""
 
 
 def browse(source: str | Path | Session | None = None) -> BrowserWidget:
@@ -48,7 +48,7 @@ def browse(source: str | Path | Session | None = None) -> BrowserWidget:
     path = find_source(source)
     opening = _start(lambda: open_recording(path))
     with contextlib.suppress(TimeoutError):
-        opening.result(_READ_S)
+        opening.result(_READ_S if can_show_widgets() else None)
     return BrowserWidget(opening, path.stem)
 
 
@@ -95,7 +95,7 @@ class BrowserWidget(Widget):
         self._opening.set_result(recording_of(followed))
 
     def __repr__(self) -> str:
-        return str(self._static(wait=True)["text/plain"])
+        return str(self.static_output()[0]["text/plain"])
 
     def update_page(self) -> None:
         """Tell the page that a session's recording has more, or that it has another recording."""
@@ -141,13 +141,10 @@ class BrowserWidget(Widget):
 
     def static_output(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the first rows, as a table and as text."""
-        return self._static(wait=False), {}
-
-    def _static(self, *, wait: bool) -> dict[str, str]:
-        if not wait and not self._opening.done():
-            return {"text/plain": f"Reading {self._name} …"}
+        if not self._opening.done():
+            return {"text/plain": f"Reading {self._name} …"}, {}
         try:
             table, text = page.static_table(self._opening.result())
         except CassetteError as error:
-            return {"text/plain": str(error)}
-        return {"text/html": table, "text/plain": text}
+            return {"text/plain": str(error)}, {}
+        return {"text/html": table, "text/plain": text}, {}
