@@ -38,9 +38,10 @@ from directmail_lab.questions.interactions import read_interactions
 from directmail_lab.questions.openapi import openapi
 from directmail_lab.redaction import key as key_forms, redactor
 from directmail_lab.sessions import Session
-from directmail_lab.standin import StandIn
-from directmail_lab.widgets.browser import BrowserWidget, SessionRecording
-from directmail_lab.widgets.page import Recording, handle_request, open_recording
+from directmail_lab.standin import StandIn, stand_in
+from directmail_lab.widgets.adapter import Recording, open_recording, recording_of
+from directmail_lab.widgets.browser import browse
+from directmail_lab.widgets.page import handle_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -268,30 +269,27 @@ def many(service: StandIn, session: Session, haul: Haul) -> None:
 
 def browsed(session: Session, haul: Haul) -> None:
     """All that the browser of interactions is told and leaves in a notebook, snippets included."""
-    recorded = open_recording(Path("cassettes/sweep.yaml"))
-    for recording in (SessionRecording(session), recorded):
-        shown = BrowserWidget(recording)
-        haul.add(
-            "browser", [repr(shown), shown.get_state(), shown.static_output(), vars(recording)]
-        )
+    path = Path("cassettes/sweep.yaml")
+    for source, recording in ((session, recording_of(session)), (path, open_recording(path))):
+        shown = browse(source)
+        haul.add("browser", [repr(shown), shown.get_state(), shown.static_output(), vars(shown)])
         answers(recording, haul)
 
 
 def answers(recording: Recording, haul: Haul) -> None:
     """Ask all that a page can ask, of every interaction."""
     asked: list[dict[str, object]] = [
-        {"action": "list", "offset": 0, "limit": 999},
-        {"action": "recordings"},
-        {"action": "compare_recordings", "name": "itself"},
+        {"action": "list", "first": 1, "limit": 999},
+        {"action": "search", "words": ["key"], "first": 1, "limit": 999},
     ]
-    for index in range(len(recording)):
-        asked += [{"action": "detail", "index": index}]
-        asked += [{"action": "compare", "first": 0, "second": index}]
+    for number in range(1, len(recording) + 1):
+        asked += [{"action": "detail", "number": number}]
+        asked += [{"action": "body", "number": number, "message": "response"}]
         asked += [
-            {"action": "copy", "index": index, "format": a} for a in ("curl", "httpx", "request")
+            {"action": "copy", "number": number, "format": a} for a in ("curl", "httpx", "request")
         ]
     for each in asked:
-        told, bodies = handle_request(recording, each, {"itself": lambda: recording})
+        told, bodies = handle_request(recording, each)
         haul.add(f"browser, {each}", json.dumps(told, indent=0))
         haul.add(f"browser, {each}", b"\n".join(bodies))
 

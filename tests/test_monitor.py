@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import queue
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -78,9 +79,9 @@ def test_every_response_counts_and_the_last_ones_are_drawn(
     assert history.responses == len(points)
     for operation in history.operations.values():
         assert list(operation.points) == points[-MAX_POINTS:]
-        assert operation.responses == len(points)
-        assert operation.exhausted == sum(mark == "exhausted" for _, mark in points)
-        assert operation.failed == sum(mark == "failed" for _, mark in points)
+        assert operation.counts["responses"] == len(points)
+        assert operation.counts["exhausted"] == sum(mark == "exhausted" for _, mark in points)
+        assert operation.counts["failed"] == sum(mark == "failed" for _, mark in points)
 
 
 def test_a_hundred_thousand_readings_make_a_snapshot_of_the_same_size(
@@ -159,6 +160,42 @@ def test_no_response_of_any_thread_is_missed_or_counted_twice(
 
     assert snapshot["responses"] == 100
     assert snapshot["operations"][0]["responses"] == 100
+
+
+def test_the_picture_of_a_monitor_stays_that_of_its_session(
+    monitor: MonitorWidget, service: StandIn
+) -> None:
+    """Although its page follows the next session, which has a monitor and a picture of its own."""
+    dm.me()
+    dm.connect(service.base_url, service.api_key)
+    other = dm.monitor()
+    dm.get("/v1/lists")
+    first, second = [each.static_output()[0] for each in (monitor, other)]
+    (followed,) = monitor.snapshot()["operations"]
+    other.close()
+
+    assert first["text/plain"].startswith("Rate-limit monitor. GET /v1/users/me: 299 of 300 left")
+    assert second["text/plain"].startswith("Rate-limit monitor. GET /v1/lists: 59 of 60 left")
+    assert first["image/png"] != second["image/png"]
+    assert followed["name"] == "GET /v1/lists"
+
+
+def test_a_request_that_waits_is_shown_at_once_without_a_response(
+    connected: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seconds until it is sent, which the page counts down; and None when nothing waits."""
+    sent: queue.Queue[dict[str, Any]] = queue.Queue()
+    monkeypatch.setattr(MonitorWidget, "send", lambda _self, content, **_: sent.put(content))
+    monkeypatch.setattr(type(connected), "waiting_until", None, raising=False)
+    widget = dm.monitor()
+    widget.receive("hello")
+    waits = [sent.get(timeout=WAIT_S)["waits_s"]]
+    for until in (time.time() + 30.0, None):
+        monkeypatch.setattr(type(connected), "waiting_until", until, raising=False)
+        waits.append(sent.get(timeout=WAIT_S)["waits_s"])
+    widget.close()
+
+    assert waits == [None, pytest.approx(30.0, abs=WAIT_S), None]
 
 
 def test_it_follows_the_current_session(monitor: MonitorWidget, service: StandIn) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +26,8 @@ from tornado.web import HTTPError, authenticated
 
 from ..errors import CassetteError, CassetteFormatError
 from ..tutorials import EXPLORE, first_tutorial, notebook_of
-from ..widgets.page import Recording, handle_request, open_recording, read_page
+from ..widgets.adapter import Recording, open_recording
+from ..widgets.page import handle_request, read_page
 
 MAX_BYTES: Final = 256 * 1024**2
 MAX_FOREIGN_BYTES: Final = 32 * 1024**2
@@ -34,8 +35,6 @@ MAX_FOREIGN_BYTES: Final = 32 * 1024**2
 as a whole."""
 
 _OUR_HEADER: Final = b"\nrecording: "
-_SUFFIXES: Final = frozenset({".yaml", ".yml", ".json", ".har"})
-_MAX_OTHERS: Final = 200
 _PLUGIN: Final = Path(__file__).with_name("plugin.js")
 
 
@@ -63,23 +62,18 @@ class RecordingHandler(APIHandler):
     @authorized
     async def get(self) -> None:
         """Respond with JSON; the bodies that belong to it are in base64."""
-        path, contents = self.get_query_argument("path"), self.contents_manager
-        file = await _find_file(contents, path)
+        file = await _find_file(self.contents_manager, self.get_query_argument("path"))
         try:
             request = json.loads(self.get_query_argument("request"))
         except (ValueError, RecursionError):
             request = None
-        actions = ("recordings", "compare_recordings")
-        compares = isinstance(request, dict) and request.get("action") in actions
-        others = await _find_others(contents, path) if compares else {}
-        self.finish(json.dumps(await asyncio.to_thread(_respond, file, request, others)))
+        self.finish(json.dumps(await asyncio.to_thread(_respond, file, request)))
 
 
-def _respond(file: Path, request: object, others: dict[str, Path]) -> dict[str, Any]:
+def _respond(file: Path, request: object) -> dict[str, Any]:
     try:
         version = _version_of(file)
-        openers = {name: partial(_open, other) for name, other in others.items()}
-        response, bodies = handle_request(_open(file), request, openers)
+        response, bodies = handle_request(_open(file), request)
     except CassetteError as error:
         status = 415 if "is not a cassette" in str(error) else 422
         raise HTTPError(status, str(error)) from None
@@ -127,7 +121,7 @@ class PageHandler(JupyterHandler):
     @authenticated
     async def get(self, name: str) -> None:
         """Respond with a file, which a web browser requests anew each time (``no-cache``)."""
-        script, style = read_page()
+        script, style = read_page("common", "page")
         pages = {"browser.js": script, "browser.css": style}
         media_type = "text/css" if name.endswith(".css") else "text/javascript"
         self.set_header("Content-Type", f"{media_type}; charset=utf-8")
@@ -164,20 +158,6 @@ async def _find_file(contents: ContentsManager, path: str) -> Path:
     if not file.is_file() or (any(hidden) and not contents.allow_hidden):
         raise missing
     return file
-
-
-async def _find_others(contents: ContentsManager, path: str) -> dict[str, Path]:
-    """Return the files beside one that may be recordings too, by their names."""
-    folder = path.rpartition("/")[0]
-    listing = await ensure_async(contents.get(folder, type="directory"))
-    names = [entry["name"] for entry in listing["content"] if entry["path"] != path.strip("/")]
-    others: dict[str, Path] = {}
-    for name in [name for name in names if Path(name).suffix.lower() in _SUFFIXES][:_MAX_OTHERS]:
-        try:
-            others[name] = await _find_file(contents, f"{folder}/{name}")
-        except HTTPError:
-            continue  # a link that leads out of the server's folder
-    return others
 
 
 def _version_of(file: Path) -> str:

@@ -50,6 +50,7 @@ export async function createPlugin(shared) {
       super();
       Object.assign(this, { context, server, openAsText, last: Promise.resolve() });
       this.node.style.overflow = "auto";
+      this.node.append("Reading … ", document.createElement("progress"));
     }
 
     onAfterAttach() {
@@ -76,7 +77,7 @@ export async function createPlugin(shared) {
     async read() {
       await this.context.ready;
       const send = (request) => this.server.send(this.context.path, request); // renamed or not
-      const { version } = await send({ action: "list", offset: 0, limit: 0 });
+      const { version } = await send({ action: "list", first: 1, limit: 0 });
       if (version === this.version || this.isDisposed) return;
       const { createBrowser, createSource } = await this.server.page();
       if (!this.version) this.context.fileChanged.connect(() => this.refresh());

@@ -2,91 +2,68 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from collections.abc import Callable, Sequence
-from functools import partial
+from concurrent.futures import Future
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from ..cassettes import cassettes_by_name, find_cassette
 from ..current import current_session, session
 from ..errors import CassetteError
-from ..interaction import Interaction, RecordedRequest, RecordedResponse
-from ..redaction import Redactor
+from ..sessions import Session
 from . import page
-from .widget import Throttle, Widget, describe_source, read_page
-
-if TYPE_CHECKING:
-    from ..readings.reading import Reading
-    from ..sessions import Session
+from .adapter import Recording, find_source, open_recording, recording_of
+from .widget import Throttle, Widget, can_show_widgets
 
 _UPDATE_S: Final = 0.2
+_READ_S: Final = 1.0
+"""A file that takes longer than this to read is read while a notebook's page is shown."""
 
 
-def browse(cassette: str | Path | None = None) -> BrowserWidget:
-    """Show the interactions of a cassette, or those of the current session as they happen.
+def browse(source: str | Path | Session | None = None) -> BrowserWidget:
+    """Show the interactions of a cassette, or those of a session as they happen.
 
-    There is a list to filter, sort and compare, and the details of each interaction. Keys: the
-    arrows move, Enter opens, ``/`` goes to the filter, Escape goes back.
+    There is a list to filter and sort, and the details of each interaction. Keys: the arrows move,
+    Enter opens, ``/`` goes to the filter, Escape goes back.
 
     Parameters
     ----------
-    cassette
-        A cassette's name or `Path`, or the path of a ``.har`` file. By default the last requests
-        of the current session, without bodies unless it records or replays.
+    source
+        A cassette's name or path, the path of a ``.har`` file, or a `Session`. By default the
+        current session.
 
     Raises
     ------
     NotConnectedError
-        No cassette is named and no session is open.
+        Nothing is named and no session is open.
     NotRecordedError
         There is no such cassette.
     CassetteError
-        The cassette or the file cannot be read.
+        The cassette or the file cannot be read. Of a large one, the page says so.
     """
-    if cassette is None:
-        return BrowserWidget(SessionRecording(session()))
-    path = Path(cassette)
-    is_har = path.suffix.lower() == ".har"
-    return BrowserWidget(page.open_recording(path if is_har else find_cassette(cassette)))
+    if source is None or isinstance(source, Session):
+        return BrowserWidget(source or session())
+    path = find_source(source)
+    opening = _start(lambda: open_recording(path))
+    with contextlib.suppress(TimeoutError):
+        opening.result(_READ_S if can_show_widgets() else None)
+    return BrowserWidget(opening, path.stem)
 
 
-class SessionRecording(page.Recording):
-    """A session's interactions so far, with the key redacted. Their number grows."""
+def _start(read: Callable[[], Recording]) -> Future[Recording]:
+    """Call a function in a thread, which does not keep the kernel from ending."""
+    future: Future[Recording] = Future()
 
-    def __init__(self, session: Session) -> None:
-        super().__init__(describe_source(session), (), session.base_url)
-        self.session = session
-        self._readings: list[Reading] = []
-        self._lock = threading.Lock()
-        self._redactor = Redactor()
+    def run() -> None:
+        try:
+            future.set_result(read())
+        except Exception as error:
+            future.set_exception(error)
 
-    def __len__(self) -> int:
-        with self._lock:  # the page's requests may be handled in any thread
-            self.title = describe_source(self.session)
-            self._readings += self.session.readings.since(len(self._readings))
-            return len(self._readings)
-
-    @property
-    def reset_unit(self) -> Any:
-        return self.session.readings.inference.unit
-
-    def interaction(self, index: int) -> Interaction:
-        return self.entry(index)[1]
-
-    def entry(self, index: int) -> tuple[Reading, Interaction]:
-        if not 0 <= index < len(self):
-            raise CassetteError(f"There is no interaction {index + 1} in this session.")
-        reading = self._readings[index]
-        interaction = self.session.exchanges.interaction(reading)
-        if interaction is None:  # only the last ones are kept
-            request = RecordedRequest(reading.method, self.session.base_url + reading.path)
-            interaction = Interaction(request, RecordedResponse(reading.status))
-        return reading, self._redactor.interaction(interaction)
-
-    def has_bodies(self, index: int) -> bool:
-        return self.session.exchanges.has_bodies(self._readings[index])
+    threading.Thread(target=run, daemon=True).start()
+    return future
 
 
 class BrowserWidget(Widget):
@@ -95,27 +72,38 @@ class BrowserWidget(Widget):
     A saved notebook contains only a table of the first rows, as a second output.
     """
 
-    _esm, _css = read_page("browser", common=page.read_page())
+    _esm, _css = page.read_page("common", "page", "widget", "browser")
 
-    def __init__(self, recording: page.Recording) -> None:
+    def __init__(self, source: Session | Future[Recording], name: str = "") -> None:
         self._throttle = Throttle(self.update_page, self.update_static_output, interval_s=_UPDATE_S)
-        self._show(recording)
-        super().__init__()
-
-    def _show(self, recording: page.Recording) -> None:
-        self._recording, self._rows_sent = recording, 0
         self._unsubscribe: Callable[[], None] = lambda: None
-        if isinstance(recording, SessionRecording):
-            self._unsubscribe = recording.session.on_reading(self._throttle.notify)
+        self._session: Session | None = None
+        self._name = name
+        if isinstance(source, Session):
+            self._follow(source)
+        else:
+            self._opening = source
+        super().__init__()
+        self._opening.add_done_callback(lambda _: self.update_static_output())
+
+    def _follow(self, followed: Session) -> None:
+        """Show a session's recording; each `replay` starts another one."""
+        self._unsubscribe()
+        self._unsubscribe = followed.on_reading(self._throttle.notify)
+        self._session = followed
+        self._opening = Future()
+        self._opening.set_result(recording_of(followed))
 
     def __repr__(self) -> str:
-        return page.static_table(self._recording)[1]
+        return str(self.static_output()[0]["text/plain"])
 
     def update_page(self) -> None:
-        """Send the new rows to the page, which need not request them."""
-        request = {"action": "list", "offset": self._rows_sent, "limit": page.MAX_ROWS}
-        part, _ = self._handle(request)
-        self.send({"type": "changed", "part": part})
+        """Tell the page that a session's recording has more, or that it has another recording."""
+        assert self._session is not None
+        is_new = recording_of(self._session) is not self._opening.result()
+        if is_new:
+            self._follow(self._session)
+        self.send({"type": "changed", "restart": is_new})
 
     def receive(self, kind: str, buffers: Sequence[bytes | memoryview] = ()) -> None:
         """Respond to a request of the page: JSON with a ``request_id``, which the response repeats.
@@ -125,29 +113,25 @@ class BrowserWidget(Widget):
         if kind == "hello":
             self.send({"type": "ready"})
         if kind == "request" and buffers:
+            if not self._opening.done():
+                self.send({"type": "reading", "title": self._name})
             request = json.loads(bytes(buffers[0]))
-            response, bodies = self._handle(request)
-            about = {"type": "response", "request_id": request["request_id"]}
-            self.send({**about, "response": response}, bodies)
+            self._opening.add_done_callback(lambda _: self._respond(request))
 
-    def _handle(self, request: dict[str, Any]) -> page.Response:
-        others: dict[str, Callable[[], page.Recording]] = {}
-        if request.get("action") in ("recordings", "compare_recordings"):
-            files = cassettes_by_name().items()
-            others = {name: partial(page.open_recording, path) for name, path in files}
-        response, bodies = page.handle_request(self._recording, request, others)
-        rows_sent = response.get("offset", 0) + len(response.get("rows", ()))
-        self._rows_sent = max(self._rows_sent, rows_sent)
-        return response, bodies
+    def _respond(self, request: dict[str, Any]) -> None:
+        try:
+            response, bodies = page.handle_request(self._opening.result(), request)
+        except CassetteError as error:
+            response, bodies = {"problem": str(error)}, []
+        about = {"type": "response", "request_id": request["request_id"]}
+        self.send({**about, "response": response}, bodies)
 
     def follow_current(self) -> None:
         """Switch to the new current session, unless a file is shown or no session is open."""
-        current, shown = current_session(), self._recording
-        if not isinstance(shown, SessionRecording) or current in (None, shown.session):
-            return
-        self._unsubscribe()
-        self._show(SessionRecording(current))
-        self.send({"type": "changed", "restart": True})
+        current = current_session()
+        if self._session is not None and current not in (None, self._session):
+            self._follow(current)
+            self.send({"type": "changed", "restart": True})
 
     def close(self) -> None:
         """Close the widget; the table of the first rows stays."""
@@ -157,5 +141,10 @@ class BrowserWidget(Widget):
 
     def static_output(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the first rows, as a table and as text."""
-        table, text = page.static_table(self._recording)
+        if not self._opening.done():
+            return {"text/plain": f"Reading {self._name} …"}, {}
+        try:
+            table, text = page.static_table(self._opening.result())
+        except CassetteError as error:
+            return {"text/plain": str(error)}, {}
         return {"text/html": table, "text/plain": text}, {}

@@ -1,4 +1,4 @@
-"""`login`: the sign-in form, or the same questions at a terminal."""
+"""`login`: the sign-in form, or two questions at a terminal."""
 
 from __future__ import annotations
 
@@ -9,33 +9,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, Unpack, cast
 
-from .. import credentials
+from .. import credentials, errors, settings
 from ..cassettes import cassettes_by_name, new_cassette_path
 from ..credentials import ApiKey
 from ..current import connect, current_session, logout
 from ..display import plural
-from ..errors import (
-    CassetteError,
-    CredentialError,
-    DirectMailLabError,
-    InsecureAddressError,
-    NotConnectedError,
-    NotJSONError,
-    UnauthorizedError,
-    check_choice,
-    check_options,
-    hide_frames,
-)
 from ..http import httpx
 from ..sessions import Session, SessionOptions
-from ..settings import (
-    API_KEY_VARIABLE,
-    BASE_URL_VARIABLE,
-    choose_address,
-    configured_regions,
-    variable,
-)
-from .widget import Widget, can_show_widgets, read_page, seconds_to_renewal
+from .adapter import add_reading, recording_of
+from .page import read_page
+from .widget import Widget, can_show_widgets, seconds_to_renewal
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -78,8 +61,18 @@ class SignedIn:
     note: str = ""
     reading: Reading | None = None
 
+    def describe(self) -> dict[str, object]:
+        """Return what the form shows."""
+        reading = self.reading
+        return {
+            **{name: getattr(self, name) for name in ("title", "detail", "note")},
+            "limit": reading and reading.limit,
+            "remaining": reading and reading.remaining,
+            "renews_in_s": reading and seconds_to_renewal(reading, self.session),
+        }
 
-@hide_frames
+
+@errors.hide_frames
 def login(
     *,
     base_url: str = "",
@@ -90,7 +83,8 @@ def login(
 ) -> LoginWidget | Session:
     """Show the sign-in form; signing in opens the current session.
 
-    At a terminal it asks its questions there instead, and returns the session.
+    At a terminal it asks for the address and the key instead, if they are not found, and returns
+    the session.
 
     Parameters
     ----------
@@ -107,18 +101,51 @@ def login(
         Those of `Session`, such as ``timeout_s``, ``pace``, ``max_wait_s``, ``reset_unit`` and
         ``allow_writes``.
     """
-    check_options("login", options, SessionOptions.__annotations__)
-    check_choice("mode", mode, MODES)
+    errors.check_options("login", options, SessionOptions.__annotations__)
+    errors.check_choice("mode", mode, MODES)
     request = SignInRequest(
         mode=mode, address=base_url, cassette=cassette, remember=remember, options=options
     )
-    return LoginWidget(request) if can_show_widgets() else _login_at_terminal(request)
+    if can_show_widgets():
+        return LoginWidget(request)
+    if mode != "replay":
+        request = _ask_at_terminal(request)
+    signed_in = sign_in(request)
+    sys.stdout.write(f"{signed_in.title}\n{signed_in.note}".rstrip() + "\n")
+    return signed_in.session
+
+
+def _ask_at_terminal(request: SignInRequest) -> SignInRequest:
+    """Ask for the address and the key, if they are not found; the key is typed unseen.
+
+    Raises
+    ------
+    NotConnectedError
+        One is missing, and the input is not a terminal.
+    """
+    address = request.address or settings.variable(settings.BASE_URL_VARIABLE)
+    if not address and len(settings.configured_regions()) != 1:
+        _require_terminal()
+        address = input("Service address: ")
+    address = settings.choose_address(address or None)
+    if key_source(address):
+        return replace(request, address=address)
+    _require_terminal()
+    return replace(request, address=address, key=credentials.prompt_api_key())
+
+
+def _require_terminal() -> None:
+    if not sys.stdin.isatty():
+        raise errors.NotConnectedError(
+            "login() needs a notebook or a terminal. Use connect(base_url=…, api_key=…) or "
+            f"replay(…), or set {settings.BASE_URL_VARIABLE} and {settings.API_KEY_VARIABLE}."
+        )
 
 
 class LoginWidget(Widget):
     """The sign-in form."""
 
-    _esm, _css = read_page("login")
+    _esm, _css = read_page("common", "widget", "login")
 
     def __init__(self, request: SignInRequest | None = None) -> None:
         self._request = request or SignInRequest()
@@ -166,7 +193,7 @@ class LoginWidget(Widget):
             {
                 "type": "state",
                 "choices": self._choices(),
-                "account": self._signed_in and _describe(self._signed_in),
+                "account": self._signed_in and self._signed_in.describe(),
                 "problem": self._problem,
                 "notice": self._notice,
             }
@@ -187,11 +214,11 @@ class LoginWidget(Widget):
         )
         if request.mode != "replay":
             if not address:
-                raise NotConnectedError("Type the service's address.")
-            if not key and not key_source(choose_address(address)):
-                raise CredentialError("Type your API key.")
+                raise errors.NotConnectedError("Type the service's address.")
+            if not key and not key_source(settings.choose_address(address)):
+                raise errors.CredentialError("Type your API key.")
             if request.mode == "record" and not cassette:
-                raise CassetteError("Name the cassette.")
+                raise errors.CassetteError("Name the cassette.")
         self._signed_in = sign_in(request)
 
     def _sign_out(self) -> None:
@@ -204,10 +231,14 @@ class LoginWidget(Widget):
         """Return the form's choices and defaults."""
         request, regions = self._request, {}
         try:
-            regions = configured_regions()
-        except DirectMailLabError as error:
+            regions = settings.configured_regions()
+        except errors.DirectMailLabError as error:
             self._problem = self._problem or explain(error)
-        address = request.address or variable(BASE_URL_VARIABLE) or next(iter(regions.values()), "")
+        address = (
+            request.address
+            or settings.variable(settings.BASE_URL_VARIABLE)
+            or next(iter(regions.values()), "")
+        )
         address = regions.get(address, address)
         source = key_source(address)
         kept = "this computer's keyring" if request.remember else "the kernel's memory"
@@ -221,64 +252,6 @@ class LoginWidget(Widget):
             "key_source": source,
             "key_hint": hint or f"Kept in {kept}, and not in the notebook.",
         }
-
-
-def _describe(signed_in: SignedIn) -> dict[str, object]:
-    reading = signed_in.reading
-    return {
-        "title": signed_in.title,
-        "detail": signed_in.detail,
-        "note": signed_in.note,
-        "limit": reading and reading.limit,
-        "remaining": reading and reading.remaining,
-        "renews_in_s": reading and seconds_to_renewal(reading, signed_in.session),
-    }
-
-
-def _login_at_terminal(request: SignInRequest) -> Session:
-    """Ask for what is missing, sign in, and print the account; ask again if the key is refused.
-
-    Raises
-    ------
-    NotConnectedError
-        Something is missing, and the input is not a terminal.
-    DirectMailLabError, httpx.TransportError
-        As `sign_in` does.
-    """
-    is_typed = False
-    if request.mode != "replay":
-        address = request.address or variable(BASE_URL_VARIABLE) or ""
-        if not address and len(configured_regions()) != 1:
-            _require_terminal()
-            address = input("Service address: ")
-        address = choose_address(address or None)
-        key = request.key
-        if key is None and not key_source(address):
-            _require_terminal()
-            key, is_typed = credentials.prompt_api_key(), True
-        request = replace(request, address=address, key=key)
-    signed_in = None
-    while signed_in is None:
-        try:
-            signed_in = sign_in(request)
-        except UnauthorizedError as error:
-            if not is_typed:
-                raise
-            sys.stdout.write(f"{error}\n")
-            request = replace(request, key=credentials.prompt_api_key())
-    reading, text = signed_in.reading, signed_in.title
-    if reading is not None and reading.remaining is not None and reading.limit is not None:
-        text += f" - {reading.remaining} of {reading.limit} left"
-    sys.stdout.write(f"{text}\n{signed_in.note}".rstrip() + "\n")
-    return signed_in.session
-
-
-def _require_terminal() -> None:
-    if not sys.stdin.isatty():
-        raise NotConnectedError(
-            "login() needs a notebook or a terminal. Use connect(base_url=…, api_key=…), set "
-            f"{BASE_URL_VARIABLE} and {API_KEY_VARIABLE}, or replay(…) a cassette."
-        )
 
 
 # -- signing in ----------------------------------------------------------------------------------
@@ -300,30 +273,26 @@ def sign_in(request: SignInRequest) -> SignedIn:
         count = plural(len(session.open_cassette or ()), "recorded response")
         detail = f"{count} from {session.base_url}. No key, no network."
         return SignedIn(session=session, title=f"Replaying {session.cassette}", detail=detail)
-    address = choose_address(request.address or None)
+    address = settings.choose_address(request.address or None)
     if request.mode == "record":
         new_cassette_path(cassette)  # refuse an invalid name before anything is sent
     key = credentials.find_api_key(request.key, base_url=address)
     name, reading = _try(address, key, options)
+    session = connect(address, key, **options)
+    add_reading(session, reading)
+    detail = address
     if request.mode == "record":
-        session = connect(address, key, cassette=cassette, record_mode="new_episodes", **options)
-    else:
-        session = connect(address, key, **options)
-    session.readings.append(reading)
-    recording = f" · recording to {session.cassette}" if session.cassette else ""
-    return SignedIn(
-        session=session,
-        title=f"Signed in as {name}",
-        detail=address + recording,
-        note=_remember(request, address),
-        reading=reading,
-    )
+        session.record(cassette)
+        detail = f"{address} · recording to {session.cassette}"
+    note = _remember(request, address)
+    title = f"Signed in as {name}"
+    return SignedIn(session=session, title=title, detail=detail, note=note, reading=reading)
 
 
 def key_source(address: str) -> str:
     """Return where a key is found if none is typed: a variable or the keyring; or an empty text."""
-    if variable(API_KEY_VARIABLE):
-        return API_KEY_VARIABLE
+    if settings.variable(settings.API_KEY_VARIABLE):
+        return settings.API_KEY_VARIABLE
     return "the keyring" if address and credentials.remembered_api_key(address) is not None else ""
 
 
@@ -337,7 +306,7 @@ def _try(address: str, key: ApiKey, options: SessionOptions) -> tuple[str, Readi
     trial_options: SessionOptions = {**options, "pace": "off", "timeout_s": timeout_s}
     with Session(address, key, **trial_options) as trial:
         name = _find_name(trial.me())
-        return name, trial.readings.since(len(trial.readings) - 1)[0]
+        return name, recording_of(trial).reading(1)
 
 
 def _find_name(record: pd.DataFrame) -> str:
@@ -358,7 +327,7 @@ def _remember(request: SignInRequest, address: str) -> str:
     if request.remember:
         try:
             credentials.remember_api_key(request.key, base_url=address)
-        except CredentialError as error:  # the sign-in itself succeeded
+        except errors.CredentialError as error:  # the sign-in itself succeeded
             note = f"{note} {error}".strip()
     return note
 
@@ -368,22 +337,21 @@ def explain(error: BaseException) -> dict[str, str]:
 
     The field is ``"address"``, ``"key"``, ``"cassette"`` or empty.
     """
+    fields = {
+        "key": errors.CredentialError | errors.UnauthorizedError,
+        "cassette": errors.CassetteError,
+        "address": errors.InsecureAddressError
+        | errors.NotConnectedError
+        | errors.NotJSONError
+        | httpx.TransportError,
+    }
     text, full_stop, hint = str(error).partition(". ")
-    field = ""
-    match error:
-        case KeyboardInterrupt():
-            text = "Interrupted. Nobody is signed in."
-        case UnauthorizedError():
-            text, field = f"The service did not accept this key (status {error.status})", "key"
-        case CredentialError():
-            field = "key"
-        case CassetteError():
-            field = "cassette"
-        case InsecureAddressError() | NotConnectedError() | NotJSONError() | httpx.TransportError():
-            field = "address"
-        case DirectMailLabError():
-            pass
-        case _:  # its own text may contain anything
-            text = f"Signing in failed with an unexpected error ({type(error).__name__})."
-            full_stop, hint = "", "Call connect(…) in a cell to see where."
+    if isinstance(error, KeyboardInterrupt):
+        text = "Interrupted. Nobody is signed in."
+    elif isinstance(error, errors.UnauthorizedError):
+        text = f"The service did not accept this key (status {error.status})"
+    elif not isinstance(error, errors.DirectMailLabError | httpx.TransportError):
+        text = f"Signing in failed with an unexpected error ({type(error).__name__})."
+        full_stop, hint = "", "Call connect(…) in a cell to see where."  # its own may hold anything
+    field = next((name for name, kinds in fields.items() if isinstance(error, kinds)), "")
     return {"text": text + full_stop.rstrip(), "hint": hint, "field": field}

@@ -1,87 +1,82 @@
-"""The data behind the browser of interactions: rows, details and comparisons, as JSON and bytes.
+"""The data behind the browser of interactions: rows, details, bodies, as JSON and bytes.
 
-The notebook's widget and JupyterLab's viewer share one page, `static/browser.js`. It sends
-requests, and `handle_request` responds. Nothing here depends on the widget or the viewer.
+The notebook's widget and JupyterLab's viewer share one page, `static/page.js`. It sends requests,
+and `handle_request` responds. Nothing here depends on the widget or the viewer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+import mimetypes
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
+from ..bodies import declared_charset, decode_text, read_json
 from ..display import as_html, as_text, plural
-from ..errors import CassetteError
-from ..interaction import Interaction
-from ..questions.interactions import FORMATS, copy_as
-from ..redaction import Redactor
-from ..settings import trusted_origins
-from .recordings import (
-    MAX_ROWS as MAX_ROWS,
-    Recording as Recording,
-    compare,
-    compare_recordings as compare_recordings,
-    detail as detail,
-    format_time,
-    mark_of as mark_of,
-    open_recording as open_recording,
-    rows as rows,
-)
-
-Others = Mapping[str, Callable[[], Recording]]
-"""Recordings to compare with, by name: calling the value opens the recording."""
+from ..errors import CassetteError, CassetteFormatError
+from ..interaction import Interaction, RecordedRequest, RecordedResponse, header
+from ..questions.snippets import FORMATS, copy_as
+from ..readings.reading import Reading, is_exhausted
+from ..readings.reset_unit import renewal_time
+from ..redaction import unpack
+from .adapter import Recording
 
 Response = tuple[dict[str, Any], list[bytes]]
+Message = RecordedRequest | RecordedResponse
 
+MAX_ROWS: Final = 5_000
+_MAX_PATH: Final = 300
+_MAX_TEXT_BYTES: Final = 1024**2
+_MAX_JSON_BYTES: Final = 16 * 1024**2
+_MAX_IMAGE_BYTES: Final = 8 * 1024**2
+_MAX_HEX_BYTES: Final = 4 * 1024
+_IMAGE_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _STATIC: Final = Path(__file__).with_name("static")
 _TABLE_ROWS: Final = 10
 _TABLE_CHARACTERS: Final = 100
+_COLUMNS: Final = ("time", "method", "path", "status", "remaining", "ms", "bytes", "mark")
 
 
-def handle_request(recording: Recording, request: object, others: Others) -> Response:
-    """Return JSON and, for details, the two bodies. It raises nothing, whatever the request.
+def handle_request(recording: Recording, request: object) -> Response:
+    """Return JSON and bodies. It raises nothing, whatever the request.
+
+    Interactions are named by their numbers, from 1 on.
 
     Parameters
     ----------
     request
-        ``{"action": "list", "offset": 0, "limit": 1000}``, ``{"action": "detail", "index": 0}``,
-        ``{"action": "copy", "index": 0, "format": "curl"}``, ``{"action": "compare", "first": 0,
-        "second": 1}``, ``{"action": "recordings"}`` or ``{"action": "compare_recordings", "name":
-        "tour"}``.
-    others
-        The recordings that ``"compare_recordings"`` may name.
+        ``{"action": "list", "first": 1, "limit": 1000}``; ``{"action": "detail", "number": 1}``;
+        ``{"action": "copy", "number": 1, "format": "curl"}``; ``{"action": "body", "number": 1,
+        "message": "response"}``; ``{"action": "search", "words": ["basel"], "first": 1, "limit":
+        1000}``, which looks through the bodies.
 
     Returns
     -------
     dict, list of bytes
         ``{"problem": …}`` if the request cannot be handled: a sentence that says why.
     """
-
-    def redacted(index: int) -> Interaction:
-        return Redactor().interaction(recording.interaction(index))
-
     try:
         match request:
-            case {"action": "list", "offset": int(offset), "limit": int(limit)}:
-                part = {"offset": offset, "rows": rows(recording, offset, limit)}
-                about = {"title": recording.title, "base_url": recording.base_url}
+            case {"action": "list", "first": int(first), "limit": int(limit)}:
+                part = {"first": first, "rows": rows(recording, first, limit)}
+                about = {"title": recording.name, "base_url": recording.base_url}
                 return {**about, **part, "total": len(recording), "note": recording.problem}, []
-            case {"action": "detail", "index": int(index)}:
-                return detail(recording, index)
-            case {"action": "copy", "index": int(index), "format": str(kind)} if kind in FORMATS:
-                snippet = copy_as(
-                    redacted(index),
-                    kind,
-                    base_url=recording.base_url,
-                    trusted_origins=trusted_origins(),
-                )
-                return {"text": snippet}, []
-            case {"action": "compare", "first": int(first), "second": int(second)}:
-                return {"differences": compare(redacted(first), redacted(second))}, []
-            case {"action": "recordings"}:
-                return {"names": list(others)}, []
-            case {"action": "compare_recordings", "name": str(name)} if name in others:
-                return compare_recordings(recording, others[name]()), []
+            case {"action": "detail", "number": int(number)}:
+                return detail(recording, number)
+            case {"action": "copy", "number": int(number), "format": str(kind)} if kind in FORMATS:
+                interaction = _entry(recording, number)[1]
+                return {"text": copy_as(interaction, kind, base_url=recording.base_url)}, []
+            case {"action": "body", "number": int(number), "message": "request" | "response" as of}:
+                message = getattr(_entry(recording, number)[1], of)
+                body, media_type = _read_body(message)
+                suffix = mimetypes.guess_extension(media_type) or ".bin"
+                return {"name": f"{recording.name}-{number}-{of}{suffix}"}, [body]
+            case {"action": "search", "words": [*words], "first": int(first), "limit": int(limit)}:
+                return {"found": _search(recording, words, _numbers(recording, first, limit))}, []
     except CassetteError as error:
         return {"problem": str(error)}, []
     except (ValueError, RecursionError):
@@ -89,14 +84,16 @@ def handle_request(recording: Recording, request: object, others: Others) -> Res
     return {"problem": "The page's request is not known. Reload the page."}, []
 
 
-def static_text(*names: str) -> str:
-    """Return files of the page, joined to one text."""
-    return "\n".join((_STATIC / name).read_text("utf-8") for name in names)
+def read_page(*names: str) -> tuple[str, str]:
+    """Return the scripts and the styles of these names in ``static``, each joined to one text.
 
-
-def read_page() -> tuple[str, str]:
-    """Return the page's script, an ES module that exports ``createBrowser``, and its style."""
-    return static_text("dom.js", "page.js"), static_text("palette.css", "page.css")
+    ``"common"`` and ``"page"`` are an ES module that exports ``createBrowser``, and its style.
+    """
+    files = [[_STATIC / f"{name}{suffix}" for name in names] for suffix in (".js", ".css")]
+    script, style = [
+        "\n".join(path.read_text("utf-8") for path in paths if path.exists()) for paths in files
+    ]
+    return script, style
 
 
 def static_table(recording: Recording) -> tuple[str, str]:
@@ -106,15 +103,188 @@ def static_table(recording: Recording) -> tuple[str, str]:
     """
     import pandas as pd
 
-    names = ["time", "method", "path", "status", "remaining", "ms", "bytes", "mark"]
-    shown = rows(recording, 0, _TABLE_ROWS)
-    frame = pd.DataFrame(shown, pd.RangeIndex(1, len(shown) + 1), names).convert_dtypes()
-    frame["time"] = [format_time(time and time / 1000) for time, *_ in shown]
+    first = rows(recording, 1, _TABLE_ROWS)
+    frame = pd.DataFrame(first, pd.RangeIndex(1, len(first) + 1), _COLUMNS).convert_dtypes()
+    frame["time"] = pd.to_datetime(frame["time"], unit="ms", utc=True)
     count = len(recording)
     more = f": the first {_TABLE_ROWS}" if count > _TABLE_ROWS else ""
-    frame.attrs["notes"] = [_printable(f"{recording.title}, {plural(count, 'interaction')}{more}.")]
+    name = "".join(each if each.isprintable() else " " for each in recording.name)
+    frame.attrs["notes"] = [f"{name}, {plural(count, 'interaction')}{more}."]
     return as_html(frame), as_text(frame, width=_TABLE_CHARACTERS)
 
 
-def _printable(text: str) -> str:
-    return "".join(character if character.isprintable() else " " for character in text)
+# -- rows --------------------------------------------------------------------------------------
+
+
+def rows(recording: Recording, first: int = 1, limit: int = MAX_ROWS) -> list[list[Any]]:
+    """Return a row for each interaction from number ``first`` on, at most 5,000.
+
+    Returns
+    -------
+    list of list
+        ``time`` (when the response came, in milliseconds since the Unix epoch), ``method``,
+        ``path`` (below the base address, with its query), ``status``, ``remaining``, ``ms`` (how
+        long the response took), ``bytes`` (of the response's body), each None if unknown, and
+        ``mark``: ``""``, ``"exhausted"``, ``"failed"`` (any other error status) or
+        ``"unreadable"`` (then ``path`` says why).
+    """
+    return [_row(recording, number) for number in _numbers(recording, first, limit)]
+
+
+def _numbers(recording: Recording, first: int, limit: int) -> range:
+    return range(max(1, first), min(len(recording), first + min(limit, MAX_ROWS) - 1) + 1)
+
+
+def _row(recording: Recording, number: int) -> list[Any]:
+    try:
+        reading, interaction = _entry(recording, number)
+    except CassetteFormatError as error:
+        return [None, "", str(error), None, None, None, None, "unreadable"]
+    size = len(interaction.response.body) if recording.has_bodies(number) else None
+    return _values(reading, interaction, size)
+
+
+def _values(reading: Reading, interaction: Interaction, size: int | None) -> list[Any]:
+    query = urlsplit(interaction.request.uri).query
+    path = f"{reading.path}?{query}" if query else reading.path
+    return [
+        None if math.isnan(reading.at) else round(reading.at * 1000, 3),
+        reading.method,
+        path if len(path) <= _MAX_PATH else f"{path[:_MAX_PATH]}…",
+        reading.status,
+        reading.remaining,
+        None if reading.elapsed_s is None else round(reading.elapsed_s * 1000, 3),
+        size,
+        mark_of(reading),
+    ]
+
+
+def _entry(recording: Recording, number: int) -> tuple[Reading, Interaction]:
+    """Return a reading and its interaction, of which a session may have kept the reading alone."""
+    reading = recording.reading(number)
+    try:
+        return reading, recording.interaction(number)
+    except CassetteError:
+        if recording.has_bodies(number):
+            raise
+    request = RecordedRequest(reading.method, (recording.base_url or "") + reading.path)
+    return reading, Interaction(request, RecordedResponse(reading.status))
+
+
+def mark_of(reading: Reading) -> str:
+    """Return ``"exhausted"``, ``"failed"`` (any other error status), or an empty text."""
+    if is_exhausted(reading.status, reading.remaining):
+        return "exhausted"
+    return "failed" if reading.status >= 400 else ""
+
+
+# -- one interaction ---------------------------------------------------------------------------
+
+
+def detail(recording: Recording, number: int) -> Response:
+    """Return the details of an interaction, and the bytes of its two bodies that are shown.
+
+    Each body is described by its ``kind`` (``"none"``, ``"json"``, ``"text"``, ``"image"``,
+    ``"binary"``, or ``"absent"`` if it was not kept), its ``media_type``, its ``size`` in bytes,
+    and ``truncated``: whether only its beginning is shown. Text is in UTF-8. HTML and SVG are text.
+    """
+    reading, interaction = _entry(recording, number)
+    is_kept = recording.has_bodies(number)
+    request, sent = _describe_message(interaction.request, is_kept=is_kept)
+    response, received = _describe_message(interaction.response, is_kept=is_kept)
+    renews_at = renewal_time(reading, recording.evidence.unit)
+    values = {
+        "Limit": reading.limit,
+        "Remaining": reading.remaining,
+        "Reset": reading.reset if reading.reset is not None else reading.reset_text,
+        "Renews at": _format_time(renews_at),
+        "Retry after": reading.retry_after_s and f"{reading.retry_after_s:g} s",
+        "Problem": reading.problem,
+    }
+    details = {
+        "number": number,
+        "row": _values(reading, interaction, None),
+        "uri": interaction.request.uri,
+        "reason": interaction.response.reason,
+        "reading": [(name, str(value)) for name, value in values.items() if value is not None],
+        "request": request,
+        "response": response,
+    }
+    return details, [sent, received]
+
+
+def _format_time(seconds: float | None) -> str | None:
+    """Return seconds since the Unix epoch as text; None if they are unknown or out of range."""
+    try:
+        return f"{datetime.fromtimestamp(seconds or math.nan, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _describe_message(message: Message, *, is_kept: bool) -> tuple[dict[str, object], bytes]:
+    """Return a message's headers and the description of its body, and the bytes that are shown."""
+    body, media_type = _read_body(message)
+    kind, shown = "absent", b""
+    if is_kept:
+        kind, shown = _classify_body(body, media_type, _charset(message))
+    # Text is shown in UTF-8, which may take more bytes.
+    limits = {"text": _MAX_TEXT_BYTES, "binary": _MAX_HEX_BYTES}
+    truncated = len(body) > limits.get(kind, len(body))
+    about = {"kind": kind, "media_type": media_type, "size": len(body), "truncated": truncated}
+    return {"headers": message.headers, "body": about}, shown
+
+
+def _charset(message: Message) -> str | None:
+    return declared_charset(header(message.headers, "content-type") or "")
+
+
+def _read_body(message: Message) -> tuple[bytes, str]:
+    """Return a message's body, uncompressed, and its media type; as it is if that is not known."""
+    media_type = (header(message.headers, "content-type") or "").partition(";")[0].strip().lower()
+    body = message.body or b""
+    try:
+        return unpack(body, header(message.headers, "content-encoding") or ""), media_type[:100]
+    except ValueError:
+        return body, ""
+
+
+def _classify_body(body: bytes, media_type: str, charset: str | None) -> tuple[str, bytes]:
+    """Return the kind of a body, and the bytes of it that are shown."""
+    if not body:
+        return "none", b""
+    if media_type in _IMAGE_TYPES and len(body) <= _MAX_IMAGE_BYTES:
+        return "image", body
+    if len(body) <= _MAX_JSON_BYTES and read_json(body, charset)[1] is None:
+        return "json", decode_text(body, charset).encode("utf-8", "replace")
+    text = decode_text(body[:_MAX_TEXT_BYTES], charset)
+    # A body with nulls and no declared character set may have been misread as UTF-16.
+    if text.count("\ufffd") > 3 or "\0" in text or (b"\0" in body and charset is None):
+        return "binary", body[:_MAX_HEX_BYTES]
+    return "text", text.encode("utf-8", "replace")
+
+
+# -- searching ---------------------------------------------------------------------------------
+
+_ESCAPED: Final = re.compile(r"\\u([0-9a-fA-F]{4})")
+
+
+def _search(recording: Recording, words: list[Any], numbers: range) -> list[list[int]]:
+    """Return, for each word, the numbers of the interactions with a body that has it."""
+    found: list[list[int]] = [[] for _ in words]
+    for number in numbers:
+        text = "\n".join(_texts_of(recording, number))
+        for hits, word in zip(found, words, strict=True):
+            if str(word).lower() in text:
+                hits.append(number)
+    return found
+
+
+def _texts_of(recording: Recording, number: int) -> Iterator[str]:
+    """Return the bodies of an interaction as lower-case text, JSON's letters as they are read."""
+    try:
+        interaction = _entry(recording, number)[1]
+    except CassetteFormatError:
+        return
+    for message in (interaction.request, interaction.response):
+        text = decode_text(_read_body(message)[0], _charset(message))
+        yield _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text).lower()

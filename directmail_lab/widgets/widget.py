@@ -1,4 +1,4 @@
-"""The widgets, and what they share. Each has a module here and its page in ``static``.
+"""What the widgets share. Each has a module here and its page in ``static``.
 
 A widget has no synced traits of its own. Its page gets what it shows in messages, and sends what is
 typed in binary buffers. So neither a saved notebook nor a log of messages contains that, and a
@@ -13,14 +13,13 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import anywidget
 
 from ..current import on_current_change
 from ..readings.reset_unit import renewal_time
-from .page import static_text
+from .adapter import recording_of
 
 if TYPE_CHECKING:
     from ..readings.reading import Reading
@@ -28,17 +27,6 @@ if TYPE_CHECKING:
 
 
 _log = logging.getLogger(__name__)
-_STATIC: Final = Path(__file__).with_name("static")
-
-
-def read_page(name: str, common: tuple[str, str] | None = None) -> tuple[str, str]:
-    """Return a widget's script and style: ``common``, those of all widgets, and its own, joined."""
-    script, style = common or (static_text("dom.js"), static_text("palette.css"))
-    for part in ("base", name):
-        script += (_STATIC / f"{part}.js").read_text("utf-8")
-        own_style = _STATIC / f"{part}.css"
-        style += own_style.read_text("utf-8") if own_style.exists() else ""
-    return script, style
 
 
 def can_show_widgets() -> bool:
@@ -54,16 +42,8 @@ def seconds_to_renewal(reading: Reading, session: Session) -> float | None:
     In a replay it is None, since a recorded window renewed long ago. The page gets seconds and not
     a point in time, since it may run on another machine with another clock.
     """
-    renews_at = renewal_time(reading, session.readings.inference.unit)
+    renews_at = renewal_time(reading, recording_of(session).evidence.unit)
     return None if renews_at is None or session.mode == "replay" else renews_at - time.time()
-
-
-def describe_source(session: Session) -> str:
-    """Return where a session's responses come from: ``Live``, ``Recording to tour``."""
-    source = {"live": "Live", "record": "Recording to", "replay": "Replaying"}[session.mode]
-    source = f"{source} {session.cassette}" if session.cassette else source
-    shared = session.mode != "replay" and session.shared_with
-    return f"{source}, {shared}" if shared else source
 
 
 class Widget(anywidget.AnyWidget):
@@ -139,16 +119,16 @@ def _receive(widget: Widget, content: object, buffers: Sequence[bytes | memoryvi
 
 
 class Throttle:
-    """Calls ``update`` after events, at most once per interval, and ``settled`` when they pause.
+    """Calls ``update`` after events, at most once per interval, and ``settled`` while none come.
 
-    It calls them in a thread of its own, which starts with the first event.
+    It calls them in a thread of its own, which starts with the first event if not before.
 
     Parameters
     ----------
     update
         Called after events; the last event is always followed by a call.
     settled
-        Called when no event came for ``settled_s`` seconds.
+        Called whenever no event came for ``settled_s`` seconds.
     interval_s
         The least time between two updates, in seconds.
     """
@@ -159,7 +139,7 @@ class Throttle:
         settled: Callable[[], object],
         *,
         interval_s: float,
-        settled_s: float = 1.5,
+        settled_s: float = 1.0,
     ) -> None:
         self._update, self._settled = update, settled
         self._interval_s, self._settled_s = interval_s, settled_s
@@ -171,8 +151,12 @@ class Throttle:
         """Report an event; the arguments do not matter."""
         if self._event.is_set() or self._stopped.is_set():
             return
+        self._event.set()
+        self.start()
+
+    def start(self) -> None:
+        """Start the thread, if it was not started yet."""
         with self._lock:
-            self._event.set()
             if self._thread.ident is None:
                 self._thread.start()
 
@@ -182,9 +166,8 @@ class Throttle:
         self._event.set()
 
     def _run(self) -> None:
-        timeout_s: float | None = None
         while True:
-            is_due = self._event.wait(timeout_s)
+            is_due = self._event.wait(self._settled_s)
             self._event.clear()
             if self._stopped.is_set():
                 return
@@ -193,5 +176,4 @@ class Throttle:
             except Exception:
                 # The page may be closed. That must not disturb the requests that it shows.
                 _log.debug("A widget could not be brought up to date", exc_info=True)
-            timeout_s = self._settled_s if is_due else None
             self._stopped.wait(self._interval_s if is_due else 0.0)

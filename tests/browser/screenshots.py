@@ -132,7 +132,7 @@ def take_browser(page: Page, server: Server, folder: Path, theme: str) -> None:
     cell = "import directmail_lab as dm\ndm.browse('explore-an-unknown-api')"
     run_notebook(page, server, f"browse-{theme}", cell)
     command(page, "application:toggle-left-area")
-    page.locator(".dml-b-row").nth(7).click()
+    page.locator(".dml-b-row[aria-rowindex='9']").click()
     expect(page.get_by_role("region", name="Details")).to_contain_text("502")
     take(page, ".dml-browser", folder / f"browse-{theme}.png")
 

@@ -125,22 +125,6 @@ def test_replaying_needs_no_key_and_no_service(form: Form, service: StandIn) -> 
     assert not service.requests
 
 
-def test_recording_writes_a_cassette(
-    page: Page, form: Form, server: Server, service: StandIn
-) -> None:
-    """What is requested from then on is kept, and the key is not."""
-    form.root.get_by_text("Record").first.click()
-    form.root.get_by_role("textbox", name="Cassette").fill("of-the-form")
-    form.sign_in(service.api_key)
-    expect(form.account).to_contain_text("recording to of-the-form")
-    run_in_last_cell(page, "dm.get('/v1/users/me').status_code")
-    expect(page.locator(".jp-OutputArea-output").last).to_have_text("200")
-    (written,) = server.home.rglob("of-the-form.yaml")
-
-    assert "Stand-in User" in written.read_text()
-    assert service.api_key not in written.read_text()
-
-
 def test_two_forms_tell_the_same_story(page: Page, server: Server, service: StandIn) -> None:
     """A form that is shown twice is one; another one takes over; logout() is seen by both."""
     shown = f"form = dm.login(base_url={service.base_url!r})\nform"

@@ -10,7 +10,7 @@ function render({ model, el }) {
   const kernel = connect(model, {
     onMessage: (message, buffers) => {
       setText(silence, "");
-      if (message.type === "changed") listeners.forEach((listener) => listener(message));
+      if (["changed", "reading"].includes(message.type)) listeners.forEach((listener) => listener(message));
       const bodies = buffers?.map((part) => new Uint8Array(part.buffer, part.byteOffset, part.byteLength));
       pending.get(message.request_id)?.({ ...message.response, buffers: bodies });
       pending.delete(message.request_id);

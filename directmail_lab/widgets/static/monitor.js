@@ -31,9 +31,10 @@ function makePage(onStop) {
   const light = make("span", { className: "dml-live", "aria-hidden": "true" });
   const top = div("dml-top", light, make("div", { className: "dml-title", textContent: "Rate limits" }), source, count, stop);
   const rows = make("div", { role: "list", "aria-label": "Rate limits by operation" });
+  const wait = make("div", { className: "dml-wait", role: "timer" });
   const foot = make("div", { className: "dml-foot dml-soft", role: "status" });
-  const root = make("section", { className: "dml dml-box dml-monitor" }, top, rows, foot);
-  return { root, source, count, stop, rows, foot };
+  const root = make("section", { className: "dml dml-box dml-monitor" }, top, wait, rows, foot);
+  return { root, source, count, stop, wait, rows, foot };
 }
 
 /* The texts of a row. */
@@ -43,11 +44,10 @@ function levelOf({ limit, remaining }) {
   return remaining < LOW * limit ? "low" : "fine";
 }
 
-function describeMarks({ responses, exhausted, failed, others, faulty }) {
+function describeMarks({ responses, exhausted, failed, faulty }) {
   const marks = [plural(responses, "response")];
   if (exhausted) marks.push(`× ${exhausted} exhausted`);
   if (failed) marks.push(`▲ ${failed} failed`);
-  if (others) marks.push(`${others} used by others`);
   if (faulty) marks.push(`${faulty} with faulty headers`);
   return marks.join(" · ");
 }
@@ -73,7 +73,9 @@ function showCountdowns(view) {
       setText(row.renews, left > 0 ? `renews in ${left} s` : "");
       return left;
     });
-    return seconds.some((left) => left > 0);
+    const wait = secondsUntil(view.waitsUntil);
+    setText(view.page.wait, view.waitsUntil === null ? "" : `A request waits for the allowance: ${wait} s`);
+    return [...seconds, wait].some((left) => left > 0);
   });
 }
 
@@ -144,7 +146,7 @@ function drawMarks(context, points, x, y, symbols) {
 /* The whole. */
 function show(view, snapshot) {
   const { page, rows } = view;
-  const { live, source, advice, responses, operations, more } = snapshot;
+  const { live, source, advice, waits_s: waits, responses, operations, more } = snapshot;
   page.root.classList.add("dml-hides-next");
   page.root.classList.toggle("dml-is-live", live);
   page.stop.hidden = !live;
@@ -159,6 +161,7 @@ function show(view, snapshot) {
   for (const operation of operations) {
     showRow(rows.get(operation.name) ?? addRow(view, operation.name), operation);
   }
+  view.waitsUntil = waits === null ? null : now() + waits;
   showCountdowns(view);
   schedule(view, draw);
 }
@@ -182,7 +185,7 @@ function removeRow(view, name, row) {
 }
 
 function render({ model, el }) {
-  const view = { rows: new Map() };
+  const view = { rows: new Map(), waitsUntil: null };
   view.page = makePage(() => {
     stop.hidden = true;
     setText(foot, "Stopping…");
