@@ -283,6 +283,16 @@ class Session:
             return observing
         return PacingTransport(observing, self.allowances)
 
+    @property
+    def shared_with(self) -> str:
+        """With whom the allowance was last shared, such as ``shared with 2 other kernels``."""
+        return self.allowances.shared_with
+
+    @property
+    def waiting_until(self) -> float | None:
+        """Until when a request waits for the allowance, in seconds since the Unix epoch."""
+        return self.allowances.waiting_until
+
     # -- requests -----------------------------------------------------------------------
 
     def me(self) -> pd.DataFrame:

@@ -213,6 +213,11 @@ class SessionRecording(Recording):
             self._keep(number, exchange)
             return number
 
+    def extend(self, other: SessionRecording) -> None:
+        """Keep what another session's recording has, such as the trial of a key."""
+        for number, reading in enumerate(other.readings(), 1):
+            self.add(reading, other._exchanges[number])
+
     def add_body(self, number: int, body: bytes) -> None:
         """Keep the body of a response that was read after it was added."""
         with self._lock:

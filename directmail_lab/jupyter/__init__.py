@@ -24,9 +24,9 @@ from jupyter_server.services.contents.manager import ContentsManager
 from jupyter_server.utils import ApiPath, ensure_async, to_os_path, url_path_join
 from tornado.web import HTTPError, authenticated
 
+from ..cassettes import Recording, read_cassette
 from ..errors import CassetteError, CassetteFormatError
 from ..tutorials import EXPLORE, first_tutorial, notebook_of
-from ..widgets.adapter import Recording, open_recording
 from ..widgets.page import handle_request, read_page
 
 MAX_BYTES: Final = 256 * 1024**2
@@ -186,4 +186,4 @@ def _open_version(file: Path, _version: str) -> Recording:
         )
     if not size:
         raise CassetteFormatError(f"{file.name} is not a cassette: it is empty.")
-    return open_recording(file)
+    return read_cassette(file)

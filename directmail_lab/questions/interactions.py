@@ -24,7 +24,7 @@ from ..cassettes import Recording
 from ..contract import SAFE_METHODS
 from ..current import Source, describe, is_many, recording_of, recordings_of
 from ..display import CONTROLS, readable
-from ..errors import CassetteError
+from ..errors import CassetteError, check_choice
 from ..interaction import (
     Interaction,
     RecordedRequest,
@@ -239,6 +239,17 @@ _KEY_LEFT_OUT: Final = (
 )
 
 
+def copied(recording: Recording, number: int, kind: str) -> str:
+    """Return an interaction of a recording as code; see `copy_as`."""
+    return copy_as(
+        recording.interaction(number),
+        kind,
+        trusted_origins=trusted_origins(),
+        base_url=recording.base_url,
+        has_body=recording.has_bodies(number),
+    )
+
+
 def copy_as(
     interaction: Interaction,
     kind: str,
@@ -265,7 +276,10 @@ def copy_as(
     ------
     CassetteError
         The request's address is neither http nor https, so it cannot be sent again.
+    ValueError
+        There is no such kind.
     """
+    check_choice("kind", kind, FORMATS)
     recorded, body = interaction.request, interaction.request.body or b""
     if urlsplit(recorded.uri).scheme not in ("http", "https"):
         raise CassetteError("This request has no http address, so it cannot be sent again.")

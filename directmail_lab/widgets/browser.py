@@ -7,14 +7,14 @@ import json
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from pathlib import Path
 from typing import Any, Final
 
-from ..current import current_session, session
+from ..cassettes import Recording
+from ..cassettes.library import files_of
+from ..current import Source, current_session, recording_of, session
 from ..errors import CassetteError
 from ..sessions import Session
 from . import page
-from .adapter import Recording, find_source, open_recording, recording_of
 from .widget import Throttle, Widget, can_show_widgets
 
 _UPDATE_S: Final = 0.2
@@ -22,7 +22,7 @@ _READ_S: Final = 1.0
 """A file that takes longer than this to read is read while a notebook's page is shown."""
 
 
-def browse(source: str | Path | Session | None = None) -> BrowserWidget:
+def browse(source: Source = None) -> BrowserWidget:
     """Show the interactions of a cassette, or those of a session as they happen.
 
     There is a list to filter and sort, and the details of each interaction. Keys: the arrows move,
@@ -45,11 +45,11 @@ def browse(source: str | Path | Session | None = None) -> BrowserWidget:
     """
     if source is None or isinstance(source, Session):
         return BrowserWidget(source or session())
-    path = find_source(source)
-    opening = _start(lambda: open_recording(path))
+    name, _ = files_of(source)[0]
+    opening = _start(lambda: recording_of(source))
     with contextlib.suppress(TimeoutError):
         opening.result(_READ_S if can_show_widgets() else None)
-    return BrowserWidget(opening, path.stem)
+    return BrowserWidget(opening, name)
 
 
 def _start(read: Callable[[], Recording]) -> Future[Recording]:
@@ -92,7 +92,7 @@ class BrowserWidget(Widget):
         self._unsubscribe = followed.on_reading(self._throttle.notify)
         self._session = followed
         self._opening = Future()
-        self._opening.set_result(recording_of(followed))
+        self._opening.set_result(followed.recording)
 
     def __repr__(self) -> str:
         return str(self.static_output()[0]["text/plain"])
@@ -100,7 +100,7 @@ class BrowserWidget(Widget):
     def update_page(self) -> None:
         """Tell the page that a session's recording has more, or that it has another recording."""
         assert self._session is not None
-        is_new = recording_of(self._session) is not self._opening.result()
+        is_new = self._session.recording is not self._opening.result()
         if is_new:
             self._follow(self._session)
         self.send({"type": "changed", "restart": is_new})

@@ -10,13 +10,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, Unpack, cast
 
 from .. import credentials, errors, settings
-from ..cassettes import cassettes_by_name, new_cassette_path
+from ..cassettes import SessionRecording, cassettes_by_name, new_cassette_path
 from ..credentials import ApiKey
 from ..current import connect, current_session, logout
 from ..display import plural
 from ..http import httpx
 from ..sessions import Session, SessionOptions
-from .adapter import add_reading, recording_of
 from .page import read_page
 from .widget import Widget, can_show_widgets, seconds_to_renewal
 
@@ -277,16 +276,17 @@ def sign_in(request: SignInRequest) -> SignedIn:
     if request.mode == "record":
         new_cassette_path(cassette)  # refuse an invalid name before anything is sent
     key = credentials.find_api_key(request.key, base_url=address)
-    name, reading = _try(address, key, options)
+    name, tried = _try(address, key, options)
     session = connect(address, key, **options)
-    add_reading(session, reading)
+    session.recording.extend(tried)
     detail = address
     if request.mode == "record":
         session.record(cassette)
         detail = f"{address} · recording to {session.cassette}"
     note = _remember(request, address)
     title = f"Signed in as {name}"
-    return SignedIn(session=session, title=title, detail=detail, note=note, reading=reading)
+    first = tried.reading(1)
+    return SignedIn(session=session, title=title, detail=detail, note=note, reading=first)
 
 
 def key_source(address: str) -> str:
@@ -296,8 +296,8 @@ def key_source(address: str) -> str:
     return "the keyring" if address and credentials.remembered_api_key(address) is not None else ""
 
 
-def _try(address: str, key: ApiKey, options: SessionOptions) -> tuple[str, Reading]:
-    """Return the account's name and the reading of one request.
+def _try(address: str, key: ApiKey, options: SessionOptions) -> tuple[str, SessionRecording]:
+    """Return the account's name and the recording of one request.
 
     Its session does not wait for an allowance, since a person is waiting for the form. It does not
     record either, so that a refused key leaves no cassette behind.
@@ -306,7 +306,7 @@ def _try(address: str, key: ApiKey, options: SessionOptions) -> tuple[str, Readi
     trial_options: SessionOptions = {**options, "pace": "off", "timeout_s": timeout_s}
     with Session(address, key, **trial_options) as trial:
         name = _find_name(trial.me())
-        return name, recording_of(trial).reading(1)
+        return name, trial.recording
 
 
 def _find_name(record: pd.DataFrame) -> str:

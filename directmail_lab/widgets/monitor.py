@@ -9,13 +9,13 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from ..current import current_session, session
+from ..current import current_session, describe, session
 from ..readings.reading import Reading
-from .adapter import Recording, readings_frame, recording_of
 from .page import mark_of, read_page
 from .widget import Throttle, Widget, seconds_to_renewal
 
 if TYPE_CHECKING:
+    from ..cassettes import Recording
     from ..sessions import Session
 
 
@@ -105,7 +105,7 @@ class MonitorWidget(Widget):
         self._lock = threading.Lock()
         self._stopped = False
         self._throttle = Throttle(self.update_page, self._settle, interval_s=_UPDATE_S)
-        self._pictured = recording_of(session)
+        self._pictured = session.recording
         self._responses_pictured = 0
         self._was_waiting = False
         self._follow(session)
@@ -118,7 +118,7 @@ class MonitorWidget(Widget):
     def _follow(self, session: Session) -> None:
         """Show a session's recording; each `replay` starts another one."""
         with self._lock:
-            self._session, self._recording = session, recording_of(session)
+            self._session, self._recording = session, session.recording
             self._history = History()
             if not len(self._pictured):
                 self._pictured = self._recording
@@ -147,12 +147,12 @@ class MonitorWidget(Widget):
 
     def _seconds_to_wait(self) -> float | None:
         """Return the seconds until a request is sent that waits for the allowance."""
-        until = getattr(self._session, "waiting_until", None)
+        until = self._session.waiting_until
         return None if until is None else until - time.time()
 
     def snapshot(self) -> dict[str, object]:
         """Return what the page shows. Its size does not grow with the readings."""
-        if recording_of(self._session) is not self._recording:
+        if self._session.recording is not self._recording:
             self._unsubscribe()
             self._follow(self._session)
         source, advice = self._describe_state()
@@ -189,7 +189,7 @@ class MonitorWidget(Widget):
         if current_session() is not followed:
             return "No session is open", "Sign in with login(), and this follows the new session."
         shared = followed.shared_with if followed.mode != "replay" else ""
-        return f"{self._recording.name}, {shared}" if shared else self._recording.name, ""
+        return f"{self._recording.title}, {shared}" if shared else self._recording.title, ""
 
     def receive(self, kind: str, _buffers: Sequence[bytes | memoryview] = ()) -> None:
         """Send what the page shows, or stop."""
@@ -221,7 +221,11 @@ class MonitorWidget(Widget):
         if not self._responses_pictured:
             return super().static_output()
         from ..questions.chart import chart_rate_limits
+        from ..readings.frame import frame_of
 
-        chart = chart_rate_limits(readings_frame(self._pictured))
+        recording = self._pictured
+        frame = frame_of(recording.readings(), unit=recording.evidence.unit)
+        frame.attrs.update(describe(recording))
+        chart = chart_rate_limits(frame)
         data, metadata = chart._repr_mimebundle_()
         return {**data, "text/plain": repr(self)}, metadata

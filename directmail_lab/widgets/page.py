@@ -16,14 +16,13 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from ..bodies import declared_charset, decode_text, read_json
+from ..cassettes import Recording
 from ..display import as_html, as_text, plural
 from ..errors import CassetteError, CassetteFormatError
 from ..interaction import Interaction, RecordedRequest, RecordedResponse, header
-from ..questions.snippets import FORMATS, copy_as
 from ..readings.reading import Reading, is_exhausted
 from ..readings.reset_unit import renewal_time
 from ..redaction import unpack
-from .adapter import Recording
 
 Response = tuple[dict[str, Any], list[bytes]]
 Message = RecordedRequest | RecordedResponse
@@ -63,15 +62,17 @@ def handle_request(recording: Recording, request: object) -> Response:
         match request:
             case {"action": "list", "first": int(first), "limit": int(limit)}:
                 part = {"first": first, "rows": rows(recording, first, limit)}
-                about = {"title": recording.name, "base_url": recording.base_url}
+                about = {"title": recording.title, "base_url": recording.base_url}
                 return {**about, **part, "total": len(recording), "note": recording.problem}, []
             case {"action": "detail", "number": int(number)}:
                 return detail(recording, number)
-            case {"action": "copy", "number": int(number), "format": str(kind)} if kind in FORMATS:
-                interaction = _entry(recording, number)[1]
-                return {"text": copy_as(interaction, kind, base_url=recording.base_url)}, []
+            case {"action": "copy", "number": int(number), "format": str(kind)}:
+                # Imported here: it needs pandas, which JupyterLab's server would load for nothing.
+                from ..questions.interactions import copied
+
+                return {"text": copied(recording, number, kind)}, []
             case {"action": "body", "number": int(number), "message": "request" | "response" as of}:
-                message = getattr(_entry(recording, number)[1], of)
+                message = getattr(recording.interaction(number), of)
                 body, media_type = _read_body(message)
                 suffix = mimetypes.guess_extension(media_type) or ".bin"
                 return {"name": f"{recording.name}-{number}-{of}{suffix}"}, [body]
@@ -108,7 +109,7 @@ def static_table(recording: Recording) -> tuple[str, str]:
     frame["time"] = pd.to_datetime(frame["time"], unit="ms", utc=True)
     count = len(recording)
     more = f": the first {_TABLE_ROWS}" if count > _TABLE_ROWS else ""
-    name = "".join(each if each.isprintable() else " " for each in recording.name)
+    name = "".join(each if each.isprintable() else " " for each in recording.title)
     frame.attrs["notes"] = [f"{name}, {plural(count, 'interaction')}{more}."]
     return as_html(frame), as_text(frame, width=_TABLE_CHARACTERS)
 
@@ -137,7 +138,7 @@ def _numbers(recording: Recording, first: int, limit: int) -> range:
 
 def _row(recording: Recording, number: int) -> list[Any]:
     try:
-        reading, interaction = _entry(recording, number)
+        reading, interaction = recording.reading(number), recording.interaction(number)
     except CassetteFormatError as error:
         return [None, "", str(error), None, None, None, None, "unreadable"]
     size = len(interaction.response.body) if recording.has_bodies(number) else None
@@ -159,18 +160,6 @@ def _values(reading: Reading, interaction: Interaction, size: int | None) -> lis
     ]
 
 
-def _entry(recording: Recording, number: int) -> tuple[Reading, Interaction]:
-    """Return a reading and its interaction, of which a session may have kept the reading alone."""
-    reading = recording.reading(number)
-    try:
-        return reading, recording.interaction(number)
-    except CassetteError:
-        if recording.has_bodies(number):
-            raise
-    request = RecordedRequest(reading.method, (recording.base_url or "") + reading.path)
-    return reading, Interaction(request, RecordedResponse(reading.status))
-
-
 def mark_of(reading: Reading) -> str:
     """Return ``"exhausted"``, ``"failed"`` (any other error status), or an empty text."""
     if is_exhausted(reading.status, reading.remaining):
@@ -188,7 +177,7 @@ def detail(recording: Recording, number: int) -> Response:
     ``"binary"``, or ``"absent"`` if it was not kept), its ``media_type``, its ``size`` in bytes,
     and ``truncated``: whether only its beginning is shown. Text is in UTF-8. HTML and SVG are text.
     """
-    reading, interaction = _entry(recording, number)
+    reading, interaction = recording.reading(number), recording.interaction(number)
     is_kept = recording.has_bodies(number)
     request, sent = _describe_message(interaction.request, is_kept=is_kept)
     response, received = _describe_message(interaction.response, is_kept=is_kept)
@@ -282,7 +271,7 @@ def _search(recording: Recording, words: list[Any], numbers: range) -> list[list
 def _texts_of(recording: Recording, number: int) -> Iterator[str]:
     """Return the bodies of an interaction as lower-case text, JSON's letters as they are read."""
     try:
-        interaction = _entry(recording, number)[1]
+        interaction = recording.interaction(number)
     except CassetteFormatError:
         return
     for message in (interaction.request, interaction.response):

@@ -19,7 +19,6 @@ import anywidget
 
 from ..current import on_current_change
 from ..readings.reset_unit import renewal_time
-from .adapter import recording_of
 
 if TYPE_CHECKING:
     from ..readings.reading import Reading
@@ -42,7 +41,7 @@ def seconds_to_renewal(reading: Reading, session: Session) -> float | None:
     In a replay it is None, since a recorded window renewed long ago. The page gets seconds and not
     a point in time, since it may run on another machine with another clock.
     """
-    renews_at = renewal_time(reading, recording_of(session).evidence.unit)
+    renews_at = renewal_time(reading, session.recording.evidence.unit)
     return None if renews_at is None or session.mode == "replay" else renews_at - time.time()
 
 
