@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.colors import to_rgb
 from matplotlib.dates import num2date
@@ -102,12 +103,12 @@ def test_readings_without_times_are_drawn_by_number() -> None:
     times = [math.nan, *(NOON_S + n for n in range(4))]
     for at in (times, [math.nan] * 5):
         frame = frame_of([sample(each) for each in at], unit="seconds_left", numbers=range(3, 8))
-        chart, part = chart_rate_limits(frame), chart_rate_limits(frame.reset_index(drop=True))
+        chart, two = chart_rate_limits(frame), chart_rate_limits(pd.concat([frame, frame]))
 
         assert "by number: not every response has a time" in texts(chart)
         assert not any("1970" in text for text in texts(chart))
         assert list(chart.axes[0].lines[-1].get_xdata()) == [3, 4, 5, 6, 7]
-        assert list(part.axes[0].lines[-1].get_xdata()) == [1, 2, 3, 4, 5]
+        assert list(two.axes[0].lines[-1].get_xdata()) == list(range(1, 11))
 
 
 def test_readings_that_tell_little_are_drawn_all_the_same() -> None:
@@ -189,6 +190,15 @@ def test_windows_are_shaded_to_the_earliest_renewal_that_they_told() -> None:
     assert [f"{num2date(each):%T}" for each in ends] == ["12:01:00", "12:02:00"]
     assert not unknown.axes[0].patches
     assert [text.get_text() for text in unknown.legends[0].get_texts()] == ["limit"]
+
+
+def test_a_window_ends_where_what_remains_rises() -> None:
+    """Whatever renewal was told; and so many windows that none could be seen are not shaded."""
+    chart = draw([reading(0, 9), reading(20, 300), reading(21, 299)])
+    ends = [patch.get_corners()[2, 0] for patch in chart.axes[0].patches]
+
+    assert [f"{num2date(each):%T}" for each in ends] == ["12:00:20", "12:01:00"]
+    assert not draw([reading(61 * n, 9) for n in range(50)]).axes[0].patches
 
 
 def test_refusals_and_bad_headers_are_marked_and_explained() -> None:

@@ -93,16 +93,24 @@ def test_rule_3_says_how_many_of_how_many(
     assert detail in row["detail"]
 
 
-def test_rule_3_counts_by_the_minute_where_the_window_is_known() -> None:
-    """600 requests in two minutes are 300 a minute."""
+@pytest.mark.parametrize(
+    ("windows_s", "verdict"),
+    [([120, 120], "holds"), ([120], "violated"), ([120, 180], "violated")],
+)
+def test_rule_3_counts_by_the_minute_where_the_window_is_known(
+    windows_s: list[int], verdict: str
+) -> None:
+    """600 requests in two minutes are 300 a minute, where two windows show that they last so."""
+    starts = [1000 * number for number in range(len(windows_s))]
     readings = [
-        reading(n=121 * part + n, limit=600, remaining=599 - n, reset=120 - n)
-        for part in range(2)
+        reading(n=start + n, limit=600, remaining=599 - n, reset=int(NOON_S) + start + window_s)
+        for start, window_s in zip(starts, windows_s, strict=True)
         for n in range(3)
     ]
+    late = [one._replace(at=one.at + 0.04) for one in readings]
 
-    assert verdicts(check(*readings), 3)[0][1] == "violated"
-    assert verdicts(check(*readings, unit="seconds_left"), 3)[0][1] == "holds"
+    assert verdicts(check(*late, unit="epoch_s"), 3) == [(pd.NA, verdict)]
+    assert verdicts(check(*late), 3) == [(pd.NA, "violated")]
 
 
 def test_no_readings_give_a_row_for_each_rule_and_the_same_columns() -> None:

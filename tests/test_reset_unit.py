@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import pytest
@@ -84,6 +85,9 @@ def test_a_unit_that_is_named_stays_named(unit: str) -> None:
     [
         (window("epoch_s", [0.0])[0], "epoch_s"),
         (window("epoch_ms", [0.0])[0], "epoch_ms"),
+        (reading(NOW_S + 86_400, int(NOW_S)), "epoch_s"),  # a clock that is a day ahead
+        (reading(NOW_S - 3e8, int(NOW_S), served_at=NOW_S), "epoch_s"),  # the service's counts
+        (reading(math.nan, int(NOW_S)), "epoch_s"),
         (reading(NOW_S, "Sat, 21 Nov 2026 12:01:00 GMT"), "http_date"),
         (reading(NOW_S, "2026-11-21T12:01:00Z"), "iso_text"),
     ],
@@ -103,8 +107,20 @@ def test_one_reading_tells_a_point_in_time(one: Reading, unit: str) -> None:
         [reading(NOW_S + n, None) for n in range(100)],
         window("seconds_left", [0.0, 1.5, 2.2]),
         window("seconds_left", BY_HAND)[::-1],
+        window("seconds_left", BY_HAND, elapsed_s=None),
+        [reading(NOW_S + n / 2, 60_001 - n // 3, remaining=9 - n) for n in range(5)],
     ],
-    ids=["none", "zero", "constant s", "constant ms", "missing", "few", "backwards"],
+    ids=[
+        "none",
+        "zero",
+        "constant s",
+        "constant ms",
+        "missing",
+        "few",
+        "backwards",
+        "vague",
+        "odd",
+    ],
 )
 def test_what_fits_several_units_is_undetermined(readings: list[Reading]) -> None:
     """A unit is not named because it is likely."""
@@ -181,6 +197,36 @@ def test_five_readings_over_three_seconds_tell_the_unit(
     readings = window(unit, moments, window_s=window_s, rounding=rounding)
 
     assert infer_reset_unit(readings).unit == unit
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_each_operation_counts_for_itself(unit: str) -> None:
+    """Two windows that are used in turn tell the unit as one does."""
+    windows = (
+        window(unit, BY_HAND, start=start, window_s=left_s, path=path)
+        for path, start, left_s in (("/a", NOW_S, 60.0), ("/b", NOW_S + 0.2, 90.0))
+    )
+
+    assert infer_reset_unit(chain(*zip(*windows, strict=True))).unit == unit
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_recording_without_times_is_dated_by_the_service(unit: str) -> None:
+    """By its Date headers, which are precise to a second."""
+    timed = window(unit, BY_HAND)
+    untimed = [
+        reading(math.nan, one.reset, remaining=one.remaining, served_at=int(one.at))
+        for one in timed
+    ]
+
+    assert infer_reset_unit(untimed).unit == unit
+
+
+def test_a_large_number_alone_is_no_time_left() -> None:
+    """It would be over a year in seconds, and a quota may last that long."""
+    evidence = infer_reset_unit([reading(NOW_S + n, 63_000_000 - n) for n in range(3)])
+
+    assert (evidence.unit, evidence.candidates) == ("undetermined", ("milliseconds_left",))
 
 
 @pytest.mark.parametrize("others", [0, 1])

@@ -217,9 +217,8 @@ def _windows(readings: pd.DataFrame) -> pd.DataFrame:
     is_renewed = (known["remaining"].diff() > 0).fillna(False).astype(bool)
     is_over = known["x"] >= known["renews_x"].shift()
     windows = known.groupby((is_renewed | is_over).cumsum())
-    begin, last, end = windows["x"].min(), windows["x"].max(), windows["renews_x"].min()
-    end = end.clip(lower=last).clip(upper=begin.shift(-1, fill_value=np.inf))
-    return pd.DataFrame({"begin": begin, "end": end})
+    begin, renewal = windows["x"].min(), windows["renews_x"].min()
+    return pd.DataFrame({"begin": begin, "end": renewal.clip(upper=begin.shift(-1))})
 
 
 def _mark(axes: Axes, readings: pd.DataFrame, marker: str, color: str, label: str) -> None:

@@ -57,7 +57,7 @@ _YEAR_2000_S: Final = 946_684_800.0
 # The longest that a response is assumed to have taken if its latency is not known.
 _UNKNOWN_LATENCY_S: Final = 30.0
 # The rounding error of a difference of two values, each rounded up, down or to the nearest.
-_ROUNDING: Final = 2.0
+_ROUNDING: Final = 1.0
 # Remaining 9, 8, 7, 6, 5: each step is one request of our own, and five readings are enough.
 # Remaining 9, 7, 6, 3: others use the allowance too. Then 9, (renewal), 8 may look like no renewal,
 # so more readings are needed.
@@ -136,7 +136,7 @@ class ResetUnitInference:
         run = self._runs.get(key)
         if run is None or not run.add(new):
             self._runs[key] = _Run(new)
-        elif (unit := run.unit()) in self.candidates:
+        elif unit := run.unit():
             span = f"from reading {run.first.number} to {self._number}"
             why = f"{span} it counts down, with no renewal between, since remaining falls each time"
             self._keep([unit], why, counts_down=True)
@@ -201,7 +201,7 @@ class _Run:
     def add(self, new: _Seen) -> bool:
         """Add the next reading, and return True; or return False if it may be of a new window."""
         before, after = self.last.remaining, new.remaining
-        if before is None or after is None or after >= before or new.value > self.last.value:
+        if before is None or after is None or after >= before:
             return False
         self.last = new
         self.count += 1
@@ -224,7 +224,7 @@ class _Run:
             return None
         unit, fall = self.fitting[0], first.value - last.value
         # 60001 and 60000 may be a constant in milliseconds, by rounding.
-        least = 50 if unit == "milliseconds_left" else 3 if first.value >= _LEAST_CONSTANT_MS else 1
+        least = 3 if first.value >= _LEAST_CONSTANT_MS else 1
         # If the times are only known to half a minute, a small fall fits by chance.
         uncertainty_s = sum(seen.latest - seen.earliest for seen in (first, last))
         is_clear = fall >= least and fall * SCALES[unit].seconds >= 2 * uncertainty_s
@@ -239,10 +239,9 @@ def _is_plausible(unit: UnitName, value: int, reading: Reading) -> bool:
         return seconds <= _LONGEST_LEFT_S[unit]
     served_at = reading.served_at
     now = reading.at if served_at is None else served_at
-    is_late = reading.source == "replayed" and served_at is None
-    # `not … >`, since our time may be NaN: then every time since 2000 is plausible.
-    is_past = seconds < _YEAR_2000_S or (seconds < now - _SKEW_S and not is_late)
-    return not (is_past or seconds > now + _LONGEST_AHEAD_S + _SKEW_S)
+    # Our time may be NaN, and then every time since 2000 is plausible.
+    is_far = seconds < now - _SKEW_S or seconds > now + _LONGEST_AHEAD_S + _SKEW_S
+    return seconds >= _YEAR_2000_S and not is_far
 
 
 def renewal_time(reading: Reading, unit: UnitName) -> float | None:
