@@ -185,9 +185,9 @@ def test_a_request_that_waits_is_shown_at_once_without_a_response(
 ) -> None:
     """Seconds until it is sent, which the page counts down; and None when nothing waits."""
     sent: queue.Queue[dict[str, Any]] = queue.Queue()
-    monkeypatch.setattr(MonitorWidget, "send", lambda _self, content, **_: sent.put(content))
     monkeypatch.setattr(type(connected), "waiting_until", None, raising=False)
     widget = dm.monitor()
+    monkeypatch.setattr(widget, "send", sent.put)
     widget.receive("hello")
     waits = [sent.get(timeout=WAIT_S)["waits_s"]]
     for until in (time.time() + 30.0, None):
@@ -219,8 +219,8 @@ def test_a_closed_monitor_sends_nothing(
 ) -> None:
     """It says that it stopped, and is not called back any more, whatever is requested."""
     sent: list[dict[str, Any]] = []
-    monkeypatch.setattr(MonitorWidget, "send", lambda _self, content, **_: sent.append(content))
     widget = dm.monitor()
+    monkeypatch.setattr(widget, "send", sent.append)
     widget.receive("hello")
     widget.receive("stop")
     connected.me()
