@@ -165,8 +165,7 @@ def notes_on_bodies(recordings: Iterable[Recording]) -> list[str]:
     """Return ``session: bodies of the last 3 of 10`` for each that did not keep all bodies."""
     notes = []
     for recording in recordings:
-        count = len(recording)
-        kept = sum(map(recording.has_bodies, range(1, count + 1)))
-        if kept < count:
-            notes.append(f"{recording.name}: bodies of the last {kept:,} of {count:,}.")
+        kept = sum(map(recording.has_bodies, range(1, len(recording) + 1)))
+        if kept < len(recording):
+            notes.append(f"{recording.name}: bodies of the last {kept:,} of {len(recording):,}.")
     return notes
