@@ -11,7 +11,6 @@ from typing import (
     TYPE_CHECKING,
     Concatenate,
     Final,
-    Literal,
     ParamSpec,
     TypeVar,
     Unpack,
@@ -219,9 +218,7 @@ def logout() -> None:
         forget_api_key(closing.base_url)
 
 
-def rate_limits(
-    cassette: str | Path | None = None, *, by: Literal["response", "window"] = "response"
-) -> pd.DataFrame:
+def rate_limits(cassette: str | Path | None = None) -> pd.DataFrame:
     """Return readings of the rate-limit headers, a row for each response.
 
     Parameters
@@ -229,26 +226,18 @@ def rate_limits(
     cassette
         Read a cassette's responses, without replaying them; by default those of the current
         session.
-    by
-        ``"response"`` gives a row for each response, ``"window"`` a row for each window: how much
-        of it was used by this session, by others that share the allowance, and by anybody else.
 
     Returns
     -------
     DataFrame
-        Columns as in `ReadingLog.frame`, or by window as in `frame_of_windows`; no rows where there
-        was no response.
+        Columns as in `ReadingLog.frame`; no rows where there was no response.
     """
     if cassette is not None:
         from .cassettes import find_cassette
-        from .readings.log import cassette_readings, read_readings
+        from .readings.log import read_readings
 
-        if by == "window":
-            from .pacing.windows import frame_of_windows, windows_in
-
-            return frame_of_windows(windows_in(cassette_readings(find_cassette(cassette))))
         return read_readings(find_cassette(cassette))
-    return session().rate_limits(by=by)
+    return session().rate_limits()
 
 
 def check_contract(cassette: str | Path | None = None) -> pd.DataFrame:

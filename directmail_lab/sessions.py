@@ -8,7 +8,7 @@ import warnings
 import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypedDict, Unpack
 
 from .cassettes import Cassette
 from .contract import ME_PATH
@@ -18,10 +18,9 @@ from .http import AsyncClient, Client, httpx, service_error
 from .interaction import READING, base_path
 from .modes import live, record, replay
 from .network import NetworkTransport
-from .pacing import Pace, Pacer, PacingTransport
-from .pacing.stores import Share
-from .pacing.windows import frame_of_windows, windows_in
-from .paging import get_many, get_many_async, pages
+from .pacing import Allowances, Pace, PacingTransport
+from .pacing.shared import Share
+from .paging import get_many, pages
 from .questions.shapes import ResponseShapes
 from .readings.log import Exchanges, ReadingLog
 from .redaction import Redactor
@@ -130,8 +129,11 @@ class Session:
         self._observe = Observer(
             self._note, base_path(self.base_url), self._redacted, self.exchanges.add
         )
-        self._pacer = Pacer(
-            self.readings.inference, pace=pace, max_wait_s=max_wait_s, shared=shared
+        self._allowances = Allowances(
+            pace=pace,
+            max_wait_s=max_wait_s,
+            reset_unit=lambda: self.readings.inference.unit,
+            shared=shared,
         )
         self._network = None
         start = Mode("live", RefusingTransport("This session has no key."))
@@ -190,18 +192,19 @@ class Session:
         observing = ObservingTransport(
             self._network, self._observe, cassette=cassette, clock=self._clock, timer=self._timer
         )
-        if self._pacer.pace == "off":
+        if self._allowances.pace == "off":
             return observing
-        return PacingTransport(observing, self._pacer, clock=self._clock)
+        return PacingTransport(observing, self._allowances, clock=self._clock)
 
     @property
     def shared_with(self) -> str:
         """With whom the allowance was last shared, such as ``shared with 2 other kernels``."""
-        return self._pacer.shared_with
+        return self._allowances.shared_with
 
-    def used_by_others(self, reading: Reading) -> int:
-        """Return how many requests in a live reading's window others are known to have sent."""
-        return self._pacer.windows.used_by_others(reading)
+    @property
+    def waiting_until(self) -> dict[str, float]:
+        """When the allowances renew that requests wait for, by operation."""
+        return self._allowances.waiting_until
 
     # -- requests -----------------------------------------------------------------------
 
@@ -253,15 +256,10 @@ class Session:
         return response
 
     get_many = get_many
-    get_many_async = get_many_async
     pages = pages
 
-    def rate_limits(self, *, by: Literal["response", "window"] = "response") -> pd.DataFrame:
+    def rate_limits(self) -> pd.DataFrame:
         """Return the readings of all responses so far, a row each (see `ReadingLog.frame`).
-
-        With ``by="window"``, a row for each window instead: how many of its requests were used by
-        this session, by others that share its allowance, and by anybody else (see
-        `frame_of_windows`).
 
         Warns if the readings contradict the ``reset_unit`` that the session was given.
         """
@@ -272,11 +270,7 @@ class Session:
                 "Leave it out, and the unit is inferred.",
                 stacklevel=2,
             )
-        if by == "response":
-            return self.readings.frame()
-        replayed = [reading for reading in self.readings.since(0) if reading.source == "replayed"]
-        windows = windows_in(replayed, reset_unit=self._reset_unit)
-        return frame_of_windows([*windows, *self._pacer.windows.windows()])
+        return self.readings.frame()
 
     def interactions(self) -> pd.DataFrame:
         """Return what the cassette in use holds so far (see `read_interactions`).
@@ -345,7 +339,7 @@ class Session:
             if self._network is not None:
                 self._network.close()
             self._network = self._api_key = None
-            self._pacer.close()
+            self._allowances.close()
             self._end_log_guard()
 
     async def aclose(self) -> None:

@@ -21,6 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+from directmail_lab.pacing.state import PaceState
+from directmail_lab.pacing.stores import Share, SharedStore, machine
+from directmail_lab.pacing.windows import RenewalReader, Window, WindowLog
 from hypothesis import given, strategies as st
 from key_search import traces
 from paced_service import BASE_URL, START, Clock, Service, async_client, client
@@ -29,9 +32,6 @@ from shared_allowance import run
 import directmail_lab as dm
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import QuotaExhaustedError
-from directmail_lab.pacing.state import PaceState
-from directmail_lab.pacing.stores import Share, SharedStore, machine
-from directmail_lab.pacing.windows import RenewalReader, Window, WindowLog
 from directmail_lab.readings.reading import Reading
 from directmail_lab.readings.reset_unit import ResetUnitInference
 from directmail_lab.sessions import Session

@@ -1,4 +1,8 @@
 """Pacing: requests are sent at once while some remain, and else wait for the renewal."""
 
-from .pacer import Pace as Pace, Pacer as Pacer
-from .transport import PacingTransport as PacingTransport
+from .allowance import Pace as Pace
+from .transport import (
+    CANCELLED as CANCELLED,
+    Allowances as Allowances,
+    PacingTransport as PacingTransport,
+)

@@ -155,14 +155,13 @@ class MonitorWidget(Widget):
             }
 
     def _describe(self, operation: OperationHistory, *, live: bool) -> dict[str, object]:
-        session, latest = self._session, operation.latest
+        latest = operation.latest
         counts = ("responses", "exhausted", "failed", "faulty")
         return {
             **{name: getattr(operation, name) for name in ("name", *counts)},
             "limit": latest.limit,
             "remaining": latest.remaining,
-            "renews_in_s": seconds_to_renewal(latest, session) if live else None,
-            "others": session.used_by_others(latest) if live else 0,
+            "renews_in_s": seconds_to_renewal(latest, self._session) if live else None,
             "points": list(operation.points),
         }
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
+from directmail_lab.pacing.stores import Share
 
 from directmail_lab.credentials import ApiKey
 from directmail_lab.pacing import Pacer, PacingTransport
-from directmail_lab.pacing.stores import Share
 from directmail_lab.readings.reading import Reading
 from directmail_lab.readings.reset_unit import ResetUnitInference
 

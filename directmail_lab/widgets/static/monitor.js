@@ -43,11 +43,10 @@ function levelOf({ limit, remaining }) {
   return remaining < LOW * limit ? "low" : "fine";
 }
 
-function describeMarks({ responses, exhausted, failed, others, faulty }) {
+function describeMarks({ responses, exhausted, failed, faulty }) {
   const marks = [plural(responses, "response")];
   if (exhausted) marks.push(`× ${exhausted} exhausted`);
   if (failed) marks.push(`▲ ${failed} failed`);
-  if (others) marks.push(`${others} used by others`);
   if (faulty) marks.push(`${faulty} with faulty headers`);
   return marks.join(" · ");
 }
