@@ -43,9 +43,9 @@ class Allowance:
         Returns the unit of ``X-RateLimit-Reset``, as far as it is known.
     max_wait_s, pace
         See `Allowances`.
-    in_flight, others
-        How many requests of this session have no response yet; and how many requests of others are
-        in flight, or wait for longer than the one that asks.
+    in_flight, others_in_flight, others_first
+        How many requests of this session and of others have no response yet, and how many others
+        wait for longer than the request that asks.
     remaining
         As in the last response; None if responses do not say.
     renews_at, began_at
@@ -68,7 +68,8 @@ class Allowance:
     max_wait_s: float = 120.0
     pace: Pace = "burst"
     in_flight: int = 0
-    others: int = 0
+    others_in_flight: int = 0
+    others_first: int = 0
     remaining: int | None = 0
     renews_at: float = 0.0
     began_at: float = 0.0
@@ -94,7 +95,7 @@ class Allowance:
         """How many requests may be sent now."""
         if self.remaining is None:
             return math.inf
-        return self.remaining - self.in_flight - self.others
+        return self.remaining - self.in_flight - self.others_in_flight
 
     def wait_s(self, now: float, *, first: int = 0) -> float:
         """Return 0 and count a request as sent, or return how many seconds it waits at most.
@@ -107,9 +108,11 @@ class Allowance:
         if free <= 0:
             if now < max(self.renews_at, self.probe_until):
                 return max(self.renews_at, self.probe_until) - now
-            if first:
+            if first or self.others_first:
                 return math.inf
             self.probe_until = now + self.lost_after_s
+        elif self.others_first:
+            return math.inf
         elif self.pace == "even":
             if now < self.next_at:
                 return self.next_at - now
@@ -121,8 +124,14 @@ class Allowance:
 
     def may_change(self, now: float) -> bool:
         """Return whether a request that waits may be sent earlier, by a response to another one."""
-        is_due = now >= self.renews_at
-        return self.free <= 0 and bool(is_due or self.remaining or self.in_flight or self.others)
+        if self.free > 0:
+            return self.others_first > 0
+        in_flight = self.in_flight or self.others_in_flight
+        return bool(now >= self.renews_at or self.remaining or in_flight)
+
+    def last_event_at(self, now: float) -> float:
+        """Return when the last response came, or when the allowance renewed since."""
+        return self.renews_at if self.answered_at < self.renews_at <= now else self.answered_at
 
     def settle(self, reading: Reading | None) -> None:
         """Take the response to a request that was counted as sent, or None if there was none."""

@@ -46,9 +46,8 @@ _TOLD_OF_S: Final = 60.0
 _KEPT_S: Final = 86_400
 # A locked file, or a key that others change, is tried again after up to so many seconds.
 _LONGEST_RETRY_S: Final = 0.002
-# A time in a row that is further ahead than these is not ours: of a renewal, of a lost request.
+# A renewal that is further ahead is none.
 _LONGEST_AHEAD_S: Final = 400 * 86_400.0
-_LONGEST_LOST_S: Final = 120.0
 _SECRET: Final = "secret"
 
 _CREATE: Final = """
@@ -98,11 +97,12 @@ class SharedStore(ABC):
         *,
         now: float,
         since: float,
+        first_since: float,
     ) -> tuple[Allowance, float] | None:
         """Apply ``ask`` to what all know of an operation; return both, or None on a failure.
 
         ``ask`` gets a copy of our ``own`` allowance with what is kept, perhaps more than once.
-        ``since`` is since when this session waits, if it does.
+        ``since`` is since when the request waits that asks, ``first_since`` the session's first.
         """
         if now < self._alone_until:
             return None
@@ -110,25 +110,17 @@ class SharedStore(ABC):
 
         def update(text: object) -> str:
             nonlocal done
-            allowance, store_now = copy.copy(own), now + self._ahead_s
-            row = read_row(text, store_now)
-            users = row.pop("users", {})
+            allowance = copy.copy(own)
+            values, users = read_row(text, now, self._ahead_s)
             users.pop(self._me, None)
-            for name, value in row.items():
-                setattr(allowance, name, value - self._ahead_s if name in TIMES else value)
-            _count(allowance, users, store_now, since + self._ahead_s)
+            vars(allowance).update(values)
+            _count(allowance, users, now, since)
             seconds = ask(allowance)
-            mine = {name.partition(".")[0] for name in (self._me, *users)}
-            self.other_kernels = len(mine) - 1
-            users[self._me] = (
-                allowance.in_flight,
-                store_now + allowance.lost_after_s,
-                since + self._ahead_s if seconds else 0.0,
-            )
+            kernels = {name.partition(".")[0] for name in (self._me, *users)}
+            self.other_kernels = len(kernels) - 1
+            users[self._me] = allowance.in_flight, now, first_since if seconds else 0.0
             done = allowance, seconds
-            row = {name: getattr(allowance, name) for name in NUMBERS}
-            row |= {name: getattr(allowance, name) + self._ahead_s for name in TIMES}
-            return _encode(row | {"users": users})
+            return write_row(allowance, users, self._ahead_s)
 
         try:
             self._keep(operation, update)
@@ -192,45 +184,56 @@ class SharedStore(ABC):
 _inherited: Final[list[object]] = []
 
 
-def read_row(text: object, now: float) -> dict[str, Any]:
-    """Return the values of a row, checked; none of them if one is not as we write them.
+def read_row(text: object, now: float, ahead_s: float) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the values and the users in a row; nothing if any of it is not as we write it.
 
-    ``now`` is by the clock of the store. Other programs may write to it too.
+    Other programs may write to a store too. Its clock is ``ahead_s`` ahead of ours.
     """
-    try:
+    with contextlib.suppress(ValueError, TypeError, LookupError, AttributeError, RecursionError):
         row = json.loads(text)  # type: ignore[arg-type]
-        users = list(row["users"].values())
-        # Any number for `remaining`, which is null if responses do not say what remains.
-        counts = [row[name] for name in NUMBERS if name != "remaining" or row[name] is not None]
-        times = [row[name] for name in TIMES] + [since for _, _, since in users]
-        lost = [lost_at for _, lost_at, _ in users]
-        counts += [in_flight for in_flight, _, _ in users]
-        most = ((counts, 2.0**63), (times, now + _LONGEST_AHEAD_S), (lost, now + _LONGEST_LOST_S))
-        if len(row) == len(NUMBERS) + len(TIMES) + 1 and all(
-            type(value) in (int, float, bool) and abs(value) <= bound
-            for values, bound in most
-            for value in values
+        users = row.pop("users")
+        counts = [row[name] for name in NUMBERS] + [each for each, _, _ in users.values()]
+        if row["remaining"] is None:  # responses do not say what remains
+            counts.remove(None)
+        times = [row[name] for name in TIMES]
+        times += [at for _, *both in users.values() for at in both]
+        if (
+            len(row) == len(NUMBERS) + len(TIMES)
+            and all(type(count) in (int, float, bool) and 0 <= count < 2**63 for count in counts)
+            and all(type(at) in (int, float) and at < now + _LONGEST_AHEAD_S for at in times)
         ):
-            return dict(row)
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
-        pass
-    return {}
+            row |= {name: row[name] - ahead_s for name in TIMES}
+            return row, {
+                name: (in_flight, seen_at - ahead_s, since and since - ahead_s)
+                for name, (in_flight, seen_at, since) in users.items()
+            }
+    return {}, {}
+
+
+def write_row(allowance: Allowance, users: dict[str, Any], ahead_s: float) -> str:
+    """Return the row that `read_row` reads."""
+    row: dict[str, Any] = {name: getattr(allowance, name) for name in NUMBERS}
+    row |= {name: getattr(allowance, name) + ahead_s for name in TIMES}
+    row["users"] = {
+        name: (in_flight, seen_at + ahead_s, since and since + ahead_s)
+        for name, (in_flight, seen_at, since) in users.items()
+    }
+    return _encode(row)
 
 
 def _count(allowance: Allowance, users: dict[str, Any], now: float, since: float) -> None:
-    """Count the requests of others that are in flight or wait for longer.
-
-    What a process that is not heard of had in flight was probably sent: it counts as used.
-    """
-    allowance.others = 0
-    for name, (in_flight, lost_at, waits_since) in list(users.items()):
-        if now <= lost_at:
-            allowance.others += in_flight + (0 < waits_since < since)
+    """Count the requests of others that are in flight or wait for longer."""
+    allowance.others_in_flight = allowance.others_first = 0
+    for name, (in_flight, seen_at, waits_since) in list(users.items()):
+        if abs(now - seen_at) <= allowance.lost_after_s:
+            allowance.others_in_flight += in_flight
+            allowance.others_first += 0 < waits_since < since
             continue
-        if allowance.remaining is not None:
+        # Lost, or its session is idle. What a later response said has it in it; else count it.
+        if allowance.remaining and allowance.answered_at < seen_at:
             allowance.remaining = max(0, allowance.remaining - in_flight)
-        users[name] = 0, lost_at, 0.0
-        if now > lost_at + _TOLD_OF_S:
+        users[name] = 0, seen_at, 0.0
+        if abs(now - seen_at) > _TOLD_OF_S:
             del users[name]
 
 

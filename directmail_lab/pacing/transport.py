@@ -39,7 +39,7 @@ _RETRIED_STATUSES: Final = frozenset({429, 502, 503, 504})
 _RETRIED_ERRORS: Final = (httpx.NetworkError, httpx.RemoteProtocolError)
 
 # A request that waits for the response to another one asks again after 0.01 s, later less often.
-_LEAST_POLL_S: Final = 0.01
+_LEAST_POLL_S: Final = 0.003
 _LONGEST_POLL_S: Final = 0.1
 # A shorter wait gets no progress bar; a longer one is slept in pieces, since a clock may be set.
 _SHOWN_FROM_S: Final = 1.0
@@ -144,15 +144,18 @@ class Allowances:
             line = turn.line
             if turn.is_over:
                 return math.inf
-            first = bisect_left(line.waiting, turn.waits_since or now)
-            seconds = self._change(line, now, lambda allowance: allowance.wait_s(now, first=first))
+            since = turn.waits_since or now
+            first = bisect_left(line.waiting, since)
+            seconds = self._change(
+                line, now, since, lambda allowance: allowance.wait_s(now, first=first)
+            )
             if not seconds:
                 turn.is_sent, turn.is_probe = True, now < line.allowance.probe_until
                 self._leave(turn)
                 return 0.0
             if line.allowance.may_change(now):
-                waited_s = now - (turn.waits_since or now)
-                seconds = min(max(_LEAST_POLL_S, waited_s / 8), _LONGEST_POLL_S)
+                event_at = max(since, line.allowance.last_event_at(now))
+                seconds = min(max(_LEAST_POLL_S, (now - event_at) / 8), _LONGEST_POLL_S)
             if now + seconds > turn.give_up_at:
                 raise self._exhausted(line, now)
             if not turn.waits_since:
@@ -181,15 +184,16 @@ class Allowances:
             if turn.is_sent:
                 self.settle(turn, None)
             self._leave(turn)
-            if turn.line.settled:
-                self._change(turn.line, now, lambda _: 0.0)
+            self._change(turn.line, now, now, lambda _: 0.0)
 
     def _leave(self, turn: Turn) -> None:
         if turn.waits_since:
             turn.line.waiting.remove(turn.waits_since)
             turn.waits_since = 0.0
 
-    def _change(self, line: _Line, now: float, ask: Callable[[Allowance], float]) -> float:
+    def _change(
+        self, line: _Line, now: float, since: float, ask: Callable[[Allowance], float]
+    ) -> float:
         """Take the responses so far into account, then ask."""
         settled = list(line.settled)
 
@@ -200,11 +204,13 @@ class Allowances:
 
         changed = None
         if self.shared is not None:
-            since = line.waiting[0] if line.waiting else now
+            first_since = line.waiting[0] if line.waiting else since
             changed = self.shared.change(
-                line.operation, line.allowance, change, now=now, since=since
-            )
+                line.operation, line.allowance, change,
+                now=now, since=since, first_since=first_since,
+            )  # fmt: skip
         if changed is None:
+            line.allowance.others_in_flight = line.allowance.others_first = 0
             seconds = change(line.allowance)
         else:
             line.allowance, seconds = changed
@@ -230,9 +236,12 @@ class Allowances:
     def close(self) -> None:
         """Close the shared store."""
         with self._lock:
-            shared, self.shared = self.shared, None
-            if shared is not None:
-                shared.close()
+            if self.shared is not None:
+                for line in self._lines.values():
+                    if line.settled:  # others take these requests for in flight
+                        self._change(line, line.allowance.answered_at, 0.0, lambda _: 0.0)
+                self.shared.close()
+            self.shared = None
 
     def _after_fork(self) -> None:
         """Start anew in a forked child, which has no thread that waits or holds the lock."""
