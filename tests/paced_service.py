@@ -109,21 +109,25 @@ class Service:
         return httpx.Response(self.statuses[-1], headers=headers)
 
 
+def observed(service: Service, log: ReadingLog) -> ObservingTransport:
+    """Return a transport that sends to a service, and keeps the readings of its responses."""
+    return ObservingTransport(
+        httpx.MockTransport(service), Observer(log.append), clock=service.clock, timer=service.clock
+    )
+
+
 def paced(service: Service, log: ReadingLog | None = None, **options: Any) -> PacingTransport:
     """Return a stack on a service, paced on its clock; ``options`` are of both."""
     clock = service.clock
     if log is None:
         log = ReadingLog(reset_unit=options.pop("reset_unit", None))
-    observing = ObservingTransport(
-        httpx.MockTransport(service), Observer(log.append), clock=clock, timer=clock
-    )
     shared = {"pace", "max_wait_s", "shared"} & options.keys()
     allowances = Allowances(
         reset_unit=lambda: log.inference.unit, **{name: options.pop(name) for name in shared}
     )
     settings = {"sleep": clock.sleep, "sleep_async": clock.sleep_async, "progress": None}
     settings["backoff"] = lambda failures: 0.5 * failures
-    return PacingTransport(observing, allowances, clock=clock, **settings | options)
+    return PacingTransport(observed(service, log), allowances, clock=clock, **settings | options)
 
 
 def client(service: Service, **options: Any) -> httpx.Client:

@@ -90,44 +90,38 @@ class Allowance:
         """After how many seconds a request of a process that is not heard of counts as lost."""
         return 1.0 + 10 * min(self.latency_s, _LONGEST_LATENCY_S)
 
-    @property
-    def free(self) -> float:
-        """How many requests may be sent now."""
-        if self.remaining is None:
-            return math.inf
-        return self.remaining - self.in_flight - self.others_in_flight
-
     def wait_s(self, now: float, *, first: int = 0) -> float:
-        """Return 0 and count a request as sent, or return how many seconds it waits at most.
+        """Return 0 and count a request as sent, or return how many seconds it waits.
 
-        ``first`` is how many of this session's requests wait for longer.
+        They are infinite if it waits for other requests. ``first`` is how many of this session's
+        wait for longer.
         """
         if now < self.answered_at - 1.0:  # a clock was set back
             self.renews_at = self.answered_at = self.probe_until = self.next_at = now
-        free = self.free - first
+        free = self._free() - first
         if free <= 0:
-            if now < max(self.renews_at, self.probe_until):
-                return max(self.renews_at, self.probe_until) - now
-            if first or self.others_first:
+            in_flight = self.in_flight + self.others_in_flight
+            if now < self.renews_at:
+                return math.inf if self.remaining or in_flight else self.renews_at - now
+            if now < self.probe_until or first or self.others_first:
                 return math.inf
             self.probe_until = now + self.lost_after_s
         elif self.others_first:
             return math.inf
         elif self.pace == "even":
-            if now < self.next_at:
-                return self.next_at - now
+            if first or now < self.next_at:
+                return math.inf if first else self.next_at - now
             if now < self.renews_at:
                 self.gap_s = min((self.renews_at - now) / free, self.max_wait_s)
-            self.next_at = now + self.gap_s
         self.in_flight += 1
+        self.next_at = now + self.gap_s
         return 0.0
 
-    def may_change(self, now: float) -> bool:
-        """Return whether a request that waits may be sent earlier, by a response to another one."""
-        if self.free > 0:
-            return self.others_first > 0
-        in_flight = self.in_flight or self.others_in_flight
-        return bool(now >= self.renews_at or self.remaining or in_flight)
+    def _free(self) -> float:
+        """Return how many requests may be sent now."""
+        if self.remaining is None:
+            return math.inf
+        return self.remaining - self.in_flight - self.others_in_flight
 
     def last_event_at(self, now: float) -> float:
         """Return when the last response came, or when the allowance renewed since."""

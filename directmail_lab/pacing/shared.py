@@ -230,7 +230,7 @@ def _count(allowance: Allowance, users: dict[str, Any], now: float, since: float
             allowance.others_first += 0 < waits_since < since
             continue
         # Lost, or its session is idle. What a later response said has it in it; else count it.
-        if allowance.remaining and allowance.answered_at < seen_at:
+        if allowance.remaining and allowance.answered_at <= seen_at:
             allowance.remaining = max(0, allowance.remaining - in_flight)
         users[name] = 0, seen_at, 0.0
         if abs(now - seen_at) > _TOLD_OF_S:

@@ -153,7 +153,7 @@ class Allowances:
                 turn.is_sent, turn.is_probe = True, now < line.allowance.probe_until
                 self._leave(turn)
                 return 0.0
-            if line.allowance.may_change(now):
+            if seconds == math.inf:
                 event_at = max(since, line.allowance.last_event_at(now))
                 seconds = min(max(_LEAST_POLL_S, (now - event_at) / 8), _LONGEST_POLL_S)
             if now + seconds > turn.give_up_at:
