@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
+import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -37,7 +38,8 @@ from .errors import DirectMailLabError, NotConnectedError, argument_error, hide_
 from .http import AsyncClient, Client, httpx, service_error
 from .interaction import base_path
 from .network import NetworkTransport
-from .pacing import Allowances, Pace, PacingTransport, Share
+from .pacing import Allowances, Pace, PacingTransport
+from .pacing.shared import Share
 from .redaction import Redactor
 from .redaction.redactor import guard_logs
 from .settings import base_address, trust_origin
@@ -142,7 +144,7 @@ class Session:
             pace=pace,
             max_wait_s=max_wait_s,
             reset_unit=lambda: self._own.evidence.unit,
-            shared=Share(share).open(self._api_key, self.base_url),
+            shared=Share(share).open(self._api_key, self.base_url, time.time),
         )
         self._network = None
         start = Mode("live", RefusingTransport("This session has no key."), self._own)
@@ -289,8 +291,8 @@ class Session:
         return self.allowances.shared_with
 
     @property
-    def waiting_until(self) -> float | None:
-        """Until when a request waits for the allowance, in seconds since the Unix epoch."""
+    def waiting_until(self) -> dict[str, float]:
+        """When the allowances renew that requests wait for, by operation, since the Unix epoch."""
         return self.allowances.waiting_until
 
     # -- requests -----------------------------------------------------------------------

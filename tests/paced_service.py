@@ -9,16 +9,13 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from email.utils import formatdate
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
+
+from directmail_lab.pacing import Allowances, PacingTransport
 from directmail_lab.readings.log import ReadingLog
-
-from directmail_lab.pacing import Pacer, PacingTransport
 from directmail_lab.transports import Observer, ObservingTransport
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
 
 START = 1_795_000_000.25
 BASE_URL = "https://api.example.test"
@@ -39,16 +36,12 @@ class Clock:
         self.slept.append(seconds)
         self.now += seconds
 
-    def wait(self, woken: Future[None], seconds: float) -> None:
-        if not woken.done():
-            self.sleep(seconds)
-
-    async def wait_async(self, woken: Future[None], seconds: float) -> None:
+    async def sleep_async(self, seconds: float) -> None:
         until = self.now + seconds
         self.waits.append(until)
         for turn in itertools.count():
             await asyncio.sleep(0)
-            if woken.done() or self.now >= until:
+            if self.now >= until:
                 break
             # The time moves on to the next that is due, when nothing else moves.
             if turn % 50 == 49 and until == min(self.waits):
@@ -116,19 +109,25 @@ class Service:
         return httpx.Response(self.statuses[-1], headers=headers)
 
 
+def observed(service: Service, log: ReadingLog) -> ObservingTransport:
+    """Return a transport that sends to a service, and keeps the readings of its responses."""
+    return ObservingTransport(
+        httpx.MockTransport(service), Observer(log.append), clock=service.clock, timer=service.clock
+    )
+
+
 def paced(service: Service, log: ReadingLog | None = None, **options: Any) -> PacingTransport:
-    """Return a stack on a service, paced on its clock; ``options`` are the pacer's and its own."""
+    """Return a stack on a service, paced on its clock; ``options`` are of both."""
     clock = service.clock
     if log is None:
         log = ReadingLog(reset_unit=options.pop("reset_unit", None))
-    observing = ObservingTransport(
-        httpx.MockTransport(service), Observer(log.append), clock=clock, timer=clock
+    shared = {"pace", "max_wait_s", "shared"} & options.keys()
+    allowances = Allowances(
+        reset_unit=lambda: log.inference.unit, **{name: options.pop(name) for name in shared}
     )
-    for_pacer = {"pace", "max_wait_s", "shared"} & options.keys()
-    pacer = Pacer(log.inference, **{name: options.pop(name) for name in for_pacer})
-    settings = {"wait": clock.wait, "wait_async": clock.wait_async, "progress": None}
+    settings = {"sleep": clock.sleep, "sleep_async": clock.sleep_async, "progress": None}
     settings["backoff"] = lambda failures: 0.5 * failures
-    return PacingTransport(observing, pacer, clock=clock, **settings | options)
+    return PacingTransport(observed(service, log), allowances, clock=clock, **settings | options)
 
 
 def client(service: Service, **options: Any) -> httpx.Client:

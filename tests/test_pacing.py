@@ -6,28 +6,20 @@ import asyncio
 import math
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 from unittest.mock import Mock
 
 import httpx
 import nbclient
 import nbformat
 import pytest
-from directmail_lab.readings.log import ReadingLog
-from faulty_service import FaultyService
 from paced_service import START, Clock, Service, async_client, client
-from reading_samples import reading as sample
 
 import directmail_lab as dm
 from directmail_lab.errors import OutcomeUnknownError, QuotaExhaustedError
-from directmail_lab.pacing import Pacer
-from directmail_lab.pacing.pacer import PacedRequest
+from directmail_lab.pacing.allowance import Allowance
+from directmail_lab.readings.log import ReadingLog
 from directmail_lab.readings.reading import Reading
-from directmail_lab.readings.reset_unit import ResetUnitInference
 from directmail_lab.standin import stand_in
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
 
 UNITS = ["seconds_left", "milliseconds_left", "epoch_s", "epoch_ms"]
 ME = "/v1/users/me"
@@ -149,7 +141,7 @@ def test_even_pace_spreads_the_allowance_over_the_window() -> None:
 def test_pace_off_never_waits() -> None:
     """A refusal comes back as it is, at once, and a failed read is not repeated."""
     with (
-        FaultyService(limit=2, limits={}) as service,
+        stand_in(limit=2, limits={}) as service,
         dm.Session(service.base_url, service.api_key, pace="off") as session,
     ):
         statuses = [session.get(ME).status_code for _ in range(3)]
@@ -181,13 +173,13 @@ def test_an_interrupted_wait_ends_at_once_and_leaves_the_session_usable() -> Non
         bars.append(Mock())
         return bars[-1]
 
-    def wait(woken: Future[None], seconds: float) -> None:
+    def sleep(seconds: float) -> None:
         if len(bars) == 1:
             raise KeyboardInterrupt
         clock.sleep(seconds)
 
     service = Service(clock, limit=1)
-    with client(service, progress=show, wait=wait) as paced_client:
+    with client(service, progress=show, sleep=sleep) as paced_client:
         paced_client.get(ME)
         with pytest.raises(KeyboardInterrupt):
             paced_client.get(ME)
@@ -370,11 +362,11 @@ def test_a_task_that_is_cancelled_while_it_waits_gives_its_place_back() -> None:
     """After a cancelled wait the next task is paced as if the first had never been."""
     service = Service(Clock(), limit=1)
 
-    async def wait_async(woken: Future[None], seconds: float) -> None:
+    async def sleep_async(seconds: float) -> None:
         await asyncio.Event().wait()
 
     async def go() -> int:
-        options = {"reset_unit": "seconds_left", "wait_async": wait_async}
+        options = {"reset_unit": "seconds_left", "sleep_async": sleep_async}
         async with async_client(service, **options) as paced_client:
             await paced_client.get(ME)
             waiting = asyncio.create_task(paced_client.get(ME))
@@ -416,7 +408,7 @@ def test_an_answer_to_a_write_that_breaks_off_leaves_its_outcome_open(method: st
         await session.async_client.request(method, "/v1/letters")
 
     with (
-        FaultyService() as service,
+        stand_in() as service,
         dm.Session(service.base_url, service.api_key, allow_writes=True) as session,
         service.fault(cut_after=1, body=b"{}", status=201),
     ):
@@ -427,32 +419,31 @@ def test_an_answer_to_a_write_that_breaks_off_leaves_its_outcome_open(method: st
 
 
 def reading(remaining: int, reset: int, at: float, elapsed_s: float = 0.0) -> Reading:
-    return sample(at, limit=5, remaining=remaining, reset=reset, elapsed_s=elapsed_s)
+    return Reading(at, "GET", ME, ME, 200, 5, remaining, reset, elapsed_s=elapsed_s)
 
 
 def test_the_first_request_of_many_asks_for_all() -> None:
     """Until a response says what remains, one request is out and the others wait for it."""
-    pacer = Pacer(ResetUnitInference(stated="milliseconds_left"))
-    first, *others = [PacedRequest(ME, START + 120.0) for _ in range(4)]
+    allowance = Allowance(lambda: "milliseconds_left")
 
-    pauses = [pacer.ask(request, START) for request in (first, *others)]
-    pacer.settle(first, reading(4, 1000, START), START)
+    before = [allowance.wait_s(START) for _ in range(4)]
+    allowance.settle(reading(4, 1000, START))
+    after = [allowance.wait_s(START) for _ in range(5)]
 
-    assert [pause and pause.for_response for pause in pauses] == [None, True, True, True]
-    assert [request.woken and request.woken.done() for request in others] == [True, False, False]
-    assert [pacer.ask(request, START) for request in others] == [None, None, None]
+    assert [seconds > 0 for seconds in before] == [False, True, True, True]
+    assert [seconds > 0 for seconds in after] == [False, False, False, False, True]
 
 
 def test_a_response_that_was_overtaken_does_not_give_back_what_is_used() -> None:
     """A slow response says that more remains than a later request was told: the less counts."""
-    pacer = Pacer(ResetUnitInference(stated="milliseconds_left"))
-    first, slow, quick, *later = [PacedRequest(ME, START + 120.0) for _ in range(6)]
+    allowance = Allowance(lambda: "milliseconds_left")
 
-    pauses = [pacer.ask(first, START)]
-    pacer.settle(first, reading(4, 1000, START), START)
-    pauses += pacer.ask(slow, START), pacer.ask(quick, START)
-    pacer.settle(quick, reading(2, 990, START + 0.01, 0.01), START + 0.01)
-    pacer.settle(slow, reading(3, 995, START + 0.4, 0.395), START + 0.4)
+    sent = [allowance.wait_s(START)]
+    allowance.settle(reading(4, 1000, START))
+    sent += [allowance.wait_s(START) for _ in range(2)]
+    allowance.settle(reading(2, 990, START + 0.01, 0.01))
+    allowance.settle(reading(3, 995, START + 0.4, 0.395))
+    later = [allowance.wait_s(START + 0.4) for _ in range(3)]
 
-    assert pauses == [None, None, None]
-    assert [pacer.ask(request, START + 0.4) is None for request in later] == [True, True, False]
+    assert sent == [0.0] * 3
+    assert [seconds > 0 for seconds in later] == [False, False, True]

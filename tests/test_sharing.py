@@ -6,10 +6,13 @@ import asyncio
 import base64
 import contextlib
 import hashlib
+import json
+import math
 import os
 import shutil
 import signal
 import socket
+import socketserver
 import sqlite3
 import subprocess
 import threading
@@ -21,19 +24,18 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-from hypothesis import given, strategies as st
 from key_search import traces
-from paced_service import BASE_URL, START, Clock, Service, async_client, client
-from reading_samples import reading as sample
+from paced_service import BASE_URL, START, Clock, Service, observed
 from shared_allowance import run
 
 import directmail_lab as dm
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import QuotaExhaustedError
-from directmail_lab.pacing.state import PaceState
-from directmail_lab.pacing.stores import Share, SharedStore, machine
-from directmail_lab.pacing.windows import RenewalReader, Window, WindowLog
-from directmail_lab.readings.reset_unit import ResetUnitInference
+from directmail_lab.interaction import READING
+from directmail_lab.pacing import Allowances
+from directmail_lab.pacing.allowance import Allowance
+from directmail_lab.pacing.shared import Share, SharedStore, machine
+from directmail_lab.readings.log import ReadingLog
 from directmail_lab.sessions import Session
 from directmail_lab.standin import StandIn, stand_in
 from directmail_lab.widgets.monitor import MonitorWidget
@@ -53,6 +55,13 @@ def on_machine(base_url: str = BASE_URL, api_key: ApiKey | None = KEY) -> Shared
 
 def state_files(tmp_path: Path) -> list[Path]:
     return sorted((tmp_path / "state").rglob("*"))
+
+
+def join_threads() -> None:
+    """Wait until what a probe found out has been told to the others."""
+    for thread in threading.enumerate():
+        if thread.name.endswith("(_end)"):
+            thread.join()
 
 
 @contextlib.contextmanager
@@ -83,24 +92,35 @@ def redis_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 # -- the rules, on a clock that is moved ----------------------------------------------------------
 
 
-def read_at_once(
-    service: Service, sessions: int, reads: int, **options: object
-) -> list[list[float]]:
-    """Let sessions that share send reads, each one after another; return when each was answered."""
-
-    async def read() -> list[float]:
-        answered = []
-        async with async_client(service, shared=on_machine(), **options) as session:
-            for _ in range(reads):
-                await asyncio.sleep(0)  # the others' turn
-                await session.get(ME)
-                answered.append(service.clock() - START)
-        return answered
-
-    async def go() -> list[list[float]]:
-        return await asyncio.gather(*(read() for _ in range(sessions)))
-
-    return asyncio.run(go())
+def read_at_once(service: Service, sessions: int, reads: int, **options: Any) -> list[float]:
+    """Let sessions that share send reads, each one after another; return when each had its last."""
+    log = ReadingLog(reset_unit=options.pop("reset_unit", None))
+    sending, clock = observed(service, log), service.clock
+    request = httpx.Request("GET", BASE_URL + ME)
+    users = [
+        Allowances(shared=on_machine(), reset_unit=lambda: log.inference.unit, **options)
+        for _ in range(sessions)
+    ]
+    turns = {number: users[number].turn(ME, clock()) for number in range(sessions)}
+    due, left = dict.fromkeys(turns, clock()), dict.fromkeys(turns, reads)
+    ended = dict.fromkeys(turns, 0.0)
+    while due:
+        number = min(due, key=lambda each: due[each])
+        clock.now = max(clock.now, due.pop(number))
+        seconds = users[number].wait_s(turns[number], clock())
+        if not seconds:
+            reading = sending.handle_request(request).extensions[READING]
+            users[number].settle(turns[number], reading)
+            if turns[number].is_probe:
+                users[number].end(turns[number], clock())
+                join_threads()
+            left[number] -= reading.status == 200
+            ended[number], turns[number] = clock() - START, users[number].turn(ME, clock())
+        if left[number]:
+            due[number] = clock() + seconds
+    for each in users:
+        each.close()
+    return list(ended.values())
 
 
 @pytest.mark.parametrize("unit", ["seconds_left", "milliseconds_left", "epoch_s", "epoch_ms"])
@@ -109,8 +129,7 @@ def test_sessions_that_share_meet_no_refusal_and_none_is_last(unit: str, pace: s
     """Eight of them take as long as one would, and each gets the same share of each window."""
     service = Service(Clock(), limit=40, window_s=3.0, unit=unit)
 
-    answered = read_at_once(service, 8, 20, reset_unit=unit, pace=pace)
-    ended = [each[-1] for each in answered]
+    ended = read_at_once(service, 8, 20, reset_unit=unit, pace=pace)
 
     # A time in whole seconds is told up to a second late: that is the earliest anyone can know.
     told_late_s = 3.0 if unit == "epoch_s" else 0.0
@@ -129,133 +148,48 @@ def test_what_one_session_learns_of_the_unit_all_know(rounding: Callable[[float]
     assert service.statuses.count(429) <= 2
 
 
-def test_what_others_lack_of_their_share_is_kept_for_them_as_the_window_passes() -> None:
-    """Of 40, one session gets 20 at once and more with time, but never what another asks for."""
-    state = PaceState(remaining=40, limit=40, renews_at=3.0, window_s=3.0, answered_at=0.0)
-    sent = []
-    for tenth in range(30):
-        assert tenth % 5 or state.request("slow", tenth / 10) is None
-        while state.request("fast", tenth / 10) is None:
-            sent.append(tenth / 10)
-
-    assert sent.count(0.0) == 20
-    assert 26 <= len(sent) <= 34
-    assert sent[-1] > 2.0
+def ask(store: SharedStore, now: float, own: Allowance | None = None) -> tuple[Allowance, float]:
+    """Let a session ask for a request; return what it knows then, and how long it waits."""
+    own = own or Allowance(lambda: "seconds_left")
+    changed = store.change(
+        ME, own, lambda allowance: allowance.wait_s(now), now=now, since=now, first_since=now
+    )
+    assert changed is not None
+    return changed
 
 
-def test_what_a_process_that_died_had_in_flight_is_forgotten() -> None:
-    """Its requests hold nothing up for longer than answers take, nor does its turn."""
-    state = PaceState(remaining=2, limit=5, renews_at=60.0, answered_at=0.0)
-    assert [state.request("dead", 0.0) for _ in range(2)] == [None, None]
-    assert state.request("dead", 0.0) is not None
-
-    held_up, later = state.request("alive", 1.0), state.request("alive", 3.0)
-
-    assert held_up is not None
-    assert later is None
+def known(remaining: int, renews_at: float) -> Allowance:
+    """Return an allowance as the responses so far say."""
+    return Allowance(
+        lambda: "seconds_left", remaining=remaining, renews_at=renews_at, answered_at=START
+    )
 
 
-def test_no_waiting_session_looks_all_the_time() -> None:
-    """Sleeping until the renewal is one look; for another's answer they become fewer."""
-    state = PaceState(remaining=1, limit=5, renews_at=60.0, answered_at=0.0)
-    assert state.request("other", 0.0) is None
-    now, looks = 0.0, 0
-    while now < 0.9:  # the other's request is not yet taken for lost
-        pause = state.request("mine", now)
-        assert pause is not None
-        now, looks = pause.until, looks + 1
-    state.settle("other", now)
-    state.remaining = 0
+def test_who_waits_longest_comes_first() -> None:
+    """A session that comes later lets the one before it go, though one request is left."""
+    stores = [on_machine() for _ in range(3)]
+    used, _ = ask(stores[0], START, known(1, START + 60.0))
+    waits = ask(stores[1], START + 0.01)[1]
+    used.settle(None)
+    stores[0].change(ME, used, lambda _: 0.0, now=START + 0.02, since=START, first_since=START)
 
-    asleep = state.request("mine", now)
-
-    assert looks <= 30
-    assert asleep is not None
-    assert asleep.until >= 60.0
+    assert waits > 0
+    assert ask(stores[2], START + 0.03)[1] > 0
+    assert ask(stores[1], START + 0.03)[1] == 0.0
+    for store in stores:
+        store.close()
 
 
-# -- whose requests they were ---------------------------------------------------------------------
+def test_what_a_process_that_died_had_in_flight_counts_as_used_once_it_is_lost() -> None:
+    """Its request holds the others up for a second, and was probably sent."""
+    dead, alive = on_machine(), on_machine()
+    ask(dead, START, known(2, START + 60.0))
 
-
-def windows_seen(paced_client: httpx.Client) -> list[Window]:
-    return paced_client._transport.pacer.windows.windows()  # type: ignore[attr-defined, no-any-return]
-
-
-STEPS = st.lists(st.sampled_from(["here", "sharing", "others", "later"]), max_size=60)
-
-
-@given(STEPS)
-def test_never_more_is_said_to_be_others_than_was(steps: list[str]) -> None:
-    """Whoever spends in whatever order: of each window no more than was theirs."""
-    service = Service(Clock(), limit=20, window_s=10.0, latency_s=0.0)
-    truth: list[dict[str, int]] = []
-    state, log = PaceState(), WindowLog()
-    reader = RenewalReader(ResetUnitInference(stated="seconds_left"), max_wait_s=120.0)
-    for step in steps:
-        if step == "later":
-            service.clock.now += 3.0
-            continue
-        began = service.taken.get(ME) and service.taken[ME][0]
-        allowed, left, renews_at = service.spend()
-        if not truth or service.taken[ME][0] != began:
-            truth.append(dict.fromkeys(("here", "sharing", "others"), 0))
-        truth[-1][step] += allowed
-        if step == "others":
-            continue
-        status, reset = 200 if allowed else 429, int(service.reset(renews_at))
-        reading = sample(service.clock(), status=status, limit=20, remaining=left, reset=reset)
-        state.take(reading, reader.read(reading, state), service.clock())
-        if step == "here":
-            log.note(reading, state)
-    seen, windows = [used for used in truth if used["here"]], log.windows()
-
-    for window, used in zip(windows, seen, strict=False):
-        assert window.used_here <= used["here"]
-        assert window.used_by_others <= used["others"]
-    if len(seen) == len(truth) == len(windows) and not any(used["sharing"] for used in truth):
-        assert [window.used_here for window in windows] == [used["here"] for used in truth]
-
-
-@pytest.mark.parametrize("unit", ["seconds_left", "milliseconds_left", "epoch_ms"])
-def test_where_requests_come_free_one_by_one_nobody_else_is_accused(unit: str) -> None:
-    """A sliding window that one session uses alone has no others in it, once it is known to."""
-    service = Service(Clock(), limit=10, window_s=20.0, unit=unit, sliding=True)
-
-    with client(service, reset_unit=unit) as mine:
-        for _ in range(40):
-            mine.get(ME)
-            service.clock.now += 1.5
-
-    assert windows_seen(mine)[-1].used_by_others == 0
-
-
-def test_what_others_use_is_counted_by_window() -> None:
-    """Of ten, six are used by somebody else between two requests of ours."""
-    service = Service(Clock(), limit=10)
-
-    with client(service, reset_unit="seconds_left") as mine:
-        mine.get(ME)
-        for _ in range(6):
-            service.spend()
-        mine.get(ME)
-
-    (window,) = windows_seen(mine)
-    assert (window.limit, window.used_here, window.used_by_others) == (10, 2, 6)
-
-
-def test_a_frame_of_windows(account: StandIn) -> None:
-    """Its columns and their kinds are the same with rows and without; a cassette has one too."""
-    session = dm.connect()
-    empty = dm.rate_limits(by="window")
-    dm.me()
-    full = dm.rate_limits(by="window")
-
-    assert list(full.dtypes.items()) == list(empty.dtypes.items())
-    assert (len(empty), full["used_here"].tolist(), full["limit"].tolist()) == (0, [1], [300])
-    assert dm.rate_limits("first-look", by="window")["used_here"].tolist()[0] == 41
-    session.replay("first-look")
-    dm.burst(3)
-    assert dm.rate_limits(by="window")["used_here"].tolist() == [3, 1]
+    assert ask(alive, START + 0.5)[0].others_in_flight == 1
+    assert ask(alive, START + 3.0)[0].others_in_flight == 0
+    assert ask(alive, START + 3.0)[0].remaining == 1
+    dead.close()
+    alive.close()
 
 
 # -- the file -------------------------------------------------------------------------------------
@@ -282,14 +216,14 @@ def test_the_file_is_the_users_own_and_does_not_tell_the_key(
 
 def test_two_keys_or_two_addresses_do_not_share() -> None:
     """The same key at another address is another allowance, and so is another key."""
-    names = []
-    for base_url, key in [(BASE_URL, "a" * 20), ("https://x.test", "a" * 20), (BASE_URL, "b" * 20)]:
+    remaining = []
+    for base_url, key in [(BASE_URL, "a" * 20), (BASE_URL, "b" * 20), ("https://x.test", "a" * 20)]:
         store = on_machine(base_url, ApiKey(key))
-        store.change("GET /", lambda state, _, name=base_url + key: state.request(name, 0.0))
-        names += store.change("GET /", lambda state, _: list(state.participants))
+        remaining.append(ask(store, START)[0].remaining)
+        ask(store, START, known(3, START + 60.0))
         store.close()
 
-    assert len(names) == 3
+    assert remaining == [0, 0, 0]
 
 
 def test_a_replay_and_a_session_that_shares_nothing_never_touch_it(
@@ -312,10 +246,10 @@ def test_sessions_that_start_together_share_a_new_file(
     """Whichever makes the file, the others wait for it: as the workers of a cluster do."""
     together = threading.Barrier(4)
 
-    def start(number: int) -> None:
+    def start(_: int) -> None:
         store = on_machine()
         together.wait()
-        store.change("GET /", lambda state, _: state.request(str(number), 0.0))
+        ask(store, START)
         store.close()
 
     with ThreadPoolExecutor(4) as threads:
@@ -323,15 +257,11 @@ def test_sessions_that_start_together_share_a_new_file(
             monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state" / str(folder)))
             list(threads.map(start, range(4)))
 
-            store = on_machine()
-            assert store.change("GET /", lambda state, _: len(state.participants)) == 4
-            store.close()
-
 
 def test_a_locked_file_is_tried_again_within_milliseconds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Under load, SQLite's own attempts, up to 0.1 s apart, let some sessions starve."""
     store, pauses = on_machine(), []
-    store.change("GET /", lambda state, _: state.request("one", 0.0))
+    ask(store, START)
     (database,) = Path(os.environ["XDG_STATE_HOME"]).rglob("*.sqlite")
     other = sqlite3.connect(database, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
@@ -343,7 +273,7 @@ def test_a_locked_file_is_tried_again_within_milliseconds(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(time, "sleep", sleep)
 
-    assert store.change("GET /", lambda state, _: len(state.participants)) == 1
+    assert ask(store, START)[1] > 0
     assert len(pauses) == 5
     assert max(pauses) < 0.005
     store.close()
@@ -358,15 +288,15 @@ def test_a_child_forked_while_others_send_does_not_hang(
 ) -> None:
     """No thread is left in it that would release a lock, or leave the queue."""
     entered, over = threading.Event(), threading.Event()
-    request = PaceState.request
+    wait_s = Allowance.wait_s
 
     def slow(*args: Any, **options: Any) -> Any:
         if threading.current_thread() is not threading.main_thread():
             entered.set()
             over.wait()
-        return request(*args, **options)
+        return wait_s(*args, **options)
 
-    monkeypatch.setattr(PaceState, "request", slow)
+    monkeypatch.setattr(Allowance, "wait_s", slow)
     with Session(service.base_url, service.api_key, share=share) as session:
         other = threading.Thread(target=session.me)
         other.start()
@@ -416,7 +346,7 @@ def test_a_file_that_cannot_be_used_costs_no_request(
     how: str, service: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The session paces alone, and says so once."""
-    path = tmp_path / "state" / "directmail-lab" / f"allowances-2-{machine()}.sqlite"
+    path = tmp_path / "state" / "directmail-lab" / f"allowances-3-{machine()}.sqlite"
     restore = broken(how, path, monkeypatch)
     try:
         with (
@@ -431,18 +361,31 @@ def test_a_file_that_cannot_be_used_costs_no_request(
     assert len(warned) == 1
 
 
-def test_a_state_that_is_not_ours_is_begun_anew(service: StandIn) -> None:
-    """A row that another version wrote, or nobody, counts for nothing."""
-    store = on_machine()
-    store.change("GET /", lambda state, _: state.request("one", 0.0))
-    (database,) = Path(os.environ["XDG_STATE_HOME"]).rglob("*.sqlite")
-    for text in ("", "{", "[]", '{"a": 1}', "[{}, 1, 2, 3, 4, 5]" * 2, "null"):
-        with sqlite3.connect(database) as connection:
-            connection.execute("UPDATE states SET value = ? WHERE at IS NOT NULL", [text])
-        connection.close()
+ODD: list[object] = [None, "soon", [], {}, [[]], -1, 10**30, 1e400, math.nan, {"a": [1, 2]}]
+ROWS = ["", "{", "null", "5", "[" * 100_000, "9" * 5000, b"\xff", 5, None, 2**62]
 
-        assert store.change("GET /", lambda state, _: state.request("two", 0.0)) is None
-    store.close()
+
+def test_no_row_makes_a_request_fail() -> None:
+    """Whatever another program wrote counts for nothing, and a write is not carried out twice."""
+    with (
+        stand_in(limit=10_000, limits={}) as service,
+        Session(service.base_url, service.api_key, allow_writes=True) as session,
+    ):
+        statuses = {session.post("/v1/lists").status_code}
+        (database,) = Path(os.environ["XDG_STATE_HOME"]).rglob("*.sqlite")
+        with contextlib.closing(sqlite3.connect(database, isolation_level=None)) as others:
+            select = "SELECT value FROM allowances WHERE name != 'secret'"
+            row = json.loads(others.execute(select).fetchone()[0])
+            users = {"other-1.a": 0} | row["users"]
+            odd = [row | {name: value} for name in row for value in ODD]
+            odd += [row | {"users": users | {"other-1.a": [1, value, value]}} for value in ODD]
+            for text in [*ROWS, *map(json.dumps, odd)]:
+                others.execute("UPDATE allowances SET value = ? WHERE name != 'secret'", [text])
+                statuses |= {session.post("/v1/lists").status_code}
+
+        assert statuses == {405}
+        assert service.requests.total() == 1 + len(ROWS) + len(odd)
+        assert session.shared_with == ""
 
 
 # -- what is said ---------------------------------------------------------------------------------
@@ -464,16 +407,21 @@ def test_other_kernels_are_told_of(service: StandIn) -> None:
         dm.current.make_current(session)
         session.me()
         alone = session.shared_with
-        store = on_machine(service.base_url, session.api_key)
-        for name in ("one-1.a", "one-1.b", "two-2.a"):
-            store.change(f"GET {ME}", lambda state, _, name=name: state.request(name, time.time()))
+        join_threads()
+        (database,) = Path(os.environ["XDG_STATE_HOME"]).rglob("*.sqlite")
+        with contextlib.closing(sqlite3.connect(database, isolation_level=None)) as others:
+            select = "SELECT value FROM allowances WHERE name != 'secret'"
+            row = json.loads(others.execute(select).fetchone()[0])
+            row["users"] |= dict.fromkeys(["one-1.a", "one-1.b", "two-2.a"], (0, time.time(), 0))
+            others.execute(
+                "UPDATE allowances SET value = ? WHERE name != 'secret'", [json.dumps(row)]
+            )
         session.me()
         picture = MonitorWidget(session).snapshot()
-        store.close()
 
-    assert alone == ""
-    assert session.shared_with == "shared with 2 other kernels"
-    assert picture["source"] == "Live, shared with 2 other kernels"
+        assert alone == ""
+        assert session.shared_with == "shared with 2 other kernels"
+        assert picture["source"] == "Live, shared with 2 other kernels"
 
 
 # -- a server -------------------------------------------------------------------------------------
@@ -532,6 +480,56 @@ def test_a_server_that_fails_costs_no_request(how: str, service: StandIn, tmp_pa
     assert set(statuses) == {200}
     assert len(warned) == 1
     assert "open" not in str(warned[0].message)
+
+
+class ForgetfulServer(socketserver.StreamRequestHandler):
+    """A Redis server whose keys others always change, each call after ``latency_s``."""
+
+    latency_s = 0.0
+
+    def handle(self) -> None:
+        while parts := self.rfile.readline():
+            command = [self.read() for _ in range(int(parts[1:]))]
+            threading.Event().wait(self.latency_s)
+            kept = b"*2\r\n$5\r\nother\r\n*2\r\n$1\r\n1\r\n$1\r\n1\r\n"
+            self.wfile.write(kept if command[0] == b"EVAL" else b"+OK\r\n")
+
+    def read(self) -> bytes:
+        size = int(self.rfile.readline()[1:])
+        return self.rfile.read(size + 2)[:size]
+
+
+@pytest.fixture(params=[0.0, 0.9], ids=["always changed", "slow"])
+def forgetful(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    pytest.importorskip("redis", reason="redis-py is not installed (the extra `redis`)")
+    monkeypatch.setattr(ForgetfulServer, "latency_s", request.param)
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), ForgetfulServer) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
+        yield f"redis://127.0.0.1:{server.server_address[1]}/0"
+        server.shutdown()
+
+
+def test_one_deadline_is_all_that_a_server_can_cost(forgetful: str, service: StandIn) -> None:
+    """Half a second once, however often it answers, and no event loop stands still for it."""
+
+    async def send(session: Session) -> tuple[float, float]:
+        began = last = time.monotonic()
+        longest_s = 0.0
+        sending = asyncio.ensure_future(session.async_client.get(ME))
+        while not sending.done():
+            await asyncio.sleep(0.01)
+            longest_s, last = max(longest_s, time.monotonic() - last), time.monotonic()
+        await sending
+        await session.aclose()
+        return last - began, longest_s
+
+    session = Session(service.base_url, service.api_key, share=forgetful)
+    with pytest.warns(UserWarning, match="paces alone: Redis at 127.0.0.1"):
+        took_s, longest_s = asyncio.run(send(session))
+
+    assert took_s < 1.0
+    assert longest_s < 0.3
 
 
 # -- processes ------------------------------------------------------------------------------------

@@ -1,25 +1,35 @@
-"""The transport that waits for the allowance, as a `Pacer` decides, and retries failed reads."""
+"""The transport that waits until a request may be sent, and retries reads that failed."""
 
 from __future__ import annotations
 
 import asyncio
 import math
+import os
 import random
+import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from concurrent.futures import Future, wait as wait_for
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import KW_ONLY, dataclass, field
+from datetime import UTC, datetime
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, get_args
 
-from ..display import ProgressBar
+from ..display import ProgressBar, plural
+from ..errors import DirectMailLabError, QuotaExhaustedError, check_choice
 from ..http import httpx, is_write
 from ..interaction import READING, operation_of
-from .pacer import PacedRequest, Pacer
-from .state import Pause
+from ..readings.reading import Reading
+from ..readings.reset_unit import UnitName
+from .allowance import Allowance, Pace
 
 if TYPE_CHECKING:
     from ..transports import Transport
+    from .shared import SharedStore
 
+CANCELLED: Final = "directmail_lab.cancelled"
+"""In a request's extensions: a `threading.Event`, after which it is not sent any more."""
 
 _ATTEMPTS: Final = 4
 # If no connection can be made there is usually no service: one more attempt, and then the error.
@@ -28,11 +38,227 @@ _RETRIED_STATUSES: Final = frozenset({429, 502, 503, 504})
 # The connection failed. A timeout is not retried: the user has waited long enough.
 _RETRIED_ERRORS: Final = (httpx.NetworkError, httpx.RemoteProtocolError)
 
-# The longest single wait: a request that was never woken asks again after this.
-_LONGEST_PIECE_S: Final = 5.0
-_SHOWN_PIECE_S: Final = 0.25
-# A shorter wait gets no progress bar.
+# A request that waits for the response to another one asks again after 0.01 s, later less often.
+_LEAST_POLL_S: Final = 0.003
+_LONGEST_POLL_S: Final = 0.1
+# A shorter wait gets no progress bar; a longer one is slept in pieces, since a clock may be set.
 _SHOWN_FROM_S: Final = 1.0
+_LONGEST_PIECE_S: Final = 0.5
+_LAST_S: Final = 253_402_300_799.0
+
+
+@dataclass(eq=False, slots=True)
+class _Line:
+    """One operation: its allowance, and since when requests wait for it, the longest first.
+
+    ``settled`` are the responses that came since a request last asked. They are only put there, so
+    that no response waits for a lock.
+    """
+
+    operation: str
+    allowance: Allowance
+    waiting: list[float] = field(default_factory=list)
+    settled: deque[Reading | None] = field(default_factory=deque)
+
+
+@dataclass(eq=False, slots=True)
+class Turn:
+    """A request that waits or is in flight. Times are in seconds since the Unix epoch.
+
+    Attributes
+    ----------
+    give_up_at
+        Until when it may wait.
+    waits_since
+        Since when it waits; 0 if it does not.
+    is_probe
+        Whether it was sent to find out what remains.
+    is_over
+        Whether it was cancelled, perhaps while it still asked in a thread.
+    """
+
+    line: _Line
+    give_up_at: float
+    waits_since: float = 0.0
+    is_sent: bool = False
+    is_probe: bool = False
+    is_over: bool = False
+
+
+class Allowances:
+    """The allowances of a session, by operation. Any number of threads and tasks may use them.
+
+    Parameters
+    ----------
+    pace
+        ``"burst"`` sends at once while requests remain, ``"even"`` spreads them over the window;
+        ``"off"`` never waits: there is no `PacingTransport` then.
+    max_wait_s
+        The longest that one request waits in total, over all its attempts.
+    reset_unit
+        Returns the unit of ``X-RateLimit-Reset``, as far as it is known.
+    shared
+        The store that sessions with the same key share; None if this session paces alone.
+    """
+
+    def __init__(
+        self,
+        *,
+        pace: Pace = "burst",
+        max_wait_s: float = 120.0,
+        reset_unit: Callable[[], UnitName] = lambda: "undetermined",
+        shared: SharedStore | None = None,
+    ) -> None:
+        check_choice("pace", pace, get_args(Pace))
+        self.pace, self.max_wait_s, self.shared = pace, max_wait_s, shared
+        self._reset_unit = reset_unit
+        self._start()
+
+    def _start(self) -> None:
+        self._process, self._lock = os.getpid(), threading.Lock()
+        self._lines: dict[str, _Line] = {}
+        # Acquired while a progress bar is shown: only one of several waits has one.
+        self.shown = threading.Lock()
+
+    def turn(self, operation: str, now: float) -> Turn:
+        """Return a new request's turn, which ends with `settle` or `end`."""
+        if self._process != os.getpid():
+            self._after_fork()
+        line = self._lines.get(operation)
+        if line is None:
+            allowance = Allowance(self._reset_unit, self.max_wait_s, self.pace)
+            line = self._lines.setdefault(operation, _Line(operation, allowance))
+        return Turn(line, now + self.max_wait_s)
+
+    def wait_s(self, turn: Turn, now: float) -> float:
+        """Return 0 if a request may be sent now, else in how many seconds it asks again.
+
+        If the allowance is shared, this may take half a second.
+
+        Raises
+        ------
+        QuotaExhaustedError
+            The allowance renews after the request's ``give_up_at``.
+        """
+        with self._lock:
+            line = turn.line
+            if turn.is_over:
+                return math.inf
+            since = turn.waits_since or now
+            first = bisect_left(line.waiting, since)
+            seconds = self._change(
+                line, now, since, lambda allowance: allowance.wait_s(now, first=first)
+            )
+            if not seconds:
+                turn.is_sent, turn.is_probe = True, now < line.allowance.probe_until
+                self._leave(turn)
+                return 0.0
+            if seconds == math.inf:
+                event_at = max(since, line.allowance.last_event_at(now))
+                seconds = min(max(_LEAST_POLL_S, (now - event_at) / 8), _LONGEST_POLL_S)
+            if now + seconds > turn.give_up_at:
+                raise self._exhausted(line, now)
+            if not turn.waits_since:
+                turn.waits_since = max([now, *(since + 1e-6 for since in line.waiting[-1:])])
+                line.waiting.append(turn.waits_since)
+            return seconds
+
+    def settle(self, turn: Turn, reading: Reading | None) -> None:
+        """Take the response to a request that was sent, or None if there was none. Never blocks."""
+        turn.is_sent = False
+        turn.line.settled.append(reading)
+
+    def end(self, turn: Turn, now: float) -> None:
+        """End a request that was a probe, for whose response others wait, or that gave up.
+
+        It never blocks: if the store is slow, another thread waits for it.
+        """
+        if self.shared is None:
+            self._end(turn, now)
+        else:
+            threading.Thread(target=self._end, args=[turn, now]).start()
+
+    def _end(self, turn: Turn, now: float) -> None:
+        with self._lock:
+            turn.is_over = True
+            if turn.is_sent:
+                self.settle(turn, None)
+            self._leave(turn)
+            self._change(turn.line, now, now, lambda _: 0.0)
+
+    def _leave(self, turn: Turn) -> None:
+        if turn.waits_since:
+            turn.line.waiting.remove(turn.waits_since)
+            turn.waits_since = 0.0
+
+    def _change(
+        self, line: _Line, now: float, since: float, ask: Callable[[Allowance], float]
+    ) -> float:
+        """Take the responses so far into account, then ask."""
+        settled = list(line.settled)
+
+        def change(allowance: Allowance) -> float:
+            for reading in settled:
+                allowance.settle(reading)
+            return ask(allowance)
+
+        changed = None
+        if self.shared is not None:
+            first_since = line.waiting[0] if line.waiting else since
+            changed = self.shared.change(
+                line.operation, line.allowance, change,
+                now=now, since=since, first_since=first_since,
+            )  # fmt: skip
+        if changed is None:
+            line.allowance.others_in_flight = line.allowance.others_first = 0
+            seconds = change(line.allowance)
+        else:
+            line.allowance, seconds = changed
+        for _ in settled:
+            line.settled.popleft()
+        return seconds
+
+    @property
+    def waiting_until(self) -> dict[str, float]:
+        """When the allowances renew that requests wait for, by operation.
+
+        A time that is over means that a request waits for the response to another one.
+        """
+        lines = [line for line in list(self._lines.values()) if line.waiting]
+        return {line.operation: line.allowance.renews_at for line in lines}
+
+    @property
+    def shared_with(self) -> str:
+        """Who shares the allowance, in words: ``shared with 2 other kernels``; empty if nobody."""
+        others = 0 if self.shared is None else self.shared.other_kernels
+        return f"shared with {plural(others, 'other kernel')}" if others else ""
+
+    def close(self) -> None:
+        """Close the shared store."""
+        with self._lock:
+            if self.shared is not None:
+                for line in self._lines.values():
+                    if line.settled:  # others take these requests for in flight
+                        self._change(line, line.allowance.answered_at, 0.0, lambda _: 0.0)
+                self.shared.close()
+            self.shared = None
+
+    def _after_fork(self) -> None:
+        """Start anew in a forked child, which has no thread that waits or holds the lock."""
+        if self.shared is not None:
+            self.shared.after_fork(in_use=self._lock.locked())
+        self._start()
+
+    def _exhausted(self, line: _Line, now: float) -> QuotaExhaustedError:
+        when, renews_at = "", line.allowance.renews_at
+        if now < renews_at:
+            at = datetime.fromtimestamp(min(renews_at, _LAST_S), UTC)
+            when = f" until {at:%Y-%m-%d %H:%M:%S} UTC, {renews_at - now:.0f} s from now"
+        return QuotaExhaustedError(
+            f"Nothing is left for {line.operation}{when}, and max_wait_s is {self.max_wait_s:g}. "
+            "Try again later, or connect(…, max_wait_s=…) with more.",
+            until=renews_at if when else None,
+        )
 
 
 def waiting_bar(seconds: float, reason: str) -> ProgressBar:
@@ -46,14 +272,7 @@ def _backoff_s(failures: int) -> float:
     return random.uniform(0.0, min(0.5 * 2.0 ** (failures - 1), 8.0))
 
 
-def _wait(woken: Future[None], seconds: float) -> None:
-    wait_for([woken], seconds)
-
-
-async def _wait_async(woken: Future[None], seconds: float) -> None:
-    await asyncio.wait([asyncio.wrap_future(woken)], timeout=seconds)
-
-
+@dataclass(eq=False, repr=False)
 class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     """Sends while requests remain, waits for the renewal if none do, and retries failed reads.
 
@@ -63,47 +282,33 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     Parameters
     ----------
-    inner
-        The transport that sends.
-    pacer
-        Decides when a request may be sent.
     clock
         Returns the time, in seconds since the Unix epoch; readings must have times by this clock.
-    wait, wait_async
-        Wait until a future is done, at most so many seconds; the second one is for tasks.
+    sleep, sleep_async
+        Sleep for so many seconds; the second one is for tasks.
     progress
         Shows a wait of a second or more: called with its seconds and its reason; its result is
-        updated with the seconds that passed. None shows nothing. The default is a tqdm bar.
+        updated with the seconds that pass. None shows nothing. The default is a tqdm bar.
     backoff
         Returns the seconds before the next attempt of a read, given how many have failed.
     """
 
-    def __init__(
-        self,
-        inner: Transport,
-        pacer: Pacer,
-        *,
-        clock: Callable[[], float] = time.time,
-        wait: Callable[[Future[None], float], None] = _wait,
-        wait_async: Callable[[Future[None], float], Awaitable[None]] = _wait_async,
-        progress: Callable[[float, str], Any] | None = waiting_bar,
-        backoff: Callable[[int], float] = _backoff_s,
-    ) -> None:
-        self._inner = inner
-        self.pacer = pacer
-        self.clock = clock
-        self.wait = wait
-        self.wait_async = wait_async
-        self.progress = progress
-        self.backoff = backoff
+    inner: Transport
+    allowances: Allowances
+    _: KW_ONLY
+    clock: Callable[[], float] = time.time
+    sleep: Callable[[float], None] = time.sleep
+    sleep_async: Callable[[float], Awaitable[None]] = asyncio.sleep
+    progress: Callable[[float, str], Any] | None = waiting_bar
+    backoff: Callable[[int], float] = _backoff_s
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         with _Attempts(self, request) as attempts:
             while True:
-                for woken, seconds in attempts.waits():
-                    self.wait(woken, seconds)
+                while seconds := attempts.wait_s():
+                    self.sleep(attempts.piece_s(seconds))
                 try:
-                    response = self._inner.handle_request(request)
+                    response = self.inner.handle_request(request)
                 except httpx.TransportError as error:
                     if not attempts.is_repeated_after(error):
                         raise
@@ -115,10 +320,10 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         with _Attempts(self, request) as attempts:
             while True:
-                for woken, seconds in attempts.waits():
-                    await self.wait_async(woken, seconds)
+                while seconds := await self._in_thread(attempts.wait_s):
+                    await self.sleep_async(attempts.piece_s(seconds))
                 try:
-                    response = await self._inner.handle_async_request(request)
+                    response = await self.inner.handle_async_request(request)
                 except httpx.TransportError as error:
                     if not attempts.is_repeated_after(error):
                         raise
@@ -127,76 +332,71 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                         return response
                     await response.aclose()
 
+    async def _in_thread(self, wait_s: Callable[[], float]) -> float:
+        """Call a function that may wait for a shared store, which no event loop should."""
+        # Under trio there is no loop of asyncio; the network transport then says what to do.
+        if self.allowances.shared is None or asyncio._get_running_loop() is None:
+            return wait_s()
+        return await asyncio.to_thread(wait_s)
+
 
 class _Attempts:
     """The attempts at one request: when each may be sent, and whether there is another."""
 
     def __init__(self, transport: PacingTransport, request: httpx.Request) -> None:
-        self._transport = transport
-        self._pacer = transport.pacer
-        self._request = request
+        self._transport, self._request = transport, request
+        self._allowances, self._clock = transport.allowances, transport.clock
         method = "GET" if request.method == "HEAD" else request.method  # they share an allowance
-        self._paced = PacedRequest(
-            f"{method} {_operation_of(request.url.path)}",
-            transport.clock() + self._pacer.max_wait_s,
-        )
+        operation = f"{method} {_operation_of(request.url.path)}"
+        self._turn = self._allowances.turn(operation, self._clock())
         self._failures = 0
-        self._retry_at = -math.inf
+        self._retry_at = 0.0
         self._bar: Any = None
 
-    def waits(self) -> Iterator[tuple[Future[None], float]]:
-        """Yield the waits until the request may be sent: at most so many seconds for a future."""
-        operation, clock = self._paced.operation, self._transport.clock
-        if self._failures:
-            reason = f"{operation}: attempt {self._failures + 1} of {_ATTEMPTS}"
-            yield from self._pieces(Pause(self._retry_at), Future(), reason)
-        while (pause := self._pacer.ask(self._paced, clock())) is not None:
-            shared = self._pacer.shared_with
+    def wait_s(self) -> float:
+        """Return in how many seconds to ask again; 0 if the request may be sent."""
+        cancelled, now = self._request.extensions.get(CANCELLED), self._clock()
+        if cancelled is not None and cancelled.is_set():
+            raise DirectMailLabError("The request was cancelled while it waited. Send it again.")
+        if now < self._retry_at:
+            return self._retry_at - now
+        return self._allowances.wait_s(self._turn, now)
+
+    def piece_s(self, seconds: float) -> float:
+        """Return the seconds to sleep of a wait, which a progress bar shows if it is long."""
+        progress = self._transport.progress if seconds >= _SHOWN_FROM_S else None
+        if progress and self._bar is None and self._allowances.shown.acquire(blocking=False):
+            shared = self._allowances.shared_with
             reason = f"an allowance {shared}" if shared else "until the allowance renews"
-            assert self._paced.woken is not None
-            yield from self._pieces(pause, self._paced.woken, f"{operation}: {reason}")
-
-    def _pieces(
-        self, pause: Pause, woken: Future[None], reason: str
-    ) -> Iterator[tuple[Future[None], float]]:
-        """Wait in pieces until the time has come, or until the request is woken.
-
-        The time has come by the clock or, if the clock was set back, by the sum of the pieces.
-        """
-        clock, progress = self._transport.clock, self._transport.progress
-        waited, seconds = 0.0, pause.until - clock()
-        is_long = seconds >= _SHOWN_FROM_S and not pause.for_response
-        if progress is not None and is_long and self._pacer.shown.acquire(blocking=False):
-            self._bar = progress(seconds, reason)
-        while not woken.done() and (left := min(seconds - waited, pause.until - clock())) > 0:
-            piece = min(left, _LONGEST_PIECE_S if self._bar is None else _SHOWN_PIECE_S)
-            yield woken, piece
-            waited += piece
-            if self._bar is not None:
-                self._bar.update(piece)
-        self._close_bar()
+            if self._clock() < self._retry_at:
+                reason = f"attempt {self._failures + 1} of {_ATTEMPTS}"
+            self._bar = progress(seconds, f"{self._turn.line.operation}: {reason}")
+        piece_s = min(seconds, _LONGEST_PIECE_S)
+        if self._bar is not None:
+            self._bar.update(piece_s)
+        return piece_s
 
     def _close_bar(self) -> None:
         if self._bar is not None:
             self._bar.close()
             self._bar = None
-            self._pacer.shown.release()
+            self._allowances.shown.release()
 
     def is_repeated_after(self, outcome: httpx.Response | httpx.TransportError) -> bool:
         """Return whether the request is sent again, after the waits that come next.
 
-        After a refusal (429) the pacer decides how long to wait. After a failure it is what
+        After a refusal (429) the allowance decides how long to wait. After a failure it is what
         ``Retry-After`` asks for, else what ``backoff`` returns.
         """
+        self._close_bar()
         reading, is_retried = None, isinstance(outcome, _RETRIED_ERRORS)
         if isinstance(outcome, httpx.Response):
             reading = outcome.extensions[READING]
             is_retried = outcome.status_code in _RETRIED_STATUSES
-        now = self._transport.clock()
-        self._pacer.settle(self._paced, reading, now)
+        self._allowances.settle(self._turn, reading)
         if not is_retried or not _may_repeat(self._request):
             return False
-        self._retry_at = now
+        self._retry_at = self._clock()
         if reading is None or reading.status != 429:
             self._failures += 1
             most = _ATTEMPTS_TO_CONNECT if isinstance(outcome, httpx.ConnectError) else _ATTEMPTS
@@ -206,15 +406,15 @@ class _Attempts:
             self._retry_at += (
                 self._transport.backoff(self._failures) if retry_after_s is None else retry_after_s
             )
-        return self._retry_at <= self._paced.give_up_at
+        return self._retry_at <= self._turn.give_up_at
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, error: object, *_: object) -> None:
-        if error is not None:  # it was interrupted, cancelled or gave up
-            self._close_bar()
-            self._pacer.settle(self._paced, None, self._transport.clock())
+        self._close_bar()
+        if error is not None or self._turn.is_probe:
+            self._allowances.end(self._turn, self._clock())
 
 
 def _may_repeat(request: httpx.Request) -> bool:

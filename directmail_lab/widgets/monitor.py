@@ -147,8 +147,8 @@ class MonitorWidget(Widget):
 
     def _seconds_to_wait(self) -> float | None:
         """Return the seconds until a request is sent that waits for the allowance."""
-        until = self._session.waiting_until
-        return None if until is None else until - time.time()
+        waits = self._session.waiting_until.values()
+        return min(waits) - time.time() if waits else None
 
     def snapshot(self) -> dict[str, object]:
         """Return what the page shows. Its size does not grow with the readings."""

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
+from directmail_lab.pacing.stores import Share
 
 from directmail_lab.credentials import ApiKey
 from directmail_lab.pacing import Pacer, PacingTransport
-from directmail_lab.pacing.stores import Share
-from directmail_lab.readings.reading import Reading, raw_values
+from directmail_lab.readings.reading import Reading
 from directmail_lab.readings.reset_unit import ResetUnitInference
 
 if TYPE_CHECKING:
@@ -28,16 +28,12 @@ if TYPE_CHECKING:
 
     from directmail_lab.transports import Transport
 
-RAW = raw_values(
-    [("X-RateLimit-Limit", "300"), ("X-RateLimit-Remaining", "299"), ("X-RateLimit-Reset", "60")]
-)
-
 
 class Answering:
     """Answers at once, with an allowance that never ends."""
 
     def handle_request(self, _: httpx.Request) -> httpx.Response:
-        reading = Reading(time.time(), "GET", "/", 200, RAW, 0.0)
+        reading = Reading(time.time(), "GET", "/", "/", 200, 300, 299, 60, elapsed_s=0.0)
         return httpx.Response(200, extensions={"directmail_lab.reading": reading})
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
