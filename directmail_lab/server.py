@@ -50,7 +50,7 @@ _STATUS_OF: Final[dict[type[Exception], int]] = {
 _MOST_REFUSALS: Final = 3  # as many cassettes are named if none has a response
 _WINDOW: Final = 1 << 20
 _SHARED: Final = 1 << 10
-_LONGEST_PIECE: Final = 16  # the shortest part of a key that is searched for, in hex
+_LONGEST_PIECE: Final = 1 << 10  # the key in any form
 
 _log = logging.getLogger("directmail_lab")
 
