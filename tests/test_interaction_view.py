@@ -44,7 +44,7 @@ def test_what_another_program_kept_is_shown_without_the_key(tmp_path: Path) -> N
     shown = frame.to_csv() + "".join(repr(view) + view._repr_html_() for view in views)
 
     assert "Accept: */*" in shown
-    assert '"key": "<API_KEY>"' in shown
+    assert '"key": "<REDACTED>"' in shown
     assert traces(path.read_bytes(), KEY) != []
     assert traces(shown.encode(), KEY) == []
     assert frame[["at", "elapsed_s"]].isna().all(axis=None)

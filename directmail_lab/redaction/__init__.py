@@ -2,18 +2,21 @@
 
 The threat model of this package:
 
-- **The service is honest but careless.** It may repeat a key as libraries write it: as it is; with
-  JSON, percent or HTML escapes; in base64, of the key or of ``key:``, at any alignment; in hex
-  digits; in a body with gzip, deflate, br or zstd as its headers say, or a file that starts as gzip
-  or zstd. Whole, or cut to eight characters or more, in any letter case. It does not hide the key
-  on purpose: it knows the key anyway. So these forms are searched for, in time linear in the size,
-  and no others (not UTF-16, quoted-printable, or base64 of base64).
-- **What cannot be opened is not stored.** A body in an unknown coding, damaged, or larger than the
-  bounds in `unpack` is stored as ``<not searched: N bytes>``.
+- **The service is honest but careless.** It may repeat a key as libraries write it: each character
+  as itself or in an escape of addresses, JSON or HTML, in any letter case; in hex digits; in base64
+  of the key or of text that holds it, such as ``key:``, at any offset. It does not hide the key on
+  purpose: it knows the key anyway. So these forms are searched for, by one pattern for each key, in
+  addresses, names and values of headers, reasons and bodies, and no others: no parts of a key, no
+  base64 of base64, no UTF-16. What is written is searched once more, and refused if it holds one.
+- **What cannot be searched is not stored.** A body with gzip, deflate, br or zstd is decompressed,
+  at most twice and to at most 64 MB. In another coding or charset (such as UTF-16), or damaged, it
+  is stored as ``<not searched: N bytes>``; one that is too large as ``<not recorded: N bytes>``.
 - **A key shorter than eight characters** cannot be told from other text (a key ``200`` is in every
-  response). It is removed only where credentials are expected: headers, user info, ``api_key``.
-- **A cassette, notebook or zip from a stranger is hostile**, also in what it costs to read: nothing
-  here takes more than linear time or the bounds in `unpack`, whatever the input.
+  response). It is removed only where credentials are expected.
+- **Other credentials are known by their place.** ``Authorization`` and cookies are never written.
+  Headers whose name says so, parameters and fields of exact names, and the user info of an address
+  become ``<REDACTED>``. A credential that a request carries is removed where it is echoed, too.
+- **A cassette, notebook or zip from a stranger** takes linear time here, whatever is in it.
 - **The caller is trusted**, and all keys of the process are known (`credentials.known_keys`).
 """
 

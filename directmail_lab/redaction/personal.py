@@ -14,7 +14,6 @@ Pseudonyms are recognised, and left as they are when a text is redacted again.
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
 import json
 import re
@@ -120,12 +119,12 @@ def _is_replaced(value: str) -> bool:
     return bool(_NUMBER_PSEUDONYM.fullmatch(value) or REPLACED.fullmatch(unquote(value)))
 
 
-def _parse_string(raw: str) -> str:
-    """Return the value of a string of JSON; as it is written, if it is cut short."""
+def _parse_string(raw: str) -> tuple[str, bool]:
+    """Return the value of a string of JSON and whether it is one: it may be cut short."""
     try:
-        return str(json.loads(raw, strict=False))
+        return str(json.loads(raw, strict=False)), True
     except ValueError:
-        return raw.strip('"')
+        return raw.strip('"'), False
 
 
 @final
@@ -176,28 +175,25 @@ class Pseudonyms:
         parse = json.JSONDecoder(
             object_pairs_hook=tuple, parse_int=str, parse_float=str, parse_constant=str
         )
-        parsed = parse.decode(text)
-        labels: list[str] = []
-        self._collect_labels(labels, parsed, (), "")
-        return SCALAR.sub(functools.partial(self._replace_next, iter(labels)), text)
+        found: list[tuple[str, Any]] = []
+        self._collect(found, parse.decode(text), (), "")
+        each = iter(found)
+        return SCALAR.sub(lambda match: self._scalar(match[0], *next(each)), text)
 
-    def _collect_labels(
-        self, labels: list[str], value: Any, path: tuple[str, ...], label: str
+    def _collect(
+        self, found: list[tuple[str, Any]], value: Any, path: tuple[str, ...], label: str
     ) -> None:
-        """Add the label of each name (none) and each value, in the order they are written."""
+        """Add the label and the value of all that `SCALAR` finds, in its order: names, values."""
         if isinstance(value, tuple):
             for name, inner in value:
-                labels.append("")
                 below = (*path, normalize(name))
-                self._collect_labels(labels, inner, below, self._label(below, label))
+                found.append(("", name))
+                self._collect(found, inner, below, self._label(below, label))
         elif isinstance(value, list):
             for inner in value:
-                self._collect_labels(labels, inner, path, label)
+                self._collect(found, inner, path, label)
         else:
-            labels.append(label)
-
-    def _replace_next(self, labels: Iterator[str], match: re.Match[str]) -> str:
-        return self._scalar(match[0], next(labels))
+            found.append((label, value))
 
     def _any_text(self, text: str) -> str:
         """Return what is not JSON, though it may quote some: by strings and what is between."""
@@ -206,10 +202,12 @@ class Pseudonyms:
             if index % 2 == 0:
                 parts[index] = self._plain(part)
                 label = label if part.strip() == ":" else ""
-            elif parts[index + 1].lstrip()[:1] == ":":
-                label = self._label((normalize(_parse_string(part)),))
-            else:
-                parts[index] = self._scalar(part, label)
+                continue
+            value, is_whole = _parse_string(part)
+            is_name = parts[index + 1].lstrip()[:1] == ":"
+            own = "" if is_name else label
+            parts[index] = self._scalar(part, own, value) if is_whole or own else self._plain(part)
+            label = self._label((normalize(value),)) if is_name else ""
         return "".join(parts)
 
     def _plain(self, text: str) -> str:
@@ -232,13 +230,14 @@ class Pseudonyms:
         new = self.field(unquote_plus(name), value)
         return raw if new == value else quote(new, safe="")
 
-    def _scalar(self, raw: str, label: str) -> str:
+    def _scalar(self, raw: str, label: str, value: Any) -> str:
         """Return a value of JSON: a number for a number, null for a truth value that is named."""
         if raw[0] == '"':
-            value = _parse_string(raw)
             new = self._replace(value, label) if label else self.text(value)
+            if new == value:
+                return raw
             written = json.dumps(new, ensure_ascii=raw.isascii())
-            return raw if new == value else written[: None if raw[-1] == '"' else -1]
+            return written if raw[-1] == '"' else written[:-1]
         if raw[0] in "tfn":
             return "null" if label in self._named else raw
         if not label or _is_replaced(raw):

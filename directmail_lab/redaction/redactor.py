@@ -39,17 +39,12 @@ _OTHER_HEADER: Final = re.compile(
     r"\b(?:x?csrf|xsrf|page|pagination|continuation|cursor|ratelimit|limit|count)", re.IGNORECASE
 )
 _API_KEY: Final = frozenset(("apikey", "xapikey"))
-_CREDENTIAL_FIELDS: Final = frozenset(
-    name
-    for names in (
-        "apikey apisecret apitoken accesstoken authtoken idtoken refreshtoken clientsecret",
-        "clientassertion secret secretkey subscriptionkey password passwd xamzsecuritytoken",
-        "xamzsignature xgoogsignature",
-    )
-    for name in names.split()
+# Without marks: client_secret is clientsecret. A short key or token is not one, as ?key=2.
+_CREDENTIAL_FIELD: Final = re.compile(
+    "apikey|(?:api|access|auth|id|refresh|xamzsecurity)token|(?:api|client)?secret|secretkey"
+    "|subscriptionkey|clientassertion|password|passwd|x(?:amz|goog)signature"
 )
-_CREDENTIAL_IF_LONG: Final = frozenset(("key", "token"))
-_LONG: Final = 16
+_LONG_ENOUGH: Final = 16
 # No text without one of these has such a field.
 _HINTS: Final = ("key", "token", "secret", "passw", "assertion", "signature", "%")
 
@@ -248,10 +243,8 @@ class Redactor(Hidden):
     def _field(self, name: str, value: str) -> str:
         """Return the value of a field of a form or a query as it may be written."""
         name = normalize(unquote(name))
-        is_credential = name in _CREDENTIAL_FIELDS or (
-            name in _CREDENTIAL_IF_LONG and len(value) >= _LONG
-        )
-        return self._masked(value) if is_credential else value
+        is_long = name in ("key", "token") and len(value) >= _LONG_ENOUGH
+        return self._masked(value) if is_long or _CREDENTIAL_FIELD.fullmatch(name) else value
 
     def _number(self, match: re.Match[str]) -> str:
         """Return a value of JSON: a number that is a key becomes text, so that JSON stays JSON."""

@@ -1,6 +1,6 @@
-"""What redaction and audit cost for the worst inputs known: at most 0.4 s for each megabyte.
+"""What redaction costs for a megabyte: of what is usual, and of the worst inputs known.
 
-Each was once, or is in a redactor that is written without care, quadratic in its size.
+Each of the latter is quadratic in its size in a redactor that is written without care.
 """
 
 from __future__ import annotations
@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse
-from directmail_lab.questions.audit import find
 from directmail_lab.redaction import Redactor
-from directmail_lab.redaction.key import KeySearch
 
 if TYPE_CHECKING:
     from pytest_benchmark.fixture import BenchmarkFixture
@@ -24,7 +22,7 @@ pytestmark = pytest.mark.benchmark(timer=time.process_time)
 
 KEY: Final = "dm_live_8fK2xQ9zLr7TtVb3nWm5YcHs1pAe"
 SIZE: Final = 1_000_000
-AT_MOST_S: Final = 0.4
+AT_MOST_S: Final = {(): 0.2, ("personal",): 2.0}
 PERSON: Final = {"name": "Ada %d", "email": "a%d@corp.com", "address": {"city": "Ede", "zip": "%d"}}
 
 
@@ -41,42 +39,29 @@ def each(text: str, *, joint: str = " ", count: int = 70_000) -> str:
 INPUTS: Final[dict[str, str | bytes]] = {
     "backslashes": over("\\"),
     "escapes": over("%41"),
-    "escaped escapes": over("%25"),
-    "entities": over("&amp;#x41;"),
     "zeros in an entity": over("0", start="&#"),
     "brackets": over("["),
-    "empty arrays": over("[],", start="["),
     "nested objects": over('{"a":'),
     "quotes": over('"'),
     "escaped quotes": over('\\"', start='"'),
     "a torn string": over("a\\n", start='["'),
     "short strings": over('"hello",', start="["),
-    "numbers in a named field": over("0,", start='{"zip":['),
     "fields": over('"a":1,', start="{"),
     "a form": over("a=b&"),
     "a form of named fields": over("name=b&"),
-    "a form of many names": each("n%d=b", joint="&"),
     "at signs": over("a@"),
-    "domains": over("a.", start="a@"),
     "e-mail addresses": each("u%d@b.nl"),
     "telephone numbers": each("+3161234%d"),
     "almost telephone numbers": over("+1 2 3 4 "),
     "api_key": over('"api_key'),
-    "addresses": over("://a:"),
-    "an api_key parameter": over("?api_key"),
     "a password": over('password="'),
-    "secrets": over("secret_"),
     "keys": over("key="),
-    "signed tokens": over("-eyJ"),
-    "colons of addresses": over("://:::"),
     "parts of a form": over('Content-Disposition: ; name="a"\r\n', start="--\r\n"),
     "JSON in JSON": json.dumps(json.dumps(["joe@x.com", "a"] * 30_000)),
     "the key": over(f"{KEY} "),
     "the key in JSON": json.dumps([KEY] * (SIZE // 40)),
     "the key once": over("word ") + KEY,
     "half of the key": over(KEY[:7] + " "),
-    "zlib's first bytes": over("x\x9c").encode("latin-1"),
-    "gzip's first bytes": over("\x1f\x8b\x08").encode("latin-1"),
     "any bytes": random.Random(1).randbytes(SIZE),
     "people": json.dumps(
         [json.loads(json.dumps(PERSON).replace("%d", str(n))) for n in range(9000)]
@@ -92,15 +77,6 @@ def test_a_megabyte(benchmark: BenchmarkFixture, name: str, redact: tuple[str, .
     body = given if isinstance(given, bytes) else given.encode()
     exchange = Interaction(RecordedRequest("GET", "/"), RecordedResponse(200, "", (), body))
     redactor = Redactor([KEY], redact=redact)
-    benchmark.group = f"redaction, s for a megabyte (at most {AT_MOST_S}): {' '.join(redact)}"
-    benchmark.extra_info["at_most_s"] = AT_MOST_S * len(body) / SIZE
+    benchmark.group = f"redaction, s for a megabyte (at most {AT_MOST_S[redact]})"
+    benchmark.extra_info["at_most_s"] = AT_MOST_S[redact] * len(body) / SIZE
     benchmark.pedantic(redactor.interaction, [exchange], rounds=3)
-
-
-@pytest.mark.parametrize("name", [name for name, given in INPUTS.items() if isinstance(given, str)])
-def test_a_megabyte_is_audited(benchmark: BenchmarkFixture, name: str) -> None:
-    """The text of a notebook, or of a cassette's interaction."""
-    text = str(INPUTS[name])
-    benchmark.group = f"audit, s for a megabyte (at most {AT_MOST_S})"
-    benchmark.extra_info["at_most_s"] = AT_MOST_S * len(text) / SIZE
-    benchmark.pedantic(find, [[("a text", text)], KeySearch([KEY])], rounds=3)
