@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from .widgets.login import login as login
     from .widgets.monitor import monitor as monitor
 
-__version__ = "0.1.0"
+    __version__: str
 
 # A module is imported when one of its names is first used: most sessions need few of them.
 _MODULES = {
@@ -111,6 +111,8 @@ __all__ = [*_MODULES, "errors"]
 def __getattr__(name: str) -> Any:
     if name == "errors":
         return import_module(".errors", __name__)
+    if name == "__version__":
+        return import_module(".settings", __name__).VERSION
     if name in _MODULES:
         value = globals()[name] = getattr(import_module(f".{_MODULES[name]}", __name__), name)
         return value

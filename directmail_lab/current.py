@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, Final, Literal, Unpack
@@ -279,8 +279,6 @@ def record(
     record_mode: str = "new_episodes",
     redact: Iterable[str] = (),
     match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON,
-    on_write_error: Literal["raise", "continue"] = "raise",
-    metadata: Mapping[str, object] | None = None,
 ) -> ModeChange:
     """Record the session to a cassette.
 
@@ -303,11 +301,6 @@ def record(
     match_on
         What must be equal in two requests: names of vcrpy's matchers, and functions that
         compare two of vcrpy's requests.
-    on_write_error
-        What happens when the disk is full: ``"raise"`` raises `CassetteError`, ``"continue"``
-        logs a warning and goes on without recording. What was recorded before is kept.
-    metadata
-        Values to write at the start of a new cassette, besides those of this package.
 
     Raises
     ------
@@ -318,20 +311,9 @@ def record(
     CassetteError
         The cassette cannot be read or written, or its name leads out of the folder.
     """
-    rules = tuple(redact)
+    options: dict[str, Any] = {"redact": tuple(redact), "match_on": match_on}
     return ModeChange(
-        lambda: (
-            session()
-            .record(
-                cassette,
-                record_mode=record_mode,
-                redact=rules,
-                match_on=match_on,
-                on_write_error=on_write_error,
-                metadata=metadata,
-            )
-            .entered
-        )
+        lambda: session().record(cassette, record_mode=record_mode, **options).entered
     )
 
 

@@ -27,10 +27,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, cast
-
-if TYPE_CHECKING:
-    from .readings.reading import Reading
+from typing import Any, Literal, ParamSpec, TypeVar, cast
 
 _E = TypeVar("_E", bound=BaseException)
 _P = ParamSpec("_P")
@@ -201,13 +198,13 @@ class ServiceError(DirectMailLabError):
     excerpt
         The start of the body, with the key removed.
     reading
-        The rate-limit reading of the response, or None.
+        The response's `Reading` of its rate-limit headers, or None.
     """
 
     status: int
     operation: str
     excerpt: str = ""
-    reading: Reading | None = None
+    reading: Any = None
 
 
 class UnauthorizedError(ServiceError):

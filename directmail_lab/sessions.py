@@ -178,7 +178,6 @@ class Session:
         record_mode: str = "new_episodes",
         redact: Iterable[str] = (),
         match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON,
-        on_write_error: Literal["raise", "continue"] = "raise",
         metadata: Mapping[str, object] | None = None,
     ) -> ModeChange:
         """Record to a cassette; see `directmail_lab.record`."""
@@ -193,7 +192,6 @@ class Session:
                 redactor=redactor,
                 base_url=self.base_url,
                 match_on=match_on,
-                on_write_error=on_write_error,
                 metadata=metadata,
             )
             if record_mode == "none":

@@ -13,6 +13,9 @@ from urllib.parse import urlsplit
 
 from .errors import DirectMailLabError, InsecureAddressError, NotConnectedError
 
+VERSION: Final = "0.1.0"
+"""Of this package."""
+
 API_KEY_VARIABLE: Final = "DIRECTMAIL_API_KEY"
 BASE_URL_VARIABLE: Final = "DIRECTMAIL_BASE_URL"
 REGIONS_VARIABLE: Final = "DIRECTMAIL_REGIONS"

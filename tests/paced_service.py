@@ -12,9 +12,9 @@ from email.utils import formatdate
 from typing import Any
 
 import httpx
+from directmail_lab.readings.log import ReadingLog
 
 from directmail_lab.pacing import Allowances, PacingTransport
-from directmail_lab.readings.log import ReadingLog
 from directmail_lab.transports import Observer, ObservingTransport
 
 START = 1_795_000_000.25

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from cassette_samples import answered, get, recorded, typed
+from directmail_lab.widgets.adapter import Recording, open_recording
 from hypothesis import given, strategies as st
 from key_search import traces
 
@@ -21,7 +22,6 @@ from directmail_lab.cassettes.har import har_text
 from directmail_lab.cassettes.vcr_files import block_text
 from directmail_lab.errors import CassetteError, NotConnectedError, NotRecordedError
 from directmail_lab.widgets import browser
-from directmail_lab.widgets.adapter import Recording, open_recording
 from directmail_lab.widgets.page import handle_request, static_table
 
 if TYPE_CHECKING:

@@ -47,22 +47,6 @@ def test_a_full_disk_stops_the_request_and_says_that_it_was_carried_out(live: Se
     assert read_cassette(TOUR).problem is None
 
 
-def test_a_session_may_choose_to_go_on_unrecorded(
-    live: Session, caplog: pytest.LogCaptureFixture
-) -> None:
-    """It is told once; the answers come as ever."""
-    with live.record("tour", on_write_error="continue"):
-        live.me()
-        with full_disk():
-            frames = [live.me() for _ in range(3)]
-
-    assert [len(frame) for frame in frames] == [1, 1, 1]
-    assert [
-        record.message.split(". ")[-1] for record in caplog.records if "tour" in record.message
-    ] == ["The session goes on without recording."]
-    assert len(read_cassette(TOUR).interactions) == 1
-
-
 def test_a_recording_that_cannot_be_ended_does_not_hold_the_session_in_it(live: Session) -> None:
     """The mode before is back, in what it says and in where its requests go."""
     change = live.record("tour")

@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pandas as pd
 import pytest
+from directmail_lab.questions.snippets import copy_as
+from directmail_lab.readings.log import read_readings
 from key_search import planted, traces
 
 from directmail_lab.credentials import ApiKey
@@ -32,8 +34,6 @@ from directmail_lab.interaction import Interaction, RecordedRequest, RecordedRes
 from directmail_lab.questions.findings import findings
 from directmail_lab.questions.interactions import read_interactions
 from directmail_lab.questions.openapi import openapi
-from directmail_lab.questions.snippets import copy_as
-from directmail_lab.readings.log import read_readings
 from directmail_lab.sessions import Session
 from directmail_lab.standin import StandIn, stand_in
 from directmail_lab.widgets.browser import BrowserWidget, SessionRecording

@@ -12,12 +12,12 @@ import httpx
 import nbclient
 import nbformat
 import pytest
+from directmail_lab.readings.log import ReadingLog
 from paced_service import START, Clock, Service, async_client, client
 
 import directmail_lab as dm
 from directmail_lab.errors import OutcomeUnknownError, QuotaExhaustedError
 from directmail_lab.pacing.allowance import Allowance
-from directmail_lab.readings.log import ReadingLog
 from directmail_lab.readings.reading import Reading
 from directmail_lab.standin import stand_in
 

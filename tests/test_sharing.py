@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+from directmail_lab.readings.log import ReadingLog
 from key_search import traces
 from paced_service import BASE_URL, START, Clock, Service, observed
 from shared_allowance import run
@@ -35,7 +36,6 @@ from directmail_lab.interaction import READING
 from directmail_lab.pacing import Allowances
 from directmail_lab.pacing.allowance import Allowance
 from directmail_lab.pacing.shared import Share, SharedStore, machine
-from directmail_lab.readings.log import ReadingLog
 from directmail_lab.sessions import Session
 from directmail_lab.standin import StandIn, stand_in
 from directmail_lab.widgets.monitor import MonitorWidget

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs
 
 import httpx
 import pytest
@@ -19,10 +17,9 @@ from vcr.serializers import jsonserializer, yamlserializer
 from vcr.stubs.httpx_stubs import _deserialize_response
 from vcr.util import read_body
 
-from directmail_lab.cassettes import Cassette, player, read_cassette
+from directmail_lab.cassettes import Cassette, read_cassette
 from directmail_lab.cassettes.recording import parse_cassette
 from directmail_lab.errors import NotRecordedError
-from directmail_lab.interaction import RecordedRequest
 
 
 def test_httpx_under_vcrpy_gets_our_answers(tour: Path) -> None:
@@ -192,55 +189,6 @@ def test_its_json_cassettes_are_read_alike() -> None:
 
     assert "\\ud83d" in text
     assert as_we_see(text) == as_vcrpy_sees(text, jsonserializer)
-
-
-def outcome(matcher: Any, one: RecordedRequest, other: RecordedRequest) -> bool:
-    """Return what one of vcrpy's matchers says of two requests."""
-    both = (Request(e.method, e.uri, e.body, dict(e.headers)) for e in (one, other))
-    with suppress(AssertionError):
-        matcher(*both)
-        return True
-    return False
-
-
-URIS = st.sampled_from(
-    ["https://x.test", "https://x.test/", "https://x.test:443/a?b=1&c=2", "http://x.test/a?c=2&b=1",
-     "https://X.test/a?b=", "https://x.test/a?b=1&b=2", "https://x.test/a#f", "https://x.test?b=1"]
-)  # fmt: skip
-BODIES = st.sampled_from(
-    [b"", b"{}", b'{"a": 1}', b'{"a":1.0}', b'{"a": true}', b'{"a": [1, null]}', b"[1]", b"a=1&b=2",
-     b"b=2&a=1", b"a=1&a=2", b"{", b"\xff", b"2\r\nhi\r\n0\r\n\r\n", b"hi", b'{"a": "1"}', b"a="]
-)  # fmt: skip
-SENT_HEADERS = st.sampled_from(
-    [(), (("Content-Type", "application/json"),), (("content-type", "application/json;a=b"),),
-     (("Content-Type", "application/x-www-form-urlencoded"),), (("Transfer-Encoding", "chunked"),),
-     (("Content-Type", "text/plain"),)]
-)  # fmt: skip
-REQUESTS = st.builds(RecordedRequest, st.sampled_from(["POST", "PUT"]), URIS, SENT_HEADERS, BODIES)
-
-
-@pytest.mark.slow
-@settings(max_examples=600, deadline=None)
-@given(one=REQUESTS, other=REQUESTS)
-@pytest.mark.parametrize(
-    "name",
-    ["method", "uri", "scheme", "host", "port", "path", "query", "headers", "raw_body", "body"],
-)
-def test_our_keys_agree_with_vcrpys_matchers(
-    name: str, one: RecordedRequest, other: RecordedRequest
-) -> None:
-    """Two requests have a key in common exactly where vcrpy's matcher of that name accepts them.
-
-    But for a form's names without a value, which vcrpy drops: to us they are part of the body.
-    """
-    keys, other_keys = (set(player.request_keys(each, "", [name])) for each in (one, other))
-    ours = bool(keys & other_keys)
-
-    theirs = outcome(getattr(vcr.matchers, name), one, other)
-    if name == "body" and all("form" in str(each.headers) for each in (one, other)):
-        forms = [parse_qs(each.body.decode("latin-1"), True) for each in (one, other)]
-        theirs &= forms[0] == forms[1]
-    assert ours == theirs
 
 
 @pytest.mark.parametrize("mode", ["none", "once", "new_episodes", "any", "all"])

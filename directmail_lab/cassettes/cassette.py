@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -58,8 +58,6 @@ class Cassette:
     repeat
         What a replay does when all responses to a request were played: ``"last"`` gives the last
         one again, ``"strict"`` refuses.
-    on_write_error
-        Whether a full disk stops the session or lets it go on unrecorded.
     metadata
         What a new cassette says of itself beside its writer, base address and time.
     notice
@@ -92,13 +90,11 @@ class Cassette:
         base_url: str | None = None,
         match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON,
         repeat: Literal["last", "strict"] = "last",
-        on_write_error: Literal["raise", "continue"] = "raise",
         metadata: Mapping[str, object] | None = None,
         notice: Callable[[str], None] = _log.warning,
     ) -> None:
         check_choice("record_mode", record_mode, RECORD_MODES)
         check_choice("repeat", repeat, ("last", "strict"))
-        check_choice("on_write_error", on_write_error, ("raise", "continue"))
         check_match_on(match_on)
         self.name = cassette_name(name)
         self.record_mode = record_mode
@@ -106,7 +102,6 @@ class Cassette:
         self._redactor = redactor or Redactor()
         self._match_on = match_on
         self._repeat = repeat
-        self._on_write_error = on_write_error
         self._notice = notice
         self._last_notice = ""
         self._lock, self._process = RLock(), os.getpid()
@@ -116,7 +111,6 @@ class Cassette:
         self._metadata = {"started_at": started_at, **(metadata or {}), "base_url": base_url}
         self.path = find_cassette(name) if record_mode == "none" else new_cassette_path(name)
         self.records = records(record_mode, self.path)
-        self._is_full = False
         self._recorder: Recorder | None = None
         # Of requests in which something was replaced: what they were, by what is recorded of them.
         self._replaced: dict[tuple[str, str, bytes | None], int] = {}
@@ -178,8 +172,8 @@ class Cassette:
         Raises
         ------
         CassetteError
-            Where it cannot be written, unless the cassette was opened to go on then; nothing that
-            was recorded before is lost. Also where this cassette does not record.
+            Where it cannot be written; nothing that was recorded before is lost. Also where this
+            cassette does not record.
         """
         if self._recorder is None:
             raise CassetteError(
@@ -191,14 +185,9 @@ class Cassette:
             request = replace(request, body=b"")
         response = normalize_headers(interaction.response, method=request.method)
         with self._own_lock():
-            if self._is_full:
-                return
-            try:
+            with self._write_errors():
                 self._recorder.append(replace(interaction, request=request, response=response))
-            except OSError as error:
-                self._handle_write_error(error)
-            else:
-                self._warn_if_alike(request)
+            self._warn_if_alike(request)
 
     def recording(self) -> Recording:
         """Return what the cassette holds so far; in record mode "all", only what is new."""
@@ -220,14 +209,10 @@ class Cassette:
         Raises
         ------
         CassetteError
-            Where the disk is full, unless the cassette was opened to go on then.
+            Where the disk is full.
         """
-        has_recorded = False
-        with self._own_lock():
-            try:
-                has_recorded = self._recorder is not None and self._recorder.close()
-            except OSError as error:
-                self._handle_write_error(error)
+        with self._own_lock(), self._write_errors():
+            has_recorded = self._recorder is not None and self._recorder.close()
         notice = notice_of_personal_data(self.path, self.name) if has_recorded else ""
         if notice and notice != self._last_notice:  # once, of a recording that is resumed
             self._last_notice = notice
@@ -292,15 +277,16 @@ class Cassette:
                 "replaces. A replay cannot tell them apart: it gives their responses in order."
             )
 
-    def _handle_write_error(self, error: OSError) -> None:
-        message = (
-            f"Cassette {self.name!r} could not be written ({error.strerror}). What was recorded "
-            "before is safe. Make room in its folder, or set DIRECTMAIL_CASSETTES to another."
-        )
-        if self._on_write_error == "raise":
-            raise CassetteError(message) from None
-        self._is_full = True
-        self._notice(f"{message} The session goes on without recording.")
+    @contextmanager
+    def _write_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise CassetteError(
+                f"Cassette {self.name!r} could not be written ({error.strerror}). What was "
+                "recorded before is safe. Make room in its folder, or set DIRECTMAIL_CASSETTES to "
+                "another."
+            ) from None
 
 
 def _close_quietly(recorder: Recorder) -> None:

@@ -28,6 +28,7 @@ from ..interaction import (
     unreadable,
 )
 from ..redaction import unpack
+from ..settings import VERSION
 from .layout import elapsed_s_of, recorded_at_of, text_of
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -35,11 +36,9 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 def har_text(interactions: Iterable[Interaction]) -> str:
     """Return interactions, which are redacted already, as the text of a .har file."""
-    from directmail_lab import __version__
-
     log = {
         "version": "1.2",
-        "creator": {"name": "directmail-lab", "version": __version__},
+        "creator": {"name": "directmail-lab", "version": VERSION},
         "entries": list(map(_har_entry, interactions)),
     }
     return json.dumps({"log": log}, indent=2) + "\n"

@@ -19,6 +19,7 @@ from typing import Final
 from ..errors import CassetteError
 from ..interaction import Interaction
 from ..redaction import Redactor
+from ..settings import VERSION
 from . import layout
 from .library import create, locked
 from .player import Matcher, Player
@@ -297,10 +298,8 @@ def _unfinished_paths(path: Path) -> list[Path]:
 
 def header_text(metadata: Mapping[str, object], redactor: Redactor) -> str:
     """Return the first lines of a cassette, redacted; they name the rules of its redaction."""
-    from directmail_lab import __version__
-
     # First, and always ours: it is what tells the line layout from others.
-    about: dict[str, object] = {"recorded_with": f"directmail-lab {__version__}"}
+    about: dict[str, object] = {"recorded_with": f"directmail-lab {VERSION}"}
     others = redacted_metadata(metadata, redactor)
     about |= {name: value for name, value in others.items() if name not in about}
     if redactor.redact:

@@ -21,11 +21,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 from urllib.parse import unquote
 
-from .. import __version__
 from ..cassettes import cassettes_by_name, find_cassette, read_cassette
 from ..cassettes.convert import convert, layout_of
 from ..display import plural
 from ..errors import CassetteFormatError, DirectMailLabError
+from ..settings import VERSION
 from . import audit
 
 _PICTURE = re.compile(r"(?i)(?<![^\s()<>\"'`])[^\s()<>\"'`]+\.(?:png|jpe?g|gif|svg|webp)\b")
@@ -44,7 +44,7 @@ _ASKS = re.compile(
 )
 _IMPORT = re.compile(r"(?m)^[ \t]*(?:from|import)[ \t]+(\w+)")
 
-_WHEEL: Final = f"directmail_lab-{__version__}-py3-none-any.whl"
+_WHEEL: Final = f"directmail_lab-{VERSION}-py3-none-any.whl"
 _README: Final = """\
 # {title}
 
@@ -285,7 +285,7 @@ def _wheel() -> bytes:
         for file in package.rglob("*")
         if file.suffix in (".py", ".pyi", ".js", ".css", ".typed")
     }
-    about = f"directmail_lab-{__version__}.dist-info"
+    about = f"directmail_lab-{VERSION}.dist-info"
     for name in ("METADATA", "entry_points.txt"):
         text = distribution("directmail-lab").read_text(name) or ""
         contents[f"{about}/{name}"] = text.encode()
