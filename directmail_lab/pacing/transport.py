@@ -365,7 +365,7 @@ class _Attempts:
         progress = self._transport.progress if seconds >= _SHOWN_FROM_S else None
         if progress and self._bar is None and self._allowances.shown.acquire(blocking=False):
             shared = self._allowances.shared_with
-            reason = f"an allowance {shared}" if shared else "until the allowance renews"
+            reason = f"{seconds:.0f} s until the allowance renews{shared and f', {shared}'}"
             if self._clock() < self._retry_at:
                 reason = f"attempt {self._failures + 1} of {_ATTEMPTS}"
             self._bar = progress(seconds, f"{self._turn.line.operation}: {reason}")
