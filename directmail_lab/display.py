@@ -13,6 +13,7 @@ import json
 import math
 import re
 import shutil
+import sys
 import textwrap
 import time
 import weakref
@@ -204,8 +205,8 @@ def _one_line(text: str) -> str:
 class ProgressBar:
     """A tqdm bar that disappears when it is closed, from the saved notebook too.
 
-    It appears after ``delay_s`` seconds, in a notebook or a terminal alone: in a file, each of its
-    steps would be a line. ``options`` are tqdm's.
+    It appears after ``delay_s`` seconds; ``options`` are tqdm's. If the output is no terminal,
+    it is one line.
     """
 
     def __init__(self, total: float | None, *, delay_s: float = 1.0, **options: Any) -> None:
@@ -230,7 +231,10 @@ class ProgressBar:
         from tqdm.notebook import tqdm_notebook
 
         if not issubclass(tqdm, tqdm_notebook):
-            self._bar = tqdm(disable=None, **self._options)  # None: where stderr is no terminal
+            is_terminal = sys.stderr.isatty()
+            if not is_terminal:  # one line in a log, not one for each update
+                sys.stderr.write(f"{self._options.get('desc', 'Working')} …\n")
+            self._bar = tqdm(**self._options, disable=not is_terminal)
             return
         from IPython.display import display
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from queue import SimpleQueue
@@ -65,13 +66,28 @@ def get_many(session: Session, /, paths: Iterable[str], *, concurrency: int = 8)
         raise argument_error(f"get_many() takes a list of paths. For one, get({paths!r}).")
     if concurrency < 1:
         raise argument_error(f"concurrency={concurrency} would send nothing. Give 1 or more.")
-    paths, over = list(paths), threading.Event()
-    # Positions in the paths, in groups that are sent one by one.
+    paths = list(paths)
+    results: list[Result] = [DirectMailLabError(_INTERRUPTED) for _ in paths]
+    bar = ProgressBar(len(paths), desc="GET", unit="request")
+    with suppress(KeyboardInterrupt), bar, closing(_send(session, paths, concurrency)) as answers:
+        for number, result in answers:
+            results[number] = result
+            bar.update()
+    return results
+
+
+def _send(session: Session, paths: list[str], threads: int) -> Generator[tuple[int, Result]]:
+    """Send requests from several threads; yield positions and results as they come.
+
+    Once this generator is closed, nothing more is sent.
+    """
+    one_by_one = session.open_cassette is not None
     groups: dict[str | int, list[int]] = {}
     for number, path in enumerate(paths):
-        groups.setdefault(number if session.open_cassette is None else path, []).append(number)
-    # All workers take from one iterator, so each group goes to exactly one of them.
+        groups.setdefault(path if one_by_one else number, []).append(number)
+    # All threads take from one iterator, so each group goes to exactly one of them.
     work, answers = iter(list(groups.values())), SimpleQueue[tuple[int, Result]]()
+    over = threading.Event()
 
     def send() -> None:
         for number in chain.from_iterable(work):
@@ -83,17 +99,13 @@ def get_many(session: Session, /, paths: Iterable[str], *, concurrency: int = 8)
                 result = without_traceback(error)
             answers.put((number, result))
 
-    results: list[Result] = [DirectMailLabError(_INTERRUPTED) for _ in paths]
+    for _ in range(min(threads, len(groups))):
+        threading.Thread(target=send, daemon=True).start()
     try:
-        with ProgressBar(len(paths), desc="GET", unit="request") as bar:
-            for _ in range(min(concurrency, len(groups))):
-                threading.Thread(target=send, daemon=True).start()
-            for _ in paths:
-                number, results[number] = answers.get()
-                bar.update()
-    except KeyboardInterrupt:
+        for _ in paths:
+            yield answers.get()
+    finally:
         over.set()
-    return results
 
 
 def pages(
@@ -223,9 +235,8 @@ class _Pager:
                 name = self.cursor.rpartition(".")[2].removeprefix("next").lstrip("_")
                 return url.copy_set_param(name[:1].lower() + name[1:], token)
         else:
-            links = [
-                each.get("href") if isinstance(each, dict) else each for each in self._named("next")
-            ]
+            named = self._named("next")
+            links = [each.get("href") if isinstance(each, dict) else each for each in named]
             header = response.links.get("next", {}).get("url")
             for link in (header, *links):
                 if isinstance(link, str) and (link.startswith(("http", "/")) or "?" in link):

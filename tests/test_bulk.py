@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 import threading
 from collections import Counter
@@ -10,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-from faulty_service import Fault, FaultyService
 
 import directmail_lab as dm
 from directmail_lab.credentials import ApiKey
 from directmail_lab.sessions import Session
-from directmail_lab.standin import stand_in
+from directmail_lab.standin import Fault, stand_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,7 +35,7 @@ def items() -> Iterator[StandIn]:
     """A service that answers each of thirty paths differently, one of them by no answer."""
     faults = [Fault(path=f"/v1/items/{n:02}", body=f'{{"n": {n}}}') for n in range(30)]
     faults[7] = Fault(path="/v1/items/07", drop="reset")
-    with FaultyService(limit=1000, faults=faults) as service:
+    with stand_in(limit=1000, faults=faults) as service:
         yield service
 
 
@@ -57,12 +55,11 @@ EXPECTED = [*range(7), httpx.ReadError, *range(8, 30)]
 def test_results_come_in_the_order_of_the_paths_and_a_failure_is_a_value(
     items: StandIn, concurrency: int
 ) -> None:
-    """One path that fails loses no other; the asynchronous call gives the same."""
+    """One path that fails loses no other."""
     with session_of(items, pace="off") as session:
-        got = session.get_many(PATHS, concurrency=concurrency)
-        again = asyncio.run(session.get_many_async(iter(PATHS), concurrency=concurrency))
+        got = session.get_many(iter(PATHS), concurrency=concurrency)
 
-    assert numbers(got) == numbers(again) == EXPECTED
+    assert numbers(got) == EXPECTED
     assert session.get_many([]) == []
 
 
@@ -117,6 +114,26 @@ def test_an_interrupt_keeps_what_came(items: StandIn) -> None:
         assert numbers(got)[5:] == [dm.DirectMailLabError] * 17
         assert "interrupted" in str(got[-1])
         assert len(session.me()) == 1
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs a real Ctrl-C")
+def test_after_an_interrupt_what_waited_for_the_allowance_is_not_sent() -> None:
+    """The threads that wait for the renewal end without it."""
+    with stand_in(limit=2, window_s=1.0, limits={}) as service, session_of(service) as session:
+
+        def interrupt(_: object) -> None:
+            if len(session.readings) == 2:
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+        stop = session.on_reading(interrupt)
+        got = session.get_many(["/v1/users/me"] * 6, concurrency=3)
+        stop()
+        for thread in threading.enumerate():
+            if thread.name.endswith("(send)"):
+                thread.join()
+
+        assert service.requests.total() == 2
+        assert [type(each) for each in got].count(dm.DirectMailLabError) >= 4
 
 
 def test_what_would_send_nothing_is_refused(live: Session) -> None:
@@ -178,68 +195,65 @@ def linked(records: list[Any], _: int, following: int | None) -> httpx.Response:
     return httpx.Response(200, json=records, headers=link)
 
 
-PLAIN: dict[str, Answer] = {
-    "Link header": numbered("p", linked),
-    "next": numbered("p", lambda r, _, n: {"items": r, "links": {"next": n and f"?p={n}"}}),
-    "HAL": numbered(
-        "p",
-        lambda r, number, n: {
-            "items": r,
-            "_links": {"next": {"href": f"/v1/lists?p={n}"}} if n else {},
-            "page": number,
-        },
+PLAIN: dict[str, tuple[Answer, dict[str, str]]] = {
+    "Link header": (numbered("p", linked), {}),
+    "next": (
+        numbered("p", lambda r, _, n: {"items": r, "links": {"next": n and f"?p={n}"}}),
+        {},
     ),
-    "cursor": numbered(
-        "cursor", lambda r, _, n: {"data": r, "meta": {"next_cursor": str(n) if n else ""}}
+    "HAL": (
+        numbered(
+            "p",
+            lambda r, number, n: {
+                "items": r,
+                "_links": {"next": {"href": f"/v1/lists?p={n}"}} if n else {},
+                "page": number,
+            },
+        ),
+        {},
     ),
-    "echoed page": numbered(
-        "page", lambda r, number, _: {"data": r, "current_page": number, "last_page": 3}
+    "relative": (
+        numbered("p", lambda r, _, n: {"data": r, "next": n and f"lists?p={n}"}),
+        {},
     ),
-    "page from 0": lambda query: {
-        "data": page(int(query.get("page", 0)) + 1),
-        "page": int(query.get("page", 0)),
-    },
-    "offset": lambda query: {
-        "results": RECORDS[int(query.get("offset", 0)) :][:10],
-        "offset": int(query.get("offset", 0)),
-        "limit": 10,
-    },
-    "page as text": numbered("page", lambda r, number, _: {"data": r, "page": str(number)}),
-    "next page's number": numbered("page", lambda r, _, n: {"data": r, "next_page": n}),
-    "relative": numbered("p", lambda r, _, n: {"data": r, "next": n and f"lists?p={n}"}),
-    "OData": numbered(
-        "p", lambda r, _, n: {"value": r, **({"@odata.nextLink": f"?p={n}"} if n else {})}
+    "cursor": (
+        numbered(
+            "cursor", lambda r, _, n: {"data": r, "meta": {"next_cursor": str(n) if n else ""}}
+        ),
+        {"cursor": "meta.next_cursor"},
     ),
-    "in an object data": numbered(
-        "cursor", lambda r, _, n: {"data": {"items": r, "next_cursor": n}}
+    "cursor in camel case": (
+        numbered("pageToken", lambda r, _, n: {"data": r, "nextPageToken": n}),
+        {"cursor": "nextPageToken"},
     ),
-    "flag": numbered(
-        "cursor",
-        lambda r, number, n: {"data": r, "next_cursor": str(number + 1), "has_more": bool(n)},
+    "cursor and flag": (
+        numbered(
+            "after",
+            lambda r, number, n: {"data": r, "after": str(number + 1), "has_more": bool(n)},
+        ),
+        {"cursor": "after"},
+    ),
+    "page": (numbered("page", lambda r, _, __: r), {"page": "page"}),
+    "offset": (
+        lambda query: RECORDS[int(query["from"]) :][:10],
+        {"offset": "from"},
     ),
 }
 
 
-@pytest.mark.parametrize("answer", PLAIN.values(), ids=PLAIN)
-def test_what_is_plain_is_found(lists: Lists, answer: Answer) -> None:
-    """All pages are in one frame, live and in a replay, and each was requested once."""
+@pytest.mark.parametrize(("answer", "named"), PLAIN.values(), ids=PLAIN)
+def test_all_pages_are_found(lists: Lists, answer: Answer, named: dict[str, Any]) -> None:
+    """They are in one frame, live and in a replay, and each was requested once."""
     session, requests = lists(answer)
     with session.record("pages"):
-        recorded = dm.frame(session.pages("/v1/lists"))
+        recorded = dm.frame(session.pages("/v1/lists", **named))
     with session.replay("pages", repeat="strict"):
-        played = dm.frame(session.pages("/v1/lists"))
+        played = dm.frame(session.pages("/v1/lists", **named))
 
     assert recorded["id"].tolist() == list(range(25))
     assert recorded.attrs["pages"] == 3
     assert played.equals(recorded)
     assert set(requests.values()) == {1}
-
-
-def full_to_the_end(query: dict[str, str]) -> object:
-    number = int(query.get("page", 1))
-    if number > 5:
-        return httpx.Response(400)
-    return {"data": page(number, 5), "meta": {"page": number, "total_pages": 5}}
 
 
 def short_in_the_middle(query: dict[str, str]) -> object:
@@ -253,36 +267,20 @@ def ends_with_404(query: dict[str, str]) -> object:
 
 
 BY_PAGE: Answer = lambda query: page(int(query.get("page", 1)))  # noqa: E731
-ODD = numbered("t", lambda r, number, _: {"a": r, "x": {"y": number + 1}, "z": f"?t={number + 1}"})
 
 
 @pytest.mark.parametrize(
     ("answer", "options", "count"),
     [
         (BY_PAGE, {}, 10),
-        (BY_PAGE, {"params": {"page": 1}}, 25),
-        (BY_PAGE, {"by": "page"}, 25),
-        (BY_PAGE, {"by": "page", "max_pages": 2}, 20),
-        (
-            lambda query: page(int(query["n"]) + 1),
-            {"by": "page", "params": {"n": 0}, "parameter": "n"},
-            25,
-        ),
-        (
-            lambda query: RECORDS[int(query["from"]) :][:7],
-            {"by": "offset", "parameter": "from"},
-            25,
-        ),
-        (ends_with_404, {"by": "page"}, 20),
-        (lambda _: RECORDS[:10], {"by": "page"}, 10),
-        (full_to_the_end, {}, 25),
+        (BY_PAGE, {"page": "page", "max_pages": 2}, 20),
+        (lambda query: page(int(query["n"]) + 1), {"page": "n", "params": {"n": 0}}, 25),
+        (ends_with_404, {"page": "page"}, 20),
+        (lambda _: RECORDS[:10], {"page": "page"}, 10),
         (numbered("p", lambda r, number, _: {"data": r, "next": f"?p={number % 3 + 1}"}), {}, 25),
-        (short_in_the_middle, {"by": "page"}, 19),
-        (ODD, {"next_at": "z", "record_path": "a"}, 25),
-        (lambda _: [], {"by": "page"}, 0),
+        (short_in_the_middle, {"page": "page"}, 19),
+        (lambda _: [], {"page": "page"}, 0),
         (lambda _: {"results": RECORDS[:10], "next": None, "page": 1}, {}, 10),
-        (ODD, {"by": "cursor", "next_at": "x.y", "parameter": "t", "record_path": "a"}, 25),
-        (ODD, {"by": "next", "next_at": "z", "record_path": "a"}, 25),
     ],
 )
 def test_pages_are_as_the_caller_says_and_end(
@@ -290,8 +288,7 @@ def test_pages_are_as_the_caller_says_and_end(
 ) -> None:
     """By what is named; they stop at a short, an empty and a repeated page, and at max_pages."""
     session, requests = lists(answer)
-    pages = session.pages("/v1/lists", **options)
-    frame = dm.frame(pages, record_path=options.get("record_path", "auto"))
+    frame = dm.frame(session.pages("/v1/lists", **options))
 
     assert len(frame) == count
     assert frame.get("id", frame.iloc[:, :0]).tolist() == list(range(count)) if count else True
@@ -303,13 +300,14 @@ def test_pages_are_as_the_caller_says_and_end(
     [
         httpx.Response(200, json=RECORDS, headers={"Link": '<https://x.test/?p=2>; rel="next"'}),
         httpx.Response(200, json={"data": RECORDS, "next": "https://x.test/?p=2"}),
+        httpx.Response(200, json={"data": RECORDS, "next": "http://[::1"}),
     ],
-    ids=["header", "body"],
+    ids=["header", "body", "no address"],
 )
 def test_a_link_to_another_origin_is_not_followed(lists: Lists, response: httpx.Response) -> None:
     """The key, or a request at all, never goes where a response says."""
     session, requests = lists(lambda _: response)
-    with pytest.raises(dm.errors.InsecureAddressError, match="nothing was sent there"):
+    with pytest.raises(dm.InsecureAddressError, match="nothing was sent there"):
         list(session.pages("/v1/lists"))
 
     assert set(requests) == {f"{ADDRESS}/v1/lists"}
@@ -333,11 +331,11 @@ def test_what_is_no_list_is_one_page(live: Session) -> None:
 
 def test_an_error_is_no_page(service: StandIn, unpaced: Session) -> None:
     """Its status is raised, not taken for the end."""
-    with service.fault(status=500), pytest.raises(dm.errors.ServiceError, match="500"):
+    with service.fault(status=500), pytest.raises(dm.ServiceError, match="500"):
         list(unpaced.pages("/v1/lists"))
 
 
-@pytest.mark.parametrize("options", [{"by": "number"}, {"max_pages": 0}])
+@pytest.mark.parametrize("options", [{"page": "page", "offset": "skip"}, {"max_pages": 0}])
 def test_what_pages_do_not_take_is_refused_at_once(lists: Lists, options: dict[str, Any]) -> None:
     """Before the first page is requested."""
     session, requests = lists(BY_PAGE)
@@ -347,19 +345,12 @@ def test_what_pages_do_not_take_is_refused_at_once(lists: Lists, options: dict[s
     assert not requests
 
 
-def test_records_that_are_not_there_are_no_empty_list(lists: Lists) -> None:
-    """A misspelled path is an error."""
-    session, _ = lists(BY_PAGE)
-    with pytest.raises(dm.DirectMailLabError, match="record_path 'itms' is not in the first page"):
-        list(session.pages("/v1/lists", record_path="itms"))
-
-
 def test_a_list_that_is_cut_short_warns(lists: Lists, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without max_pages there is a bound all the same."""
     monkeypatch.setattr("directmail_lab.paging._MOST_PAGES", 2)
     session, _ = lists(BY_PAGE)
     with pytest.warns(UserWarning, match="more than 2 pages"):
-        assert len(dm.frame(session.pages("/v1/lists", by="page"))) == 20
+        assert len(dm.frame(session.pages("/v1/lists", page="page"))) == 20
 
 
 def test_a_list_whose_next_page_is_not_found_warns(lists: Lists) -> None:

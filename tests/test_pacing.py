@@ -13,11 +13,12 @@ import nbclient
 import nbformat
 import pytest
 from directmail_lab.readings.log import ReadingLog
-from paced_service import START, Clock, Service, async_client, client
+from paced_service import BASE_URL, START, Clock, Service, async_client, client, paced
 
 import directmail_lab as dm
 from directmail_lab.errors import OutcomeUnknownError, QuotaExhaustedError
 from directmail_lab.pacing.allowance import Allowance
+from directmail_lab.pacing.transport import waiting_bar
 from directmail_lab.readings.reading import Reading
 from directmail_lab.standin import stand_in
 
@@ -187,6 +188,33 @@ def test_an_interrupted_wait_ends_at_once_and_leaves_the_session_usable() -> Non
 
     assert [bar.close.call_count for bar in bars] == [1, 1]
     assert service.statuses == [200, 200]
+
+
+def test_a_wait_is_one_line_where_the_output_is_no_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A log gets one line, not one for each update of a bar."""
+    service = Service(Clock(), window_s=60.0)
+
+    burst(service, 6, reset_unit="seconds_left", progress=waiting_bar)
+
+    assert capsys.readouterr().err == "GET /v1/users/me: 60 s until the allowance renews …\n"
+
+
+def test_while_a_request_waits_it_is_known_until_when() -> None:
+    """By operation, and no longer than it waits."""
+    service, seen = Service(Clock(), limit=1), []
+
+    def sleep(seconds: float) -> None:
+        seen.append(transport.allowances.waiting_until)
+        service.clock.sleep(seconds)
+
+    transport = paced(service, reset_unit="seconds_left", sleep=sleep)
+    for _ in range(2):
+        transport.handle_request(httpx.Request("GET", BASE_URL + ME))
+
+    assert seen[0] == {f"GET {ME}": pytest.approx(START + 2.0, abs=0.01)}
+    assert transport.allowances.waiting_until == {}
 
 
 @pytest.mark.parametrize("seen_s", [pytest.param(0.4, marks=pytest.mark.slow), 1.874])

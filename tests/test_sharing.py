@@ -151,9 +151,7 @@ def test_what_one_session_learns_of_the_unit_all_know(rounding: Callable[[float]
 def ask(store: SharedStore, now: float, own: Allowance | None = None) -> tuple[Allowance, float]:
     """Let a session ask for a request; return what it knows then, and how long it waits."""
     own = own or Allowance(lambda: "seconds_left")
-    changed = store.change(
-        ME, own, lambda allowance: allowance.wait_s(now), now=now, since=now, first_since=now
-    )
+    changed = store.change(ME, own, lambda allowance: allowance.wait_s(now), now=now, since=now)
     assert changed is not None
     return changed
 
@@ -171,7 +169,7 @@ def test_who_waits_longest_comes_first() -> None:
     used, _ = ask(stores[0], START, known(1, START + 60.0))
     waits = ask(stores[1], START + 0.01)[1]
     used.settle(None)
-    stores[0].change(ME, used, lambda _: 0.0, now=START + 0.02, since=START, first_since=START)
+    stores[0].change(ME, used, lambda _: 0.0, now=START + 0.02, since=START)
 
     assert waits > 0
     assert ask(stores[2], START + 0.03)[1] > 0

@@ -148,16 +148,12 @@ class Allowance:
         self.refusals = self.refusals + is_new if is_refused else 0
         if is_new:
             self.remaining, self.began_at = remaining, sent_at
-        elif sent_at < self.began_at and self._is_of_earlier_window(reading):
-            return
+        elif sent_at < self.began_at:
+            return  # perhaps of the window before
         elif before is not None:
             self.remaining = max(0, before - 1) if remaining is None else min(before, remaining)
         if is_new or self.remaining == 0:
             self._renew(reading, is_new=is_new)
-
-    def _is_of_earlier_window(self, reading: Reading) -> bool:
-        renews_at, tolerance_s = self._renewal(reading)
-        return renews_at < self.renews_at - tolerance_s
 
     def _renew(self, reading: Reading, *, is_new: bool) -> None:
         at, tolerance_s = self._renewal(reading)

@@ -64,6 +64,9 @@ if kept == ARGV[1] then redis.call('SET', KEYS[1], ARGV[2], 'EX', ARGV[3]) end
 return {kept, redis.call('TIME')}
 """
 
+_Ask = Callable[[Allowance], float]
+_Update = Callable[[object], str]
+
 
 class SharedStore(ABC):
     """Keeps allowances where other sessions find them. One thread at a time may use it.
@@ -85,24 +88,18 @@ class SharedStore(ABC):
         self._account = b""
         self._me = ""
         self._connection: Any = None
+        self._disconnect: Callable[[], None]  # set by `_open`
         self._ahead_s = 0.0  # of the store's clock, which the times in rows are by
         self._alone_until, self._has_warned = 0.0, False
         self.other_kernels = 0
 
     def change(
-        self,
-        operation: str,
-        own: Allowance,
-        ask: Callable[[Allowance], float],
-        *,
-        now: float,
-        since: float,
-        first_since: float,
+        self, operation: str, own: Allowance, ask: _Ask, *, now: float, since: float
     ) -> tuple[Allowance, float] | None:
         """Apply ``ask`` to what all know of an operation; return both, or None on a failure.
 
         ``ask`` gets a copy of our ``own`` allowance with what is kept, perhaps more than once.
-        ``since`` is since when the request waits that asks, ``first_since`` the session's first.
+        ``since`` is since when the request waits that asks.
         """
         if now < self._alone_until:
             return None
@@ -118,7 +115,7 @@ class SharedStore(ABC):
             seconds = ask(allowance)
             kernels = {name.partition(".")[0] for name in (self._me, *users)}
             self.other_kernels = len(kernels) - 1
-            users[self._me] = allowance.in_flight, now, first_since if seconds else 0.0
+            users[self._me] = allowance.in_flight, now, since if seconds else 0.0
             done = allowance, seconds
             return write_row(allowance, users, self._ahead_s)
 
@@ -129,7 +126,7 @@ class SharedStore(ABC):
             return None
         return done
 
-    def _keep(self, operation: str, update: Callable[[object], str]) -> None:
+    def _keep(self, operation: str, update: _Update) -> None:
         if self._connection is None:
             self._account = self._name_account(self._open())
             self._me = f"{machine()}-{os.getpid()}.{random.getrandbits(32):x}"
@@ -161,10 +158,10 @@ class SharedStore(ABC):
 
     def close(self) -> None:
         """Close the connection."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
+        if self._connection is not None:
+            self._connection = None
             with contextlib.suppress(Exception):
-                self._disconnect(connection)
+                self._disconnect()
 
     def _describe(self, error: Exception) -> str:
         return str(error) or type(error).__name__
@@ -174,11 +171,8 @@ class SharedStore(ABC):
         """Open the connection, and return the secret, which is made if it is missing."""
 
     @abstractmethod
-    def _replace(self, name: str, update: Callable[[object], str]) -> None:
+    def _replace(self, name: str, update: _Update) -> None:
         """Replace a row by what ``update`` makes of it."""
-
-    @abstractmethod
-    def _disconnect(self, connection: Any) -> None: ...
 
 
 _inherited: Final[list[object]] = []
@@ -250,7 +244,8 @@ class FileStore(SharedStore):
         self._connection = connection = sqlite3.connect(
             path, timeout=0.0, isolation_level=None, check_same_thread=False
         )
-        weakref.finalize(self, _close_in, os.getpid(), connection)
+        # Also if the session is dropped, but not in a forked child.
+        self._disconnect = weakref.finalize(self, _close_in, os.getpid(), connection)
         self._execute_once_free("PRAGMA journal_mode = WAL")
         # No need to wait for the disk: nothing in the file matters after a power failure.
         connection.execute("PRAGMA synchronous = OFF")
@@ -262,7 +257,7 @@ class FileStore(SharedStore):
         secret: bytes = made[0]
         return secret
 
-    def _replace(self, name: str, update: Callable[[object], str]) -> None:
+    def _replace(self, name: str, update: _Update) -> None:
         self._execute_once_free("BEGIN IMMEDIATE")
         with self._connection as connection:  # commits, or rolls back
             row = connection.execute(_READ, [name]).fetchone()
@@ -284,12 +279,8 @@ class FileStore(SharedStore):
                     raise
                 time.sleep(random.uniform(0.0, _LONGEST_RETRY_S))
 
-    def _disconnect(self, connection: Any) -> None:
-        connection.close()
-
 
 def _close_in(process: int, connection: sqlite3.Connection) -> None:
-    """Close the connection of a session that was dropped, but not in a forked child."""
     if process == os.getpid():
         connection.close()
 
@@ -339,7 +330,7 @@ class RedisStore(SharedStore):
         self._clock = clock
         self._rows: dict[str, str] = {}
 
-    def _keep(self, operation: str, update: Callable[[object], str]) -> None:
+    def _keep(self, operation: str, update: _Update) -> None:
         # In a thread: a change takes several calls, and together they have one deadline.
         if self._connection is None:
             self._thread = ThreadPoolExecutor(1)
@@ -348,10 +339,11 @@ class RedisStore(SharedStore):
     def _open(self) -> bytes:
         self._rows = {}
         self._connection = self._pool.make_connection()
+        self._disconnect = self._connection.disconnect
         self._exchange(_SECRET, "", secrets.token_hex(32))
         return self._exchange(_SECRET, "", "").encode()
 
-    def _replace(self, name: str, update: Callable[[object], str]) -> None:
+    def _replace(self, name: str, update: _Update) -> None:
         # Usually nobody else has changed the row since, and one call is enough.
         give_up_at = time.monotonic() + _DEADLINE_S
         while time.monotonic() < give_up_at:
@@ -375,9 +367,6 @@ class RedisStore(SharedStore):
         server_time = int(seconds) + int(microseconds) / 1e6
         self._ahead_s = server_time - (sent_at + self._clock()) / 2
         return str(kept)
-
-    def _disconnect(self, connection: Any) -> None:
-        connection.disconnect()
 
     def _describe(self, error: Exception) -> str:
         where = self._pool.connection_kwargs

@@ -204,11 +204,9 @@ class Allowances:
 
         changed = None
         if self.shared is not None:
-            first_since = line.waiting[0] if line.waiting else since
             changed = self.shared.change(
-                line.operation, line.allowance, change,
-                now=now, since=since, first_since=first_since,
-            )  # fmt: skip
+                line.operation, line.allowance, change, now=now, since=since
+            )
         if changed is None:
             line.allowance.others_in_flight = line.allowance.others_first = 0
             seconds = change(line.allowance)
@@ -250,14 +248,14 @@ class Allowances:
         self._start()
 
     def _exhausted(self, line: _Line, now: float) -> QuotaExhaustedError:
-        when, renews_at = "", line.allowance.renews_at
-        if now < renews_at:
-            at = datetime.fromtimestamp(min(renews_at, _LAST_S), UTC)
-            when = f" until {at:%Y-%m-%d %H:%M:%S} UTC, {renews_at - now:.0f} s from now"
+        when, until = "", line.allowance.renews_at
+        if now < until:
+            at = datetime.fromtimestamp(min(until, _LAST_S), UTC)
+            when = f" until {at:%Y-%m-%d %H:%M:%S} UTC, {until - now:.0f} s from now"
         return QuotaExhaustedError(
             f"Nothing is left for {line.operation}{when}, and max_wait_s is {self.max_wait_s:g}. "
             "Try again later, or connect(…, max_wait_s=…) with more.",
-            until=renews_at if when else None,
+            until=until if when else None,
         )
 
 
@@ -367,7 +365,7 @@ class _Attempts:
         progress = self._transport.progress if seconds >= _SHOWN_FROM_S else None
         if progress and self._bar is None and self._allowances.shown.acquire(blocking=False):
             shared = self._allowances.shared_with
-            reason = f"an allowance {shared}" if shared else "until the allowance renews"
+            reason = f"{seconds:.0f} s until the allowance renews{shared and f', {shared}'}"
             if self._clock() < self._retry_at:
                 reason = f"attempt {self._failures + 1} of {_ATTEMPTS}"
             self._bar = progress(seconds, f"{self._turn.line.operation}: {reason}")

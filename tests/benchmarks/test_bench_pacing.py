@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
-from directmail_lab.pacing.stores import Share
 
 from directmail_lab.credentials import ApiKey
-from directmail_lab.pacing import Pacer, PacingTransport
+from directmail_lab.pacing import Allowances, PacingTransport
+from directmail_lab.pacing.shared import Share
 from directmail_lab.readings.reading import Reading
-from directmail_lab.readings.reset_unit import ResetUnitInference
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,14 +77,14 @@ def test_paced(benchmark: BenchmarkFixture, send: Callable[[Transport], None]) -
     """The same below the pacing transport."""
     grouped(benchmark, send)
     benchmark.extra_info.update(on_top_of="test_unpaced", at_most_us=20)
-    benchmark.pedantic(send, [PacingTransport(Answering(), Pacer(ResetUnitInference()))], rounds=40)
+    benchmark.pedantic(send, [PacingTransport(Answering(), Allowances())], rounds=40)
 
 
 def sharing() -> Transport:
     """Return the same, with an allowance that this machine's sessions share."""
-    key, inference = ApiKey("hk_of_the_benchmark"), ResetUnitInference()
+    key = ApiKey("hk_of_the_benchmark")
     shared = Share("machine").open(key, "https://api.example.test", time.time)
-    return PacingTransport(Answering(), Pacer(inference, shared=shared))
+    return PacingTransport(Answering(), Allowances(shared=shared))
 
 
 def keep_sending(over: Event) -> None:
