@@ -119,6 +119,8 @@ class Session:
         alone. With ``auth=None`` no key is sent.
     """
 
+    _clock: Callable[[], float] = staticmethod(time.time)
+
     @hide_frames
     def __init__(
         self,
@@ -144,7 +146,7 @@ class Session:
             pace=pace,
             max_wait_s=max_wait_s,
             reset_unit=lambda: self._own.evidence.unit,
-            shared=Share(share).open(self._api_key, self.base_url, time.time),
+            shared=Share(share).open(self._api_key, self.base_url, self._clock),
         )
         self._network = None
         start = Mode("live", RefusingTransport("This session has no key."), self._own)
@@ -281,7 +283,7 @@ class Session:
         observing = ObservingTransport(self._network, observe or self._observe, recording, cassette)
         if self.allowances.pace == "off":
             return observing
-        return PacingTransport(observing, self.allowances)
+        return PacingTransport(observing, self.allowances, clock=self._clock)
 
     @property
     def shared_with(self) -> str:

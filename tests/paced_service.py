@@ -12,8 +12,8 @@ from email.utils import formatdate
 from typing import Any
 
 import httpx
-from directmail_lab.readings.log import ReadingLog
 
+from directmail_lab.cassettes import SessionRecording
 from directmail_lab.pacing import Allowances, PacingTransport
 from directmail_lab.transports import Observer, ObservingTransport
 
@@ -109,25 +109,31 @@ class Service:
         return httpx.Response(self.statuses[-1], headers=headers)
 
 
-def observed(service: Service, log: ReadingLog) -> ObservingTransport:
+def observed(service: Service, recording: SessionRecording) -> ObservingTransport:
     """Return a transport that sends to a service, and keeps the readings of its responses."""
+    network, clock = httpx.MockTransport(service), service.clock
     return ObservingTransport(
-        httpx.MockTransport(service), Observer(log.append), clock=service.clock, timer=service.clock
+        network, Observer(lambda _: None), recording, clock=clock, timer=clock
     )
 
 
-def paced(service: Service, log: ReadingLog | None = None, **options: Any) -> PacingTransport:
+def paced(
+    service: Service, recording: SessionRecording | None = None, **options: Any
+) -> PacingTransport:
     """Return a stack on a service, paced on its clock; ``options`` are of both."""
     clock = service.clock
-    if log is None:
-        log = ReadingLog(reset_unit=options.pop("reset_unit", None))
+    if recording is None:
+        unit = options.pop("reset_unit", None)
+        recording = SessionRecording("paced", BASE_URL, reset_unit=unit)
     shared = {"pace", "max_wait_s", "shared"} & options.keys()
     allowances = Allowances(
-        reset_unit=lambda: log.inference.unit, **{name: options.pop(name) for name in shared}
+        reset_unit=lambda: recording.evidence.unit, **{name: options.pop(name) for name in shared}
     )
     settings = {"sleep": clock.sleep, "sleep_async": clock.sleep_async, "progress": None}
     settings["backoff"] = lambda failures: 0.5 * failures
-    return PacingTransport(observed(service, log), allowances, clock=clock, **settings | options)
+    return PacingTransport(
+        observed(service, recording), allowances, clock=clock, **settings | options
+    )
 
 
 def client(service: Service, **options: Any) -> httpx.Client:

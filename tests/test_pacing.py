@@ -12,10 +12,11 @@ import httpx
 import nbclient
 import nbformat
 import pytest
-from directmail_lab.readings.log import ReadingLog
+from faulty_service import FaultyService
 from paced_service import BASE_URL, START, Clock, Service, async_client, client, paced
 
 import directmail_lab as dm
+from directmail_lab.cassettes import SessionRecording
 from directmail_lab.errors import OutcomeUnknownError, QuotaExhaustedError
 from directmail_lab.pacing.allowance import Allowance
 from directmail_lab.pacing.transport import waiting_bar
@@ -142,7 +143,7 @@ def test_even_pace_spreads_the_allowance_over_the_window() -> None:
 def test_pace_off_never_waits() -> None:
     """A refusal comes back as it is, at once, and a failed read is not repeated."""
     with (
-        stand_in(limit=2, limits={}) as service,
+        FaultyService(limit=2, limits={}) as service,
         dm.Session(service.base_url, service.api_key, pace="off") as session,
     ):
         statuses = [session.get(ME).status_code for _ in range(3)]
@@ -289,11 +290,11 @@ def test_only_a_read_is_repeated_and_only_after_a_failure_that_may_pass(
     method: str, failure: int | Exception, attempts: int
 ) -> None:
     """What comes last is given back or raised as it is, and each response is a reading."""
-    service, log = Service(Clock()), ReadingLog()
+    service, log = Service(Clock()), SessionRecording("paced", BASE_URL)
     is_status = isinstance(failure, int)
     service.instead = [httpx.Response(failure) if is_status else failure for _ in range(9)]  # type: ignore[arg-type]
 
-    with client(service, log=log) as paced_client:
+    with client(service, recording=log) as paced_client:
         try:
             outcome: object = paced_client.request(method, ME, json={}).status_code
         except httpx.TransportError as error:
@@ -301,7 +302,7 @@ def test_only_a_read_is_repeated_and_only_after_a_failure_that_may_pass(
 
     assert outcome == failure
     assert len(service.sent_at) == attempts
-    assert [reading.status for reading in log.since(0)] == [failure] * attempts * is_status
+    assert [reading.status for reading in log.readings()] == [failure] * attempts * is_status
 
 
 @pytest.mark.parametrize("failure", [httpx.ConnectError("refused"), httpx.Response(503)], ids=repr)
@@ -436,7 +437,7 @@ def test_an_answer_to_a_write_that_breaks_off_leaves_its_outcome_open(method: st
         await session.async_client.request(method, "/v1/letters")
 
     with (
-        stand_in() as service,
+        FaultyService() as service,
         dm.Session(service.base_url, service.api_key, allow_writes=True) as session,
         service.fault(cut_after=1, body=b"{}", status=201),
     ):

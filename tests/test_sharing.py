@@ -24,12 +24,12 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-from directmail_lab.readings.log import ReadingLog
 from key_search import traces
 from paced_service import BASE_URL, START, Clock, Service, observed
 from shared_allowance import run
 
 import directmail_lab as dm
+from directmail_lab.cassettes import SessionRecording
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import QuotaExhaustedError
 from directmail_lab.interaction import READING
@@ -94,11 +94,11 @@ def redis_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def read_at_once(service: Service, sessions: int, reads: int, **options: Any) -> list[float]:
     """Let sessions that share send reads, each one after another; return when each had its last."""
-    log = ReadingLog(reset_unit=options.pop("reset_unit", None))
+    log = SessionRecording("shared", BASE_URL, reset_unit=options.pop("reset_unit", None))
     sending, clock = observed(service, log), service.clock
     request = httpx.Request("GET", BASE_URL + ME)
     users = [
-        Allowances(shared=on_machine(), reset_unit=lambda: log.inference.unit, **options)
+        Allowances(shared=on_machine(), reset_unit=lambda: log.evidence.unit, **options)
         for _ in range(sessions)
     ]
     turns = {number: users[number].turn(ME, clock()) for number in range(sessions)}
@@ -233,7 +233,7 @@ def test_a_replay_and_a_session_that_shares_nothing_never_touch_it(
     with Session(service.base_url, service.api_key, share=None) as session:
         session.me()
     with Session(service.base_url, service.api_key) as idle:
-        assert idle.readings is not None
+        assert idle.recording is not None
 
     assert state_files(tmp_path) == []
 
@@ -427,17 +427,19 @@ def test_other_kernels_are_told_of(service: StandIn) -> None:
 
 def test_sessions_share_through_redis_whatever_their_clocks_say(redis_address: str) -> None:
     """Two machines whose clocks are a minute apart use up an allowance and agree on its renewal."""
-    clocks = [time.time, lambda: time.time() + 60.0]
-    options = {"share": redis_address, "reset_unit": "seconds_left"}
+
+    class Ahead(Session):
+        """A session on a machine whose clock is ahead."""
+
+        _clock = staticmethod(lambda: time.time() + 60.0)
+
+    options: dict[str, Any] = {"share": redis_address, "reset_unit": "seconds_left"}
     with stand_in(limit=5, window_s=600.0, limits={}) as service:
-        sessions = [
-            Session(service.base_url, service.api_key, clock=clock, **options)  # type: ignore[arg-type]
-            for clock in clocks
-        ]
+        sessions = [kind(service.base_url, service.api_key, **options) for kind in (Session, Ahead)]
         statuses = [sessions[number % 2].get(ME).status_code for number in range(5)]
         with pytest.raises(QuotaExhaustedError) as caught:
             sessions[1].get(ME)
-        sent = [len(session.readings) for session in sessions]
+        sent = [len(session.recording) for session in sessions]
         for session in sessions:
             session.close()
 
