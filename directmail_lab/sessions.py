@@ -280,7 +280,10 @@ class Session:
     ) -> Transport:
         """Return the transports that a request passes on its way to the service."""
         assert self._network is not None
-        observing = ObservingTransport(self._network, observe or self._observe, recording, cassette)
+        observe = observe or self._observe
+        observing = ObservingTransport(
+            self._network, observe, recording, cassette, clock=self._clock
+        )
         if self.allowances.pace == "off":
             return observing
         return PacingTransport(observing, self.allowances, clock=self._clock)

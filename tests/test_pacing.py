@@ -14,6 +14,7 @@ import nbformat
 import pytest
 from faulty_service import FaultyService
 from paced_service import BASE_URL, START, Clock, Service, async_client, client, paced
+from reading_samples import raw
 
 import directmail_lab as dm
 from directmail_lab.cassettes import SessionRecording
@@ -151,7 +152,7 @@ def test_pace_off_never_waits() -> None:
             statuses.append(session.get(ME).status_code)
 
         assert statuses == [200, 200, 429, 503]
-        assert len(session.rate_limits()) == 4
+        assert len(dm.rate_limits(session)) == 4
 
 
 def test_a_wait_that_is_too_long_says_until_when() -> None:
@@ -426,7 +427,7 @@ def test_threads_never_overrun_a_real_service() -> None:
         statuses = Counter(threads.map(read, range(15)))
 
         assert statuses == {200: 5, None: 10}
-        assert len(session.rate_limits()) == 5
+        assert len(dm.rate_limits(session)) == 5
 
 
 @pytest.mark.parametrize("method", ["POST", "DELETE"])
@@ -448,7 +449,7 @@ def test_an_answer_to_a_write_that_breaks_off_leaves_its_outcome_open(method: st
 
 
 def reading(remaining: int, reset: int, at: float, elapsed_s: float = 0.0) -> Reading:
-    return Reading(at, "GET", ME, ME, 200, 5, remaining, reset, elapsed_s=elapsed_s)
+    return Reading(at, "GET", ME, 200, raw(5, remaining, reset), elapsed_s=elapsed_s)
 
 
 def test_the_first_request_of_many_asks_for_all() -> None:
