@@ -175,7 +175,6 @@ def test_https_at_a_port_of_plain_http_is_told() -> None:
         "dm.chart_rate_limits(kind='bars')",
         "dm.drift('first-look', on_old='stop')",
         "dm.login(mode='offline')",
-        "dm.pages('/v1/lists', by='number')",
         "dm.stand_in(window='open')",
     ],
 )
