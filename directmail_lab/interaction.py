@@ -200,7 +200,12 @@ def path_below(uri: str, prefix: str = "") -> str:
     A path outside the prefix is returned whole.
     """
     plain = _PLAIN_ADDRESS.match(uri)
-    path = (plain[1] if plain else urlsplit(uri).path) or "/"
+    return below(plain[1] or "/" if plain else urlsplit(uri).path or "/", prefix)
+
+
+def below(target: str, prefix: str) -> str:
+    """Return the path below a prefix of a path that may have a query; see `path_below`."""
+    path = target.partition("?")[0]
     if prefix and (path == prefix or path.startswith(prefix + "/")):
         return path[len(prefix) :] or "/"
     return path

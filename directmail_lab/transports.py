@@ -31,10 +31,11 @@ from .interaction import (
     NUMBER,
     READING,
     Interaction,
+    RecordedRequest,
     RecordedResponse,
+    below,
     header,
     normalize_headers,
-    path_below,
 )
 from .readings.reading import Reading, Source, raw_values
 from .redaction import unpack
@@ -137,11 +138,11 @@ class Observer:
         body: bytes | None = None,
     ) -> httpx.Response:
         """Return the response. ``body`` is None if it was not read yet."""
-        url, raw = str(request.url), response.headers.raw
+        raw = response.headers.raw
         reading = Reading(
             at,
             request.method,
-            self.redacted(path_below(url, self.prefix)),
+            self.redacted(below(request.url.raw_path.decode("ascii"), self.prefix)),
             response.status_code,
             raw_values(raw),
             elapsed_s,
@@ -150,9 +151,13 @@ class Observer:
             cassette_number,
         )
         sent = request.content if hasattr(request, "_content") else b""
-        exchange = Exchange(url, request.headers.raw, sent, raw, response.reason_phrase, body)
+        exchange = Exchange(
+            request.url, request.headers.raw, sent, raw, response.reason_phrase, body
+        )
         response.extensions[READING] = reading
-        response.extensions[NUMBER] = recording, recording.add(reading, exchange)
+        number = recording.add(reading, exchange)
+        if body is None:
+            response.extensions[NUMBER] = recording, number
         self.on_reading(reading)
         return response
 
@@ -195,7 +200,7 @@ class SessionTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         _refuse_user_info(request)
         if mode.cassette is not None:
             request.read()
-            if played := mode.cassette.play(recorded_request(request)):
+            if played := mode.cassette.play(_as_asked(request, mode.cassette)):
                 if mode.latency_factor:
                     time.sleep(_pause_s(mode, played[-1][1]))
                 return self._played(request, played, mode)
@@ -206,7 +211,7 @@ class SessionTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         _refuse_user_info(request)
         if mode.cassette is not None:
             await request.aread()
-            if played := mode.cassette.play(recorded_request(request)):
+            if played := mode.cassette.play(_as_asked(request, mode.cassette)):
                 if mode.latency_factor:
                     await asyncio.sleep(_pause_s(mode, played[-1][1]))
                 return self._played(request, played, mode)
@@ -241,6 +246,13 @@ def _refuse_user_info(request: httpx.Request) -> None:
             "The address holds a user name or password before its host, where httpx would print "
             "it. Leave it out: the session adds the key by itself."
         )
+
+
+def _as_asked(request: httpx.Request, cassette: Cassette) -> RecordedRequest:
+    """Return as much of a request as it takes to find its response."""
+    if cassette.looks_inside(request.method):
+        return recorded_request(request)
+    return RecordedRequest(request.method, str(request.url))
 
 
 def _pause_s(mode: Mode, played: Interaction) -> float:

@@ -67,7 +67,7 @@ def test_old_bodies_are_dropped_and_their_numbers_stay(
     live: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A session keeps so many bytes of its last messages, and all its readings."""
-    monkeypatch.setattr(recording_module, "_MAX_KEPT_BYTES", 3_000)
+    monkeypatch.setattr(recording_module, "_MAX_KEPT_BYTES", 15_000)
     for _ in range(10):
         live.me()
     kept = [live.recording.has_bodies(number) for number in range(1, 11)]

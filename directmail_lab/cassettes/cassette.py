@@ -21,7 +21,7 @@ from .convert import notice_of_personal_data
 from .library import cassette_name, find_cassette, new_cassette_path
 from .player import DEFAULT_MATCH_ON, Matcher, Player, check_match_on
 from .recorder import Recorder, unfinished_files
-from .recording import Recording, read_cassette
+from .recording import Lines, Recording, read_cassette
 
 RECORD_MODES: Final = ("none", "once", "new_episodes", "any", "all")
 
@@ -151,12 +151,18 @@ class Cassette:
                     self._player.played[index] = 1
         if run is not None and (not is_played or (self._repeat == "last" and not self.records)):
             indexes = run[-1:] if is_played else run
-            return [(index + 1, self._recording.interactions[index]) for index in indexes]
+            recorded = self._recording.interactions
+            answer = recorded.answer if isinstance(recorded, Lines) else recorded.__getitem__
+            return [(index + 1, answer(index)) for index in indexes]
         if self._recorder is not None:
             self._recorder.refuse_if_full()
             return []
         self.on_unmatched(self._redactor.request(request))
         raise self._player.refusal(request, is_played=is_played)
+
+    def looks_inside(self, method: str) -> bool:
+        """Return whether more of a request than method and address decides what is played."""
+        return self._player.looks_inside(method)
 
     def has_unplayed(self, request: RecordedRequest) -> bool:
         """Return whether a response to a request was not played yet."""

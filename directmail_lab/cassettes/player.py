@@ -109,7 +109,7 @@ class Player:
         request = self._redactor.request(request)
         for key in self._keys(request, self._base_url):
             if runs := self._runs.get(key):
-                if not self._looks_inside(request.method):
+                if not self.looks_inside(request.method):
                     return self._next(runs)
                 same = self._runs.get((key, _body(request)), [])
                 if same and self._rest == ["body"] and not self._is_played(run := self._next(same)):
@@ -172,7 +172,7 @@ class Player:
         if base_url and f"{address}/".startswith(f"{base_url}/"):
             yield method, address[len(base_url) :] or "/", parameters
 
-    def _looks_inside(self, method: str) -> bool:
+    def looks_inside(self, method: str) -> bool:
         """Return whether more than the address decides; bodies do for writes alone."""
         return any(each != "body" or method not in SAFE_METHODS for each in self._rest)
 
@@ -195,7 +195,7 @@ class Player:
         """Return a recorded request, if that is enough only its method and address, its attempt."""
         interactions = self._recording.interactions
         if isinstance(interactions, Lines):
-            return interactions.request(index, lambda method: not self._looks_inside(method))
+            return interactions.request(index, lambda method: not self.looks_inside(method))
         interaction = interactions[index]
         return interaction.request, interaction.attempt
 

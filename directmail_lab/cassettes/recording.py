@@ -14,7 +14,7 @@ import threading
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -44,7 +44,11 @@ from . import layout
 
 MAX_FILE_BYTES: Final = 256 * 1024**2
 _MAX_KEPT_BYTES: Final = 64 * 1024**2
+# What addresses and headers of a usual response take.
+_HEADERS_BYTES: Final = 4096
 _READINGS_FOR_UNIT: Final = 1_000
+
+_NOT_PARSED: Final = RecordedRequest("", "")
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
 Credentials = Literal["key", "none", "wrong", "unknown"]
@@ -161,7 +165,7 @@ class Recording:
 class Exchange(NamedTuple):
     """A request and its response as httpx has them; ``body`` is None until it was read."""
 
-    url: str
+    url: object
     request_headers: RawHeaders
     request_body: bytes
     response_headers: RawHeaders
@@ -251,7 +255,7 @@ class SessionRecording(Recording):
             (self.base_url or "") + reading.path, (), b"", (), "", None
         )
         sent, received = map(text_headers, (exchange.request_headers, exchange.response_headers))
-        request = RecordedRequest(reading.method, exchange.url, sent, exchange.request_body)
+        request = RecordedRequest(reading.method, str(exchange.url), sent, exchange.request_body)
         response = RecordedResponse(reading.status, exchange.reason, received, exchange.body or b"")
         if exchange.body is not None:
             response = normalize_headers(response, method=request.method)
@@ -271,9 +275,7 @@ class SessionRecording(Recording):
 
 
 def _size(exchange: Exchange) -> int:
-    headers = (*exchange.request_headers, *exchange.response_headers)
-    size = sum([len(name) + len(value) for name, value in headers])
-    return size + len(exchange.url) + len(exchange.request_body) + len(exchange.body or b"")
+    return _HEADERS_BYTES + len(exchange.request_body) + len(exchange.body or b"")
 
 
 # -- of a file -----------------------------------------------------------------------------------
@@ -331,9 +333,16 @@ class Lines(Sequence[Interaction]):
         return len(self._starts)
 
     def __getitem__(self, index: Any) -> Any:
-        with self._format_errors(index) as (at, elapsed, attempt, request, response):
+        with self._format_errors(index) as lines:
+            return replace(
+                self.answer(index), request=check_request(layout.request_of(_parse(lines[3])))
+            )
+
+    def answer(self, index: int) -> Interaction:
+        """Return an interaction whose request is not parsed, to replay its response."""
+        with self._format_errors(index) as (at, elapsed, attempt, _, response):
             interaction = Interaction(
-                check_request(layout.request_of(_parse(request))),
+                _NOT_PARSED,
                 check_response(layout.response_of(_parse(response))),
                 layout.recorded_at_of(at.decode("ascii", "replace")),
                 layout.elapsed_s_of(elapsed),
