@@ -205,6 +205,22 @@ def test_a_full_cassette_refuses_before_anything_is_sent(
     assert service.requests.total() == 2
 
 
+@pytest.mark.parametrize("encoding", [None, "gzip"])
+def test_the_caller_gets_a_body_that_is_too_large_to_record(
+    service: FaultyService, live: Session, monkeypatch: pytest.MonkeyPatch, encoding: str | None
+) -> None:
+    """In its place stands how many bytes it had; a replay gives that."""
+    monkeypatch.setattr("directmail_lab.transports.MAX_UNPACKED_BYTES", 1_000)
+    with live.record("tour"), service.fault(body="x" * 1_001, encoding=encoding):
+        whole = live.get("/v1/lists").text
+    with live.replay("tour"):
+        replayed = live.get("/v1/lists")
+
+    assert whole == "x" * 1_001
+    assert replayed.text.startswith("<not recorded: ")
+    assert "content-encoding" not in replayed.headers
+
+
 def test_requests_that_differ_by_a_replaced_value_alone_are_told(tmp_path: Path) -> None:
     """A replay gives their responses in order, whatever the value."""
     notices: list[str] = []
