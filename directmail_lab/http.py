@@ -34,6 +34,7 @@ from .interaction import (
     operation_of,
     path_below,
 )
+from .readings.reading import Reading
 
 WANTS_KEY: Final = "directmail_lab.wants_key"
 """Set in a request's extensions where the network transport is to add the key."""
@@ -67,7 +68,7 @@ _ADVICE: Final = {
     401: "Check the API key and the base address: the key may be another region's.",
     403: "Check the API key and the base address: the key may be another region's.",
     404: "Check the path and the base address.",
-    429: "The allowance is used up: rate_limits() shows when it renews.",
+    429: "The allowance is used up.",
     500: "The service, or a gateway before it, failed: try again later.",
 }
 
@@ -221,6 +222,8 @@ def service_error(
     # More is searched than is shown, so that a key at the end of the excerpt is found.
     searched = response.content[:_SEARCHED_BYTES]
     advice = _ADVICE.get(status) or _ADVICE[500 if status >= 500 else 400]
+    if status == 429 and reading is not None:
+        advice += f" {_renewal(reading)}"
     kind = UnauthorizedError if status in (401, 403) else ServiceError
     return kind(
         f"{operation} answered {status} {redacted(response.reason_phrase)}. {advice}",
@@ -228,6 +231,18 @@ def service_error(
         operation=operation,
         excerpt=redacted(decode_text(searched, response.charset_encoding))[:_EXCERPT],
         reading=reading,
+    )
+
+
+def _renewal(reading: Reading) -> str:
+    """Return what a response says of when the allowance renews."""
+    if reading.retry_after_s is not None:
+        return f"The service asks to wait for {reading.retry_after_s:g} s (Retry-After)."
+    if reading.reset is None:
+        return "The service does not say when it renews."
+    return (
+        f"X-RateLimit-Reset is {reading.reset}. Its unit is not documented: findings() says what "
+        "is known of it."
     )
 
 

@@ -59,6 +59,8 @@ def base_address(text: str, *, only_replays: bool = False) -> str:
     try:
         parts = urlsplit(address)
         is_address = parts.scheme in ("http", "https") and bool(parts.hostname)
+        is_address &= address.isprintable()  # httpx takes no tab, which Python drops
+        (parts.hostname or "").encode("idna")  # raises UnicodeError for a label that is too long
         _ = parts.port  # raises ValueError if the port is not a number
     except ValueError:
         is_address = False

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from contextlib import aclosing, closing
 from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Final, Literal, Protocol, cast
 
 from .cassettes import Cassette, SessionRecording
@@ -45,6 +46,8 @@ ModeName = Literal["live", "record", "replay"]
 
 _ATTEMPT: Final = "directmail_lab.attempt"
 """Where a request carries its own ``id`` and how many times it was sent."""
+
+_USUAL_REASONS: Final = frozenset({"", *(status.phrase for status in HTTPStatus)})
 
 _LONGEST_PAUSE_S: Final = 30.0
 """A replay in recorded time waits no longer for one response, whatever its cassette says."""
@@ -138,6 +141,7 @@ class Observer:
         body: bytes | None = None,
     ) -> httpx.Response:
         """Return the response. ``body`` is None if it was not read yet."""
+        _hide_key(response, self.redacted)
         raw = response.headers.raw
         reading = Reading(
             at,
@@ -160,6 +164,17 @@ class Observer:
             response.extensions[NUMBER] = recording, number
         self.on_reading(reading)
         return response
+
+
+def _hide_key(response: httpx.Response, redacted: Callable[[str], str]) -> None:
+    """Take the key out of what httpx shows of a response, and out of the cookies that it keeps."""
+    reason = response.reason_phrase
+    if reason not in _USUAL_REASONS:
+        response.extensions["reason_phrase"] = redacted(reason).encode("ascii", "replace")
+    if "set-cookie" in response.headers:
+        cookies = response.headers.get_list("set-cookie")
+        if redacted("\n".join(cookies)) != "\n".join(cookies):
+            del response.headers["set-cookie"]
 
 
 class SessionTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-from cassette_samples import BASE_URL, answered
+from cassette_samples import BASE_URL, answered, get
 
 import directmail_lab as dm
 from directmail_lab.cassettes import Cassette
@@ -67,7 +67,7 @@ def test_a_loop_that_ends_takes_its_connections_along(live: Session) -> None:
         (403, dm.errors.UnauthorizedError, "Check the API key"),
         (404, dm.errors.ServiceError, "Check the path"),
         (422, dm.errors.ServiceError, "excerpt"),
-        (429, dm.errors.ServiceError, "rate_limits"),
+        (429, dm.errors.ServiceError, "Its unit is not documented"),
         (502, dm.errors.ServiceError, "try again"),
     ],
 )
@@ -314,6 +314,25 @@ def test_nothing_that_the_caller_holds_has_the_key(service: FaultyService, live:
     assert service.api_key not in f"{live!r}{vars(live)}{live.client.__dict__}"
     with pytest.raises(dm.DirectMailLabError):
         pickle.dumps(live)
+
+
+def test_a_key_in_a_reason_phrase_or_a_cookie_is_not_shown(
+    service: FaultyService, live: Session
+) -> None:
+    """httpx shows the one in a response's repr, and keeps the other in its jar."""
+    cookies = [f"id={service.api_key}", "theme=dark"]
+    with service.fault(headers={"Set-Cookie": cookies}):
+        response = live.get("/v1/lists")
+    kept = dict(live.client.cookies)
+    replayed = Session(live.base_url)
+    interaction = answered(get(base=live.base_url))
+    named = replace(interaction.response, status=403, reason=f"No {service.api_key}")
+    with Cassette("named", record_mode="any") as cassette:
+        cassette.record(replace(interaction, response=named))
+    with replayed, replayed.replay("named"):
+        shown = repr(replayed.get("/v1/users/me"))
+
+    assert service.api_key not in f"{kept}{response.headers.get('set-cookie')}{shown}"
 
 
 def test_the_key_goes_to_the_base_address_alone(service: FaultyService, live: Session) -> None:

@@ -203,7 +203,8 @@ def _with_suffix(path: Path) -> Path:
 def _path_in(folder: Path, name: str) -> Path:
     """Return the path that a name has in a folder, never one outside of it."""
     parts = name.replace("\\", "/").split("/")
-    if not name.strip() or "\0" in name or ":" in name or any(p in ("", ".", "..") for p in parts):
+    is_plain = name.isprintable() and name.strip() and ":" not in name
+    if not is_plain or any(part in ("", ".", "..") for part in parts):
         raise CassetteError(
             f"{name!r} is not a cassette's name. Give a bare name such as 'tour'. "
             "For a file elsewhere, give a pathlib.Path."
