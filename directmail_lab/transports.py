@@ -328,7 +328,7 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         if self.cassette is None:
             return self.observe(self.recording, request, response, at=at, elapsed_s=elapsed_s)
         recorded, response = _as_recorded(request, response)
-        self._record(request, recorded, at, elapsed_s)
+        number = self._record(request, recorded, at, elapsed_s)
         return self.observe(
             self.recording,
             request,
@@ -338,12 +338,13 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             elapsed_s=elapsed_s,
             source="recorded",
             cassette=self.cassette.name,
+            cassette_number=number,
         )
 
     @hide_frames
     def _record(
         self, request: httpx.Request, response: RecordedResponse, at: float, elapsed_s: float
-    ) -> None:
+    ) -> int | None:
         """Record a response before the caller has the whole of it: nothing seen is ever lost."""
         assert self.cassette is not None
         # The request that follows a redirect takes the extensions over, but is another one.
@@ -352,7 +353,7 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         request.extensions[_ATTEMPT] = id(request), attempt
         recorded_at = datetime.fromtimestamp(at, UTC)
         try:
-            self.cassette.record(
+            return self.cassette.record(
                 Interaction(recorded_request(request), response, recorded_at, elapsed_s, attempt)
             )
         except CassetteError as error:

@@ -50,6 +50,16 @@ def test_a_sessions_recording_is_that_of_its_mode(live: Session) -> None:
     assert replayed.title == "first-look (replayed)"
 
 
+def test_a_recorded_response_says_its_number_in_the_cassette(tour: Path, live: Session) -> None:
+    """As long as that is certain: of a cassette that is recorded anew it is not."""
+    with live.record("tour"):
+        live.me()
+    with live.record("tour", record_mode="all"):
+        live.me()
+
+    assert [each.cassette_number for each in live.recording.readings()] == [5, None]
+
+
 def test_what_a_session_saw_is_shown_without_the_key(service: FaultyService, live: Session) -> None:
     """Bodies are kept as they came, also of responses that are not recorded, and redacted here."""
     with service.fault(echo_key=True):

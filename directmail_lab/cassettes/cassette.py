@@ -170,10 +170,11 @@ class Cassette:
             run = self._player.find(request)
             return run is not None and not self._player.played[run.start]
 
-    def record(self, interaction: Interaction) -> None:
+    def record(self, interaction: Interaction) -> int | None:
         """Redact an interaction and append it: when this returns, a kill does not lose it.
 
-        Its response body must be decoded; its headers are changed here to fit that.
+        Its response body must be decoded; its headers are changed here to fit that. Returns its
+        number in the cassette; None if that is known only at the end, as of one recorded anew.
 
         Raises
         ------
@@ -192,8 +193,11 @@ class Cassette:
         response = normalize_headers(interaction.response, method=request.method)
         with self._own_lock():
             with self._write_errors():
-                self._recorder.append(replace(interaction, request=request, response=response))
+                number = self._recorder.append(
+                    replace(interaction, request=request, response=response)
+                )
             self._warn_if_alike(request)
+        return number
 
     def recording(self) -> Recording:
         """Return what the cassette holds so far; in record mode "all", only what is new."""

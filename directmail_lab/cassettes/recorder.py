@@ -51,8 +51,8 @@ class LineWriter:
 
     Attributes
     ----------
-    size
-        The length of the file's whole interactions in bytes.
+    size, count
+        The length of the file's whole interactions in bytes, and how many they are.
     """
 
     def __init__(self, path: Path, header: str, loaded: Recording | None = None) -> None:
@@ -77,6 +77,10 @@ class LineWriter:
     @property
     def size(self) -> int:
         return self._state[0]
+
+    @property
+    def count(self) -> int:
+        return self._state[2]
 
     def is_in_place(self) -> bool:
         """Return whether the path still leads to this file, and nobody else has changed it."""
@@ -196,10 +200,13 @@ class Recorder:
         self._process = os.getpid()
         self.closed = False
 
-    def append(self, interaction: Interaction) -> None:
-        """Redact an interaction and write it: when this returns, a kill does not lose it."""
+    def append(self, interaction: Interaction) -> int | None:
+        """Redact an interaction and write it: when this returns, a kill does not lose it.
+
+        Returns its number in the cassette, where that is known by now.
+        """
         if os.getpid() != self._process:
-            return
+            return None
         if self.closed:
             raise CassetteError(
                 f"The recording of cassette {self._path.stem!r} was closed. Record it again to add "
@@ -216,6 +223,7 @@ class Recorder:
             interaction = replace(interaction, response=response)
             text = self._redactor.redacted_text(interaction, layout.interaction_text)
         self._writer.append(text)
+        return self._writer.count if self._file == self._path else None
 
     def refuse_if_full(self) -> None:
         """Raise `CassetteError` if the file has no room for another interaction."""
