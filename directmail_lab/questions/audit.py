@@ -20,6 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ..cassettes import read_cassette
+from ..cassettes.har import read_har
+from ..cassettes.vcr_files import load_cassette_text
+from ..contract import STAND_IN_KEY
 from ..credentials import known_keys
 from ..errors import CassetteFormatError, DirectMailLabError
 from ..interaction import header
@@ -27,9 +30,9 @@ from ..redaction import unpack
 from ..redaction.key import KeySearch
 from ..redaction.personal import count_personal
 from ..settings import BASE_URL_VARIABLE, configured_regions, variable
-from ..standin import STAND_IN_KEY
 
 if TYPE_CHECKING:
+    from ..cassettes import Recording
     from ..interaction import Interaction
 
 Part = tuple[str, str | bytes]
@@ -102,14 +105,24 @@ def audit(path: str | Path) -> list[Finding]:
     by_line = [(f"{path}, line {number}", line) for number, line in lines]
     try:
         cassette = read_cassette(path)
+        interactions = _as_written(cassette, path)
     except CassetteFormatError:
         return find(by_line, search)
     search = search_for([cassette.base_url])
-    findings = find(parts_of_cassette(cassette.interactions, str(path)), search)
+    findings = find(parts_of_cassette(interactions, str(path)), search)
     if not any(finding.kind == "secret" for finding in findings):
         # What is in none of these parts: comments, other fields, an unfinished line.
         findings += [each for each in find(by_line, search) if each.kind == "secret"]
     return findings
+
+
+def _as_written(recording: Recording, path: Path) -> Iterable[Interaction]:
+    """Return its interactions with what reading takes out of another program's file."""
+    if not recording.foreign:
+        return recording
+    if recording.layout == "har":
+        return read_har(_read(path), str(path))
+    return load_cassette_text(_read(path).decode("utf-8-sig"))[1]
 
 
 def parts_of_cassette(interactions: Iterable[Interaction], where: str) -> Iterator[Part]:

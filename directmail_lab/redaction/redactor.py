@@ -21,8 +21,8 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from ..credentials import keys_version, known_keys
 from ..errors import CassetteError, hide_frames
 from ..interaction import Headers, Interaction, RecordedRequest, RecordedResponse, header
-from .key import PLACEHOLDER, REDACTED, REPLACED, Hidden, KeySearch
-from .personal import FIELD, PART, SCALAR, Pseudonyms, normalize
+from .key import REDACTED, Hidden, KeySearch
+from .personal import FIELD, PART, Pseudonyms, normalize
 from .unpack import TooLargeError, unpack
 
 # Never written: each is a credential, or is as good as one.
@@ -74,8 +74,9 @@ class Redactor(Hidden):
     """Removes keys, credentials and chosen personal data; no repr or pickle shows what it knows.
 
     It knows every key of this process (see `credentials.known_keys`), also of sessions that are
-    opened after it was made, and what a request that it sees carries as its own credentials. A key
-    becomes ``<API_KEY>``, any other credential ``<REDACTED>``.
+    opened after it was made, and what a request that it sees carries as its own credentials. A
+    credential in its place becomes ``<REDACTED>``, also the key, so that a replay with another key
+    finds the request; anywhere else the key becomes ``<API_KEY>``.
 
     Parameters
     ----------
@@ -87,11 +88,10 @@ class Redactor(Hidden):
         becomes a pseudonym, equal for equal values.
     """
 
-    __slots__ = ("__keys", "__others", "__personal", "__redact", "__version")
+    __slots__ = ("__keys", "__personal", "__redact", "__version")
 
     def __init__(self, secrets: Iterable[str] = (), *, redact: Iterable[str] = ()) -> None:
         self.__keys = KeySearch(secrets)
-        self.__others = KeySearch(placeholder=REDACTED)
         self.__version: object = None
         self.__redact = tuple(redact)
         self.__personal = Pseudonyms(self.__redact)
@@ -107,7 +107,7 @@ class Redactor(Hidden):
         if not more:
             return self
         other = Redactor(redact=(*self.__redact, *more))
-        other.__keys, other.__others = self.__keys, self.__others
+        other.__keys = self.__keys
         return other
 
     def learn(self, keys: Iterable[str]) -> None:
@@ -163,7 +163,7 @@ class Redactor(Hidden):
             Where any form of a key is in it. Nothing of the text is in the message.
         """
         self._learn()
-        if self._has_key(written):
+        if self.__keys.holds(written):
             raise CassetteError(
                 "The key was about to be written in a form that redaction had not removed, so "
                 "nothing was written. Leave this request out of the recording, and report it."
@@ -174,17 +174,19 @@ class Redactor(Hidden):
         if version != self.__version:
             self.__keys.learn(known_keys())
             self.__version = version  # read before the keys: of two threads, none learns too little
-        self.__others.learn(secrets)
-
-    def _has_key(self, text: str) -> bool:
-        return self.__keys.holds(text) or self.__others.holds(text)
+        self.__keys.learn(secrets, REDACTED)
 
     def _message(
         self, texts: list[str], headers: Headers, body: bytes
     ) -> tuple[list[str], Headers, bytes]:
         """Return what a message begins with, its headers, which fit its body, and the body."""
         written = self._body(body, headers) if body else body
-        headers = tuple(self._headers(headers))
+        parts = [*texts, *chain.from_iterable(self._headers(headers))]
+        # One search of all of them, since most hold nothing.
+        if self.__personal or self._is_affected("\n".join(parts)):
+            parts = list(map(self._text, parts))
+        names, values = parts[len(texts) :: 2], parts[len(texts) + 1 :: 2]
+        headers = tuple(zip(names, values, strict=True))
         if written != body:
             length = str(len(written))
             headers = tuple(
@@ -192,18 +194,13 @@ class Redactor(Hidden):
                 for name, value in headers
                 if name.lower() != "content-encoding"
             )
-        parts = [*texts, *chain.from_iterable(headers)]
-        # One search of all of them, since most hold nothing.
-        if self.__personal or self._is_affected("\n".join(parts)):
-            parts = list(map(self._text, parts))
-        rest = iter(parts[len(texts) :])
-        return parts[: len(texts)], tuple(zip(rest, rest, strict=True)), written
+        return parts[: len(texts)], headers, written
 
     def _headers(self, headers: Headers) -> Iterator[tuple[str, str]]:
         """Yield the headers that may be written at all, credentials without their value."""
         for name, value in headers:
             if _is_credential(name):
-                yield name, self._masked(value)
+                yield name, value and REDACTED
             elif name.lower() not in _DROPPED:
                 yield name, self.__personal.field(name, value) if self.__personal else value
 
@@ -217,7 +214,7 @@ class Redactor(Hidden):
         except ValueError:
             return b"<not searched: %d bytes>" % len(body)
         # UTF-16 that does not say so.
-        if "\0" in text and self._has_key(text.replace("\0", "")):
+        if "\0" in text and self.__keys.holds(text.replace("\0", "")):
             return b"<not searched: %d bytes>" % len(body)
         if not self.__personal and not self._is_affected(text):
             return body
@@ -226,37 +223,26 @@ class Redactor(Hidden):
 
     def _is_affected(self, text: str) -> bool:
         """Return whether anything but personal data may have to be removed from a text."""
-        return _may_hold_credentials(text) or self._has_key(text)
+        return _may_hold_credentials(text) or self.__keys.holds(text)
 
     def _text(self, text: str) -> str:
         if _may_hold_credentials(text):
             patterns = (FIELD, PART) if "=" in text else ()
             for pattern in (*patterns, *_JSON_FIELDS):
-                text = pattern.sub(lambda match: match[1] + self._field(match[2], match[3]), text)
-            text = _USER_INFO.sub(lambda match: self._masked(match[0]), text)
-        if self._has_key(text):
-            if text.lstrip()[:1] in ("{", "["):
-                text = SCALAR.sub(self._number, text)
-            text = self.__others.removed_from(self.__keys.removed_from(text))
+                text = pattern.sub(_redacted_field, text)
+            text = _USER_INFO.sub(REDACTED, text)
+        if self.__keys.holds(text):
+            text = self.__keys.removed_from(text)
         return self.__personal.text(text) if self.__personal else text
 
-    def _field(self, name: str, value: str) -> str:
-        """Return the value of a field of a form or a query as it may be written."""
-        name = normalize(unquote(name))
-        is_long = name in ("key", "token") and len(value) >= _LONG_ENOUGH
-        return self._masked(value) if is_long or _CREDENTIAL_FIELD.fullmatch(name) else value
 
-    def _number(self, match: re.Match[str]) -> str:
-        """Return a value of JSON: a number that is a key becomes text, so that JSON stays JSON."""
-        is_key = match[0][0] != '"' and self._has_key(match[0])
-        return f'"{PLACEHOLDER}"' if is_key else match[0]
-
-    def _masked(self, value: str) -> str:
-        """Return what is written in the place of a credential."""
-        plain = unquote(value)
-        if not plain or REPLACED.fullmatch(plain):
-            return value
-        return PLACEHOLDER if any(map(self.__keys.knows, plain.split(":"))) else REDACTED
+def _redacted_field(field: re.Match[str]) -> str:
+    """Return a field of a form or a query, or of JSON, as it may be written."""
+    before, name, value = field.groups()
+    name = normalize(unquote(name))
+    is_long = name in ("key", "token") and len(value) >= _LONG_ENOUGH
+    is_credential = value and (is_long or _CREDENTIAL_FIELD.fullmatch(name))
+    return f"{before}{REDACTED if is_credential else value}"
 
 
 def _is_credential(header_name: str) -> bool:
@@ -326,10 +312,12 @@ def _secrets_of(request: RecordedRequest) -> Iterator[str]:
             yield from _credentials(value)
         elif normalize(name) in _API_KEY:
             yield value
-    with contextlib.suppress(ValueError):
-        parts = urlsplit(request.uri)
-        yield from filter(None, (parts.username, parts.password))
-        yield from (value for name, value in parse_qsl(parts.query) if normalize(name) in _API_KEY)
+    if "@" in request.uri or "?" in request.uri:
+        with contextlib.suppress(ValueError):
+            parts = urlsplit(request.uri)
+            yield from filter(None, (parts.username, parts.password))
+            query = parse_qsl(parts.query)
+            yield from (value for name, value in query if normalize(name) in _API_KEY)
 
 
 def _credentials(authorization: str) -> Iterator[str]:
