@@ -100,46 +100,49 @@ class Hidden:
         raise CredentialError(f"A {type(self).__name__} knows the key: never pickled or copied.")
 
 
+def lower_ascii(text: str) -> str:
+    """Return a text to search in: its ASCII in small letters, the rest as bytes of UTF-8.
+
+    `str.lower` would take twelve bytes a character, where one is not ASCII.
+    """
+    if text.isascii():
+        return text.lower()
+    return text.encode("utf-8", "surrogatepass").lower().decode("latin-1")
+
+
 @final
 class _Forms(Hidden):
     """The forms of one key, and what stands in their place.
 
-    Most texts have no escape that could be one of its characters. There, the forms are looked for
-    as they are; the pattern, which takes ten times as long, is for the others.
+    Most texts have no hint of one: neither a form as it is, nor an escape that could be a part of
+    one. The pattern, which takes ten times as long, is for the others.
     """
 
-    __slots__ = ("__any", "__base64", "__digits", "__hex", "__hints", "__key", "__placeholder")
+    __slots__ = ("__any", "__encoded", "__hints", "__placeholder")
 
     def __init__(self, key: str, placeholder: str) -> None:
+        hex_digits, digits = key.encode().hex(), list(_base64_digits(key))
+        marks = {char for char in (*key, *"".join(digits)) if not char.isalnum()}
+        names = (name for mark in marks for name in _html_names(mark))
+        escapes = ("%", "\\u00", "\\x", "&#", *map("\\{}".format, marks), *map("&{}".format, names))
+        url_safe = (each.translate(str.maketrans("+/", "-_")) for each in digits)
+        hints = (key, hex_digits, *digits, *url_safe, *escapes)
+        base64 = "|".join(map(_base64_pattern, digits))
         self.__placeholder = placeholder
-        self.__key, self.__hex = key.lower(), key.encode().hex()
-        self.__digits = list(_base64_digits(key))
-        marks = {char for char in (*key, *"".join(self.__digits)) if not char.isalnum()}
-        names = (name.lower() for mark in marks for name in _html_names(mark))
-        self.__hints = ["%", "\\u00", "\\x", "&#", *(f"\\{mark}" for mark in marks)]
-        self.__hints += [f"&{name}" for name in names]
-        base64 = "|".join(map(_base64_pattern, self.__digits))
-        self.__digits += [re.sub("[+/]", lambda m: _URL_SAFE[m[0]], each) for each in self.__digits]
-        self.__base64 = re.compile(base64)
-        self.__any = re.compile(f"(?s:{_spelled(key)}|(?i:{self.__hex})|{base64})")
+        self.__hints = {hint.lower() for hint in hints}
+        self.__encoded = re.compile(f"(?i:{hex_digits})|{base64}")
+        self.__any = re.compile(f"(?s:{_spelled(key)})|{self.__encoded.pattern}")
 
     def is_in(self, text: str, lower: str) -> bool:
-        """Return whether any form is in a text; ``lower`` is the same in small letters."""
-        if (
-            self.__key in lower
-            or self.__hex in lower
-            or any(each in text for each in self.__digits)
-        ):
-            return True
-        return any(each in lower for each in self.__hints) and bool(self.__any.search(text))
+        """Return whether any form is in a text; ``lower`` is the same for searching."""
+        return any(hint in lower for hint in self.__hints) and bool(self.__any.search(text))
 
     def removed_from(self, text: str) -> str:
         """Return a text without them; of hex digits and base64 the whole run goes."""
         base64_run = _SEGMENT_RUN if _ADDRESS.fullmatch(text) else _BASE64_RUN
 
         def replaced(run: re.Match[str]) -> str:
-            is_key = self.__hex in run[0].lower() or self.__base64.search(run[0])
-            return self.__placeholder if is_key else run[0]
+            return self.__placeholder if self.__encoded.search(run[0]) else run[0]
 
         text = base64_run.sub(replaced, _HEX_RUN.sub(replaced, text))
         return _TORN_ESCAPE.sub("", self.__any.sub(self.__placeholder, text))
@@ -167,7 +170,7 @@ class KeySearch(Hidden):
 
     def holds(self, text: str) -> bool:
         """Return whether any form of a key is in a text."""
-        lower = text.lower()
+        lower = lower_ascii(text)
         return any(forms.is_in(text, lower) for forms in self.__forms.values())
 
     def removed_from(self, text: str) -> str:

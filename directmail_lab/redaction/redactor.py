@@ -21,7 +21,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from ..credentials import keys_version, known_keys
 from ..errors import CassetteError, hide_frames
 from ..interaction import Headers, Interaction, RecordedRequest, RecordedResponse, header
-from .key import REDACTED, Hidden, KeySearch
+from .key import REDACTED, Hidden, KeySearch, lower_ascii
 from .personal import FIELD, PART, Pseudonyms, normalize
 from .unpack import TooLargeError, unpack
 
@@ -251,8 +251,8 @@ def _is_credential(header_name: str) -> bool:
 
 
 def _may_hold_credentials(text: str) -> bool:
-    low = text.lower()
-    return ("@" in low and "://" in low) or any(hint in low for hint in _HINTS)
+    lower = lower_ascii(text)
+    return ("@" in lower and "://" in lower) or any(hint in lower for hint in _HINTS)
 
 
 def _decoded(body: bytes, content_type: str) -> tuple[str, str]:
