@@ -237,7 +237,6 @@ _ASSIGNMENT = re.compile(
     r"\\*[\"']?\]?(?:\s{0,9}:\s{0,9}[\w.|]{1,40}(?=\s{0,9}=))?(?:[ \t|:=>]|\bis\b){1,40}"
     r"[(\[]?[bfruBFRU]{0,2}\\*(?P<quote>[\"']?)(?P<secret>[^\s\"'\\<>(),;&]{8,512})"
 )
-_TABLE_CELL = re.compile(r"</?t[hd](?:\s[^<>]{0,999})?>\s{0,99}")
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 # Names by their words: api_key is surely one of a key, page_token and key_name are not.
 _KEY_NAME = re.compile(
@@ -271,7 +270,7 @@ def credentials_in(text: str) -> Iterator[str]:
             yield what
     if any(map(_is_basic, _BASIC.findall(text))) or any(map(_is_random, _CURL_USER.findall(text))):
         yield "credentials of HTTP Basic"
-    if any(map(_is_key_beside_name, _ASSIGNMENT.finditer(_TABLE_CELL.sub(" | ", text)))):
+    if any(map(_is_key_beside_name, _ASSIGNMENT.finditer(text))):
         yield "a key or password beside its name"
     elif any(
         _is_random(value) for call in _CALL.findall(text) for value in _ARGUMENT.findall(call)

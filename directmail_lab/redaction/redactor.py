@@ -14,6 +14,7 @@ import re
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import lru_cache
 from itertools import chain
 from typing import Final, final
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -38,7 +39,7 @@ _CREDENTIAL_HEADER: Final = re.compile(
 _OTHER_HEADER: Final = re.compile(
     r"\b(?:x?csrf|xsrf|page|pagination|continuation|cursor|ratelimit|limit|count)", re.IGNORECASE
 )
-_API_KEY: Final = frozenset(("apikey", "xapikey"))
+_API_KEY: Final = re.compile("(?:x[-_])?api[-_]?key", re.IGNORECASE)
 # Without marks: client_secret is clientsecret. A short key or token is not one, as ?key=2.
 _CREDENTIAL_FIELD: Final = re.compile(
     "apikey|(?:api|access|auth|id|refresh|xamzsecurity)token|(?:api|client)?secret|secretkey"
@@ -143,6 +144,9 @@ class Redactor(Hidden):
         requests that differ by that value alone are one afterwards.
         """
         self._learn(_secrets_of(request))
+        is_bare = not (request.headers or request.body or self.__personal)
+        if is_bare and not self._is_affected(request.uri):
+            return request  # as a replay asks for most
         texts = [request.method, _ESCAPED_PLACEHOLDER.sub(r"<\1>", request.uri)]
         (method, uri), headers, body = self._message(texts, request.headers, request.body or b"")
         return RecordedRequest(method, uri, headers, None if request.body is None else body)
@@ -245,6 +249,9 @@ def _redacted_field(field: re.Match[str]) -> str:
     return f"{before}{REDACTED if is_credential else value}"
 
 
+@lru_cache(
+    1000
+)  # the search takes a fifth of the time that recording takes, for the same few names
 def _is_credential(header_name: str) -> bool:
     is_named_so = _CREDENTIAL_HEADER.search(header_name) and not _OTHER_HEADER.search(header_name)
     return bool(is_named_so) and header_name.lower() not in _DROPPED
@@ -310,14 +317,14 @@ def _secrets_of(request: RecordedRequest) -> Iterator[str]:
     for name, value in request.headers:
         if name.lower() in _AUTHORIZATION:
             yield from _credentials(value)
-        elif normalize(name) in _API_KEY:
+        elif _API_KEY.fullmatch(name):
             yield value
     if "@" in request.uri or "?" in request.uri:
         with contextlib.suppress(ValueError):
             parts = urlsplit(request.uri)
             yield from filter(None, (parts.username, parts.password))
             query = parse_qsl(parts.query)
-            yield from (value for name, value in query if normalize(name) in _API_KEY)
+            yield from (value for name, value in query if _API_KEY.fullmatch(name))
 
 
 def _credentials(authorization: str) -> Iterator[str]:
