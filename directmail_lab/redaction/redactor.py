@@ -271,35 +271,26 @@ def _decoded(body: bytes, content_type: str) -> tuple[str, str]:
         Where its charset is unknown, or one in which a key would not be found, such as UTF-16.
     """
     declared = match[1] if (match := _CHARSET.search(content_type)) else "utf-8"
-    try:
-        is_searchable = _ASCII.decode(declared).encode("ascii") == _ASCII
-    except LookupError:
-        is_searchable = False
-    if not is_searchable or body.startswith(_BYTE_ORDER_MARKS):
-        raise ValueError("in a charset that cannot be searched")
-    for charset in ("utf-8", declared):
-        with contextlib.suppress(UnicodeError):
-            if (text := body.decode(charset)).encode(charset) == body:
-                return text, charset
-    return body.decode("latin-1"), "latin-1"
-
-
-def secrets_in(interactions: Iterable[Interaction]) -> frozenset[str]:
-    """Return the credentials that recordings of another program carry, so they can be removed.
-
-    They are known by where they stand: an ``Authorization`` of one part, an ``api_key``, an
-    ``X-Api-Key``. A service may have echoed them anywhere else.
-    """
-    return frozenset(chain.from_iterable(_secrets_of(each.request) for each in interactions))
+    with contextlib.suppress(LookupError):
+        if _ASCII.decode(declared).encode() == _ASCII and not body.startswith(_BYTE_ORDER_MARKS):
+            for charset in ("utf-8", declared):
+                with contextlib.suppress(UnicodeError):
+                    if (text := body.decode(charset)).encode(charset) == body:
+                        return text, charset
+            return body.decode("latin-1"), "latin-1"
+    raise ValueError("in a charset that cannot be searched")
 
 
 def redact_foreign(interactions: Iterable[Interaction]) -> tuple[list[Interaction], Redactor]:
     """Return what another program recorded without its credentials, and what knows these.
 
-    Of an ``Authorization`` the scheme stays: ``Bearer <REDACTED>``.
+    They are known by where they stand: an ``Authorization`` of one part, an ``api_key``, an
+    ``X-Api-Key``. A service may have echoed them anywhere else, so all are learned first. Of an
+    ``Authorization`` the scheme stays: ``Bearer <REDACTED>``.
     """
     recorded, redactor = list(interactions), Redactor()
-    redactor._learn(secrets_in(recorded))
+    for each in recorded:
+        redactor._learn(_secrets_of(each.request))
     return [_with_schemes(redactor.interaction(each), each.request) for each in recorded], redactor
 
 
