@@ -20,5 +20,8 @@ HEADERS: Final = (LIMIT_HEADER, REMAINING_HEADER, RESET_HEADER)
 TYPICAL_LIMIT: Final = 300
 TYPICAL_WINDOW_S: Final = 60.0
 
+# Not the service's: public test data, which opens nothing but a stand-in on this machine.
+STAND_IN_KEY: Final = "DEMO_7Qm2Xr9LwT4bZk"
+
 # RFC 9110, section 9.2.1: methods that change nothing. Every other one is a write.
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})

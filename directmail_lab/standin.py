@@ -17,7 +17,13 @@ from dataclasses import dataclass, field, fields
 from email.utils import formatdate
 from typing import Final, Literal, NamedTuple, get_args
 
-from .contract import HEADERS, ME_PATH, TYPICAL_LIMIT, TYPICAL_WINDOW_S
+from .contract import (
+    HEADERS,
+    ME_PATH,
+    STAND_IN_KEY as STAND_IN_KEY,
+    TYPICAL_LIMIT,
+    TYPICAL_WINDOW_S,
+)
 from .credentials import ApiKey
 from .errors import argument_error, check_choice
 from .interaction import (
@@ -31,9 +37,6 @@ from .interaction import (
 from .loopback import NOT_HTTP, LoopbackServer, error_response, json_response
 
 ResetUnit = Literal["seconds_left", "milliseconds_left", "epoch_s", "epoch_ms"]
-
-# Public test data: it opens nothing but a stand-in on this machine.
-STAND_IN_KEY: Final = "DEMO_7Qm2Xr9LwT4bZk"
 
 STAND_IN_RECORD: Final[Mapping[str, object]] = {
     "id": "usr_stand_in_1",

@@ -23,24 +23,22 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pandas as pd
 import pytest
-from directmail_lab.questions.snippets import copy_as
-from directmail_lab.readings.log import read_readings
+from faulty_service import FaultyService
 from key_search import planted, traces
 
+import directmail_lab as dm
+from directmail_lab.cassettes import read_cassette
 from directmail_lab.credentials import ApiKey
 from directmail_lab.current import make_current
 from directmail_lab.errors import DirectMailLabError, WriteRefusedError
-from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse
-from directmail_lab.questions.findings import findings
-from directmail_lab.questions.interactions import read_interactions
-from directmail_lab.questions.openapi import openapi
+from directmail_lab.server import CassetteServer
 from directmail_lab.sessions import Session
-from directmail_lab.standin import StandIn, stand_in
-from directmail_lab.widgets.browser import BrowserWidget, SessionRecording
-from directmail_lab.widgets.page import Recording, handle_request, open_recording
+from directmail_lab.widgets.page import handle_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from directmail_lab.cassettes import Recording
 
 KEY = "kQ7-vT2_xZ9bLw4RnE8sYh3JdF6mGcU1"
 # A credential that the redactor does not know: only its place gives it away.
@@ -84,9 +82,9 @@ class Haul:
 
 
 @pytest.fixture
-def service() -> Iterator[StandIn]:
+def service() -> Iterator[FaultyService]:
     """A stand-in whose key is the planted one."""
-    with stand_in(api_key=KEY, limit=100_000) as started:
+    with FaultyService(api_key=KEY, limit=100_000) as started:
         yield started
 
 
@@ -113,7 +111,7 @@ def attempt(
         haul.add_error(where, error)
 
 
-def drive(service: StandIn, haul: Haul) -> None:
+def drive(service: FaultyService, haul: Haul) -> None:
     """Go down every path with a recording on, and collect every byte."""
     with Session(service.base_url, ApiKey(KEY), timeout_s=5.0, pace="off") as session:
         session.record("sweep")
@@ -123,7 +121,8 @@ def drive(service: StandIn, haul: Haul) -> None:
         no_answers(service, session, haul)
         no_room(service, session, haul)
         many(service, session, haul)
-        browsed(session, haul)
+        asked(session, haul)
+        served(haul)
     with Session(service.base_url, ApiKey(KEY)) as paced:  # its allowance is shared
         paced.me()
     for path in Path.cwd().rglob("*"):
@@ -148,7 +147,7 @@ def faults() -> Iterator[dict[str, Any]]:
             yield {"headers": {"X-Echo": form.decode(), "Location": f"/{form.decode()}"}}
 
 
-def responses(service: StandIn, session: Session, haul: Haul) -> None:
+def responses(service: FaultyService, session: Session, haul: Haul) -> None:
     session.me()
     for fault in faults():
         with service.fault(**fault):
@@ -156,11 +155,9 @@ def responses(service: StandIn, session: Session, haul: Haul) -> None:
             attempt(haul, f"request(), {list(fault)}", session.request, "GET", "/v1/users/me")
     with service.fault(body=json.dumps({"keys": {KEY: {"n": 1}}})), session.live():
         session.request("GET", "/v1/keys")
-    make_current(session)
-    haul.add("findings()", findings().to_csv())
 
 
-def no_answers(service: StandIn, session: Session, haul: Haul) -> None:
+def no_answers(service: FaultyService, session: Session, haul: Haul) -> None:
     """In every mode, and from both clients."""
     read = functools.partial(session.request, "GET", "/v1/users/me")
     for mode in (session.live, functools.partial(session.record, "failing")):
@@ -183,7 +180,7 @@ async def in_a_task(session: Session) -> None:
     await session.me_async()
 
 
-def no_room(service: StandIn, session: Session, haul: Haul) -> None:
+def no_room(service: FaultyService, session: Session, haul: Haul) -> None:
     """The disk is full just when the answer echoes the key; from both clients."""
 
     def full(name: str, call: Callable[[], object]) -> None:
@@ -200,7 +197,7 @@ def refuse_to_write(*_: object) -> int:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def requests(service: StandIn, session: Session, haul: Haul) -> None:
+def requests(service: FaultyService, session: Session, haul: Haul) -> None:
     basic = base64.b64encode(f"{UNKNOWN}:".encode()).decode()
     for options in (
         {"params": {"q": KEY, "k" + KEY: "1"}},
@@ -230,13 +227,13 @@ def requests(service: StandIn, session: Session, haul: Haul) -> None:
 
 def objects(session: Session, haul: Haul) -> None:
     response = session.request("GET", "/v1/users/me")
-    shown: list[Any] = [session, session.client, session.async_client, session.readings, response]
+    shown: list[Any] = [session, session.client, session.async_client, session.recording, response]
     shown += [response.request, response.request.headers, response.headers, response.extensions]
-    shown += [session.rate_limits().to_string(), session.interactions().to_string()]
-    shown += [list(session.readings.since(0)), session.live(), session.record("places")]
+    shown += [session.recording.readings(), session.live(), session.record("places")]
     for thing in shown:
         haul.add(f"repr of {type(thing).__name__}", repr(thing))
-        haul.add(f"vars of {type(thing).__name__}", repr(getattr(thing, "__dict__", "")))
+        if thing is not session.recording:  # it keeps messages as they came, and shows none
+            haul.add(f"vars of {type(thing).__name__}", repr(getattr(thing, "__dict__", "")))
         try:
             haul.add(f"pickle of {type(thing).__name__}", pickle.dumps(thing))
         except (TypeError, AttributeError, DirectMailLabError, pickle.PicklingError) as error:
@@ -246,11 +243,12 @@ def objects(session: Session, haul: Haul) -> None:
             haul.add(f"repr of session.{name}", repr(getattr(session, name)))
 
 
-def many(service: StandIn, session: Session, haul: Haul) -> None:
+def many(service: FaultyService, session: Session, haul: Haul) -> None:
     """Many paths at once, and pages that lead elsewhere: their errors are values, or raised."""
+    make_current(session)
     for fault in ({"drop": "reset"}, {"cut_after": 5, "body": KEY}, {"status": 500}):
         with service.fault(**{"echo_key": True, **fault}):
-            for got in session.get_many(["/v1/users/me", "/v1/lists"]):
+            for got in dm.get_many(["/v1/users/me", "/v1/lists"]):
                 if isinstance(got, Exception):
                     haul.add_error(f"get_many(), {fault}", got)
                 else:
@@ -259,38 +257,50 @@ def many(service: StandIn, session: Session, haul: Haul) -> None:
         link = {"Link": f'<{elsewhere}>; rel="next"', "Content-Type": "application/json"}
         for headers, body in ((link, "[1]"), ({}, json.dumps({"data": [1], "next": elsewhere}))):
             with service.fault(headers=headers, body=body):
-                attempt(haul, "pages()", lambda: list(session.pages("/v1/users/me")))
+                attempt(haul, "pages()", lambda: list(dm.pages("/v1/users/me")))
 
 
-def browsed(session: Session, haul: Haul) -> None:
-    """All that the browser of interactions is told and leaves in a notebook, snippets included."""
-    recorded = open_recording(Path("cassettes/sweep.yaml"))
-    for recording in (SessionRecording(session), recorded):
-        shown = BrowserWidget(recording)
-        haul.add(
-            "browser", [repr(shown), shown.get_state(), shown.static_output(), vars(recording)]
-        )
+def asked(session: Session, haul: Haul) -> None:
+    """All that a question says of the session and of its cassette, and what its pages are told."""
+    make_current(session)
+    cassette = Path("cassettes/sweep.yaml")
+    recordings = {
+        "session": (session, session.recording),
+        "file": (cassette, read_cassette(cassette)),
+    }
+    for where, (source, recording) in recordings.items():
+        for question in (dm.findings, dm.interactions, dm.rate_limits):
+            haul.add(f"{question.__name__}() of the {where}", question(source).to_csv())
+        shown = dm.browse(source)
+        haul.add(f"browser of the {where}", [repr(shown), shown.get_state(), shown.static_output()])
+        haul.add(f"document of the {where}", json.dumps(dm.openapi(source), indent=0))
         answers(recording, haul)
 
 
 def answers(recording: Recording, haul: Haul) -> None:
     """Ask all that a page can ask, of every interaction."""
-    asked: list[dict[str, object]] = [
-        {"action": "list", "offset": 0, "limit": 999},
-        {"action": "recordings"},
-    ]
-    for index in range(len(recording)):
-        asked += [{"action": "detail", "index": index}]
+    asked: list[dict[str, object]] = [{"action": "list", "first": 1, "limit": 999}]
+    for number in range(1, len(recording) + 1):
+        asked += [{"action": "detail", "number": number}]
         asked += [
-            {"action": "copy", "index": index, "format": a} for a in ("curl", "httpx", "request")
+            {"action": "copy", "number": number, "format": kind}
+            for kind in ("curl", "httpx", "request")
         ]
     for each in asked:
-        told, bodies = handle_request(recording, each, {"itself": lambda: recording})
-        haul.add(f"browser, {each}", json.dumps(told, indent=0))
-        haul.add(f"browser, {each}", b"\n".join(bodies))
+        told, bodies = handle_request(recording, each)
+        haul.add(f"page, {each}", json.dumps(told, indent=0))
+        haul.add(f"page, {each}", b"\n".join(bodies))
 
 
-def test_nothing_that_comes_out_has_the_key(service: StandIn, haul: Haul) -> None:
+def served(haul: Haul) -> None:
+    """What other programs are answered from the cassette."""
+    with CassetteServer([Path("cassettes/sweep.yaml")]) as server:
+        for path in ("/v1/users/me", f"/v1/keys/{KEY}", "/v1/nowhere"):
+            response = httpx.get(f"{server.base_url}{path}")
+            haul.add(f"served, {path}", f"{response.headers} {response.text}")
+
+
+def test_nothing_that_comes_out_has_the_key(service: FaultyService, haul: Haul) -> None:
     """Files, logs, errors with the locals of our frames, reprs and pickles, all decoded."""
     drive(service, haul)
 
@@ -306,27 +316,6 @@ def test_nothing_that_comes_out_has_the_key(service: StandIn, haul: Haul) -> Non
             assert not any(digest.hexdigest()[:16].encode() in data for data in shared)
             assert not any(digest.digest()[:8] in data for data in shared)
     assert "x-echo" in Path("cassettes/sweep.yaml").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize(
-    ("uri", "is_sent"),
-    [
-        ("https://api.test/v1/<API_KEY>", True),
-        ("https://api.test:444/v1/<API_KEY>", False),
-        ("https://elsewhere.test/v1/<API_KEY>", False),
-        ("http://api.test/v1/<API_KEY>", False),
-    ],
-)
-@pytest.mark.parametrize("kind", ["curl", "httpx"])
-def test_what_is_copied_sends_the_key_to_the_recordings_own_origin_alone(
-    kind: str, uri: str, is_sent: bool
-) -> None:
-    """A recording may hold what a redirect led to, and a stranger's may hold any placeholder."""
-    request = RecordedRequest("POST", uri, (("X-Api-Key", "<API_KEY>"),), b"key=<API_KEY>")
-    copied = copy_as(Interaction(request, RecordedResponse(200)), kind, base_url="https://api.test")
-
-    assert ("DIRECTMAIL_API_KEY" in copied) == is_sent
-    assert ("The key is left out" in copied) != is_sent
 
 
 def test_what_another_program_recorded_is_shown_without_its_credentials() -> None:
@@ -347,9 +336,11 @@ def test_what_another_program_recorded_is_shown_without_its_credentials() -> Non
     }
     path, haul = Path("foreign.json"), Haul()
     path.write_text(json.dumps({"version": 1, "interactions": [exchange, exchange]}))
-    answers(open_recording(path), haul)
-    haul.add("document", json.dumps([openapi(path), openapi(path, examples=True)], indent=0))
-    haul.add("table", [f(path).to_csv() for f in (read_interactions, read_readings, findings)])
+    answers(read_cassette(path), haul)
+    haul.add("document", json.dumps(dm.openapi(path), indent=0))
+    haul.add(
+        "table", [ask(path).to_csv() for ask in (dm.interactions, dm.rate_limits, dm.findings)]
+    )
 
     assert haul.leaks(UNKNOWN) == []
     assert any(b"<REDACTED>" in piece for _, piece in haul.pieces)

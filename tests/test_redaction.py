@@ -7,11 +7,10 @@ import copy
 import gzip
 import json
 import pickle
-import re
 import traceback
 import zlib
 from dataclasses import astuple
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import assume, given, settings, strategies as st
@@ -26,16 +25,13 @@ from directmail_lab.redaction import (
     REDACTED,
     Redactor,
     has_placeholder,
-    key as key_forms,
     redact_foreign,
-    redactor,
 )
 from directmail_lab.redaction.key import KeySearch
 from directmail_lab.redaction.personal import count_personal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from types import ModuleType
+    from collections.abc import Callable
 
 KEY = "dm_live_8fK2xQ9zLr7TtVb3nWm5YcHs1pAe"
 CREDENTIAL = base64.b64encode(f"{KEY}:".encode()).decode()
@@ -137,7 +133,6 @@ def test_each_form_goes_from_each_place(form: str, place: str) -> None:
 
 
 SECRET = "s3cret-of-another-service"
-NEVER = re.compile("(?!)()()()")
 
 
 def answered_with(uri: str, body: bytes, *headers: tuple[str, str]) -> Interaction:
@@ -146,67 +141,7 @@ def answered_with(uri: str, body: bytes, *headers: tuple[str, str]) -> Interacti
     )
 
 
-def escapes_but(escape: Callable[[str], Iterator[str]]) -> dict[str, Any]:
-    return {"ESCAPES": [each for each in key_forms.ESCAPES if each is not escape]}
-
-
 ME = "https://a.test/"
-CREDENTIALS = ("X-Api-Key", SECRET), ("Cookie", SECRET)
-# What stands in the place of each rule of finding a key when the rule is off.
-NOT_FOUND: dict[str, dict[str, Any]] = {
-    "itself": {"_spelled": lambda text: "".join(f"%{ord(each):02x}" for each in text)},
-    "percent": escapes_but(key_forms._in_address),
-    "JSON": escapes_but(key_forms._in_json),
-    "HTML": escapes_but(key_forms._in_html),
-    "hex": {"_hex_digits": lambda _: "0" * 64},
-    "Basic": {"_base64_digits": lambda _: ["0" * 64]},
-}
-# The same of other rules, and what then stays.
-NOT_REMOVED: dict[str, tuple[dict[str, Any], Interaction]] = {
-    "packed": (
-        {"unpack": lambda body, _: body},
-        answered_with(ME, gzip.compress(KEY.encode()), ("Content-Encoding", "gzip")),
-    ),
-    "headers": (
-        {"_DROPPED": (), "_CREDENTIAL_HEADER": NEVER, "_secrets_of": lambda _: ()},
-        answered_with(ME, b"", *CREDENTIALS),
-    ),
-    "parameters": ({"FIELD": NEVER}, answered_with(f"{ME}?client_secret={SECRET}", b"")),
-    "user info": (
-        {"_USER_INFO": NEVER, "_secrets_of": lambda _: ()},
-        answered_with(f"https://{SECRET}@a.test/", b""),
-    ),
-    "members": (
-        {"_JSON_FIELDS": ()},
-        answered_with(ME, f'{{"access_token": "{SECRET}"}}'.encode()),
-    ),
-}
-OFF = [
-    *((key_forms, weaker, exchange_with(FORMS[f], *PLACES)) for f, weaker in NOT_FOUND.items()),
-    *((redactor, *weaker_and_given) for weaker_and_given in NOT_REMOVED.values()),
-]
-
-
-@pytest.mark.parametrize(("module", "weaker", "given"), OFF, ids=[*NOT_FOUND, *NOT_REMOVED])
-def test_each_rule_is_needed(
-    module: ModuleType,
-    weaker: dict[str, Any],
-    given: Interaction,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Nothing stays with every rule on, and something does with one off: none is for show."""
-
-    def left() -> list[str]:
-        redacted = Redactor([KEY]).interaction(given)
-        parts = repr(astuple(redacted)).encode(), redacted.response.body
-        return [how for part in parts for key in (KEY, SECRET) for how in traces(part, key)]
-
-    before = left()
-    for name, value in weaker.items():
-        monkeypatch.setattr(module, name, value)
-
-    assert before == []
-    assert left() != []
 
 
 @pytest.mark.parametrize(
@@ -335,10 +270,7 @@ def test_headers_of_credentials_are_dropped_or_masked_both_ways_and_no_others() 
     assert redacted.request.headers == (*headers_of(OF_CREDENTIALS, REDACTED), *others)
     assert redacted.response.headers == redacted.request.headers
     assert Redactor().interaction(redacted) == redacted
-    assert Redactor([SECRET]).interaction(given).response.headers == (
-        *headers_of(OF_CREDENTIALS, PLACEHOLDER),
-        *others,
-    )
+    assert Redactor([SECRET]).interaction(given) == redacted
 
 
 def test_a_header_is_redacted_by_its_name_on_both_sides() -> None:
@@ -375,8 +307,7 @@ LONG = "t0ken-of-16-char"
         (f"?key={LONG[1:]}&token=2", f"?key={LONG[1:]}&token=2"),
         (f"?monkey={LONG}&page_token={LONG}", f"?monkey={LONG}&page_token={LONG}"),
         ("?next_page_token=abc%2Fdef", "?next_page_token=abc%2Fdef"),
-        (f"?password={KEY}", "?password=<API_KEY>"),
-        (f"?key={LONG}{KEY}", "?key=<API_KEY>"),
+        (f"?password={KEY}&q={KEY}", "?password=<REDACTED>&q=<API_KEY>"),
     ],
 )
 def test_a_parameter_of_a_credential_is_removed_by_its_name(uri: str, redacted: str) -> None:
@@ -388,6 +319,29 @@ def test_a_parameter_of_a_credential_is_removed_by_its_name(uri: str, redacted: 
     assert redactor.request(once) == once
     assert redactor.text(f'<a href="{uri}">') == f'<a href="{redacted}">' or "%3" in uri
     assert redactor.text(uri[1:]) == redacted[1:] or "%3" in uri
+
+
+@pytest.mark.parametrize(
+    "request_with",
+    [
+        lambda key: RecordedRequest("GET", f"https://a.test/x?api_key={key}&n=1"),
+        lambda key: RecordedRequest("GET", f"https://{key}@a.test/x"),
+        lambda key: RecordedRequest("GET", "https://a.test/x", (("X-Api-Key", key),)),
+        lambda key: RecordedRequest("POST", "https://a.test/", (), f"api_key={key}&n=1".encode()),
+        lambda key: RecordedRequest(
+            "POST", "https://a.test/", (), f'{{"api_key": "{key}"}}'.encode()
+        ),
+    ],
+)
+def test_a_credential_in_its_place_is_written_alike_whichever_it_is(
+    request_with: Callable[[str], RecordedRequest],
+) -> None:
+    """So a replay with another key, or with none at all, finds what was recorded."""
+    recorded = Redactor([KEY]).request(request_with(KEY))
+
+    assert REDACTED in repr(astuple(recorded))
+    assert Redactor(["another-key-of-a-replay"]).request(request_with("a-dummy")) == recorded
+    assert Redactor().request(recorded) == recorded
 
 
 @pytest.mark.parametrize("user_info", ["me:pw", "me", SECRET])
@@ -519,8 +473,8 @@ def test_a_key_that_is_part_of_every_text_goes_only_from_where_credentials_stand
     redacted = redactor.request(request)
     redactor.refuse_leak(json.dumps({"code": 200, "method": "GET"}))
 
-    assert redacted.uri == f"https://{PLACEHOLDER}@a.test/?api_key={PLACEHOLDER}&n=200"
-    assert redacted.headers == (("A", key), ("X-Token", PLACEHOLDER))
+    assert redacted.uri == "https://<REDACTED>@a.test/?api_key=<REDACTED>&n=200"
+    assert redacted.headers == (("A", key), ("X-Token", REDACTED))
 
 
 def test_keys_of_every_session_are_removed_also_of_one_opened_later(
@@ -568,24 +522,6 @@ def test_a_callers_own_credential_is_learned_for_the_recording(
 
     assert learned.response.body == f"no: {kept}".encode()
     assert redactor.extended(["personal"]).text(echoed) == kept
-
-
-def test_a_number_that_is_the_key_becomes_text_in_json() -> None:
-    """It cannot stay a number; the rest is as it was."""
-    body = b'{"id": 12, "key": 1234567890, "keys": [ 1234567890 ], "x": "\\u00e9"}'
-    redacted = written_response(body, redactor=Redactor(["1234567890"]))
-
-    assert redacted.body == body.replace(b"1234567890", b'"<API_KEY>"')
-
-
-def test_of_a_text_with_thousands_of_keys_nothing_is_left() -> None:
-    """And JSON is still JSON."""
-    text = json.dumps([{"key": f"{number} {KEY}", "n": number} for number in range(9000)])
-    redacted = Redactor([KEY]).text(text)
-
-    assert redacted == text.replace(KEY, PLACEHOLDER)
-    assert shape(redacted) == shape(text)
-    assert KEY not in Redactor([KEY]).text(f"{CREDENTIAL} {KEY} " * 9000)
 
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)

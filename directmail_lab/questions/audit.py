@@ -20,6 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ..cassettes import read_cassette
+from ..cassettes.har import read_har
+from ..cassettes.vcr_files import load_cassette_text
+from ..contract import STAND_IN_KEY
 from ..credentials import known_keys
 from ..errors import CassetteFormatError, DirectMailLabError
 from ..interaction import header
@@ -27,9 +30,9 @@ from ..redaction import unpack
 from ..redaction.key import KeySearch
 from ..redaction.personal import count_personal
 from ..settings import BASE_URL_VARIABLE, configured_regions, variable
-from ..standin import STAND_IN_KEY
 
 if TYPE_CHECKING:
+    from ..cassettes import Recording
     from ..interaction import Interaction
 
 Part = tuple[str, str | bytes]
@@ -102,14 +105,24 @@ def audit(path: str | Path) -> list[Finding]:
     by_line = [(f"{path}, line {number}", line) for number, line in lines]
     try:
         cassette = read_cassette(path)
+        interactions = _as_written(cassette, path)
     except CassetteFormatError:
         return find(by_line, search)
     search = search_for([cassette.base_url])
-    findings = find(parts_of_cassette(cassette.interactions, str(path)), search)
+    findings = find(parts_of_cassette(interactions, str(path)), search)
     if not any(finding.kind == "secret" for finding in findings):
         # What is in none of these parts: comments, other fields, an unfinished line.
         findings += [each for each in find(by_line, search) if each.kind == "secret"]
     return findings
+
+
+def _as_written(recording: Recording, path: Path) -> Iterable[Interaction]:
+    """Return its interactions with what reading takes out of another program's file."""
+    if not recording.foreign:
+        return recording
+    if recording.layout == "har":
+        return read_har(_read(path), str(path))
+    return load_cassette_text(_read(path).decode("utf-8-sig"))[1]
 
 
 def parts_of_cassette(interactions: Iterable[Interaction], where: str) -> Iterator[Part]:
@@ -224,7 +237,6 @@ _ASSIGNMENT = re.compile(
     r"\\*[\"']?\]?(?:\s{0,9}:\s{0,9}[\w.|]{1,40}(?=\s{0,9}=))?(?:[ \t|:=>]|\bis\b){1,40}"
     r"[(\[]?[bfruBFRU]{0,2}\\*(?P<quote>[\"']?)(?P<secret>[^\s\"'\\<>(),;&]{8,512})"
 )
-_TABLE_CELL = re.compile(r"</?t[hd](?:\s[^<>]{0,999})?>\s{0,99}")
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 # Names by their words: api_key is surely one of a key, page_token and key_name are not.
 _KEY_NAME = re.compile(
@@ -258,7 +270,7 @@ def credentials_in(text: str) -> Iterator[str]:
             yield what
     if any(map(_is_basic, _BASIC.findall(text))) or any(map(_is_random, _CURL_USER.findall(text))):
         yield "credentials of HTTP Basic"
-    if any(map(_is_key_beside_name, _ASSIGNMENT.finditer(_TABLE_CELL.sub(" | ", text)))):
+    if any(map(_is_key_beside_name, _ASSIGNMENT.finditer(text))):
         yield "a key or password beside its name"
     elif any(
         _is_random(value) for call in _CALL.findall(text) for value in _ARGUMENT.findall(call)

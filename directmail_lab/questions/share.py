@@ -14,7 +14,7 @@ import sys
 import tempfile
 import warnings
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from importlib.metadata import distribution, packages_distributions, version
 from pathlib import Path, PurePosixPath
@@ -31,17 +31,13 @@ from . import audit
 _PICTURE = re.compile(r"(?i)(?<![^\s()<>\"'`])[^\s()<>\"'`]+\.(?:png|jpe?g|gif|svg|webp)\b")
 _QUOTED = re.compile(r"([\"'])([^\"'\n]{1,255})\1")
 # In a line that is no comment, a call that reads a cassette, with the cassette's name or the start
-# of what computes it; a call that makes one; and one that asks a service, with its address.
+# of what computes it; and a call that makes one.
 _READS = re.compile(
     r"(?m)^[^#\n]*?\b(replay|(?:chart_)?rate_limits|interactions|browse|check_contract|findings"
     r"|openapi|drift)\(\s*(?:(?:cassette|source)\s*=\s*)?(?:Path\(\s*)?"
     r"(?:([\"'])([^\"'\n]+)\2|[^\s)])"
 )
 _MAKES = re.compile(r"(?:\brecord\(\s*|\bcassette\s*=\s*)([\"'])([^\"'\n]+)\1")
-_ASKS = re.compile(
-    r"(?m)^[^#\n]*?(?<![\w.])(?:dm\.|directmail_lab\.)?"
-    r"(?:(login)\(|(?:connect|Session)\((?!.*\bcassette=)\s*(?:base_url\s*=\s*)?([^\s,)]*))"
-)
 _IMPORT = re.compile(r"(?m)^[ \t]*(?:from|import)[ \t]+(\w+)")
 
 _WHEEL: Final = f"directmail_lab-{VERSION}-py3-none-any.whl"
@@ -50,7 +46,7 @@ _README: Final = """\
 
 {notebooks}
 
-They replay recorded answers from `cassettes/`: they run with no key and no network{but}
+What they replay is in `cassettes/`: that runs with no key and no network.
 
 With Python 3.11 or newer, in this folder:
 
@@ -150,7 +146,6 @@ class _Bundle:
         self.parts: list[audit.Part] = []
         self.base_urls: set[str | None] = set()
         self._code = ""
-        self._asking: list[str] = []
 
     def add_notebook(self, path: Path) -> None:
         """Add a notebook, its pictures, and the cassettes that its code names."""
@@ -173,7 +168,6 @@ class _Bundle:
         available |= {name for _, name in _MAKES.findall(code)}
         for where, cell in cells.items():
             _check_names(cell, where, available)
-            self._asking += _needs(cell, where, has_stand_in="stand_in(" in code)
         self._code += f"{code}\n"
 
     def _add_named(self, name: str, folder: Path, by_name: Mapping[str, Path]) -> bool:
@@ -182,7 +176,7 @@ class _Bundle:
             self.add_cassette(named, f"cassettes/{name}")
             return True
         file = folder / name
-        if file.suffix in (".yaml", ".yml", ".json") and file.is_file():
+        if file.suffix in (".yaml", ".yml", ".json", ".har") and file.is_file():
             with suppress(CassetteFormatError):  # some other file
                 self.add_cassette(file, posixpath.normpath(posixpath.join("notebooks", name)))
                 return True
@@ -213,14 +207,9 @@ class _Bundle:
 
     def add_instructions(self, title: str) -> None:
         """Add a README, and the requirements that pip installs: what is imported, pinned."""
-        names = [f"- `{name}`" for name in self.contents if name.endswith(".ipynb")]
-        but = ", except these cells and what builds on them:\n\n" if self._asking else "."
-        readme = _README.format(
-            title=title,
-            notebooks="\n".join(names),
-            but=but + "\n".join(self._asking),
-            first=next(iter(self.contents)),
-        )
+        notebooks = [name for name in self.contents if name.endswith(".ipynb")]
+        listed = "\n".join(f"- `{name}`" for name in notebooks)
+        readme = _README.format(title=title, notebooks=listed, first=notebooks[0])
         modules = set(_IMPORT.findall(self._code)) - {"directmail_lab"} - sys.stdlib_module_names
         # It looks at every file that is installed, which takes half a second.
         by_module = packages_distributions() if modules else {}
@@ -237,14 +226,12 @@ def _pictures(notebook: Mapping[str, Any], folder: Path) -> list[str]:
     """Return the paths, from the notebook's folder, of the pictures in it that its cells name."""
     sources = "\n".join("".join(cell.get("source", "")) for cell in notebook["cells"])
     names = {posixpath.normpath(unquote(name)) for name in _PICTURE.findall(sources)}
-    return sorted(
-        name
-        for name in names
-        if not name.startswith(("/", "../"))
-        and "\\" not in name
-        and (folder / name).is_file()
-        and (folder / name).resolve().is_relative_to(folder.resolve())
-    )
+    inside = [name for name in names if not name.startswith(("/", "../")) and "\\" not in name]
+    return sorted(name for name in inside if _is_below(folder, folder / name))
+
+
+def _is_below(folder: Path, file: Path) -> bool:
+    return file.is_file() and file.resolve().is_relative_to(folder.resolve())
 
 
 def _check_names(cell: str, where: str, available: set[str]) -> None:
@@ -261,17 +248,6 @@ def _check_names(cell: str, where: str, available: set[str]) -> None:
                 "tell. If it is not in the zip, add it with share(…, cassettes=[…]).",
                 stacklevel=4,
             )
-
-
-def _needs(cell: str, where: str, *, has_stand_in: bool) -> Iterator[str]:
-    """Yield a line for what a cell needs beside the zip; a stand-in serves what it is named in."""
-    for login, address in _ASKS.findall(cell):
-        if login:
-            yield f"- {where}: an API key"
-        elif not address or address.startswith("api_key"):
-            yield f"- {where}: a service's address and an API key"
-        elif address[0] in "\"'" or not has_stand_in:
-            yield f"- {where}: a service at {address}"
 
 
 # -- the wheel and the zip ---------------------------------------------------------------------

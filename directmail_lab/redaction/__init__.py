@@ -15,7 +15,8 @@ The threat model of this package:
   response). It is removed only where credentials are expected.
 - **Other credentials are known by their place.** ``Authorization`` and cookies are never written.
   Headers whose name says so, parameters and fields of exact names, and the user info of an address
-  become ``<REDACTED>``. A credential that a request carries is removed where it is echoed, too.
+  become ``<REDACTED>``, also where they are the key: so a replay with another key finds them. A
+  credential that a request carries is removed where it is echoed, too.
 - **A cassette, notebook or zip from a stranger** takes linear time here, whatever is in it.
 - **The caller is trusted**, and all keys of the process are known (`credentials.known_keys`).
 """
@@ -25,9 +26,5 @@ from .key import (
     REDACTED as REDACTED,
     has_placeholder as has_placeholder,
 )
-from .redactor import (
-    Redactor as Redactor,
-    redact_foreign as redact_foreign,
-    secrets_in as secrets_in,
-)
+from .redactor import Redactor as Redactor, redact_foreign as redact_foreign
 from .unpack import unpack as unpack

@@ -1,15 +1,14 @@
-"""Finding keys in text: one compiled pattern for each, in time linear in the text.
+"""Finding keys in text, in time linear in the text.
 
-It finds a key as libraries write it: each character as itself or in any of its escapes, in any
+A key is found as libraries write it: each character as itself or in any of its escapes, in any
 letter case; its hex digits; and base64 that holds it anywhere. A part of a key is no key.
 """
 
 from __future__ import annotations
 
-import html
 import re
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from html.entities import html5
 from typing import Final, NoReturn, final
 from urllib.parse import unquote
@@ -20,7 +19,7 @@ PLACEHOLDER: Final = "<API_KEY>"
 """What replaces the key, as the service's document writes it."""
 
 REDACTED: Final = "<REDACTED>"
-"""What replaces another credential, which is known by its place alone."""
+"""What replaces a credential that is known by its place, the key among them."""
 
 REPLACED: Final = re.compile(
     r"<(?:API_KEY|REDACTED|[^<>]+-[0-9a-f]{8}|not (?:searched|recorded): \d+ bytes)>"
@@ -30,16 +29,15 @@ REPLACED: Final = re.compile(
 
 _FEWEST_CHARACTERS: Final = 8
 
-# The same digits of base64, in the alphabet for addresses.
+# Base64 for addresses has - and _ for + and /.
 _URL_SAFE: Final = {"+": "-", "/": "_"}
 # In an address a slash ends a segment, so there it is no digit of base64.
 _ADDRESS: Final = re.compile(r"(?:\w+:/)?/\S*")
-_HEX_RUN: Final = re.compile(r"[0-9a-fA-F]*")
-_BASE64_RUN: Final = re.compile(r"[A-Za-z0-9+/_-]*(?:==?(?![\w%=]))?")
-_SEGMENT_RUN: Final = re.compile(r"[A-Za-z0-9+_-]*(?:==?(?![\w%=]))?")
-
-# Python reads no number of more than 4,300 digits, and no character has one of more than 7.
-_LONG_NUMBER: Final = re.compile(r"&#(\d{8,})")
+_HEX_RUN: Final = re.compile(r"[0-9a-fA-F]{16,}")
+_BASE64_RUN: Final = re.compile(r"[A-Za-z0-9+/_-]{9,}(?:==?(?![\w%=]))?")
+_SEGMENT_RUN: Final = re.compile(r"[A-Za-z0-9+_-]{9,}(?:==?(?![\w%=]))?")
+# What is left of an escape in front of a run: of `\u00e9` and `%41`, whose digits went with it.
+_TORN_ESCAPE: Final = re.compile(r"(?<!\\)(?:\\+[ux]?|%)(?=<(?:API_KEY|REDACTED)>)")
 
 
 def has_placeholder(text: str) -> bool:
@@ -47,57 +45,33 @@ def has_placeholder(text: str) -> bool:
     return REPLACED.search(unquote(text)) is not None
 
 
-def unescape_html(text: str) -> str:
-    """Return a text without HTML's escapes, numbers of any length among them."""
-    return html.unescape(_LONG_NUMBER.sub(lambda m: "&#" + (m[1].lstrip("0")[:8] or "0"), text))
-
-
 # -- what a key can look like ------------------------------------------------------------------
 
 
-def _in_address(char: str) -> Iterator[str]:
-    yield f"%(?:{_hex_codes(char)})"
+def _escapes(char: str) -> Iterator[str]:
+    """Yield patterns of a character in the escapes of addresses, JSON and HTML.
 
-
-def _in_json(char: str) -> Iterator[str]:
-    """A backslash is doubled where JSON is quoted in JSON, as a body is in a cassette."""
-    yield rf"\\{{1,4}}(?:u00|x)(?:{_hex_codes(char)})"
-    if not char.isalnum() and char != "\\":
+    A backslash is doubled where JSON is quoted in JSON, as a body is in a cassette.
+    """
+    cases = {char.lower(), char.upper()}
+    code = "|".join(f"{ord(case):02x}" for case in cases)
+    number = "|".join(str(ord(case)) for case in cases)
+    yield f"%(?:{code})"
+    yield rf"\\{{1,4}}(?:u00|x)(?:{code})"
+    yield f"&#(?:0*(?:{number})|x0*(?:{code}));?"
+    yield from (f"&{name}" for name in _html_names(char))
+    if not char.isalnum():
         yield rf"\\{{1,4}}{re.escape(char)}"
 
 
-def _in_html(char: str) -> Iterator[str]:
-    codes = "|".join(str(ord(each)) for each in _cases(char))
-    yield f"&#(?:0*(?:{codes})|x0*(?:{_hex_codes(char)}));?"
-    names = sorted((name for name, each in html5.items() if each == char), reverse=True)
-    yield from (f"&{name}" for name in names)
-
-
-ESCAPES: Final = [_in_address, _in_json, _in_html]
-
-
-def _cases(char: str) -> list[str]:
-    return sorted({char.lower(), char.upper()})
-
-
-def _hex_codes(char: str) -> str:
-    return "|".join(f"{ord(each):02x}" for each in _cases(char))
+def _html_names(char: str) -> list[str]:
+    return sorted((name for name, named in html5.items() if named == char), reverse=True)
 
 
 def _spelled(text: str) -> str:
     """Return a pattern of a text with each character as itself or in any of its escapes."""
-    units = []
-    for run in re.findall(r"\\+|.", text):
-        char = run[0]
-        forms = (form for escape in ESCAPES for form in escape(char))
-        units.append(f"(?i:{'|'.join((*forms, re.escape(char)))})")
-        if char == "\\":  # doubled in JSON, and again where that is quoted
-            units.append(f"{{{len(run)},{4 * len(run)}}}")
-    return "".join(units)
-
-
-def _hex_digits(key: str) -> str:
-    return key.encode().hex()
+    units = ("|".join((*_escapes(char), re.escape(char))) for char in text)
+    return "".join(f"(?i:{unit})" for unit in units)
 
 
 def _base64_digits(key: str) -> Iterator[str]:
@@ -107,21 +81,8 @@ def _base64_digits(key: str) -> Iterator[str]:
         yield digits[-(-before * 8 // 6) : (before + len(key)) * 8 // 6]
 
 
-def _pattern(key: str) -> str:
-    """Return a pattern whose groups are the key, its hex digits, its base64.
-
-    It begins with the characters that any of these can begin with, and looks ahead from there:
-    `re` skips to such characters, which takes a quarter of the time.
-    """
-    hex_digits, base64 = _hex_digits(key), list(_base64_digits(key))
-    starts = {*_cases(key[0]), *"%\\&", *(digits[0] for digits in (hex_digits, *base64))}
-    starts |= {_URL_SAFE[start] for start in starts & set(_URL_SAFE)}
-    either = "|".join(
-        re.sub("[+/]", lambda match: f"(?:{_URL_SAFE[match[0]]}|{_spelled(match[0])})", digits)
-        for digits in base64
-    )
-    forms = f"({_spelled(key)})|((?i:{hex_digits}))|({either})"
-    return f"(?s:[{re.escape(''.join(sorted(starts)))}](?<=(?={forms}).))"
+def _base64_pattern(digits: str) -> str:
+    return re.sub("[+/]", lambda mark: f"(?:{_URL_SAFE[mark[0]]}|{_spelled(mark[0])})", digits)
 
 
 # -- the search --------------------------------------------------------------------------------
@@ -139,6 +100,54 @@ class Hidden:
         raise CredentialError(f"A {type(self).__name__} knows the key: never pickled or copied.")
 
 
+def lower_ascii(text: str) -> str:
+    """Return a text to search in: its ASCII in small letters, the rest as bytes of UTF-8.
+
+    `str.lower` would take twelve bytes a character, where one is not ASCII.
+    """
+    if text.isascii():
+        return text.lower()
+    return text.encode("utf-8", "surrogatepass").lower().decode("latin-1")
+
+
+@final
+class _Forms(Hidden):
+    """The forms of one key, and what stands in their place.
+
+    Most texts have no hint of one: neither a form as it is, nor an escape that could be a part of
+    one. The pattern, which takes ten times as long, is for the others.
+    """
+
+    __slots__ = ("__any", "__encoded", "__hints", "__placeholder")
+
+    def __init__(self, key: str, placeholder: str) -> None:
+        hex_digits, digits = key.encode().hex(), list(_base64_digits(key))
+        marks = {char for char in (*key, *"".join(digits)) if not char.isalnum()}
+        names = (name for mark in marks for name in _html_names(mark))
+        escapes = ("%", "\\u00", "\\x", "&#", *map("\\{}".format, marks), *map("&{}".format, names))
+        url_safe = (each.translate(str.maketrans("+/", "-_")) for each in digits)
+        hints = (key, hex_digits, *digits, *url_safe, *escapes)
+        base64 = "|".join(map(_base64_pattern, digits))
+        self.__placeholder = placeholder
+        self.__hints = {hint.lower() for hint in hints}
+        self.__encoded = re.compile(f"(?i:{hex_digits})|{base64}")
+        self.__any = re.compile(f"(?s:{_spelled(key)})|{self.__encoded.pattern}")
+
+    def is_in(self, text: str, lower: str) -> bool:
+        """Return whether any form is in a text; ``lower`` is the same for searching."""
+        return any(hint in lower for hint in self.__hints) and bool(self.__any.search(text))
+
+    def removed_from(self, text: str) -> str:
+        """Return a text without them; of hex digits and base64 the whole run goes."""
+        base64_run = _SEGMENT_RUN if _ADDRESS.fullmatch(text) else _BASE64_RUN
+
+        def replaced(run: re.Match[str]) -> str:
+            return self.__placeholder if self.__encoded.search(run[0]) else run[0]
+
+        text = base64_run.sub(replaced, _HEX_RUN.sub(replaced, text))
+        return _TORN_ESCAPE.sub("", self.__any.sub(self.__placeholder, text))
+
+
 @final
 class KeySearch(Hidden):
     """Finds the keys that it has learned, and puts a placeholder in their place.
@@ -146,34 +155,28 @@ class KeySearch(Hidden):
     A key of fewer than eight characters is not searched for: a key ``200`` is in every response.
     """
 
-    __slots__ = ("__finders", "__keys", "__placeholder")
+    __slots__ = ("__forms",)
 
-    def __init__(self, keys: Iterable[str] = (), *, placeholder: str = PLACEHOLDER) -> None:
-        self.__keys: frozenset[str] = frozenset()
-        self.__finders: tuple[Callable[[str], Iterator[re.Match[str]]], ...] = ()
-        self.__placeholder = placeholder
+    def __init__(self, keys: Iterable[str] = ()) -> None:
+        self.__forms: dict[str, _Forms] = {}
         self.learn(keys)
 
-    def learn(self, keys: Iterable[str]) -> None:
+    def learn(self, keys: Iterable[str], placeholder: str = PLACEHOLDER) -> None:
         """Search for these keys from now on, besides those known already."""
-        new = frozenset(keys) - self.__keys
-        patterns = map(_pattern, filter(_is_searchable, new))
-        # Methods of patterns: the repr of a pattern shows the key.
-        self.__finders += tuple(re.compile(pattern).finditer for pattern in patterns)
-        self.__keys |= new
-
-    def knows(self, text: str) -> bool:
-        """Return whether a text is a key, however short, or holds one."""
-        return text in self.__keys or self.holds(text)
+        for key in keys:
+            if key not in self.__forms and _is_searchable(key):
+                # Another thread may be searching.
+                self.__forms = {**self.__forms, key: _Forms(key, placeholder)}
 
     def holds(self, text: str) -> bool:
         """Return whether any form of a key is in a text."""
-        return any(next(find(text), None) for find in self.__finders)
+        lower = lower_ascii(text)
+        return any(forms.is_in(text, lower) for forms in self.__forms.values())
 
     def removed_from(self, text: str) -> str:
-        """Return a text without what `holds` finds; of hex digits and base64 the whole run goes."""
-        for find in self.__finders:
-            text = _replaced(text, find(text), self.__placeholder)
+        """Return a text without what `holds` finds."""
+        for forms in self.__forms.values():
+            text = forms.removed_from(text)
         return text
 
 
@@ -181,28 +184,3 @@ def _is_searchable(key: str) -> bool:
     is_text = key.isascii() and key.isprintable()
     is_in_placeholder = key in f"{PLACEHOLDER} {REDACTED}" or has_placeholder(key)
     return len(key) >= _FEWEST_CHARACTERS and is_text and not is_in_placeholder
-
-
-def _replaced(text: str, found: Iterable[re.Match[str]], placeholder: str) -> str:
-    base64_run = _SEGMENT_RUN if _ADDRESS.fullmatch(text) else _BASE64_RUN
-    runs = (None, None, _HEX_RUN, base64_run)  # by the pattern's groups
-    parts: list[str] = []
-    done = 0
-    for match in found:
-        start, end = match.span(match.lastindex or 0)
-        if start < done:
-            continue
-        before = text[done:start]
-        if run := runs[match.lastindex or 0]:
-            before = before[: len(before) - _end(run, before[::-1], 0)]
-            # What is left of an escape: `\\u` where the run began with the digits of `\\u00e9`.
-            before = before.removesuffix("\\u").removesuffix("\\x").rstrip("%")
-            end = _end(run, text, end)
-        parts += before.rstrip("\\"), placeholder
-        done = end
-    return "".join((*parts, text[done:]))
-
-
-def _end(run: re.Pattern[str], text: str, start: int) -> int:
-    match = run.match(text, start)
-    return match.end() if match else start
