@@ -16,6 +16,9 @@ from .redaction.unpack import unpack
 MAX_DEPTH: Final = 50
 """How many levels `leaves` descends; an object or array below them is a leaf."""
 
+PAGE: Final = "directmail_lab.page"
+"""What `pages` sets in a response's extensions: its only array of objects is the records."""
+
 Path = tuple[str | int, ...]
 """Where a value is in a JSON value: names of members, and positions in arrays."""
 
@@ -136,11 +139,6 @@ def read_json_body(headers: Headers, body: bytes) -> tuple[object, str | None]:
     except ValueError as error:
         return None, f"is {error}"
     return read_json(content, declared_charset(header(headers, "Content-Type") or ""))
-
-
-def decoded_headers(headers: Any) -> Headers:
-    """Return an httpx response's headers without Content-Encoding: httpx has decoded the body."""
-    return tuple(item for item in headers.multi_items() if item[0] != "content-encoding")
 
 
 def declared_charset(content_type: str) -> str | None:

@@ -108,8 +108,8 @@ def test_a_browsers_file_is_read_and_its_key_is_learned_and_removed() -> None:
     (exchange,) = interactions
     assert exchange.request.uri == "https://api.test/v1/users/me?trace=<REDACTED>"
     assert exchange.request.headers == ()
-    assert exchange.response.body == b'{"you": "<API_KEY>"}'
-    assert exchange.response.headers == (("content-length", "20"),)
+    assert exchange.response.body == b'{"you": "<REDACTED>"}'
+    assert exchange.response.headers == (("content-length", "21"),)
     assert exchange.recorded_at == datetime(2026, 11, 21, 4, 0, 0, 42500, UTC)
     assert exchange.elapsed_s == 0.0425
 
