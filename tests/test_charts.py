@@ -236,9 +236,9 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.pylabtools import select_figure_formats
 from directmail_lab.questions.chart import chart_rate_limits
 from directmail_lab.readings.frame import frame_of
-from directmail_lab.readings.reading import Reading
+from directmail_lab.readings.reading import RawValues, Reading
 shell = InteractiveShell.instance()
-line = Reading(1.0, "GET", "/v1/users/me", 200, (("X-RateLimit-Remaining", "299"),))
+line = Reading(1.0, "GET", "/v1/users/me", 200, RawValues(remaining="299"))
 chart = chart_rate_limits(frame_of([line], unit="seconds_left"))
 assert "matplotlib.pyplot" not in sys.modules
 before = shell.display_formatter.format(chart)

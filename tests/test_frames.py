@@ -58,7 +58,7 @@ def response(
 
 def read_at(at: float) -> Reading:
     """What a session notes of a response below a base address with a path of its own."""
-    return Reading(at, "GET", "/users/me", 200, (), source="replayed")
+    return Reading(at, "GET", "/users/me", 200, source="replayed")
 
 
 def leaves(value: Any, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:

@@ -167,15 +167,6 @@ def test_a_clock_that_is_set_back_does_not_mislead() -> None:
         assert infer_reset_unit(readings).unit in ("seconds_left", "undetermined")
 
 
-def test_readings_are_called_by_the_numbers_that_they_are_given() -> None:
-    """A caller that leaves some out speaks of the same ones all the same."""
-    inference = ResetUnitInference()
-    inference.observe(reading(NOW_S, 0), 6)
-    inference.observe(window("epoch_s", [0.0])[0], 9)
-
-    assert "reading 9 " in inference.evidence().why
-
-
 @pytest.mark.parametrize("stated", UNITS)
 @pytest.mark.parametrize("unit", UNITS)
 def test_a_stated_unit_stands_and_is_contradicted_by_any_other(stated: str, unit: str) -> None:
