@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -155,13 +156,11 @@ def decode_text(content: bytes, charset: str | None = None) -> str:
 
 def _decode(content: bytes, charset: str | None) -> str | None:
     """Return a body as text: decoded as UTF-8, -16 or -32 as detected, else as it declares."""
-    for encoding in (json.detect_encoding(content), charset):
-        try:
-            return content.decode(encoding) if encoding else None
+    for encoding in filter(None, (json.detect_encoding(content), charset)):
         # A service may declare any of Python's codecs: "undefined" and "idna" raise a UnicodeError
         # that is not a UnicodeDecodeError, "base64" a LookupError.
-        except (UnicodeError, LookupError):
-            continue
+        with suppress(UnicodeError, LookupError):
+            return content.decode(encoding)
     return None
 
 

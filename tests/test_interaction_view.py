@@ -29,6 +29,7 @@ def test_a_number_that_is_not_there_is_an_error_that_says_how_many_are(number: i
     tour = recorded("tour.yaml", answered(get("/a")), answered(get("/b")))
 
     assert repr(interactions(tour, number=2)).startswith("GET https://api.example.test/b\n")
+    assert "https://api.example.test/b" in interactions(tour, number=2).as_httpx()
     with pytest.raises(CassetteError, match=f"no interaction {number}: it has 2 interactions"):
         interactions(tour, number=number)
 
