@@ -62,48 +62,39 @@ def get_many(session: Session, /, paths: Iterable[str], *, concurrency: int = 8)
     ValueError
         ``concurrency`` is less than 1, or ``paths`` is a single string; nothing is sent.
     """
-    if isinstance(paths, str):
-        raise argument_error(f"get_many() takes a list of paths. For one, get({paths!r}).")
-    if concurrency < 1:
-        raise argument_error(f"concurrency={concurrency} would send nothing. Give 1 or more.")
+    if isinstance(paths, str) or concurrency < 1:
+        raise argument_error("get_many() takes a list of paths, and concurrency=1 or more.")
     paths = list(paths)
     results: list[Result] = [DirectMailLabError(_INTERRUPTED) for _ in paths]
-    # Paths by their position, in groups whose requests are sent one after the other.
-    groups: dict[str | int, list[tuple[int, str]]] = {}
+    # Positions in the paths, in groups whose requests are sent one after the other.
+    groups: dict[str | int, list[int]] = {}
     for position, path in enumerate(paths):
-        group = position if session.open_cassette is None else path
-        groups.setdefault(group, []).append((position, path))
+        groups.setdefault(position if session.open_cassette is None else path, []).append(position)
     # All threads take from one iterator, so each group goes to exactly one of them.
     work, done, over = iter(list(groups.values())), SimpleQueue[None](), threading.Event()
+
+    def send_each() -> None:
+        for position in chain.from_iterable(work):
+            if over.is_set():
+                return
+            try:
+                results[position] = session.client.get(
+                    paths[position], extensions={CANCELLED: over}
+                )
+            except Exception as error:
+                results[position] = without_traceback(error)
+            done.put(None)
+
     try:
         with ProgressBar(len(paths), desc="GET", unit="request") as bar:
             for _ in range(min(concurrency, len(groups))):
-                given = session, work, results, done, over
-                threading.Thread(target=_send_each, args=given, daemon=True).start()
+                threading.Thread(target=send_each, daemon=True).start()
             for _ in paths:
                 done.get()
                 bar.update()
     except KeyboardInterrupt:
         over.set()
     return results.copy()  # a response that comes after an interrupt does not change it
-
-
-def _send_each(
-    session: Session,
-    work: Iterator[list[tuple[int, str]]],
-    results: list[Result],
-    done: SimpleQueue[None],
-    over: threading.Event,
-) -> None:
-    """Send requests until no work is left, or until it is ``over``."""
-    for position, path in chain.from_iterable(work):
-        if over.is_set():
-            return
-        try:
-            results[position] = session.client.get(path, extensions={CANCELLED: over})
-        except Exception as error:
-            results[position] = without_traceback(error)
-        done.put(None)
 
 
 def pages(

@@ -112,12 +112,11 @@ def test_an_interrupt_keeps_what_came(items: StandIn) -> None:
         assert len(session.me()) == 1
 
 
-def test_what_would_send_nothing_is_refused(live: Session) -> None:
+@pytest.mark.parametrize(("paths", "concurrency"), [("/v1/lists", 8), (["/v1/lists"], 0)])
+def test_what_would_send_nothing_is_refused(live: Session, paths: Any, concurrency: int) -> None:
     """One text is no list of paths."""
-    with pytest.raises(ValueError, match=r"get\('/v1/lists'\)"):
-        get_many(live, "/v1/lists")
-    with pytest.raises(ValueError, match="1 or more"):
-        get_many(live, ["/v1/lists"], concurrency=0)
+    with pytest.raises(ValueError, match="takes a list of paths, and concurrency=1 or more"):
+        get_many(live, paths, concurrency=concurrency)
 
 
 # -- pages ---------------------------------------------------------------------------------------
