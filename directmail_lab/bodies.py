@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -15,6 +16,9 @@ from .redaction.unpack import unpack
 
 MAX_DEPTH: Final = 50
 """How many levels `leaves` descends; an object or array below them is a leaf."""
+
+PAGE: Final = "directmail_lab.page"
+"""What `pages` sets in a response's extensions: its only array of objects is the records."""
 
 Path = tuple[str | int, ...]
 """Where a value is in a JSON value: names of members, and positions in arrays."""
@@ -138,11 +142,6 @@ def read_json_body(headers: Headers, body: bytes) -> tuple[object, str | None]:
     return read_json(content, declared_charset(header(headers, "Content-Type") or ""))
 
 
-def decoded_headers(headers: Any) -> Headers:
-    """Return an httpx response's headers without Content-Encoding: httpx has decoded the body."""
-    return tuple(item for item in headers.multi_items() if item[0] != "content-encoding")
-
-
 def declared_charset(content_type: str) -> str | None:
     """Return the character set that a content type declares, or None."""
     match = re.search(r"charset=\"?([\w.:-]{1,40})", content_type, re.IGNORECASE)
@@ -157,13 +156,11 @@ def decode_text(content: bytes, charset: str | None = None) -> str:
 
 def _decode(content: bytes, charset: str | None) -> str | None:
     """Return a body as text: decoded as UTF-8, -16 or -32 as detected, else as it declares."""
-    for encoding in (json.detect_encoding(content), charset):
-        try:
-            return content.decode(encoding) if encoding else None
+    for encoding in filter(None, (json.detect_encoding(content), charset)):
         # A service may declare any of Python's codecs: "undefined" and "idna" raise a UnicodeError
         # that is not a UnicodeDecodeError, "base64" a LookupError.
-        except (UnicodeError, LookupError):
-            continue
+        with suppress(UnicodeError, LookupError):
+            return content.decode(encoding)
     return None
 
 

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NoReturn, final
 
-from .errors import CredentialError
+from .errors import CredentialError, hide_frames
 from .settings import API_KEY_VARIABLE, variable
 
 _SERVICE: Final = "directmail-lab"
@@ -34,11 +34,12 @@ class ApiKey:
 
     __slots__ = ("__reveal", "__weakref__")
 
+    @hide_frames
     def __init__(self, text: str) -> None:
-        key = text.strip() if isinstance(text, str) else ""
-        problem = _find_problem(key) if isinstance(text, str) else "is not text (str): decode it"
-        if problem:
-            text = key = ""  # a traceback may be printed with the locals of this frame
+        if not isinstance(text, str):
+            raise CredentialError("The API key is not text (str): decode it.")
+        key = text.strip()
+        if problem := _find_problem(key):
             raise CredentialError(f"The API key {problem}.")
         # Held in a closure, so that inspecting the object's slots shows a function and no text.
         self.__reveal: Callable[[], str] = lambda: key
@@ -106,6 +107,7 @@ def _find_problem(key: str) -> str:
     return ""
 
 
+@hide_frames
 def as_api_key(value: str | ApiKey | None) -> ApiKey | None:
     """Return a key as an `ApiKey`; None stays None.
 
@@ -118,10 +120,7 @@ def as_api_key(value: str | ApiKey | None) -> ApiKey | None:
     """
     if value is None or isinstance(value, ApiKey):
         return value
-    try:
-        key = ApiKey(value)
-    finally:
-        value = None  # as in ApiKey
+    key = ApiKey(value)
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     cells: list[str] = getattr(shell, "user_ns", {}).get("In", [])
     if cells and key.reveal() in cells[-1]:
@@ -136,6 +135,7 @@ def as_api_key(value: str | ApiKey | None) -> ApiKey | None:
     return key
 
 
+@hide_frames
 def find_api_key(api_key: ApiKey | None = None, *, base_url: str) -> ApiKey:
     """Return the key: ``api_key``, else ``DIRECTMAIL_API_KEY``, else the one in the keyring.
 
@@ -149,9 +149,9 @@ def find_api_key(api_key: ApiKey | None = None, *, base_url: str) -> ApiKey:
     CredentialError
         There is none, or HTTP Basic cannot carry it. The message never repeats it.
     """
-    if api_key is None and variable(API_KEY_VARIABLE):
-        api_key = ApiKey(variable(API_KEY_VARIABLE) or "")
-    key = api_key or remembered_api_key(base_url)
+    if (key := api_key) is None:
+        in_environment = variable(API_KEY_VARIABLE)
+        key = ApiKey(in_environment) if in_environment else remembered_api_key(base_url)
     if key is None:
         raise CredentialError(
             f"No API key. Sign in with login(), set {API_KEY_VARIABLE}, or give connect(api_key=…)."
@@ -198,6 +198,7 @@ def remembered_api_key(base_url: str) -> ApiKey | None:
     return ApiKey(text) if text else None
 
 
+@hide_frames  # a backend's error may hold the key
 def remember_api_key(key: ApiKey, *, base_url: str) -> None:
     """Keep the key in the operating system's keyring, for an address.
 
@@ -206,14 +207,13 @@ def remember_api_key(key: ApiKey, *, base_url: str) -> None:
     CredentialError
         No keyring works on this machine. The key is then not stored, not even in a plain file.
     """
-    ring, failure = _keyring(), ""
+    ring = _keyring()
     try:
         ring.set_password(_SERVICE, base_url, key.reveal())
     except Exception as error:
-        failure = type(error).__name__
-    # Raised outside the handler, so that no chained exception has a backend's locals.
-    if failure:
-        raise CredentialError(f"The keyring did not keep the key ({failure}). {_INSTEAD}")
+        raise CredentialError(
+            f"The keyring did not keep the key ({type(error).__name__}). {_INSTEAD}"
+        ) from None
 
 
 def forget_api_key(base_url: str) -> None:

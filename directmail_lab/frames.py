@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 
 import pandas as pd
 
-from .bodies import MAX_DEPTH, Path, leaves, read_json, unwrap
+from .bodies import MAX_DEPTH, PAGE, Path, leaves, read_json, unwrap
 from .credentials import known_keys
 from .display import plural, readable
 from .errors import DirectMailLabError, NotJSONError, check_choice, hide_frames
@@ -99,8 +99,7 @@ def frame(
     if isinstance(given, Iterator) or is_list:
         return _frame_of_many(given, record_path, on_error)
     records, envelope = unwrap(_read(given, on_error), record_path)
-    table = _table(records if isinstance(records, list | tuple) else [records])
-    table.attrs.update(_describe(given))
+    table = _table(records if isinstance(records, list | tuple) else [records], given)
     if envelope is not None:
         table.attrs["envelope"] = {
             name: "(nested too deeply: see the response itself)" if _is_deep(value) else value
@@ -111,27 +110,27 @@ def frame(
 
 def _frame_of_many(results: Any, record_path: str | None, on_error: str) -> pd.DataFrame:
     """Return the frame of the pages of a list, or of responses with errors among them."""
-    is_page = isinstance(results, Iterator)
     records: list[object] = []
+    good: list[object] = []
     failures: list[str] = []
-    first, count = None, 0
     for position, result in enumerate(results):
         try:
             body = _read(result, on_error)
         except Exception as error:  # get_many() has one of any kind in a response's place
             failures.append(f"[{position}] {_without_key(str(error)).partition('. ')[0]}")
             continue
+        is_page = isinstance(result, httpx.Response) and PAGE in result.extensions
         found, _ = unwrap(body, record_path, is_page=is_page)
         records += found if isinstance(found, list) else [found]
-        first, count = first or result, count + 1
+        good.append(result)
     if failures:
         warnings.warn(
-            f"{len(failures)} of {plural(len(failures) + count, 'response')} failed, and are left "
-            f"out: {shorten('; '.join(failures), 500, placeholder=' …')}.",
+            f"{len(failures)} of {plural(len(failures) + len(good), 'response')} failed, and are "
+            f"left out: {shorten('; '.join(failures), 500, placeholder=' …')}.",
             stacklevel=4,
         )
-    table = _table(records)
-    table.attrs.update(_describe(first), pages=count)
+    table = _table(records, good[0] if good else None)
+    table.attrs["pages"] = len(good)
     return readable(table)
 
 
@@ -183,15 +182,15 @@ def _not_json(problem: str, response: httpx.Response | None) -> NotJSONError:
     content_type = _without_key(response.headers.get("content-type", ""))
     media_type = content_type.partition(";")[0].strip()[:100] or None
     kind = f"content type {media_type}" if media_type else "no content type"
-    status, path, method = response.status_code, _describe(response)["path"] or "…", "GET"
-    with contextlib.suppress(RuntimeError):
-        method = response.request.method
+    path = _describe(response)["path"]
+    method = response.request.method if path else "GET"
     call = f'get("{path}")' if method == "GET" else f'request("{method}", "{path}")'
-    message = (
-        f"{method} {path} answered with status {status} ({kind}), and the body {problem}. "
-        f"To look at the raw response: response = {call}, then response.text."
+    return NotJSONError(
+        f"{method} {path or '…'} answered with status {response.status_code} ({kind}), and the "
+        f"body {problem}. To look at the raw response: response = {call}, then response.text.",
+        status=response.status_code,
+        content_type=media_type,
     )
-    return NotJSONError(message, status=status, content_type=media_type)
 
 
 def _without_key(text: str) -> str:
@@ -202,12 +201,14 @@ def _without_key(text: str) -> str:
 # -- records to columns ------------------------------------------------------------------------
 
 
-def _table(rows: Sequence[object]) -> pd.DataFrame:
+def _table(rows: Sequence[object], source: object) -> pd.DataFrame:
+    """Return the frame of some records, with ``attrs`` that describe the response they are of."""
     fields = _fields(rows)
     index = pd.RangeIndex(len(rows))
     columns = {number: _column(values, index) for number, values in enumerate(fields.values())}
     table = pd.DataFrame(columns, index=index, copy=False)
     table.columns = pd.Index(_unique_names(fields), dtype=None if fields else object)
+    table.attrs.update(_describe(source))
     return table
 
 

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Generator, Iterable, Iterator, Mapping
-from contextlib import closing, suppress
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
-from .bodies import read_json, unwrap
+from .bodies import PAGE, Path, leaves, read_json, unwrap
 from .display import ProgressBar
 from .errors import (
     DirectMailLabError,
     InsecureAddressError,
     argument_error,
+    hide_frames,
     without_traceback,
 )
 from .http import httpx, origin
-from .interaction import path_below
 from .pacing import CANCELLED
 
 if TYPE_CHECKING:
@@ -29,7 +28,8 @@ if TYPE_CHECKING:
 Result = httpx.Response | Exception
 
 _MOST_PAGES: Final = 1_000
-_HAS_MORE: Final = ("has_more", "hasMore", "has_next", "hasNextPage")
+_NEXT: Final = ("next",)
+_HAS_MORE: Final = (("has_more",), ("hasMore",), ("has_next",), ("hasNextPage",))
 _NO_WAY: Final = (
     "The last page says that there are more, but not where. Say how to find the next page: "
     'pages(…, page="page"), offset="offset" or cursor="next_cursor".'
@@ -62,50 +62,39 @@ def get_many(session: Session, /, paths: Iterable[str], *, concurrency: int = 8)
     ValueError
         ``concurrency`` is less than 1, or ``paths`` is a single string; nothing is sent.
     """
-    if isinstance(paths, str):
-        raise argument_error(f"get_many() takes a list of paths. For one, get({paths!r}).")
-    if concurrency < 1:
-        raise argument_error(f"concurrency={concurrency} would send nothing. Give 1 or more.")
+    if isinstance(paths, str) or concurrency < 1:
+        raise argument_error("get_many() takes a list of paths, and concurrency=1 or more.")
     paths = list(paths)
     results: list[Result] = [DirectMailLabError(_INTERRUPTED) for _ in paths]
-    bar = ProgressBar(len(paths), desc="GET", unit="request")
-    with suppress(KeyboardInterrupt), bar, closing(_send(session, paths, concurrency)) as answers:
-        for number, result in answers:
-            results[number] = result
-            bar.update()
-    return results
-
-
-def _send(session: Session, paths: list[str], threads: int) -> Generator[tuple[int, Result]]:
-    """Send requests from several threads; yield positions and results as they come.
-
-    Once this generator is closed, nothing more is sent.
-    """
-    one_by_one = session.open_cassette is not None
+    # Positions in the paths, in groups whose requests are sent one after the other.
     groups: dict[str | int, list[int]] = {}
-    for number, path in enumerate(paths):
-        groups.setdefault(path if one_by_one else number, []).append(number)
+    for position, path in enumerate(paths):
+        groups.setdefault(position if session.open_cassette is None else path, []).append(position)
     # All threads take from one iterator, so each group goes to exactly one of them.
-    work, answers = iter(list(groups.values())), SimpleQueue[tuple[int, Result]]()
-    over = threading.Event()
+    work, done, over = iter(list(groups.values())), SimpleQueue[None](), threading.Event()
 
-    def send() -> None:
-        for number in chain.from_iterable(work):
+    def send_each() -> None:
+        for position in chain.from_iterable(work):
             if over.is_set():
                 return
             try:
-                result: Result = session.client.get(paths[number], extensions={CANCELLED: over})
+                results[position] = session.client.get(
+                    paths[position], extensions={CANCELLED: over}
+                )
             except Exception as error:
-                result = without_traceback(error)
-            answers.put((number, result))
+                results[position] = without_traceback(error)
+            done.put(None)
 
-    for _ in range(min(threads, len(groups))):
-        threading.Thread(target=send, daemon=True).start()
     try:
-        for _ in paths:
-            yield answers.get()
-    finally:
+        with ProgressBar(len(paths), desc="GET", unit="request") as bar:
+            for _ in range(min(concurrency, len(groups))):
+                threading.Thread(target=send_each, daemon=True).start()
+            for _ in paths:
+                done.get()
+                bar.update()
+    except KeyboardInterrupt:
         over.set()
+    return results.copy()  # a response that comes after an interrupt does not change it
 
 
 def pages(
@@ -166,117 +155,86 @@ def pages(
     url = session.client.build_request("GET", path, params=params).url
     if (counter := page or offset) and counter not in url.params:
         url = url.copy_set_param(counter, 1 if page else 0)
-    return _pages(session, url, _Pager(session, page, offset, cursor), max_pages)
+    return _pages(_Pager(session, url, page, offset, cursor), max_pages)
 
 
-def _pages(
-    session: Session, url: httpx.URL | None, pager: _Pager, max_pages: int | None
-) -> Iterator[httpx.Response]:
-    """Yield the pages. No local variable has a body, which a traceback would print."""
-    urls: set[httpx.URL] = set()
-    try:
-        with ProgressBar(None, desc="GET", unit="page") as bar:
-            while url is not None and url not in urls and len(urls) < (max_pages or _MOST_PAGES):
-                urls.add(url)
-                response = session.client.get(url)
-                is_past_end = response.status_code == 404 and len(urls) > 1
-                if is_past_end or not pager.read(session.check(response)):
-                    return
-                yield response
-                bar.update()
-                url = pager.next_url(response)
-            if url is not None and url not in urls and max_pages is None:
-                about = f"There are more than {_MOST_PAGES} pages. For more: pages(…, max_pages=…)."
-                warnings.warn(about, stacklevel=2)
-    except DirectMailLabError as error:
-        failure = without_traceback(error)
-    else:
-        return
-    raise failure
+def _pages(pager: _Pager, max_pages: int | None) -> Iterator[httpx.Response]:
+    with ProgressBar(None, desc="GET", unit="page") as bar:
+        for _ in range(max_pages or _MOST_PAGES):
+            if (response := pager.next_page()) is None:
+                return
+            yield response
+            bar.update()
+    if max_pages is None and pager.url is not None:
+        about = f"Stopped after {_MOST_PAGES} pages. For more: pages(…, max_pages=…)."
+        warnings.warn(about, stacklevel=2)
 
 
 @dataclass(repr=False)
 class _Pager:
-    """Finds the URL of the next page; it holds the body of the last one that was read."""
+    """Requests one page after the other; ``url`` is the next one's, None after the last."""
 
     session: Session
+    url: httpx.URL | None
     page: str | None
     offset: str | None
     cursor: str | None
-    _first_count: int | None = None
-    _body: object = None
-    _count: int = 0
-    _seen: set[int] = field(default_factory=set)
+    _seen: set[object] = field(default_factory=set)
+    _first_count: int = 0
 
-    def read(self, response: httpx.Response) -> bool:
-        """Read a page; return whether it is the first, or has records that no other page has."""
-        self._body, _ = read_json(response.content, response.charset_encoding)
-        records, _ = unwrap(self._body, is_page=True)
-        self._count = len(records) if isinstance(records, list) else 0
-        key, is_first = hash(repr(records)), self._first_count is None
-        is_new = key not in self._seen
-        self._seen.add(key)
-        if is_first:
-            self._first_count = self._count
-        return is_first or (bool(records) and is_new)
+    @hide_frames  # the locals hold bodies
+    def next_page(self) -> httpx.Response | None:
+        """Return the next page; None if there is none, or none with new records."""
+        url, is_first = self.url, not self._seen
+        if url is None or url in self._seen:
+            return None
+        response = self.session.client.get(url)
+        if response.status_code == 404 and not is_first:
+            return None
+        self.session.check(response).extensions[PAGE] = True
+        body, _ = read_json(response.content, response.charset_encoding)
+        records, _ = unwrap(body, is_page=True)
+        content = hash(repr(records))
+        if not is_first and (not records or content in self._seen):
+            return None
+        self._seen |= {url, content}
+        count = len(records) if isinstance(records, list) else 0
+        self._first_count = self._first_count or count
+        link = response.links.get("next", {}).get("url")
+        self.url = self._next_url(url, link, dict(leaves(body)), count)
+        return response
 
-    def next_url(self, response: httpx.Response) -> httpx.URL | None:
-        """Return the URL of the page after the one that was read; None if it was the last."""
-        url = response.request.url
-        has_more = next((flag for flag in self._named(*_HAS_MORE) if isinstance(flag, bool)), None)
-        if has_more is False:
+    def _next_url(
+        self, url: httpx.URL, link: str | None, fields: Mapping[Path, Any], count: int
+    ) -> httpx.URL | None:
+        """Return the URL of the page after one that has these ``fields`` and ``count`` records."""
+        flags = [value for path, value in fields.items() if path[-1:] in _HAS_MORE]
+        if False in flags:
             return None
         if counter := self.page or self.offset:
-            if has_more or self._count >= max(self._first_count or 0, 1):
-                step = 1 if self.page else self._count
+            if True in flags or count >= max(self._first_count, 1):
+                step = 1 if self.page else count
                 return url.copy_set_param(counter, int(url.params[counter]) + step)
         elif self.cursor:
-            if token := _at(self._body, self.cursor):
+            if token := fields.get(tuple(self.cursor.split("."))):
                 name = self.cursor.rpartition(".")[2].removeprefix("next").lstrip("_")
                 return url.copy_set_param(name[:1].lower() + name[1:], token)
         else:
-            named = self._named("next")
-            links = [each.get("href") if isinstance(each, dict) else each for each in named]
-            header = response.links.get("next", {}).get("url")
-            for link in (header, *links):
-                if isinstance(link, str) and (link.startswith(("http", "/")) or "?" in link):
-                    return self._own(url, link)
-            has_more = has_more or any(links)
-        if has_more:
-            warnings.warn(_NO_WAY, stacklevel=3)
+            links = [value for path, value in fields.items() if _NEXT in (path[-1:], path[-2:-1])]
+            for each in (link, *links):
+                if isinstance(each, str) and (each.startswith(("http", "/")) or "?" in each):
+                    return self._checked(url.join(each))
+            flags += [True] if any(links) else []
+        if True in flags:
+            warnings.warn(_NO_WAY, stacklevel=5)  # for the loop over the pages
         return None
 
-    def _named(self, *names: str) -> list[Any]:
-        """Return the values under these names in the body, or in an object in it: `meta.next`."""
-        body = self._body if isinstance(self._body, dict) else {}
-        places = [body, *(value for value in body.values() if isinstance(value, dict))]
-        return [place[name] for place in places for name in names if name in place]
-
-    def _own(self, url: httpx.URL, link: str) -> httpx.URL:
-        """Return a next page's URL, which must be on this session's server.
-
-        In a replay it may name the recording's base address, which the session's then replaces.
-        """
-        base_url, cassette = self.session.base_url, self.session.open_cassette
-        recorded = httpx.URL((cassette and cassette.base_url) or "")
-        try:
-            following = url.join(link)
-        except httpx.InvalidURL:
-            following = httpx.URL()
-        if origin(following) == origin(httpx.URL(base_url)):
-            return following
-        if following.host and origin(following) == origin(recorded):
-            path = path_below(str(following), recorded.path.rstrip("/"))
-            return httpx.URL(base_url + path).copy_with(query=following.query)
+    def _checked(self, url: httpx.URL) -> httpx.URL:
+        """Return a URL that a page named, if it is on this session's server, or is replayed."""
+        if self.session.mode == "replay" or origin(url) == origin(self.session.client.base_url):
+            return url
         raise InsecureAddressError(
-            f"The link to the next page leads to {following.scheme}://{following.host}, which is "
-            "not this session's address, so nothing was sent there. Get the pages in another way, "
-            'such as pages(…, page="page").'
+            f"The link to the next page leads to {url.scheme}://{url.host}, which is not this "
+            "session's address, so nothing was sent there. Get the pages in another way, such as "
+            'pages(…, page="page").'
         )
-
-
-def _at(body: object, path: str) -> object:
-    """Return the value at a dotted path, or None."""
-    for name in path.split("."):
-        body = body.get(name) if isinstance(body, dict) else None
-    return body

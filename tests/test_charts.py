@@ -130,17 +130,13 @@ def test_the_same_readings_are_the_same_bytes() -> None:
 
 
 def test_a_chart_says_what_it_is_of() -> None:
-    """As it is told, or as its frame is, or how many readings there are."""
+    """As its frame does, or how many readings there are."""
     frame = frame_of(countdown(3), unit="seconds_left")
     counted = chart_rate_limits(frame)
     frame.attrs["source"] = "first-look (replayed), 41 interactions"
-    named, told = chart_rate_limits(frame), chart_rate_limits(frame, title="<tour>")
+    named = chart_rate_limits(frame)
 
-    for chart, source in (
-        (counted, "3 readings"),
-        (named, frame.attrs["source"]),
-        (told, "<tour>"),
-    ):
+    for chart, source in ((counted, "3 readings"), (named, frame.attrs["source"])):
         assert chart.get_suptitle() == f"Requests left in the window: {source}"
         assert chart.alt_text.startswith(chart.get_suptitle())
     assert chart_rate_limits(frame[:0]).alt_text.startswith(f"{frame.attrs['source']}. No readings")
@@ -167,10 +163,9 @@ def test_the_line_is_the_readings_and_ends_with_its_window() -> None:
     chart = draw([reading(50, 9), reading(55, 8), reading(150, 9)])
     (line,) = [each for each in chart.axes[0].lines if each.get_drawstyle() == "steps-post"]
 
+    times = [f"{num2date(x):%F %T}" for x in line.get_xdata()]
     assert list(map(str, line.get_ydata())) == ["9.0", "8.0", "nan", "9.0", "nan"]
-    assert [f"{num2date(x):%F %T}" for x in line.get_xdata()][1:3] == [
-        "2026-11-21 12:00:55", "2026-11-21 12:01:00",
-    ]  # fmt: skip
+    assert times[1:3] == ["2026-11-21 12:00:55", "2026-11-21 12:01:00"]
 
 
 def test_each_limit_is_a_dashed_line() -> None:
@@ -181,24 +176,30 @@ def test_each_limit_is_a_dashed_line() -> None:
     assert [list(line.get_ydata()) for line in dashed] == [[300, 300], [100, 100]]
 
 
-def test_windows_are_shaded_to_the_earliest_renewal_that_they_told() -> None:
-    """Seconds are rounded up: a later reading may tell a later second of the same renewal."""
-    chart = draw([reading(0, 9), reading(0.9, 8), reading(70, 7)])
-    ends = [patch.get_corners()[2, 0] for patch in chart.axes[0].patches]
-    unknown = chart_rate_limits(frame_of([reading(0, 299)], unit="undetermined"))
+@pytest.mark.parametrize(
+    ("readings", "ends"),
+    [
+        # Seconds are rounded up: a later reading may tell a later second of the same renewal.
+        ([reading(0, 9), reading(0.9, 8), reading(70, 7)], ["12:01:00", "12:02:00"]),
+        # What remains rises, whatever renewal was told.
+        ([reading(0, 9), reading(20, 300), reading(21, 299)], ["12:00:20", "12:01:00"]),
+        # So many that none could be seen.
+        ([reading(61 * n, 9) for n in range(50)], []),
+    ],
+)
+def test_windows_are_shaded_to_their_renewal(readings: list[Reading], ends: list[str]) -> None:
+    """The earliest that was told, or until what remains rises."""
+    patches = draw(readings).axes[0].patches
 
-    assert [f"{num2date(each):%T}" for each in ends] == ["12:01:00", "12:02:00"]
-    assert not unknown.axes[0].patches
-    assert [text.get_text() for text in unknown.legends[0].get_texts()] == ["limit"]
+    assert [f"{num2date(each.get_corners()[2, 0]):%T}" for each in patches] == ends
 
 
-def test_a_window_ends_where_what_remains_rises() -> None:
-    """Whatever renewal was told; and so many windows that none could be seen are not shaded."""
-    chart = draw([reading(0, 9), reading(20, 300), reading(21, 299)])
-    ends = [patch.get_corners()[2, 0] for patch in chart.axes[0].patches]
+def test_a_renewal_that_is_not_known_is_not_drawn() -> None:
+    """Without a unit, Reset is only a number."""
+    chart = chart_rate_limits(frame_of([reading(0, 299)], unit="undetermined"))
 
-    assert [f"{num2date(each):%T}" for each in ends] == ["12:00:20", "12:01:00"]
-    assert not draw([reading(61 * n, 9) for n in range(50)]).axes[0].patches
+    assert not chart.axes[0].patches
+    assert [text.get_text() for text in chart.legends[0].get_texts()] == ["limit"]
 
 
 def test_refusals_and_bad_headers_are_marked_and_explained() -> None:
@@ -240,9 +241,9 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.pylabtools import select_figure_formats
 from directmail_lab.questions.chart import chart_rate_limits
 from directmail_lab.readings.frame import frame_of
-from directmail_lab.readings.reading import Reading
+from directmail_lab.readings.reading import RawValues, Reading
 shell = InteractiveShell.instance()
-line = Reading(1.0, "GET", "/v1/users/me", 200, (("X-RateLimit-Remaining", "299"),))
+line = Reading(1.0, "GET", "/v1/users/me", 200, RawValues(remaining="299"))
 chart = chart_rate_limits(frame_of([line], unit="seconds_left"))
 assert "matplotlib.pyplot" not in sys.modules
 before = shell.display_formatter.format(chart)

@@ -23,12 +23,7 @@ from directmail_lab.credentials import (
     remembered_api_key,
 )
 from directmail_lab.current import connect
-from directmail_lab.errors import (
-    CredentialError,
-    DirectMailLabError,
-    InsecureAddressError,
-    NotConnectedError,
-)
+from directmail_lab.errors import CredentialError, DirectMailLabError
 from directmail_lab.sessions import Session
 from directmail_lab.widgets.login import login
 
@@ -129,26 +124,19 @@ def test_a_key_that_basic_cannot_carry_is_refused_and_shown_in_no_frame(
 def test_an_argument_wins_over_the_environment_and_that_over_the_keyring(
     keyring: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From the nearest to the farthest; without any, the error says how to give one."""
+    """The keyring keeps one key for each address; without any, the error says how to give one."""
     keyring(MemoryKeyring())
     with pytest.raises(CredentialError, match=r"login\(\), set DIRECTMAIL_API_KEY, or .*connect"):
         find_api_key(base_url=ADDRESS)
     remember_api_key(ApiKey("kept"), base_url=ADDRESS)
+    remember_api_key(ApiKey("us"), base_url="https://us.example.com")
     kept = find_api_key(base_url=ADDRESS)
+    forget_api_key(ADDRESS)
     monkeypatch.setenv("DIRECTMAIL_API_KEY", "set")
     in_environment = find_api_key(base_url=ADDRESS)
     given = find_api_key(as_api_key("given"), base_url=ADDRESS)
 
     assert [each.reveal() for each in (given, in_environment, kept)] == ["given", "set", "kept"]
-
-
-def test_the_keyring_keeps_one_key_for_each_address(keyring: Any) -> None:
-    """A key belongs to one region, and is found and forgotten by its address."""
-    keyring(MemoryKeyring())
-    remember_api_key(ApiKey("eu"), base_url=ADDRESS)
-    remember_api_key(ApiKey("us"), base_url="https://us.example.com")
-    forget_api_key(ADDRESS)
-
     assert remembered_api_key(ADDRESS) is None
     assert remembered_api_key("https://us.example.com") == ApiKey("us")
 
@@ -218,64 +206,37 @@ def test_a_variable_with_another_key_is_warned_about(
     assert "k-of-the-variable" not in note
 
 
-@pytest.mark.parametrize(
-    ("variable", "address", "argument"),
-    [
-        (KEY, "nonsense", None),
-        (KEY, None, None),
-        (KEY, "nonsense", KEY),
-        (KEY, ADDRESS, f"{KEY}:"),
-        (f"{KEY}:", ADDRESS, None),
-    ],
-)
-def test_a_verbose_traceback_of_connect_shows_neither_the_environment_nor_the_arguments(
-    monkeypatch: pytest.MonkeyPatch, variable: str, address: str | None, argument: str | None
+WRONG_CALLS: list[tuple[str, Callable[[], object], str]] = [
+    (KEY, lambda: connect("nonsense"), "not a base address"),
+    (KEY, lambda: connect(), "No base address"),
+    (KEY, lambda: connect("nonsense", KEY), "not a base address"),
+    (KEY, lambda: connect(ADDRESS, f"{KEY}:"), "holds a colon"),
+    (f"{KEY}:", lambda: connect(ADDRESS), "holds a colon"),
+    ("", lambda: connect(ADDRESS, "a-key", apikey=KEY), "unexpected keyword argument 'apikey'"),  # type: ignore[call-arg]
+    ("", lambda: connect(KEY, ADDRESS), "Give the address first, then the key"),
+    ("", lambda: connect(ADDRESS, "a-key", share=f"redis://:{KEY}@host:port"), "share is"),
+    ("", lambda: connect(ADDRESS, "a-key", share=f"redis://:{KEY}@[::1"), "share is"),
+    ("", lambda: Session(f"https://{KEY}@api.test"), "a user name or password before its host"),
+    ("", lambda: login(api_key=KEY), r"login\(\) takes no api_key"),  # type: ignore[call-arg]
+]
+
+
+@pytest.mark.parametrize(("in_environment", "call", "says"), WRONG_CALLS)
+def test_no_traceback_shows_a_key_of_the_environment_or_of_the_arguments(
+    monkeypatch: pytest.MonkeyPatch, in_environment: str, call: Callable[[], object], says: str
 ) -> None:
-    """IPython prints the values of the names on each line of a traceback, and saves them."""
-    monkeypatch.setenv("DIRECTMAIL_API_KEY", variable)
-    with pytest.raises((InsecureAddressError, NotConnectedError, CredentialError)) as caught:
-        connect(address, argument)
-
-    assert KEY not in verbose(caught)
-
-
-@pytest.mark.parametrize("address", ["redis//:¤@host", "redis://:¤@host:port", "redis://:¤@[::1"])
-def test_a_verbose_traceback_does_not_show_the_password_of_the_server_that_is_shared(
-    address: str,
-) -> None:
-    """It stands in the address that the caller gives."""
+    """Rich and ``pytest -l`` print all locals, IPython's ``%xmode Verbose`` the names of lines."""
     pytest.importorskip("redis")
-    with pytest.raises(ValueError, match="share is") as caught:
-        connect(ADDRESS, "a-key", share=address.replace("¤", KEY))
-
-    assert KEY not in verbose(caught)
-
-
-def verbose(caught: pytest.ExceptionInfo[BaseException]) -> str:
-    """Return the traceback as ``%xmode Verbose`` prints it below a cell."""
-    shown = pytest.importorskip("IPython.core.ultratb").VerboseTB()
-    return str(shown.text(caught.type, caught.value, caught.tb.tb_next))
-
-
-@pytest.mark.parametrize(
-    ("call", "says"),
-    [
-        (lambda: connect(ADDRESS, "a-key", apikey=KEY), "unexpected keyword argument 'apikey'"),
-        (lambda: connect(KEY, ADDRESS), "Give the address first, then the key"),
-        (lambda: Session(f"https://{KEY}@api.test"), "a user name or password before its host"),
-        (lambda: login(api_key=KEY), r"login\(\) takes no api_key"),
-    ],
-)
-def test_no_frame_holds_a_key_that_was_given_in_the_wrong_place(
-    call: Callable[[], object], says: str
-) -> None:
-    """Tracebacks with local variables, as rich's or those of ``pytest -l``, do not show it."""
-    with pytest.raises((TypeError, DirectMailLabError), match=says) as caught:
+    monkeypatch.setenv("DIRECTMAIL_API_KEY", in_environment)
+    with pytest.raises((TypeError, ValueError, DirectMailLabError), match=says) as caught:
         call()
     below_the_call = caught.traceback[2:]
+    ipython = pytest.importorskip("IPython.core.ultratb").VerboseTB()
+    shown = ipython.text(caught.type, caught.value, below_the_call[0]._rawentry)
 
     assert len(below_the_call) == 1
     assert KEY not in repr([entry.frame.f_locals for entry in below_the_call])
+    assert KEY not in shown
 
 
 def test_the_warning_of_a_literal_key_does_not_print_the_line_that_holds_it(

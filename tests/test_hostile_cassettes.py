@@ -15,12 +15,10 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 from cassette_samples import BASE_URL
-from directmail_lab.questions.stopgap import show_interaction
 
 import directmail_lab as dm
 from directmail_lab.cassettes.convert import convert, redact, repair
 from directmail_lab.questions.audit import audit
-from directmail_lab.questions.interactions import show_interaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -143,21 +141,17 @@ def replayed(path: Path) -> None:
         dm.me()
 
 
-def verified(path: Path) -> None:
-    dm.drift(path)
-
-
 ENTRY_POINTS: dict[str, Callable[[Path], object]] = {
-    "read_interactions": dm.read_interactions,
-    "read_readings": dm.read_readings,
-    "show": lambda path: repr(show_interaction(path, 2)),
+    "interactions": dm.interactions,
+    "rate_limits": dm.rate_limits,
+    "show": lambda path: repr(dm.interactions(path, number=2)),
     "replay": replayed,
     "to lines": lambda path: convert(path, Path("to.yaml"), "lines"),
     "to vcrpy": lambda path: convert(path, Path("to.yml"), "vcrpy"),
     "to json": lambda path: convert(path, Path("to.json"), "json"),
     "to har": lambda path: convert(path, Path("to.har"), "har"),
     "repair": repair,
-    "verify": verified,
+    "drift": dm.drift,
     "redact": lambda path: redact(path, ["personal"]),
     "audit": audit,
 }

@@ -14,7 +14,7 @@ from reading_samples import NOON_S, reading as sample
 from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse
 from directmail_lab.questions.contract_check import check_contract
 from directmail_lab.readings.frame import frame_of, frame_of_many
-from directmail_lab.readings.reading import Reading, raw_values, reading_of
+from directmail_lab.readings.reading import Reading, reading_of
 from directmail_lab.readings.reset_unit import UNITS, UnitName
 
 if TYPE_CHECKING:
@@ -52,31 +52,23 @@ def test_a_frame_has_the_same_columns_however_many_readings_there_are(n: int) ->
 
     assert list(frame) == NAMES.split()
     assert dtypes(frame) == DTYPES
-    assert frame.index.name == "number"
-    assert frame.index.tolist() == list(range(1, n + 1))
+    assert (frame.index.name, frame.index.tolist()) == ("number", list(range(1, n + 1)))
 
 
 def test_a_row_holds_what_its_reading_says() -> None:
-    """Each value is where it belongs, and the number is the one given."""
+    """At the number that is given; malformed headers are <NA>, and an unknown time is NaT."""
     one = reading(2, source="replayed", cassette="tour", cassette_number=9, path="/v1/lists/12")
-    frame = frame_of([one], unit="undetermined", numbers=[5])
-    row = frame.loc[5]
+    frame = frame_of([one, odd()], unit="seconds_left", numbers=[5, 6])
+    row, missing = frame.loc[5], frame.loc[6]
+    unknown = ["at", "limit", "reset", "reset_at", "elapsed_s", "cassette", "cassette_number"]
 
     assert row["at"] == pd.Timestamp("2026-11-21 12:00:02", tz="UTC")
     assert row[["limit", "remaining", "reset", "status"]].tolist() == [300, 298, 58, 200]
     assert (row["path"], row["operation"]) == ("/v1/lists/12", "/v1/lists/{id}")
     assert row[["source", "cassette", "cassette_number"]].tolist() == ["replayed", "tour", 9]
-    assert row["elapsed_s"] == 0.03
-
-
-def test_what_is_missing_is_missing_in_the_row() -> None:
-    """Malformed headers are <NA> and their problem is told; an unknown time is NaT."""
-    row = frame_of([odd(), reading()], unit="seconds_left").loc[1]
-    unknown = ["at", "limit", "reset", "reset_at", "elapsed_s", "cassette", "cassette_number"]
-
-    assert row[unknown].isna().all()
-    assert row["remaining"] == 300
-    assert row["problem"] == "X-RateLimit-Limit is missing; X-RateLimit-Reset is missing"
+    assert (row["elapsed_s"], missing["remaining"]) == (0.03, 300)
+    assert missing[unknown].isna().all()
+    assert missing["problem"] == "X-RateLimit-Limit is missing; X-RateLimit-Reset is missing"
 
 
 @pytest.mark.parametrize(
@@ -121,10 +113,8 @@ def test_several_recordings_are_one_frame_and_keep_their_numbers_and_units() -> 
 
 def test_the_table_that_is_shown_leaves_out_what_the_operation_says() -> None:
     """Paths, and numbers in cassettes, are in the frame alone."""
-    for frame in (
-        frame_of([reading(cassette="tour", cassette_number=77)], unit="undetermined"),
-        frame_of_many([([reading(cassette="tour", cassette_number=77)], "undetermined")]),
-    ):
+    readings = [reading(cassette="tour", cassette_number=77)]
+    for frame in (frame_of(readings, unit="epoch_s"), frame_of_many([(readings, "epoch_s")])):
         shown = frame._repr_mimebundle_()["text/plain"]  # type: ignore[operator]
 
         assert "operation" in shown
@@ -170,12 +160,3 @@ def test_any_recorded_answers_give_a_frame_and_verdicts(
     assert len(frame) == len(interactions)
     assert dtypes(frame) == DTYPES
     assert check_contract(frame)["responses"].min() >= 0
-
-
-def test_bytes_and_texts_may_stand_side_by_side() -> None:
-    """A session's own readings have httpx's bytes, a recording's have text."""
-    texts = reading()
-    in_bytes = texts._replace(raw=raw_values([(n.encode(), v.encode()) for n, v in texts.raw]))  # type: ignore[union-attr]
-    frame = frame_of([texts, in_bytes], unit="seconds_left")
-
-    pd.testing.assert_series_equal(frame.loc[1], frame.loc[2], check_names=False)

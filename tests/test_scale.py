@@ -18,11 +18,14 @@ from directmail_lab.standin import stand_in
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    Reader = Callable[[object], pd.DataFrame]
+
 dd = pytest.importorskip("dask.dataframe", reason="Dask is not installed (the extra `scale`)")
 distributed = pytest.importorskip("distributed", reason="Dask is not installed (the extra `scale`)")
 
 ROOT = Path(__file__).parent.parent
 CASSETTES = 1_000
+READERS = [dm.interactions, dm.rate_limits]
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +51,7 @@ def test_a_thousand_cassettes_on_a_local_cluster(many: list[str]) -> None:
         ) as cluster,
         distributed.Client(cluster),
     ):
-        for read in (dm.read_interactions, dm.read_readings):
+        for read in READERS:
             together = dd.from_map(read, parts).compute().reset_index(drop=True)
 
             pd.testing.assert_frame_equal(together, read(many).reset_index(drop=True))
@@ -113,58 +116,65 @@ def test_readings_in_parquet_are_read_by_dask(tmp_path: Path) -> None:
 
 def test_the_readers_need_no_session(many: list[str]) -> None:
     """They open no session and change none: a path in, a frame out."""
-    dm.read_interactions(many[0])
-    dm.read_readings(Path(many[0]))
+    dm.interactions(many[0])
+    dm.rate_limits(Path(many[0]))
 
     with pytest.raises(dm.errors.NotConnectedError):
         dm.session()
 
 
-def test_a_folder_is_read_into_one_frame(tmp_path: Path) -> None:
+@pytest.mark.parametrize("read", READERS)
+def test_a_folder_is_read_into_one_frame(read: Reader, tmp_path: Path) -> None:
     """As each file alone, with the name of each below the folder, or as it was given."""
-    one, two = (
-        recorded(tmp_path / name, answered(get("/1")), answered(get("/2")))
-        for name in ("one.yaml", "parts/two.yaml")
-    )
-    frame, readings = dm.read_interactions(tmp_path), dm.read_readings(str(tmp_path))
+    exchanges = answered(get("/1")), answered(get("/2"))
+    one, two = (recorded(tmp_path / name, *exchanges) for name in ("one.yaml", "parts/two.yaml"))
+    frame, given = read(tmp_path), read(iter([one, str(two)]))
 
     assert frame["cassette"].tolist() == ["one"] * 2 + ["parts/two"] * 2
-    assert readings["cassette"].tolist() == ["one"] * 2 + ["parts/two"] * 2
-    assert frame.drop(columns="cassette").iloc[2:].equals(dm.read_interactions(two))
-    assert readings["remaining"].tolist() == [299] * 4
-    assert frame.attrs == {"problems": {}}
-    given = dm.read_readings(iter([one, str(two)]))
+    assert frame.index.tolist() == given.index.tolist() == [1, 2, 1, 2]
     assert given["cassette"].unique().tolist() == [
         str(each).removesuffix(".yaml") for each in (one, two)
     ]
-    assert given.drop(columns="cassette").equals(readings.drop(columns="cassette"))
+    alone = read(two)
+    assert (
+        frame[2:][list(alone)]
+        .drop(columns="cassette", errors="ignore")
+        .equals(alone.drop(columns="cassette", errors="ignore"))
+    )
 
 
-@pytest.mark.parametrize("read", [dm.read_interactions, dm.read_readings])
+@pytest.mark.parametrize("read", READERS)
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        lambda _: "hello",
+        pytest.param(
+            lambda text: text.replace('{"code": 200', "{code: ["),
+            marks=pytest.mark.xfail(strict=True, reason="a line is read when it is asked for"),
+        ),
+    ],
+    ids=["all", "a line"],
+)
 def test_a_damaged_cassette_among_many_is_left_out_and_named(
-    read: Callable[[Path | list[Path]], pd.DataFrame], tmp_path: Path
+    damaged: Callable[[str], str], read: Reader, tmp_path: Path
 ) -> None:
-    """Also where one line alone is damaged; one that broke off is read as far as it goes."""
+    """One that broke off is read as far as it goes; one that is asked for alone is an error."""
     whole = recorded(tmp_path / "whole.yaml", answered(get("/1")), answered(get("/2")))
     text = whole.read_text()
-    (tmp_path / "text.yaml").write_text("hello")
-    (tmp_path / "line.yaml").write_text(text.replace('{"code": 200', "{code: ["))
+    (tmp_path / "odd.yaml").write_text(damaged(text))
     (tmp_path / "torn.yaml").write_text(text.partition("# end")[0])
-    with pytest.warns(UserWarning, match="2 of 4 cassettes cannot be read.*: line, text"):
-        frame = read(tmp_path)
+    with pytest.warns(UserWarning, match="1 of 3 cassettes cannot be read.*: odd"):
+        assert read(tmp_path)["cassette"].unique().tolist() == ["torn", "whole"]
+    with pytest.warns(UserWarning, match="1 of 1 cassette"):
+        assert len(read([whole, tmp_path / "odd.yaml"])) == 2
 
-    assert frame["cassette"].unique().tolist() == ["torn", "whole"]
-    assert list(frame.attrs["problems"]) == ["line", "text", "torn"]
-    assert "not closed" in frame.attrs["problems"]["torn"]
-    with pytest.warns(UserWarning, match="1 of 2 cassettes"):
-        assert len(read([whole, tmp_path / ("x" * 5000)])) == 2
-    with pytest.raises(dm.errors.CassetteError, match="Cannot read"):
-        read(tmp_path / ("x" * 5000))
+    with pytest.raises(dm.errors.CassetteError):
+        read(tmp_path / "odd.yaml")
 
 
-@pytest.mark.parametrize("read", [dm.read_interactions, dm.read_readings])
+@pytest.mark.parametrize("read", READERS)
 def test_no_cassettes_are_a_frame_without_rows(
-    read: Callable[[object], pd.DataFrame], tmp_path: Path, many: list[str]
+    read: Reader, tmp_path: Path, many: list[str]
 ) -> None:
     """An empty folder, and no paths at all: the columns and dtypes are those of a thousand."""
     (tmp_path / "empty").mkdir()

@@ -18,6 +18,7 @@ _STATEMENTS: Final = {
     3: f"A majority of operations allow at most {TYPICAL_LIMIT} requests a minute",
 }
 _TEXTS: Final = ("statement", "operation", "verdict", "detail")
+_COLUMNS: Final = ("rule", *_TEXTS[:3], "responses", "violations", "numbers", "detail")
 # How far two readings of one window may disagree about its renewal: values are whole seconds.
 _TOLERANCE_S: Final = 1.25
 
@@ -55,13 +56,12 @@ def check_contract(source: Source | Iterable[Source] | pd.DataFrame = None) -> p
     rows = [_check_headers(name, group) for name, group in groups]
     rows += [_check_remaining(name, group) for name, group in groups]
     rows.append(_check_majority(frame.dropna(subset=["limit"])))
-    verdicts = pd.DataFrame(rows).astype(dict.fromkeys(_TEXTS, "string"))
-    limits = {name: group["limit"].nunique() for name, group in groups}
+    verdicts = pd.DataFrame(rows, columns=_COLUMNS).astype(dict.fromkeys(_TEXTS, "string"))
     notes = [
         f"{name} had {count} different limits: was its allowance changed, or are these several "
         "accounts?"
-        for name, count in limits.items()
-        if count > 1
+        for name, group in groups
+        if (count := group["limit"].nunique()) > 1
     ]
     verdicts.attrs["notes"] = [*frame.attrs.get("notes", ()), *notes]
     hidden = () if verdicts["violations"].any() else ("numbers",)
@@ -70,22 +70,16 @@ def check_contract(source: Source | Iterable[Source] | pd.DataFrame = None) -> p
 
 def _row(
     rule: int, operation: Any, checked: pd.DataFrame, violating: pd.DataFrame, detail: str
-) -> dict[str, object]:
+) -> tuple[object, ...]:
     """Return a row of the result; ``checked`` and ``violating`` are rows of the readings."""
-    verdict = "violated" if len(violating) else "holds"
-    return {
-        "rule": rule,
-        "statement": _STATEMENTS[rule],
-        "operation": operation,
-        "verdict": verdict if len(checked) else "not observed",
-        "responses": len(checked),
-        "violations": len(violating),
-        "numbers": tuple(violating.index),
-        "detail": detail if len(checked) else "no response has these headers",
-    }
+    verdict, numbers = "violated" if len(violating) else "holds", tuple(violating.index)
+    if checked.empty:
+        verdict, detail = "not observed", "no response has these headers"
+    counts = len(checked), len(violating), numbers
+    return rule, _STATEMENTS[rule], operation, verdict, *counts, detail
 
 
-def _check_headers(operation: Any, group: pd.DataFrame) -> dict[str, object]:
+def _check_headers(operation: Any, group: pd.DataFrame) -> tuple[object, ...]:
     wrong = group[group[["limit", "remaining", "reset"]].isna().any(axis=1)]
     # A remaining that is larger than the limit violates rule 2, and not this one.
     problems = set("; ".join(group["problem"].dropna()).split("; ")) - {"", REMAINING_OVER_LIMIT}
@@ -93,13 +87,13 @@ def _check_headers(operation: Any, group: pd.DataFrame) -> dict[str, object]:
     return _row(1, operation, group, wrong, "; ".join([detail, *sorted(problems)]))
 
 
-def _check_remaining(operation: Any, group: pd.DataFrame) -> dict[str, object]:
+def _check_remaining(operation: Any, group: pd.DataFrame) -> tuple[object, ...]:
     known = group.dropna(subset=["limit", "remaining"])
     wrong = known[known["remaining"] > known["limit"]]
     return _row(2, operation, known, wrong, f"larger in {len(wrong)} of {len(known)}")
 
 
-def _check_majority(known: pd.DataFrame) -> dict[str, object]:
+def _check_majority(known: pd.DataFrame) -> tuple[object, ...]:
     """Return the row of rule 3; ``known`` are the readings that have a limit."""
     operations = known.groupby("operation", sort=False)
     above, note = [], ""

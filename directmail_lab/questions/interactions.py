@@ -12,7 +12,7 @@ import html
 import json
 import re
 import shlex
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, overload
@@ -34,21 +34,19 @@ from ..interaction import (
     path_below,
 )
 from ..redaction.key import has_placeholder
-from ..settings import API_KEY_VARIABLE, Origin, origin_of, trusted_origins
+from ..settings import API_KEY_VARIABLE, origin_of, trusted_origins
 
+_TEXTS: Final = ("cassette", "method", "path", "query", "operation", "content_type", "excerpt")
+_NUMBERS: Final = ("status", "bytes", "cassette_number")
+_COLUMNS: Final = (
+    *("cassette", "at", "method", "path", "query", "operation", "status", "content_type", "bytes"),
+    *("elapsed_s", "excerpt", "cassette_number"),
+)
 _DTYPES: Final = {
-    "cassette": "string",
+    **dict.fromkeys(_TEXTS, "string"),
+    **dict.fromkeys(_NUMBERS, "Int64"),
     "at": "datetime64[us, UTC]",
-    "method": "string",
-    "path": "string",
-    "query": "string",
-    "operation": "string",
-    "status": "Int64",
-    "content_type": "string",
-    "bytes": "Int64",
     "elapsed_s": "Float64",
-    "excerpt": "string",
-    "cassette_number": "Int64",
 }
 _EXCERPT_CHARACTERS: Final = 80
 _MAX_CHARACTERS: Final = 4000
@@ -109,7 +107,7 @@ def interactions(
 def _frame(recording: Recording, *, is_one_of_many: bool = False) -> pd.DataFrame:
     rows = [_row(recording, number, each) for number, each in enumerate(recording, 1)]
     index = pd.RangeIndex(1, len(rows) + 1, name="number")
-    frame = pd.DataFrame(rows, index, [*_DTYPES]).astype(_DTYPES)
+    frame = pd.DataFrame(rows, index, _COLUMNS).astype(_DTYPES)
     if is_one_of_many:
         return frame.assign(cassette=recording.name).astype({"cassette": "string"})
     return frame if recording.path is None else frame.drop(columns=["cassette", "cassette_number"])
@@ -173,15 +171,11 @@ class InteractionView:
 
     def as_curl(self) -> str:
         """Return the request as a command of curl; the key is ``$DIRECTMAIL_API_KEY``."""
-        return self._copied_as("curl")
+        return copy_as(self.interaction, "curl", has_body=self.has_bodies)
 
     def as_httpx(self) -> str:
         """Return the request as Python with httpx; the key is taken from the environment."""
-        return self._copied_as("httpx")
-
-    def _copied_as(self, kind: str) -> str:
-        origins = trusted_origins()
-        return copy_as(self.interaction, kind, trusted_origins=origins, has_body=self.has_bodies)
+        return copy_as(self.interaction, "httpx", has_body=self.has_bodies)
 
     def __repr__(self) -> str:
         parts = (f"{title}\n{headers}\n\n{body}" for title, headers, body in self._texts())
@@ -222,7 +216,6 @@ def _shown(text: str) -> str:
 
 # -- as code -----------------------------------------------------------------------------------
 
-FORMATS: Final = ("curl", "httpx", "request")
 _MAX_BODY_BYTES: Final = 64 * 1024
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, section 5.6.2
 # Headers that the program sets which sends the request again.
@@ -232,7 +225,7 @@ _SET_BY_CLIENT: Final = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _HEADER_LEFT_OUT: Final = "A header that is not plain text is left out."
-_BODY_NOT_KEPT: Final = "The body was not kept: add it yourself."
+_BODY_LEFT_OUT: Final = "The body was not kept, or is too large: add it yourself."
 _VALUE_REPLACED: Final = "A value was replaced when this was recorded: put in your own."
 _KEY_LEFT_OUT: Final = (
     "The key is left out: this process did not connect to this address, and no setting names it."
@@ -241,32 +234,22 @@ _KEY_LEFT_OUT: Final = (
 
 def copied(recording: Recording, number: int, kind: str) -> str:
     """Return an interaction of a recording as code; see `copy_as`."""
-    return copy_as(
-        recording.interaction(number),
-        kind,
-        trusted_origins=trusted_origins(),
-        base_url=recording.base_url,
-        has_body=recording.has_bodies(number),
-    )
+    interaction, has_body = recording.interaction(number), recording.has_bodies(number)
+    return copy_as(interaction, kind, base_url=recording.base_url, has_body=has_body)
 
 
 def copy_as(
-    interaction: Interaction,
-    kind: str,
-    *,
-    trusted_origins: Collection[Origin],
-    base_url: str | None = None,
-    has_body: bool = True,
+    interaction: Interaction, kind: str, *, base_url: str | None = None, has_body: bool = True
 ) -> str:
     """Return a recorded request as code, below comments on what is left out.
+
+    A recording may name any address, so the key goes to `settings.trusted_origins` alone.
 
     Parameters
     ----------
     kind
         ``"curl"`` (a POSIX shell), ``"httpx"`` (Python) or ``"request"`` (`directmail_lab.request`,
         which uses the address and key of the current session).
-    trusted_origins
-        Where the key may go (see `settings.trusted_origins`): a recording may name any address.
     base_url
         The base address of the recording: ``"request"`` gives the path below it.
     has_body
@@ -279,7 +262,7 @@ def copy_as(
     ValueError
         There is no such kind.
     """
-    check_choice("kind", kind, FORMATS)
+    check_choice("kind", kind, ("curl", "httpx", "request"))
     recorded, body = interaction.request, interaction.request.body or b""
     if urlsplit(recorded.uri).scheme not in ("http", "https"):
         raise CassetteError("This request has no http address, so it cannot be sent again.")
@@ -287,17 +270,18 @@ def copy_as(
     url = quote(recorded.uri, safe="!#$%&'()*+,/:;=?@[]~<>")
     headers = [pair for pair in recorded.headers if not _SET_BY_CLIENT.fullmatch(": ".join(pair))]
     sendable = tuple((name, value) for name, value in headers if _is_sendable(name, value))
-    has_key = kind != "request" and origin_of(url) in trusted_origins
-    is_large = len(body) > _MAX_BODY_BYTES
+    has_key = kind != "request" and origin_of(url) in trusted_origins()
+    is_kept = has_body or recorded.method in SAFE_METHODS
+    if len(body) > _MAX_BODY_BYTES:
+        body, is_kept = b"", False
     texts = [url, body.decode("latin-1"), *(value for _, value in headers)]
     notes = {
         _HEADER_LEFT_OUT: len(sendable) < len(headers),
-        f"The body of {len(body):,} bytes is left out: add it yourself.": is_large,
-        _BODY_NOT_KEPT: not has_body and recorded.method not in SAFE_METHODS,
+        _BODY_LEFT_OUT: not is_kept,
         _VALUE_REPLACED: any(map(has_placeholder, texts)),
         _KEY_LEFT_OUT: kind != "request" and not has_key,
     }
-    request = replace(recorded, uri=url, headers=sendable, body=b"" if is_large else body)
+    request = replace(recorded, uri=url, headers=sendable, body=body)
     if kind == "request":
         code = _as_request(request, base_url or "")
     else:
@@ -346,6 +330,4 @@ def _call(function: str, request: RecordedRequest, address: str, options: list[s
     arguments = [repr(request.method), repr(address), *options]
     arguments += [f"headers={list(request.headers)!r}"] if request.headers else []
     arguments += [f"content={request.body!r}"] if request.body else []
-    line = f"response = {function}({', '.join(arguments)})"
-    lines = [f"response = {function}(", *(f"    {argument}," for argument in arguments), ")"]
-    return line if len(line) <= 88 else "\n".join(lines)
+    return "\n".join([f"response = {function}(", *(f"    {each}," for each in arguments), ")"])

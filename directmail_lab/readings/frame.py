@@ -10,7 +10,7 @@ import pandas as pd
 
 from ..display import readable
 from ..interaction import operation_of
-from .reading import Reading
+from .reading import Reading, parse_counts
 from .reset_unit import UnitName, renewal_time
 
 # Without these the counts fit a terminal of 80 characters; the operation nearly repeats the path.
@@ -61,8 +61,10 @@ def frame_of(
     rows = list(readings)
     paths = [row.path for row in rows]
     operations = {path: operation_of(path) for path in set(paths)}
-    parsed = [row.parse() for row in rows]
-    limit, remaining, reset, problem = zip(*parsed, strict=True) if parsed else ((),) * 4
+    sent = [row.raw[:3] for row in rows]
+    parsed = {texts: parse_counts(texts) for texts in set(sent)}
+    counts = [parsed[texts] for texts in sent]
+    limit, remaining, reset, problem = zip(*counts, strict=True) if counts else ((),) * 4
     columns: dict[str, Any] = {
         "at": _times([row.at for row in rows]),
         "method": _texts([row.method for row in rows]),

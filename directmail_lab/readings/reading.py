@@ -7,27 +7,20 @@ from __future__ import annotations
 
 import math
 from calendar import timegm
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Final, Literal, NamedTuple
 
-from ..contract import HEADERS, LIMIT_HEADER, REMAINING_HEADER, RESET_HEADER
+from ..contract import HEADERS, LIMIT_HEADER, REMAINING_HEADER
 from ..interaction import Interaction, operation_of
 
 Source = Literal["live", "recorded", "replayed"]
 DateForm = Literal["http_date", "iso_text"]
 
-RawValues = tuple[tuple[str, bytes | str], ...]
-"""Names, as spelled here, and values as sent; a header that was sent twice is here twice."""
-
 REMAINING_OVER_LIMIT: Final = f"{REMAINING_HEADER} is larger than {LIMIT_HEADER}"
 
-_KEPT: Final = (*HEADERS, "Retry-After", "Date")
-# By the name in lower case, as text and as the bytes that httpx keeps.
-_NAMES: Final[dict[str | bytes, str]] = {name.lower(): name for name in _KEPT} | {
-    name.lower().encode(): name for name in _KEPT
-}
 _INT64_MAX: Final = 2**63 - 1
 _INT64_DIGITS: Final = 20  # one more than the largest has
 _LONGEST_DATE: Final = 64
@@ -35,11 +28,33 @@ _LONGEST_DATE: Final = 64
 _WHITESPACE: Final = " \t"
 
 
+class RawValues(NamedTuple):
+    """Headers as they were sent; the values of a repeated one are joined by a comma."""
+
+    limit: str | None = None
+    remaining: str | None = None
+    reset: str | None = None
+    retry_after: str | None = None
+    date: str | None = None
+
+
+# By the name in lower case, as text and as the bytes that httpx keeps.
+_FIELDS: Final[dict[str | bytes, str]] = {}
+for _header, _field in zip((*HEADERS, "Retry-After", "Date"), RawValues._fields, strict=True):
+    _FIELDS[_header.lower()] = _FIELDS[_header.lower().encode()] = _field
+
+
 def raw_values(
     headers: Iterable[tuple[bytes, bytes]] | Iterable[tuple[str, str]],
 ) -> RawValues:
     """Return what a `Reading` keeps of a response's headers: texts, or httpx's ``headers.raw``."""
-    return tuple([(kept, value) for name, value in headers if (kept := _NAMES.get(name.lower()))])
+    found: dict[str, str] = {}
+    for name, value in headers:
+        if field := _FIELDS.get(name.lower()):
+            text = value if isinstance(value, str) else value.decode("latin-1")
+            text = text.strip(_WHITESPACE)
+            found[field] = f"{found[field]}, {text}" if field in found else text
+    return RawValues(**found)
 
 
 class Reading(NamedTuple):
@@ -52,8 +67,7 @@ class Reading(NamedTuple):
     path
         Below the base address, without credentials.
     raw
-        The headers that are read, as they were sent. Its repr leaves them out: a service may send
-        the key back in any of them.
+        The headers that are read. The repr leaves them out: a service may send the key back in any.
     elapsed_s
         Seconds from the request to the response.
     cassette, cassette_number
@@ -64,7 +78,7 @@ class Reading(NamedTuple):
     method: str
     path: str
     status: int
-    raw: RawValues
+    raw: RawValues = RawValues()
     elapsed_s: float | None = None
     source: Source = "live"
     cassette: str | None = None
@@ -81,28 +95,27 @@ class Reading(NamedTuple):
     @property
     def limit(self) -> int | None:
         """How many requests a window allows; None if the header is missing or malformed."""
-        return _integer(self._sent(LIMIT_HEADER))[0]
+        return _integer(self.raw.limit)[0]
 
     @property
     def remaining(self) -> int | None:
         """How many of them are left, or None."""
-        return _integer(self._sent(REMAINING_HEADER))[0]
+        return _integer(self.raw.remaining)[0]
 
     @property
     def reset(self) -> int | None:
         """When the allowance renews, as sent and so in a unit that is not known, or None."""
-        return _integer(self._sent(RESET_HEADER))[0]
+        return _integer(self.raw.reset)[0]
 
     @property
     def reset_text(self) -> str | None:
         """The value of Reset if it is a date; the contract promises an integer (`problem`)."""
-        text = self._sent_once(RESET_HEADER)
-        return None if parse_date(text) is None else text
+        return None if parse_date(self.raw.reset) is None else self.raw.reset
 
     @property
     def problem(self) -> str | None:
         """What is wrong with the three headers; it holds no value of them."""
-        return self.parse()[3]
+        return parse_counts(self.raw[:3])[3]
 
     @property
     def retry_after_s(self) -> float | None:
@@ -110,40 +123,16 @@ class Reading(NamedTuple):
 
         A date counts from the service's own time if it sent one, else from ``at``.
         """
-        text = self._sent_once("Retry-After")
+        text = self.raw.retry_after or ""
         if text.isascii() and text.isdigit():
             return min(float(text), float(_INT64_MAX))
-        until = _parse_http_date(text)
+        until = seconds_of(text)
         return None if until is None else max(0.0, until - (self.served_at or self.at))
 
     @property
     def served_at(self) -> float | None:
         """The service's time, from ``Date``, in whole seconds since the Unix epoch, or None."""
-        return _parse_http_date(self._sent_once("Date"))
-
-    def parse(self) -> tuple[int | None, int | None, int | None, str | None]:
-        """Return ``limit``, ``remaining``, ``reset`` and ``problem``, all in one go."""
-        parsed = [_integer(self._sent(name)) for name in HEADERS]
-        problems = [
-            f"{name} {fault}" for name, (_, fault) in zip(HEADERS, parsed, strict=True) if fault
-        ]
-        limit, remaining, reset = [number for number, _ in parsed]
-        if limit is not None and remaining is not None and remaining > limit:
-            problems.append(REMAINING_OVER_LIMIT)
-        return limit, remaining, reset, "; ".join(problems) or None
-
-    def _sent(self, name: str) -> list[str]:
-        """Return the values of a header, as often as it was sent."""
-        return [
-            (value if isinstance(value, str) else value.decode("latin-1")).strip(_WHITESPACE)
-            for kept, value in self.raw
-            if kept == name
-        ]
-
-    def _sent_once(self, name: str) -> str:
-        """Return the value of a header that was sent exactly once, else an empty text."""
-        sent = self._sent(name)
-        return sent[0] if len(sent) == 1 else ""
+        return seconds_of(self.raw.date)
 
 
 def reading_of(
@@ -181,43 +170,53 @@ def is_exhausted(status: Any, remaining: Any) -> Any:
     return (status == 429) | ((status >= 400) & (remaining == 0))
 
 
-def _integer(sent: list[str]) -> tuple[int | None, str]:
+def parse_counts(
+    sent: Sequence[str | None],
+) -> tuple[int | None, int | None, int | None, str | None]:
+    """Return limit, remaining, reset and what is wrong with them, or None."""
+    parsed = [_integer(text) for text in sent]
+    problems = [
+        f"{name} {fault}" for name, (_, fault) in zip(HEADERS, parsed, strict=True) if fault
+    ]
+    limit, remaining, reset = [number for number, _ in parsed]
+    if limit is not None and remaining is not None and remaining > limit:
+        problems.append(REMAINING_OVER_LIMIT)
+    return limit, remaining, reset, "; ".join(problems) or None
+
+
+def _integer(text: str | None) -> tuple[int | None, str]:
     """Return a header's integer, or None and what is wrong with it."""
-    if len(sent) != 1:
-        return None, f"was sent {len(sent)} times" if sent else "is missing"
-    text = sent[0]
+    if text is None:
+        return None, "is missing"
     if text.isascii() and text.isdigit():
         # Python refuses to parse thousands of digits.
         number = int(text.lstrip("0")[:_INT64_DIGITS] or "0")
         return (number, "") if number <= _INT64_MAX else (None, "is too large")
     if (date := parse_date(text)) is not None:
         return None, "is an HTTP date" if date[0] == "http_date" else "is an ISO 8601 date"
+    if "," in text:
+        return None, "has several values"
     return None, "is negative" if text[:1] == "-" and text[1:].isdigit() else "is not an integer"
 
 
-def parse_date(text: str) -> tuple[DateForm, float] | None:
+def parse_date(text: str | None) -> tuple[DateForm, float] | None:
     """Return the form of a date and its seconds since the Unix epoch; None if it is no date.
 
-    An ISO 8601 text without an offset is taken as UTC.
+    It is an HTTP date (RFC 9110, section 5.6.7) or ISO 8601, which without an offset is UTC.
     """
-    seconds = _parse_http_date(text)
-    if seconds is not None:
-        return "http_date", seconds
-    if len(text) > _LONGEST_DATE or "-" not in text:
+    if text is None or len(text) > _LONGEST_DATE:
         return None
-    try:
-        moment = datetime.fromisoformat(text)
-        return "iso_text", moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
-    except (ValueError, OverflowError):
-        return None
+    with suppress(ValueError, OverflowError, IndexError, TypeError):
+        # The parser is for mail, and accepts more than HTTP does: a date without a day's name.
+        if text[:3].isalpha():
+            return "http_date", float(timegm(parsedate_to_datetime(text).utctimetuple()))
+        if "-" in text:
+            moment = datetime.fromisoformat(text)
+            return "iso_text", moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
+    return None
 
 
-def _parse_http_date(text: str) -> float | None:
-    """Return an HTTP date (RFC 9110, section 5.6.7) in seconds since the Unix epoch, or None."""
-    # The parser is for mail, and accepts more than HTTP does: an HTTP date begins with a day name.
-    if len(text) > _LONGEST_DATE or not text[:3].isalpha():
-        return None
-    try:
-        return float(timegm(parsedate_to_datetime(text).utctimetuple()))
-    except (ValueError, OverflowError, IndexError, TypeError):
-        return None
+def seconds_of(date: str | None) -> float | None:
+    """Return a date in seconds since the Unix epoch, or None."""
+    parsed = parse_date(date)
+    return None if parsed is None else parsed[1]

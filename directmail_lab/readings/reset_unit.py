@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
 from ..errors import check_choice
-from .reading import Reading, parse_date
+from .reading import Reading, parse_date, seconds_of
 
 ResetUnit = Literal["seconds_left", "milliseconds_left", "epoch_s", "epoch_ms"]
 UnitName = ResetUnit | Literal["http_date", "iso_text", "undetermined"]
@@ -115,19 +115,16 @@ class ResetUnitInference:
         """The stated unit, or the only one that the readings leave, or ``"undetermined"``."""
         return self._stated or self._inferred
 
-    def observe(self, reading: Reading, number: int | None = None) -> None:
-        """Take one more reading into account; readings come in the order they were made.
-
-        ``number`` is what `evidence` calls it, by default one more than the last one.
-        """
-        self._number = self._number + 1 if number is None else number
+    def observe(self, reading: Reading) -> None:
+        """Take one more reading into account; readings come in the order they were made."""
+        self._number += 1
         if value := reading.reset:
             near = [unit for unit in SCALES if _is_plausible(unit, value, reading)]
             self._keep(SCALES, f"reading {self._number} has a number")
             self._keep(near, f"the value of reading {self._number} would be far from its time")
             if self._inferred == "undetermined":
                 self._observe_movement(value, reading)
-        elif date := parse_date(reading.reset_text or ""):
+        elif date := parse_date(reading.raw.reset):
             self._keep([date[0]], f"reading {self._number} has a date of another form")
 
     def _observe_movement(self, value: int, reading: Reading) -> None:
@@ -252,8 +249,7 @@ def renewal_time(reading: Reading, unit: UnitName) -> float | None:
     """
     scale, value = SCALES.get(unit), reading.reset
     if value is None:
-        date = parse_date(reading.reset_text or "")
-        return None if date is None else date[1]
+        return seconds_of(reading.raw.reset)
     if scale is None or (value and not _is_plausible(unit, value, reading)):
         return None
     return value * scale.seconds + (reading.at if scale.counts_down else 0.0)
