@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import pytest
 from cassette_samples import NOON, get, recorded
+from faulty_service import Fault, FaultyService
 
 from directmail_lab import current
 from directmail_lab.contract import ME_PATH
@@ -19,12 +20,9 @@ from directmail_lab.errors import NotConnectedError
 from directmail_lab.interaction import Interaction, RecordedResponse
 from directmail_lab.questions.findings import explore, findings
 from directmail_lab.sessions import Session
-from directmail_lab.standin import Fault, stand_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from directmail_lab.standin import StandIn
 
 ME = "the user's record"
 UNIT = "unit of X-RateLimit-Reset"
@@ -150,7 +148,7 @@ def test_several_recordings_make_one_table() -> None:
 
 
 @contextmanager
-def current_session(server: StandIn, key: str = "", **options: Any) -> Iterator[Session]:
+def current_session(server: FaultyService, key: str = "", **options: Any) -> Iterator[Session]:
     """A session with a stand-in, made the current one for a time."""
     with Session(server.base_url, ApiKey(key or server.api_key), **options) as opened:
         current.make_current(opened)
@@ -161,7 +159,7 @@ def current_session(server: StandIn, key: str = "", **options: Any) -> Iterator[
 def test_a_live_sessions_findings_need_no_recording() -> None:
     """The record, a refusal and its shape; of a stream, whose body is not kept, the headers."""
     with (
-        stand_in(limit=60, exhausted_status=420) as server,
+        FaultyService(limit=60, exhausted_status=420) as server,
         current_session(server, pace="off") as opened,
     ):
         for _ in range(62):
@@ -184,7 +182,7 @@ def test_a_live_sessions_findings_need_no_recording() -> None:
 
 def test_explore_sends_reads_and_shows_what_they_found(
     connected: Session,
-    service: StandIn,
+    service: FaultyService,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -210,7 +208,7 @@ def test_explore_sends_reads_and_shows_what_they_found(
 
 @pytest.mark.parametrize("key", ["", "not-the-key"])
 def test_a_wrong_key_is_sent_once_by_all_sessions(
-    service: StandIn, capsys: pytest.CaptureFixture[str], key: str
+    service: FaultyService, capsys: pytest.CaptureFixture[str], key: str
 ) -> None:
     """In the life of the process, for one address; nothing follows a session's own wrong key."""
     with current_session(service, key):
@@ -227,7 +225,7 @@ def test_a_wrong_key_is_sent_once_by_all_sessions(
 
 def test_a_unit_that_shows_at_once_ends_the_reading() -> None:
     """A point in time is known by its size."""
-    with stand_in(reset_unit="epoch_ms") as server, current_session(server):
+    with FaultyService(reset_unit="epoch_ms") as server, current_session(server):
         rows = by_part(explore(pause_s=0))
         reads = server.requests[f"GET {ME_PATH}"]
 
@@ -240,7 +238,7 @@ def test_no_reads_are_sent_for_a_unit_where_there_is_no_reset(
 ) -> None:
     """One read, and not twelve more, shows that no response will; lines are printed."""
     faults = [Fault(headers={"X-RateLimit-Reset": None})]
-    with stand_in(faults=faults) as server, current_session(server):
+    with FaultyService(faults=faults) as server, current_session(server):
         explore(pause_s=0)
         reads = server.requests[f"GET {ME_PATH}"]
 
@@ -278,7 +276,7 @@ def test_other_regions_get_requests_without_the_key(
     line: str,
 ) -> None:
     """It may not be theirs. One that hangs up is named, and the rest goes on."""
-    with stand_in(api_key="another-region", faults=faults) as other:
+    with FaultyService(api_key="another-region", faults=faults) as other:
         monkeypatch.setenv("DIRECTMAIL_REGIONS", f"other={other.base_url}")
         rows = by_part(explore(pause_s=0))
     lines = capsys.readouterr().out.splitlines()
