@@ -125,12 +125,9 @@ def test_two_bodies_differ_exactly_where_they_are_not_equal(was: Any, is_now: An
 @pytest.mark.parametrize(
     ("was", "is_now", "expected"),
     [
-        # Renamed: the same telling value, or a similar name of the same type.
+        # Renamed: one field of an object, to one of the same type, its value or a similar name.
         ({"postcode": "1"}, {"postal_code": "2"}, "postcode possibly renamed"),
-        ({"a": None}, {"zzz": None}, "a possibly renamed"),
         ({"a": None, "b": 1}, {"y": None, "z": 1}, "a removed, b removed, y added, z added"),
-        ({"a": "A", "b": "B"}, {"y": "B", "z": "A"}, "a possibly renamed, b possibly renamed"),
-        ({"a": "A", "b": "A"}, {"z": "A"}, "a possibly renamed, b removed"),
         ({"name": "x"}, {"email": "y"}, "name removed, email added"),
         ({"name": "5"}, {"names": 5}, "name removed, names added"),
         ({"a": {"n": "A"}, "b": {}}, {"a": {}, "b": {"m": "A"}}, "a.n removed, b.m added"),
@@ -140,6 +137,7 @@ def test_two_bodies_differ_exactly_where_they_are_not_equal(was: Any, is_now: An
         ({"tags": [{"n": 1}]}, {"tags": [{"n": None}]}, "tags[0].n null-turned"),
         ([{"id": 1, "n": 1}, {"id": 2}], [{"id": 2}, {"id": 1, "n": 2}], "[id=1].n changed"),
         ([{"id": 1}, {"id": 1}], [{"id": 1}], "[1] removed"),
+        ([{"id": 1}], [{"id": 2}], "[id=1] removed, [id=2] added"),
         ([{"id": 1, "n": 1}, {}], [{"id": 1, "n": 2}], "[1] removed, [id=1].n changed"),
         # Whole bodies.
         (1, 1.0, ""),
@@ -169,13 +167,6 @@ def test_a_renamed_field_has_both_values_and_both_paths() -> None:
     renamed = compare(response({"a": {"zip": "01234"}}), response({"a": {"code": "01234"}}))
 
     assert renamed == [Difference("body", "a.zip", "possibly renamed", "01234", "01234", "a.code")]
-
-
-def test_renames_are_not_looked_for_among_very_many_fields() -> None:
-    """Each name is compared with each: a body of 200 kB would take minutes."""
-    was, is_now = ({f"{letter}{n}": "x" for n in range(5_000)} for letter in "ab")
-
-    assert "renamed" not in changes(was, is_now)
 
 
 def test_a_deep_body_is_compared_without_recursion() -> None:

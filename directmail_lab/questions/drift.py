@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from difflib import get_close_matches
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -61,8 +61,6 @@ _NEAR: Final = timedelta(minutes=5)
 # Two field names at least this similar (difflib's ratio, 0 to 1) may be one that was renamed:
 # `postcode` and `postal_code` are (0.89), `name` and `email` are not (0.22).
 _ALIKE: Final = 0.7
-# With more pairs of removed and added fields than this (100 times 100), no renames are looked for.
-_MOST_PAIRS: Final = 10_000
 
 _DTYPES: Final[dict[str, Any]] = {
     "number": "Int64",
@@ -163,7 +161,7 @@ def _reads(recording: Recording) -> tuple[dict[int, Interaction], list[str]]:
         if not (is_read and _is_whole(request.uri)):
             not_sent[_operation(recording, request)] = None
             continue
-        key = request.method, _target(recording, request)
+        key = request.method, request.uri
         before = reads.get(key)
         if before is None or recorded.response.status < 400 or before[1].response.status >= 400:
             reads[key] = number, recorded
@@ -172,11 +170,6 @@ def _reads(recording: Recording) -> tuple[dict[int, Interaction], list[str]]:
 
 def _operation(recording: Recording, request: RecordedRequest) -> str:
     return f"{request.method} {operation_of(recording.path_of(request))}"
-
-
-def _target(recording: Recording, request: RecordedRequest) -> str:
-    query = urlsplit(request.uri).query
-    return recording.path_of(request) + (f"?{query}" if query else "")
 
 
 def _is_whole(text: str) -> bool:
@@ -189,7 +182,8 @@ def _send_again(session: Session, recording: Recording, recorded: Interaction) -
     """Send a request again; raise `UnauthorizedError` if now the key is refused."""
     request, status = recorded.request, recorded.response.status
     chosen = [pair for pair in request.headers if pair[0].lower() in _RESENT and _is_whole(pair[1])]
-    address = session.base_url + "/" + _target(recording, request).lstrip("/")
+    path, query = recording.path_of(request).lstrip("/"), urlsplit(request.uri).query
+    address = f"{session.base_url}/{path}" + (f"?{query}" if query else "")
     response = session.request(request.method, address, headers=chosen)
     if response.status_code in _REFUSED and status not in _REFUSED:
         session.check(response)
@@ -275,11 +269,11 @@ def _removed_and_added(
 ) -> Iterator[Difference]:
     removed = {name: value for name, value in old.items() if name not in new}
     added = {name: value for name, value in new.items() if name not in old}
-    renamed = _renamed(removed, added) if path[:1] == ("body",) else {}
-    for name, new_name in renamed.items():
-        values = removed.pop(name), added.pop(new_name)
+    new_name = _new_name(removed, added) if path[:1] == ("body",) else None
+    if new_name is not None:
+        (name, value), now = removed.popitem(), added.pop(new_name)
         new_path = _text((*path, new_name))
-        yield _difference((*path, name), "possibly renamed", *values, new_path)
+        yield _difference((*path, name), "possibly renamed", value, now, new_path)
     for name, value in removed.items():
         yield _difference((*path, name), "removed", value)
     for name, value in added.items():
@@ -313,23 +307,17 @@ def _type(value: object) -> str:
     return type_of(value).replace("integer", "number")
 
 
-def _renamed(removed: dict[str, Any], added: dict[str, Any]) -> dict[str, str]:
-    """Return the names of fields that were possibly renamed, old to new.
+def _new_name(removed: dict[str, Any], added: dict[str, Any]) -> str | None:
+    """Return what an object's only removed field is possibly called now.
 
-    A pair has values of one type, and either equal values or similar names. Equal values such as 0
-    or "" count only if a single field was removed and a single one added.
+    Only one field may be new, with a value of the same type, and the same value or a similar name.
     """
-    pairs: dict[str, str] = {}
-    is_single = len(removed) == len(added) == 1
-    fields = {name: removed[name] for name in removed if not name.startswith("[")}
-    for name, value in fields.items() if len(fields) * len(added) <= _MOST_PAIRS else ():
-        free = [each for each in added if each not in pairs.values()]
-        free = [each for each in free if _type(added[each]) == _type(value)]
-        is_telling = is_single or value not in ("", 0, 1, None, [], {})
-        equal = [each for each in free if is_telling and added[each] == value]
-        if found := equal or get_close_matches(name, free, n=1, cutoff=_ALIKE):
-            pairs[name] = found[0]
-    return pairs
+    if not len(removed) == len(added) == 1:
+        return None
+    (name, value), (new_name, now) = *removed.items(), *added.items()
+    is_alike = value == now or SequenceMatcher(None, name, new_name).ratio() >= _ALIKE
+    is_field = _type(value) == _type(now) and not name.startswith("[")
+    return new_name if is_alike and is_field else None
 
 
 def _is_volatile(path: _Path, was: object, now: object, times: _Times) -> bool:
