@@ -154,7 +154,10 @@ def test_a_live_sessions_findings_need_no_recording() -> None:
     assert rows.loc[EXHAUSTED, "interactions"] == "this session: 3-5"
     assert rows.loc[OTHER_LIMITS, "seen"] == "GET /v1/users/me: 2"
     assert "Stand-in User" not in rows.to_string()
-    assert frame.attrs["notes"] == ["this session: bodies of the last 4 of 5."]
+    assert frame.attrs["notes"] == [
+        "This session, 5 interactions.",
+        "this session: bodies of the last 4 of 5.",
+    ]
 
 
 def test_explore_sends_reads_and_shows_what_they_found(

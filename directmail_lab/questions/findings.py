@@ -26,7 +26,7 @@ from ..interaction import Interaction, RecordedRequest, RecordedResponse, header
 from ..readings.reading import Reading, is_exhausted, reading_of
 from ..sessions import Session
 from ..settings import configured_regions
-from .shapes import describe, grouped, notes_on_bodies, schema_of
+from .shapes import describe, grouped, notes_on, schema_of
 
 _COLUMNS: Final = ("part", "section", "seen", "how_sure", "interactions", "find_out", "schema")
 _ME: Final = f"GET {ME_PATH}"
@@ -71,7 +71,7 @@ def findings(source: Any = None) -> pd.DataFrame:
         is ruled out. ``interactions`` lists where, by recording and number from 1. ``find_out`` is
         the one call that would find out more. These are strings. ``schema`` (object) is a JSON
         Schema of the bodies (dict) or None; the table shows neither it nor ``section``.
-        ``attrs["notes"]`` says of which recordings only the last bodies were kept.
+        ``attrs["notes"]`` says of what session it is, and of how many of its bodies.
 
     Raises
     ------
@@ -83,7 +83,7 @@ def findings(source: Any = None) -> pd.DataFrame:
     recordings = list(recordings_of(source))
     frame = pd.DataFrame(_rows(recordings), columns=list(_COLUMNS), dtype=object)
     frame = frame.astype(dict.fromkeys(_COLUMNS[:-1], "string"))
-    frame.attrs["notes"] = notes_on_bodies(recordings)
+    frame.attrs["notes"] = notes_on(recordings)
     return readable(frame, hidden=["section", "schema"])
 
 

@@ -22,7 +22,7 @@ from ..current import recordings_of
 from ..display import plural
 from ..errors import CassetteError
 from ..interaction import Headers, RecordedRequest, RecordedResponse, header, operation_of
-from .shapes import PASSING_HEADERS, grouped, is_value, notes_on_bodies, schema_of
+from .shapes import PASSING_HEADERS, grouped, is_value, notes_on, schema_of
 
 _METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 # Response headers that OpenAPI describes elsewhere, or that say nothing about the service.
@@ -122,7 +122,8 @@ def document_of(recordings: Sequence[Recording]) -> dict[str, Any]:
     calls = [call for recording in recordings for call in _calls(recording)]
     if not calls:
         names = ", ".join(recording.name for recording in recordings) or "no recording"
-        raise CassetteError(f"There are no interactions in {names} to describe.")
+        notes = " ".join(notes_on(recordings))
+        raise CassetteError(f"There are no interactions in {names} to describe. {notes}".rstrip())
     paths: dict[str, dict[str, Any]] = {}
     operations = grouped(calls, lambda call: (call.template, call.method))
     for template, method in sorted(operations):
@@ -136,7 +137,7 @@ def document_of(recordings: Sequence[Recording]) -> dict[str, Any]:
         "info": {
             "title": "The service, as it was recorded",
             "version": "0",
-            "description": " ".join([about, *notes_on_bodies(recordings)]),
+            "description": " ".join([about, *notes_on(recordings)]),
         },
         "servers": [{"url": url, "x-seen": len(servers[url])} for url in sorted(servers)],
         "security": [{"basic": []}],

@@ -1,6 +1,6 @@
 """What responses are like apart from their values: the JSON Schema of bodies, headers that count.
 
-Pure; shared by the questions that look into bodies.
+Shared by the questions that look into bodies.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from operator import itemgetter
 from typing import Any, Final, TypeVar
 
 from ..cassettes import Recording
+from ..current import describe as describe_source
 
 _T = TypeVar("_T")
 _K = TypeVar("_K")
@@ -151,10 +152,11 @@ def _described(schema: dict[str, Any], path: str) -> list[str]:
     return leaves or [f"{path} {words}".removeprefix(".").strip()]
 
 
-def notes_on_bodies(recordings: Iterable[Recording]) -> list[str]:
-    """Return ``session: bodies of the last 3 of 10`` for each that did not keep all bodies."""
+def notes_on(recordings: Iterable[Recording]) -> list[str]:
+    """Return what to say of recordings: of what session, and how many bodies it kept."""
     notes = []
     for recording in recordings:
+        notes += describe_source(recording)["notes"]
         kept = sum(map(recording.has_bodies, range(1, len(recording) + 1)))
         if kept < len(recording):
             notes.append(f"{recording.name}: bodies of the last {kept:,} of {len(recording):,}.")
