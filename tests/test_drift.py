@@ -16,21 +16,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from cassette_samples import answered, get, recorded, theirs
+from faulty_service import FaultyService
 from hypothesis import given, strategies as st
 
 from directmail_lab import Session, current
-from directmail_lab.credentials import ApiKey
 from directmail_lab.display import as_html
-from directmail_lab.errors import (
-    CassetteError,
-    DirectMailLabError,
-    NotConnectedError,
-    UnauthorizedError,
-)
+from directmail_lab.errors import DirectMailLabError, NotConnectedError, UnauthorizedError
 from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse
 from directmail_lab.network import NetworkTransport
-from directmail_lab.questions.drift import Difference, OldCassetteWarning, compare, drift
-from directmail_lab.standin import STAND_IN_RECORD, StandIn, stand_in
+from directmail_lab.questions.drift import Difference, age_problem, compare, drift
+from directmail_lab.standin import STAND_IN_RECORD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -46,7 +41,7 @@ HEADERS = {
     "X-RateLimit-Remaining": "299",
     "X-RateLimit-Reset": "37",
 }
-DAY, WEEK = timedelta(days=1), timedelta(days=7)
+WEEK = timedelta(days=7)
 RECORDED_AT = datetime(2026, 11, 21, 4, 0, tzinfo=UTC)
 
 
@@ -83,44 +78,31 @@ def paths_of(record: dict[str, Any], prefix: str = "") -> list[str]:
     return paths
 
 
-def mutated(path: str, change: str) -> tuple[dict[str, Any], str]:
-    """The stand-in's record with one field mutated, and the difference."""
-    record = copy.deepcopy(RECORD)
-    *parents, name = path.split(".")
-    parent = functools.reduce(operator.getitem, parents, record)
-    before = parent.pop(name)
-    match change:
-        case "added":
-            parent |= {name: before, f"{name}_2": "new"}
-            path += "_2"
-        case "possibly renamed":
-            parent["zzz"] = before
-        case "null-turned":
-            parent[name] = None
-        case "retyped":
-            parent[name] = "text" if before is None else 5
-        case "changed":
-            parent[name] = "another"
-    if change in ("retyped", "changed"):
-        change = "null-filled" if before is None else change
-        change = "retyped" if isinstance(before, dict | list) else change
-    return record, f"{path} {change}" if record != RECORD else ""
-
-
-CHANGES = ["removed", "added", "possibly renamed", "null-turned", "retyped", "changed"]
-FIELDS = paths_of(RECORD)
-
-
 # -- bodies ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("path", FIELDS)
-def test_each_mutation_of_each_field_is_named_by_its_path(path: str, change: str) -> None:
-    """One field removed, added, renamed, turned null, retyped or changed is one difference."""
-    record, difference = mutated(path, change)
+@pytest.mark.parametrize("path", paths_of(RECORD))
+def test_each_change_of_each_field_is_named_by_its_path(path: str) -> None:
+    """One field removed, added, renamed, turned null, filled, retyped or changed."""
+    *parents, name = path.split(".")
+    before = functools.reduce(operator.getitem, [*parents, name], RECORD)
 
-    assert changes(RECORD, record) == difference
+    def record_with(**fields: object) -> dict[str, Any]:
+        record = copy.deepcopy(RECORD)
+        parent = functools.reduce(operator.getitem, parents, record)
+        del parent[name]
+        parent |= fields
+        return record
+
+    filled = "null-filled" if before is None else "retyped"
+    changed = "changed" if isinstance(before, str) else filled
+    assert changes(RECORD, record_with()) == f"{path} removed"
+    assert changes(record_with(), RECORD) == f"{path} added"
+    assert changes(RECORD, record_with(zzz=before)) == f"{path} possibly renamed"
+    assert changes(RECORD, record_with(**{name: 5})) == f"{path} {filled}"
+    assert changes(RECORD, record_with(**{name: "another"})) == f"{path} {changed}"
+    turned = "" if before is None else f"{path} null-turned"
+    assert changes(RECORD, record_with(**{name: None})) == turned
 
 
 JSON = st.recursive(
@@ -143,28 +125,23 @@ def test_two_bodies_differ_exactly_where_they_are_not_equal(was: Any, is_now: An
 @pytest.mark.parametrize(
     ("was", "is_now", "expected"),
     [
-        # Renamed: the same telling value, or a similar name of the same type.
+        # Renamed: one field of an object, to one of the same type, its value or a similar name.
         ({"postcode": "1"}, {"postal_code": "2"}, "postcode possibly renamed"),
-        ({"a": None}, {"zzz": None}, "a possibly renamed"),
         ({"a": None, "b": 1}, {"y": None, "z": 1}, "a removed, b removed, y added, z added"),
-        ({"a": "A", "b": "B"}, {"y": "B", "z": "A"}, "a possibly renamed, b possibly renamed"),
-        ({"a": "A", "b": "A"}, {"z": "A"}, "a possibly renamed, b removed"),
         ({"name": "x"}, {"email": "y"}, "name removed, email added"),
         ({"name": "5"}, {"names": 5}, "name removed, names added"),
         ({"a": {"n": "A"}, "b": {}}, {"a": {}, "b": {"m": "A"}}, "a.n removed, b.m added"),
         # Arrays, by id or by position.
         (["a", "b"], ["a", "c"], "[1] changed"),
-        (["a", "b"], ["a"], "[1] removed"),
         ({"tags": [{"n": 1}]}, {"tags": [{"n": None}]}, "tags[0].n null-turned"),
         ([{"id": 1, "n": 1}, {"id": 2}], [{"id": 2}, {"id": 1, "n": 2}], "[id=1].n changed"),
         ([{"id": 1}, {"id": 1}], [{"id": 1}], "[1] removed"),
+        ([{"id": 1}], [{"id": 2}], "[id=1] removed, [id=2] added"),
         ([{"id": 1, "n": 1}, {}], [{"id": 1, "n": 2}], "[1] removed, [id=1].n changed"),
         # Whole bodies.
         (1, 1.0, ""),
         (1, True, "$ retyped"),
-        ({}, [], "$ retyped"),
         ({}, None, "$ null-turned"),
-        (b"<html>", {}, "$ retyped"),
         (b"<html>", b"<html> ", "$ changed"),
         ({}, b"", "$ removed"),
         (b"", {}, "$ added"),
@@ -174,7 +151,6 @@ def test_two_bodies_differ_exactly_where_they_are_not_equal(was: Any, is_now: An
         ({"a": {"request_id": "x"}}, {"a": {"request_id": "y"}}, ""),
         ({"updatedAt": "x", "last-login-at": 1}, {"updatedAt": "y", "last-login-at": 2}, ""),
         ({"serverTime": "x"}, {"serverTime": 1}, "serverTime retyped"),
-        ({"serverTime": "x"}, {}, "serverTime removed"),
     ],
 )
 def test_a_body_is_compared_by_path(was: object, is_now: object, expected: str) -> None:
@@ -182,18 +158,11 @@ def test_a_body_is_compared_by_path(was: object, is_now: object, expected: str) 
     assert changes(was, is_now) == expected
 
 
-def test_a_difference_has_both_values() -> None:
-    """A renamed field its new path too."""
+def test_a_renamed_field_has_both_values_and_both_paths() -> None:
+    """So that a table shows what became of it."""
     renamed = compare(response({"a": {"zip": "01234"}}), response({"a": {"code": "01234"}}))
 
     assert renamed == [Difference("body", "a.zip", "possibly renamed", "01234", "01234", "a.code")]
-
-
-def test_renames_are_not_looked_for_among_very_many_fields() -> None:
-    """Each name is compared with each: a body of 200 kB would take minutes."""
-    was, is_now = ({f"{letter}{n}": "x" for n in range(5_000)} for letter in "ab")
-
-    assert "renamed" not in changes(was, is_now)
 
 
 def test_a_deep_body_is_compared_without_recursion() -> None:
@@ -222,7 +191,6 @@ def test_statuses_are_compared_and_the_rest_unless_one_is_an_error() -> None:
     ("headers", "expected"),
     [
         ({"X-RateLimit-Reset": None}, "x-ratelimit-reset removed"),
-        ({"Content-Type": None}, "content-type removed"),
         ({"X-New": "1"}, "x-new added"),
         ({"X-RateLimit-Reset": "soon"}, "x-ratelimit-reset retyped"),
         ({"X-RateLimit-Limit": "100"}, "x-ratelimit-limit changed"),
@@ -248,13 +216,10 @@ def test_headers_are_compared_by_name(headers: dict[str, str | None], expected: 
     ("was", "is_now", "silent"),
     [
         ("2026-11-21T04:00:01Z", "2026-11-28T04:00:02+00:00", True),
-        (RECORDED_AT.timestamp(), (RECORDED_AT + WEEK).timestamp(), True),
-        (int(RECORDED_AT.timestamp()) * 1000, int((RECORDED_AT + WEEK).timestamp()) * 1000, True),
         ("2026-11-21T04:00:01", "2026-11-28T03:59:00", True),
         ("2026-11-21T04:00:01Z", "2026-11-21T05:00:01Z", False),
         ("2020-01-01T00:00:00Z", "2020-01-02T00:00:00Z", False),
         ("2026-99-99T04:00:01Z", "2026-11-28T04:00:02Z", False),
-        (10**400, 10**400 + 1, False),
     ],
 )
 def test_a_time_that_moved_with_the_clock_is_silent(
@@ -276,9 +241,8 @@ def test_a_time_that_moved_with_the_clock_is_silent(
     [
         ([], "x-new, name, company.name"),
         (["name"], "x-new, company.name"),
-        (["company.*"], "x-new, name"),
         (["header.x-new", "*.name"], "name"),
-        (["nam"], "x-new, name, company.name"),
+        (["nam", "company.*"], "x-new, name"),
     ],
 )
 def test_ignored_paths_are_left_out(ignore: list[str], left: str) -> None:
@@ -292,7 +256,7 @@ def test_ignored_paths_are_left_out(ignore: list[str], left: str) -> None:
 # -- a cassette against the service of now -----------------------------------------------------
 
 
-def record_tour(service: StandIn, **options: Any) -> Path:
+def record_tour(service: FaultyService, **options: Any) -> Path:
     """A cassette of two reads, one of them three times, an error and a HEAD."""
     path = Path("tour.yaml").resolve()
     with live_session(service) as session, session.record(path, record_mode="all", **options):
@@ -303,61 +267,56 @@ def record_tour(service: StandIn, **options: Any) -> Path:
 
 
 @contextmanager
-def live_session(service: StandIn, key: str = "", **options: Any) -> Iterator[Session]:
+def live_session(service: FaultyService, key: str = "", **options: Any) -> Iterator[Session]:
     """A session with a stand-in, made the current one for a time."""
-    with Session(service.base_url, ApiKey(key or service.api_key), **options) as opened:
+    with Session(service.base_url, key or service.api_key, **options) as opened:
         current.make_current(opened)
         yield opened
     current.make_current(None)
 
 
-def drift_later(path: Path, ignore: Any = (), **behaviour: Any) -> pd.DataFrame:
+def drift_later(path: Path, **behaviour: Any) -> pd.DataFrame:
     """What changed since a recording, with another stand-in as the service of a later day."""
-    with stand_in(**behaviour) as later, live_session(later):
-        table = drift(path, ignore=ignore)
+    with FaultyService(**behaviour) as later, live_session(later):
+        table = drift(path)
         assert later.requests.total() == table.attrs["sent"]
     return table
 
 
-def test_an_unchanged_service_gives_an_empty_frame(service: StandIn) -> None:
-    """No rows, all columns with their dtypes, and each distinct read sent once."""
-    table = drift_later(record_tour(service), prefix="/eu", limit=300)
+@pytest.mark.parametrize("redact", [[], ["personal", "name"]])
+def test_an_unchanged_service_gives_an_empty_frame(
+    service: FaultyService, redact: list[str]
+) -> None:
+    """Each distinct read is sent once, and compared in the form in which it was redacted."""
+    path = record_tour(service, redact=redact)
+    table = drift_later(path, prefix="/eu", limit=300)
 
+    texts, objects = ("operation", "part", "path", "change", "new_path"), ("recorded", "now")
+    dtypes = {**dict.fromkeys(texts, "string"), **dict.fromkeys(objects, "object")}
+    assert ("Stand-in User" in path.read_text(encoding="utf-8")) != bool(redact)
     assert table.empty
-    assert table.dtypes.astype(str).to_dict() == {
-        "number": "Int64",
-        **dict.fromkeys(["operation", "part", "path", "change"], "string"),
-        **dict.fromkeys(["recorded", "now"], "object"),
-        "new_path": "string",
-    }
+    assert table.dtypes.astype(str).to_dict() == {"number": "Int64", **dtypes}
     notes = ["4 requests sent, all answered as recorded."]
     assert table.attrs == {"sent": 4, "not_sent": [], "notes": notes}
     assert notes[0] in as_html(table)
 
 
-def test_each_missing_field_is_found_over_http(service: StandIn) -> None:
-    """Every field of the stand-in's record, one at a time, by its path and nothing else."""
+def test_what_has_changed_is_listed_with_its_number_and_both_values(service: FaultyService) -> None:
+    """A field, an allowance, a status: compared with the last response that was no error."""
     path = record_tour(service)
-    for field in FIELDS:
-        table = drift_later(path, record=mutated(field, "removed")[0])
-
-        columns = ["number", "operation", "path", "change"]
-        expected = (4, "GET /v1/users/me", field, "removed")
-        assert table[columns].to_records(index=False).tolist() == [expected]
-
-
-def test_an_allowance_and_a_status_that_changed_are_rows(service: StandIn) -> None:
-    """What the service's document leaves open may change too, and is shown with both values."""
-    path = record_tour(service)
-    with stand_in(limit=100) as later, live_session(later):
+    record = {**RECORD, "phone": 5}
+    with FaultyService(limit=100, record=record) as later, live_session(later):
         later.fault(path="/v1/lists", status=404)
         table = drift(path, ignore="header.content-*")
 
-    changes = set(zip(table["path"], table["recorded"], table["now"], strict=True))
-    assert changes == {("status", 200, 404), ("x-ratelimit-limit", 300, 100)}
+    columns = table[["number", "operation", "path", "recorded", "now"]].astype(object)
+    rows = set(columns.itertuples(index=False, name=None))
+    me = "GET /v1/users/me"
+    assert {(4, me, "phone", None, 5), (2, "GET /v1/lists", "status", 200, 404)} <= rows
+    assert (4, me, "x-ratelimit-limit", 300, 100) in rows
 
 
-def test_a_refused_key_is_an_error_and_no_drift(service: StandIn) -> None:
+def test_a_refused_key_is_an_error_and_no_drift(service: FaultyService) -> None:
     """It says nothing of the service; a refusal that was recorded as one is compared."""
     path = record_tour(service)
     with live_session(service, "not-the-key"):
@@ -369,15 +328,7 @@ def test_a_refused_key_is_an_error_and_no_drift(service: StandIn) -> None:
         assert drift(Path("refused.yaml")).empty
 
 
-def test_a_redacted_recording_is_compared_in_its_redacted_form(service: StandIn) -> None:
-    """Pseudonyms are equal for equal values, so hiding a name is no drift."""
-    path = record_tour(service, redact=["personal", "name"])
-
-    assert "Stand-in User" not in path.read_text(encoding="utf-8")
-    assert drift_later(path).empty
-
-
-def test_only_reads_that_are_whole_are_sent(service: StandIn) -> None:
+def test_only_reads_that_are_whole_are_sent(service: FaultyService) -> None:
     """A write is never sent again, nor an address that lost a part to redaction."""
     path = Path("writes.yaml").resolve()
     with live_session(service, allow_writes=True) as session:
@@ -402,12 +353,11 @@ def test_only_reads_that_are_whole_are_sent(service: StandIn) -> None:
         ({"Prefer": "<REDACTED>", "Accept-Charset": "<name-0123abcd>"}, ""),
         ({}, "_method=POST"),
         ({}, "page=1&%5Fmethod=DELETE"),
-        ({}, "X-HTTP-Method-Override=PUT"),
-        ({}, "a=1;X-Method=PUT"),
+        ({}, "a=1;X-HTTP-Method-Override=PUT"),
     ],
 )
 def test_a_strangers_cassette_sends_nothing_but_reads(
-    service: StandIn,
+    service: FaultyService,
     monkeypatch: pytest.MonkeyPatch,
     headers: dict[str, str],
     query: str,
@@ -426,14 +376,13 @@ def test_a_strangers_cassette_sends_nothing_but_reads(
         drift(path)
 
     names = {name for request in sent for name in request.headers}
+    left_out = {"x-http-method-override", "x-forwarded-host", "x-original-url", "content-type"}
     assert len(sent) == (0 if "ethod" in query else 1)
-    assert not [name for name in names if "method" in name]
-    assert names.isdisjoint({"x-forwarded-host", "x-original-url", "content-type", "cookie"})
-    assert names.isdisjoint({"prefer", "accept-charset"})
+    assert names.isdisjoint({*left_out, "cookie", "prefer", "accept-charset"})
     assert ("accept-language" in names) == ("Accept-Language" in headers)
 
 
-def test_drift_needs_a_key_and_leaves_no_trace(service: StandIn) -> None:
+def test_drift_needs_a_key_and_leaves_no_trace(service: FaultyService) -> None:
     """Neither in the cassette, nor among the session's readings; a replay goes on."""
     path = record_tour(service)
     data = path.read_bytes()
@@ -446,52 +395,41 @@ def test_drift_needs_a_key_and_leaves_no_trace(service: StandIn) -> None:
         before = service.requests.copy()
         drift(path)
 
-        assert (session.mode, len(session.rate_limits())) == ("replay", 0)
+        assert (session.mode, len(session.recording)) == ("replay", 0)
         assert (service.requests - before).total() == 4
     assert path.read_bytes() == data
 
 
-def test_an_old_cassette_warns_or_fails(service: StandIn) -> None:
-    """Its age in days, and what to do; never a recording of its own accord."""
-    forty_days_ago = datetime.now(UTC) - 40 * DAY
-    path = recorded("old.yaml", replace(answered(), recorded_at=forty_days_ago))
-    with live_session(service):
-        drift(path, max_age="41 days")
-        with pytest.warns(OldCassetteWarning, match="is 40 days old, and max_age is 30 days"):
-            drift(path, max_age=timedelta(days=30))
-        with pytest.raises(CassetteError, match="40 days old"):
-            drift(path, max_age="30 days", on_old="raise")
+@pytest.mark.parametrize(
+    ("days", "problem"),
+    [
+        (40, "is 40 days old, and max_age is 30 days"),
+        (29, None),
+        (None, "does not say when it was recorded, and max_age is 30 days"),
+    ],
+)
+def test_the_age_of_a_recording_is_that_of_its_first_interaction(
+    days: int | None, problem: str | None
+) -> None:
+    """In days; one that says no time is as good as old."""
+    at = None if days is None else RECORDED_AT - timedelta(days=days)
+    aged = [replace(answered(), recorded_at=at), answered()]
 
-
-def write_foreign(*uris: str, body: str, **headers: str) -> Path:
-    """A cassette of reads as vcrpy writes it: without times, and with credentials."""
-    response = RecordedResponse(200, "OK", (), body.encode())
-    requests = [RecordedRequest("GET", uri, tuple(headers.items())) for uri in uris]
-    return theirs(Path("foreign.yaml").resolve(), *(Interaction(r, response) for r in requests))
-
-
-def test_a_cassette_without_times_has_no_age(service: StandIn) -> None:
-    """So a limit on its age cannot be held against it, and a warning says that."""
-    uris = ("https://api.test/v1/users/me", "https://api.test/v1/users/me?a=1")
-    path = write_foreign(*uris, body='{"id": 1}')
-    with live_session(service):
-        with pytest.warns(OldCassetteWarning, match="does not say"):
-            table = drift(path, max_age="30 days", ignore=iter(["header.*"]))
-        for max_age in ("long", 30):
-            with pytest.raises(DirectMailLabError, match="a number of days"):
-                drift(path, max_age=max_age)  # type: ignore[arg-type]
-
-    assert set(table["part"]) == {"body"}
-    changes = table[table["number"] == 1].set_index("path")["change"]
-    assert changes[["id", "company"]].tolist() == ["retyped", "added"]
+    assert age_problem(aged, "30 days", now=RECORDED_AT) == problem
+    with pytest.raises(DirectMailLabError, match="a number of days"):
+        age_problem(aged, "long", now=RECORDED_AT)
 
 
 def test_a_key_that_another_program_recorded_is_neither_sent_nor_shown() -> None:
     """vcrpy redacts nothing: it may stand in an address, and wherever the service repeats it."""
     key, uri = "sk_live_9f8e7d6c5b4a", "https://api.test/v1/users/me"
-    body = json.dumps({"id": key})
-    path = write_foreign(uri, f"{uri}?key={key}", body=body, Authorization=f"Bearer {key}")
+    requests = [
+        RecordedRequest("GET", each, (("Authorization", f"Bearer {key}"),))
+        for each in (uri, f"{uri}?key={key}")
+    ]
+    answer = RecordedResponse(200, "OK", (), json.dumps({"id": key}).encode())
+    path = theirs("foreign.yaml", *(Interaction(each, answer) for each in requests))
     table = drift_later(path, record={"id": "another"})
 
-    assert table.set_index("part")["recorded"]["body"] == "<API_KEY>"
+    assert table.set_index("part")["recorded"]["body"] == "<REDACTED>"
     assert table.attrs["not_sent"] == ["GET /v1/users/me"]

@@ -172,7 +172,6 @@ def test_https_at_a_port_of_plain_http_is_told() -> None:
         "Cassette(Path('tour.yaml'), repeat='often')",
         "Session('https://api.test', pace='fast')",
         "Session('https://api.test', reset_unit='days')",
-        "dm.drift('first-look', on_old='stop')",
         "dm.login(mode='offline')",
         "dm.stand_in(reset_unit='days')",
     ],

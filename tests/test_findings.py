@@ -11,20 +11,17 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import pytest
 from cassette_samples import NOON, get, recorded
+from faulty_service import FaultyService
 
 from directmail_lab import current
 from directmail_lab.contract import ME_PATH
-from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import NotConnectedError
 from directmail_lab.interaction import Interaction, RecordedResponse
 from directmail_lab.questions.findings import explore, findings
 from directmail_lab.sessions import Session
-from directmail_lab.standin import Fault, stand_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from directmail_lab.standin import StandIn
 
 ME = "the user's record"
 UNIT = "unit of X-RateLimit-Reset"
@@ -46,11 +43,7 @@ def sample(body: object, status: int = 200, path: str = ME_PATH, **headers: str)
 def found(*interactions: Interaction) -> pd.DataFrame:
     """The findings of a recording of these alone, by part."""
     Path("tour.yaml").write_text("version: 1\ninteractions: []\n")
-    return by_part(findings(recorded(Path("tour.yaml"), *interactions)))
-
-
-def by_part(frame: pd.DataFrame) -> pd.DataFrame:
-    return frame.set_index("part")
+    return findings(recorded("tour.yaml", *interactions)).set_index("part")
 
 
 @pytest.mark.parametrize("seen", [[], [sample({"id": "1"})]])
@@ -83,31 +76,28 @@ def test_the_records_schema_has_types_nulls_and_required_fields() -> None:
     assert list(rows.loc[ME, ["how_sure", "interactions"]]) == ["seen repeatedly", "tour: 1-2"]
 
 
-UNKNOWN = "401: JSON object (the recording does not say with which key)"
 HTML = "text/html; charset=utf-8"
 HTML_OR_NONE = "502: text/html or no body"
 LISTS = "/v1/lists"
-USUAL = "none so far: 300 for GET /v1/lists"
 
 
 @pytest.mark.parametrize(
     ("part", "samples", "seen"),
     [
-        (ERRORS, [sample({"e": 1}, 404), sample({"e": 2}, 401)], "401, 404: JSON e integer"),
+        (ERRORS, [sample({"e": 1}, 404), sample("", 401)], "401: no body; 404: JSON e integer"),
         (ERRORS, [sample("<p>", 502, Content_Type=HTML), sample("", 502)], HTML_OR_NONE),
-        (ERRORS, [sample("", 500), sample("x", 404)], "404: no content type; 500: no body"),
-        (NO_KEY, [sample({}, 401)], UNKNOWN),
-        (WRONG_KEY, [sample({}, 401)], UNKNOWN),
-        (VERSIONS, [sample({}, 404, "/v2/me"), sample({}, path="/v1x/y")], "GET /v2/me 404"),
-        (VERSIONS, [sample({}, path=LISTS, sunset="x")], "GET /v1/lists has the header Sunset"),
+        (ERRORS, [sample("x", 404)], "404: no content type"),
+        (VERSIONS, [sample({}, 404, "/v2/me"), sample({}, path="/v1x/y")], "GET /v2/me: 404"),
+        (VERSIONS, [sample({}, path=LISTS, sunset="x")], "GET /v1/lists: Sunset"),
         (EXHAUSTED, [sample({}, 429, Retry_After="9")], "429: JSON object, with Retry-After"),
         (EXHAUSTED, [sample("", 503, X_RateLimit_Remaining="0")], "503: no body, no Retry-After"),
         (EXHAUSTED, [sample("", 503, X_RateLimit_Remaining="1")], ""),
-        (OTHER_LIMITS, [sample("", 200, LISTS, X_RateLimit_Limit="300")], USUAL),
+        (OTHER_LIMITS, [sample("", 200, LISTS, X_RateLimit_Limit="60")], "GET /v1/lists: 60"),
+        (OTHER_LIMITS, [sample("", 200, LISTS, X_RateLimit_Limit="300")], ""),
     ],
 )
 def test_a_part_says_what_was_seen(part: str, samples: list[Interaction], seen: str) -> None:
-    """Statuses with the same body stand together; the key is named only where it is known."""
+    """By status, or by operation."""
     assert found(*samples).loc[part, "seen"] == seen
 
 
@@ -122,37 +112,23 @@ def test_no_value_of_the_account_is_shown() -> None:
     assert rows.loc["states and transitions", "seen"].endswith(": active, to_do")
 
 
-def test_a_cassettes_findings_need_no_session(connected: Session, tmp_path: Path) -> None:
-    """The same rows from the file alone, counted as `interactions` does."""
-    with connected.record(tmp_path / "tour.yaml"):
-        for path in (ME_PATH, "/v1/lists", "/v1/lists", "/v1/nowhere"):
-            connected.request("GET", path)
-    current.make_current(None)
-    rows = by_part(findings(tmp_path / "tour.yaml"))
-
-    assert rows.loc["other operations", "seen"] == "GET /v1/lists 200"
-    assert rows.loc["other operations", "interactions"] == "tour: 2-3"
-    assert rows.loc[OTHER_LIMITS, "seen"] == "GET /v1/lists 60"
-    assert rows.loc[ERRORS, "seen"].startswith("404: JSON error.status integer")
-    assert rows.loc[UNIT, "how_sure"] == "undecided"
-
-
 def test_several_recordings_make_one_table() -> None:
     """Each counts its own interactions; units that differ are both named, and none is certain."""
     names = [Path(f"{name}.yaml") for name in ("a", "b")]
     for name, reset in zip(names, ("1795262460", "1795262460000"), strict=True):
         recorded(name, sample({"id": 1}, X_RateLimit_Reset=reset), sample({}, path="/v1/a"))
-    rows = by_part(findings(names))
+    rows = findings(names).set_index("part")
 
     assert rows.loc[ME, ["seen", "interactions"]].tolist() == ["id integer", "a: 1; b: 1"]
+    assert rows.loc["other operations", "seen"] == "GET /v1/a: 200"
     assert rows.loc[UNIT, "how_sure"] == "undecided"
     assert {"epoch_s.", "epoch_ms."} <= set(rows.loc[UNIT, "seen"].split())
 
 
 @contextmanager
-def current_session(server: StandIn, key: str = "", **options: Any) -> Iterator[Session]:
+def current_session(server: FaultyService, key: str = "", **options: Any) -> Iterator[Session]:
     """A session with a stand-in, made the current one for a time."""
-    with Session(server.base_url, ApiKey(key or server.api_key), **options) as opened:
+    with Session(server.base_url, key or server.api_key, **options) as opened:
         current.make_current(opened)
         yield opened
     current.make_current(None)
@@ -160,31 +136,33 @@ def current_session(server: StandIn, key: str = "", **options: Any) -> Iterator[
 
 def test_a_live_sessions_findings_need_no_recording() -> None:
     """The record, a refusal and its shape; of a stream, whose body is not kept, the headers."""
-    with (
-        stand_in(limit=60, exhausted_status=420) as server,
-        current_session(server, pace="off") as opened,
-    ):
-        for _ in range(62):
+    server = FaultyService(limit=2, exhausted_status=420)
+    with server, current_session(server, pace="off") as opened:
+        for _ in range(3):
             opened.client.get(ME_PATH)
         asyncio.run(opened.async_client.get(ME_PATH))  # type: ignore[arg-type]
         with opened.client.stream("GET", ME_PATH):
             pass
         frame = findings()
-        rows = by_part(frame)
+    rows = frame.set_index("part")
 
     assert rows.loc[ME, "seen"].startswith("id string, name string, email string")
-    assert rows.loc[ME, "interactions"].endswith(": 1-60")
-    assert rows.loc[EXHAUSTED, "seen"].startswith("420: JSON error.status integer")
-    assert rows.loc[EXHAUSTED, "seen"].endswith("no Retry-After")
-    assert rows.loc[EXHAUSTED, "interactions"].endswith(": 61-64")
-    assert rows.loc[OTHER_LIMITS, "seen"] == "GET /v1/users/me 60"
+    assert rows.loc[ME, "interactions"] == "this session: 1-2"
+    exhausted = rows.loc[EXHAUSTED, "seen"]
+    assert exhausted.startswith("420: JSON error.status integer")
+    assert exhausted.endswith(" or a body that was not kept, no Retry-After")
+    assert rows.loc[EXHAUSTED, "interactions"] == "this session: 3-5"
+    assert rows.loc[OTHER_LIMITS, "seen"] == "GET /v1/users/me: 2"
     assert "Stand-in User" not in rows.to_string()
-    assert frame.attrs["notes"][0].endswith("bodies of the last 63 of 64.")
+    assert frame.attrs["notes"] == [
+        "This session, 5 interactions.",
+        "this session: bodies of the last 4 of 5.",
+    ]
 
 
 def test_explore_sends_reads_and_shows_what_they_found(
     connected: Session,
-    service: StandIn,
+    service: FaultyService,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -192,7 +170,7 @@ def test_explore_sends_reads_and_shows_what_they_found(
     pauses: list[float] = []
     monkeypatch.setattr("time.sleep", pauses.append)
     frame = explore(pause_s=0.5)
-    rows, sent = by_part(frame), service.requests.total()
+    rows, sent = frame.set_index("part"), service.requests.total()
     lines = capsys.readouterr().out.splitlines()
 
     assert {name.partition(" ")[0] for name in service.requests} == {"GET", "OPTIONS"}
@@ -202,15 +180,13 @@ def test_explore_sends_reads_and_shows_what_they_found(
     assert "company.address.postcode string" in rows.loc[ME, "seen"]
     assert rows.loc[NO_KEY, "seen"].startswith("401: JSON error")
     assert list(rows.loc[[NO_KEY, WRONG_KEY], "interactions"]) == ["explore: 2", "explore: 1"]
-    assert rows.loc[VERSIONS, "seen"] == "GET /v2/users/me 404"
-    assert rows.loc[ERRORS, "seen"].startswith("401, 404, 405: JSON")
-    pd.testing.assert_frame_equal(findings(), frame)
-    assert service.requests.total() == sent
+    assert rows.loc[VERSIONS, "seen"] == "GET /v2/users/me: 404"
+    assert rows.loc[ERRORS, "seen"].startswith("401: JSON error")
 
 
 @pytest.mark.parametrize("key", ["", "not-the-key"])
 def test_a_wrong_key_is_sent_once_by_all_sessions(
-    service: StandIn, capsys: pytest.CaptureFixture[str], key: str
+    service: FaultyService, capsys: pytest.CaptureFixture[str], key: str
 ) -> None:
     """In the life of the process, for one address; nothing follows a session's own wrong key."""
     with current_session(service, key):
@@ -225,27 +201,22 @@ def test_a_wrong_key_is_sent_once_by_all_sessions(
     assert sum("not sent again" in line for line in lines) == 1
 
 
-def test_a_unit_that_shows_at_once_ends_the_reading() -> None:
-    """A point in time is known by its size."""
-    with stand_in(reset_unit="epoch_ms") as server, current_session(server):
-        rows = by_part(explore(pause_s=0))
-        reads = server.requests[f"GET {ME_PATH}"]
-
-    assert (rows.loc[UNIT, "how_sure"], reads) == ("certain", 3)
-    assert rows.loc[UNIT, "seen"].startswith("epoch_ms")
-
-
-def test_no_reads_are_sent_for_a_unit_where_there_is_no_reset(
-    capsys: pytest.CaptureFixture[str],
+@pytest.mark.parametrize(
+    ("headers", "reads"),
+    [({"X-RateLimit-Reset": "1795262460000"}, 3), ({"X-RateLimit-Reset": None}, 3), ({}, 15)],
+)
+def test_reads_for_the_unit_end_where_it_is_known_or_cannot_be(
+    service: FaultyService, headers: dict[str, str | None], reads: int
 ) -> None:
-    """One read, and not twelve more, shows that no response will; lines are printed."""
-    faults = [Fault(headers={"X-RateLimit-Reset": None})]
-    with stand_in(faults=faults) as server, current_session(server):
-        explore(pause_s=0)
-        reads = server.requests[f"GET {ME_PATH}"]
+    """A point in time is known by its size; without the header there is nothing to know."""
+    service.fault(headers=headers)
+    with current_session(service):
+        rows = explore(pause_s=0).set_index("part")
 
-    assert reads == 3  # with the key, without one, with a wrong one
-    assert "no X-RateLimit-Reset" in capsys.readouterr().out.splitlines()[-1]
+    assert service.requests[f"GET {ME_PATH}"] == reads  # one without the key, one with a wrong one
+    if headers.get("X-RateLimit-Reset"):
+        assert rows.loc[UNIT, "how_sure"] == "certain"
+        assert rows.loc[UNIT, "seen"].startswith("epoch_ms")
 
 
 def test_a_recording_has_no_response_to_another_key(connected: Session, tmp_path: Path) -> None:
@@ -260,30 +231,22 @@ def test_a_recording_has_no_response_to_another_key(connected: Session, tmp_path
         explore()
 
 
-@pytest.mark.parametrize(
-    ("faults", "line"),
-    [
-        ([], "GET /v1/users/me without a key: 401"),
-        (
-            [Fault(drop="close")],
-            "GET /v1/users/me without a key: no response (RemoteProtocolError)",
-        ),
-    ],
-)
+@pytest.mark.parametrize("outcome", ["401", "no response (RemoteProtocolError)"])
 def test_other_regions_get_requests_without_the_key(
     connected: Session,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    faults: list[Fault],
-    line: str,
+    outcome: str,
 ) -> None:
     """It may not be theirs. One that hangs up is named, and the rest goes on."""
-    with stand_in(api_key="another-region", faults=faults) as other:
+    with FaultyService(api_key="another-region") as other:
+        if outcome != "401":
+            other.fault(drop="close")
         monkeypatch.setenv("DIRECTMAIL_REGIONS", f"other={other.base_url}")
-        rows = by_part(explore(pause_s=0))
+        rows = explore(pause_s=0).set_index("part")
     lines = capsys.readouterr().out.splitlines()
 
-    assert lines.index(line, 7) == 7  # after the six to the session's own address
+    assert lines[7] == f"GET /v1/users/me without a key: {outcome}"  # after six to its own address
     assert other.requests == {f"GET {ME_PATH}": 1}
-    assert faults or f"{other.base_url}: 401" in rows.loc["regional base addresses", "seen"]
-    assert rows.loc[UNIT, "how_sure"] == "undecided"
+    addresses = rows.loc["regional base addresses", "seen"]
+    assert (f"{other.base_url}: 401" in addresses) == (outcome == "401")

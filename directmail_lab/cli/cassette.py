@@ -136,12 +136,11 @@ def openapi(
 def verify(
     name: str = _NAME,
     ignore: list[str] = typer.Option([], help="A path or header that may change. Repeatable."),
-    max_age: str | None = typer.Option(None, help='Fail on an older recording: "90 days".'),
     as_json: bool = JSON,
     as_csv: bool = CSV,
 ) -> None:
     """Send a cassette's reads again and list the differences; exits with 1 if there are any."""
-    changes = dm.drift(cassette_file(name), ignore=ignore, max_age=max_age, on_old="raise")
+    changes = dm.drift(cassette_file(name), ignore=ignore)
     show(changes, as_json=as_json, as_csv=as_csv)
     if len(changes):
         raise FOUND

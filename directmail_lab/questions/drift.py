@@ -6,31 +6,29 @@ reported: see `VOLATILE`, `PASSING_HEADERS` and `_is_time_of`.
 
 from __future__ import annotations
 
-import difflib
 import re
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from difflib import SequenceMatcher
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
+import pandas as pd
+
 from ..bodies import decode_text, read_json_body
+from ..cassettes import Recording
 from ..current import recording_of, session as current
 from ..display import plural, readable
-from ..errors import CassetteError, DirectMailLabError, check_choice
+from ..errors import DirectMailLabError
 from ..http import recorded_response
 from ..interaction import Interaction, RecordedRequest, operation_of
-from ..redaction import PLACEHOLDER, Redactor
-from .shapes import PASSING_HEADERS, grouped, names, type_of
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from ..cassettes.recording import Recording
-    from ..sessions import Session
+from ..redaction import Redactor, has_placeholder
+from ..sessions import Session
+from .shapes import PASSING_HEADERS, grouped, type_of
 
 _Path = tuple[str, ...]
+_Times = tuple[datetime | None, datetime | None]
 
 # The recorded request headers that are sent again: they only select a representation. Others are
 # not sent, since a cassette may be somebody else's and the request carries this account's key.
@@ -38,24 +36,20 @@ _RESENT: Final = ("accept", "accept-language", "accept-charset", "prefer")
 _MOST_CHARACTERS: Final = 8_000
 # Query parameters by which some frameworks turn a GET into another method.
 _OVERRIDE: Final = re.compile(r"[?&;]\s*(_method|x-(http-)?method(-override)?)\s*=", re.IGNORECASE)
-# What redaction leaves: a placeholder, or a pseudonym (see `personal`).
-_REPLACED: Final = re.compile(
-    rf"{re.escape(PLACEHOLDER)}|<REDACTED>|person-[0-9a-f]{{8}}@example\.invalid"
-    r"|<[^<>]+-[0-9a-f]{8}>"
-)
 _REFUSED: Final = (401, 403)
 _AGE: Final = re.compile(r"(\d{1,5}) days?")
 
-VOLATILE: Final = names(
+_CHANGING: Final = (
     # Headers. X-RateLimit-Limit is not one of them: a changed allowance is worth reporting. A
     # content security policy may contain a nonce.
-    "xratelimitremaining xratelimitreset date etag expires lastmodified contentsecuritypolicy",
+    "xratelimitremaining xratelimitreset date etag expires lastmodified contentsecuritypolicy "
     # Fields.
-    "requestid traceid correlationid nonce csrftoken servertime currenttime timestamp now",
-    "generatedat respondedat updatedat lastseen lastseenat lastlogin lastloginat lastactiveat",
-    "lastusedat lastrequestat expiresat expiresin elapsed elapsedms durationms tookms remaining",
-    "requestcount requestsremaining",
+    "requestid traceid correlationid nonce csrftoken servertime currenttime timestamp now "
+    "generatedat respondedat updatedat lastseen lastseenat lastlogin lastloginat lastactiveat "
+    "lastusedat lastrequestat expiresat expiresin elapsed elapsedms durationms tookms remaining "
+    "requestcount requestsremaining"
 )
+VOLATILE: Final = frozenset(_CHANGING.split())
 """Headers and fields, at any depth, whose value differs from call to call.
 
 Only their presence and type are compared. Only lower-case letters and digits of a name count:
@@ -63,12 +57,10 @@ Only their presence and type are compared. Only lower-case letters and digits of
 """
 
 # How far a time may be from when its response was recorded: clocks differ, responses take time.
-_NEAR_S: Final = 300.0
+_NEAR: Final = timedelta(minutes=5)
 # Two field names at least this similar (difflib's ratio, 0 to 1) may be one that was renamed:
 # `postcode` and `postal_code` are (0.89), `name` and `email` are not (0.22).
 _ALIKE: Final = 0.7
-# With more pairs of removed and added fields than this (100 times 100), no renames are looked for.
-_MOST_PAIRS: Final = 10_000
 
 _DTYPES: Final[dict[str, Any]] = {
     "number": "Int64",
@@ -78,17 +70,7 @@ _DTYPES: Final[dict[str, Any]] = {
 }
 
 
-class OldCassetteWarning(UserWarning):
-    """A cassette was recorded longer ago than ``max_age``."""
-
-
-def drift(
-    cassette: str | Path,
-    *,
-    ignore: Iterable[str] = (),
-    max_age: timedelta | str | None = None,
-    on_old: Literal["warn", "raise"] = "warn",
-) -> pd.DataFrame:
+def drift(cassette: str | Path, *, ignore: Iterable[str] = ()) -> pd.DataFrame:
     """Send a cassette's reads again, live, and return what has changed in the responses.
 
     Only GET and HEAD requests are sent, each distinct one once, with the current session's key and
@@ -104,11 +86,6 @@ def drift(
     ignore
         Paths to leave out, or one; ``*`` is any text: ``"company.*"``, ``"header.x-powered-by"``.
         Values that differ from call to call are left out already.
-    max_age
-        The greatest age that a recording may have: a `timedelta` or a text such as ``"30 days"``.
-    on_old
-        Whether an older recording causes a warning (`OldCassetteWarning`) or an error. It is never
-        recorded again.
 
     Returns
     -------
@@ -130,54 +107,9 @@ def drift(
     UnauthorizedError
         The service refuses the key (401 or 403) where the recording has another status.
     CassetteError
-        The cassette cannot be found or read, or is older than ``max_age`` and ``on_old="raise"``.
+        The cassette cannot be found or read.
     """
-    check_choice("on_old", on_old, ("warn", "raise"))
-    recording = recording_of(cassette)
-    problem = age_problem(recording, max_age, now=datetime.now(UTC)) if max_age else None
-    if problem is not None:
-        message = (
-            f"Cassette {recording.name!r} {problem}. Look at drift({str(cassette)!r}), then record "
-            f'it again with record({str(cassette)!r}, record_mode="all").'
-        )
-        if on_old == "raise":
-            raise CassetteError(message)
-        warnings.warn(message, OldCassetteWarning, stacklevel=2)
-    return drift_of(current(), recording, ignore=ignore)
-
-
-def age_problem(
-    interactions: Iterable[Interaction], max_age: timedelta | str, *, now: datetime
-) -> str | None:
-    """Return ``"is 40 days old, and max_age is 30 days"`` for an old recording, else None.
-
-    Its age is that of its first interaction.
-
-    Raises
-    ------
-    DirectMailLabError
-        The greatest age is a text other than ``"30 days"``.
-    """
-    allowed = max_age
-    if not isinstance(allowed, timedelta):
-        days = _AGE.fullmatch(str(allowed))
-        if days is None:
-            raise DirectMailLabError('max_age is a number of days, such as "90 days".')
-        allowed = timedelta(days=int(days[1]))
-    at = next((interaction.recorded_at for interaction in interactions), None)
-    if at is not None and now - at <= allowed:
-        return None
-    age = "does not say when it was recorded" if at is None else f"is {(now - at).days} days old"
-    return f"{age}, and max_age is {max_age}"
-
-
-# -- requests that are sent again --------------------------------------------------------------
-
-
-def drift_of(session: Session, recording: Recording, *, ignore: Iterable[str] = ()) -> pd.DataFrame:
-    """Return the `drift` of a recording, with requests of this session."""
-    import pandas as pd
-
+    session, recording = current(), recording_of(cassette)
     reads, not_sent = _reads(recording)
     redactor = Redactor(redact=recording.redact)
     patterns = [ignore] if isinstance(ignore, str) else list(ignore)
@@ -196,6 +128,29 @@ def drift_of(session: Session, recording: Recording, *, ignore: Iterable[str] = 
     return table
 
 
+def age_problem(interactions: Iterable[Interaction], max_age: str, *, now: datetime) -> str | None:
+    """Return ``"is 40 days old, and max_age is 30 days"`` for an old recording, else None.
+
+    Its age is that of its first interaction.
+
+    Raises
+    ------
+    DirectMailLabError
+        The greatest age is another text than ``"30 days"``.
+    """
+    days = _AGE.fullmatch(max_age)
+    if days is None:
+        raise DirectMailLabError('max_age is a number of days, such as "90 days".')
+    at = next((interaction.recorded_at for interaction in interactions), None)
+    if at is not None and now - at <= timedelta(days=int(days[1])):
+        return None
+    age = "does not say when it was recorded" if at is None else f"is {(now - at).days} days old"
+    return f"{age}, and max_age is {max_age}"
+
+
+# -- requests that are sent again --------------------------------------------------------------
+
+
 def _reads(recording: Recording) -> tuple[dict[int, Interaction], list[str]]:
     """Return the reads to send by their numbers, each once, and the operations not to send."""
     reads: dict[tuple[str, str], tuple[int, Interaction]] = {}
@@ -206,7 +161,7 @@ def _reads(recording: Recording) -> tuple[dict[int, Interaction], list[str]]:
         if not (is_read and _is_whole(request.uri)):
             not_sent[_operation(recording, request)] = None
             continue
-        key = request.method, _target(recording, request)
+        key = request.method, request.uri
         before = reads.get(key)
         if before is None or recorded.response.status < 400 or before[1].response.status >= 400:
             reads[key] = number, recorded
@@ -217,22 +172,18 @@ def _operation(recording: Recording, request: RecordedRequest) -> str:
     return f"{request.method} {operation_of(recording.path_of(request))}"
 
 
-def _target(recording: Recording, request: RecordedRequest) -> str:
-    query = urlsplit(request.uri).query
-    return recording.path_of(request) + (f"?{query}" if query else "")
-
-
 def _is_whole(text: str) -> bool:
     """Return whether an address or a header can be sent, and redaction has left it as it was."""
     can_be_sent = text.isascii() and text.isprintable() and len(text) <= _MOST_CHARACTERS
-    return can_be_sent and _REPLACED.search(unquote(text)) is None
+    return can_be_sent and not has_placeholder(text)
 
 
 def _send_again(session: Session, recording: Recording, recorded: Interaction) -> Interaction:
     """Send a request again; raise `UnauthorizedError` if now the key is refused."""
     request, status = recorded.request, recorded.response.status
     chosen = [pair for pair in request.headers if pair[0].lower() in _RESENT and _is_whole(pair[1])]
-    address = session.base_url + "/" + _target(recording, request).lstrip("/")
+    path, query = recording.path_of(request).lstrip("/"), urlsplit(request.uri).query
+    address = f"{session.base_url}/{path}" + (f"?{query}" if query else "")
     response = session.request(request.method, address, headers=chosen)
     if response.status_code in _REFUSED and status not in _REFUSED:
         session.check(response)
@@ -272,7 +223,7 @@ def compare(
     if old["status"] != new["status"] and max(old["status"], new["status"]) >= 400:
         old, new = {"status": old["status"]}, {"status": new["status"]}
     times = recorded.recorded_at, now.recorded_at
-    found = list(_differences(_nodes(old), _nodes(new), times))
+    found = _differences(old, new, times)
     return [each for each in found if not any(_matches(each, pattern) for pattern in ignore)]
 
 
@@ -297,52 +248,36 @@ def _parts(interaction: Interaction) -> dict[str, Any]:
     return parts
 
 
-def _nodes(value: Any) -> dict[_Path, Any]:
-    """Return a value and all in it, by path: ``("body", "lists", "[id=7]", "name")``."""
-    nodes: dict[_Path, Any] = {}
-    waiting: list[tuple[_Path, Any]] = [((), value)]  # a loop: a body may be nested very deep
-    while waiting:
-        path, value = waiting.pop()
-        nodes[path] = value
-        members = _labelled(value) if isinstance(value, list) else value
-        if isinstance(members, dict):
-            waiting += [((*path, name), member) for name, member in reversed(members.items())]
-    return nodes
+def _differences(was: Any, now: Any, times: _Times) -> Iterator[Difference]:
+    waiting: list[tuple[_Path, Any, Any]] = [((), was, now)]
+    while waiting:  # a loop: a body may be nested very deep
+        path, was, now = waiting.pop()
+        if _type(was) != _type(now):
+            change = "null-turned" if now is None else "null-filled" if was is None else "retyped"
+            yield _difference(path, change, was, now)
+        elif isinstance(was, dict | list):
+            old, new = _members(was), _members(now)
+            yield from _removed_and_added(path, old, new)
+            both = [name for name in old if name in new]
+            waiting += [((*path, name), old[name], new[name]) for name in reversed(both)]
+        elif was != now and not _is_volatile(path, was, now, times):
+            yield _difference(path, "changed", was, now)
 
 
-def _labelled(elements: list[Any]) -> dict[str, Any]:
-    """Return elements by ``[id=7]``, or by position if they have no ``id`` of their own."""
-    labelled: dict[str, Any] = {}
-    for position, element in enumerate(elements):
-        number = element.get("id") if isinstance(element, dict) else None
-        label = f"[id={number}]" if type(number) in (int, str) else ""
-        labelled[f"[{position}]" if not label or label in labelled else label] = element
-    return labelled
-
-
-def _differences(
-    old: dict[_Path, Any], new: dict[_Path, Any], times: tuple[datetime | None, datetime | None]
+def _removed_and_added(
+    path: _Path, old: dict[str, Any], new: dict[str, Any]
 ) -> Iterator[Difference]:
-    removed, added = _missing(old, new), _missing(new, old)
-    for path, new_path in _renamed(removed, added).items():
-        values = removed.pop(path), added.pop(new_path)
-        yield _difference(path, "possibly renamed", *values, _text(new_path))
-    for path, value in removed.items():
-        yield _difference(path, "removed", value)
-    for path, value in added.items():
-        yield _difference(path, "added", None, value)
-    for path in (path for path in old if path in new):
-        before, after = old[path], new[path]
-        kind, new_kind = _type(before), _type(after)
-        if kind != new_kind:
-            change = "null-filled" if kind == "null" else "retyped"
-            change = "null-turned" if new_kind == "null" else change
-            yield _difference(path, change, before, after)
-        elif kind not in ("object", "array") and before != after:
-            name = re.sub(r"[^a-z0-9]", "", "".join(path[-1:]).lower())
-            are_times = _is_time_of(before, times[0]) and _is_time_of(after, times[1])
-            if name not in VOLATILE and not are_times:
-                yield _difference(path, "changed", before, after)
+    removed = {name: value for name, value in old.items() if name not in new}
+    added = {name: value for name, value in new.items() if name not in old}
+    new_name = _new_name(removed, added) if path[:1] == ("body",) else None
+    if new_name is not None:
+        (name, value), now = removed.popitem(), added.pop(new_name)
+        new_path = _text((*path, new_name))
+        yield _difference((*path, name), "possibly renamed", value, now, new_path)
+    for name, value in removed.items():
+        yield _difference((*path, name), "removed", value)
+    for name, value in added.items():
+        yield _difference((*path, name), "added", None, value)
 
 
 def _difference(path: _Path, change: str, *values: Any) -> Difference:
@@ -355,14 +290,16 @@ def _text(path: _Path) -> str:
     return text.removeprefix(".") or {"body": "$"}.get(path[0], path[0])
 
 
-def _missing(nodes: dict[_Path, Any], others: dict[_Path, Any]) -> dict[_Path, Any]:
-    """Return the nodes that others lack, but not what is inside one that differs as a whole."""
-    return {
-        path: value
-        for path, value in nodes.items()
-        if path not in others and path[:-1] in others
-        if _type(nodes[path[:-1]]) == _type(others[path[:-1]])
-    }
+def _members(value: dict[str, Any] | list[Any]) -> dict[str, Any]:
+    """Return what is in an object or array, elements by ``[id=7]``, or by position without one."""
+    if isinstance(value, dict):
+        return value
+    members: dict[str, Any] = {}
+    for position, element in enumerate(value):
+        number = element.get("id") if isinstance(element, dict) else None
+        label = f"[id={number}]" if type(number) in (int, str) else ""
+        members[f"[{position}]" if not label or label in members else label] = element
+    return members
 
 
 def _type(value: object) -> str:
@@ -370,42 +307,29 @@ def _type(value: object) -> str:
     return type_of(value).replace("integer", "number")
 
 
-def _renamed(removed: dict[_Path, Any], added: dict[_Path, Any]) -> dict[_Path, _Path]:
-    """Return the fields that were possibly renamed, old to new.
+def _new_name(removed: dict[str, Any], added: dict[str, Any]) -> str | None:
+    """Return what an object's only removed field is possibly called now.
 
-    A pair has one parent, values of one type, and either equal values or similar names. Equal
-    values such as 0 or "" count only if a single field was removed and a single one added.
+    Only one field may be new, with a value of the same type, and the same value or a similar name.
     """
-    pairs: dict[_Path, _Path] = {}
-    is_single = len(removed) == len(added) == 1
-    fields = [path for path in removed if path[0] == "body" and not path[-1].startswith("[")]
-    for old in fields if len(fields) * len(added) <= _MOST_PAIRS else ():
-        value = removed[old]
-        free = [path for path in added if path[:-1] == old[:-1] and path not in pairs.values()]
-        free = [path for path in free if _type(added[path]) == _type(value)]
-        is_telling = is_single or value not in ("", 0, 1, None, [], {})
-        equal = [path for path in free if is_telling and added[path] == value]
-        if found := equal or [path for path in free if _are_similar(old[-1], path[-1])]:
-            pairs[old] = found[0]
-    return pairs
+    if not len(removed) == len(added) == 1:
+        return None
+    (name, value), (new_name, now) = *removed.items(), *added.items()
+    is_alike = value == now or SequenceMatcher(None, name, new_name).ratio() >= _ALIKE
+    is_field = _type(value) == _type(now) and not name.startswith("[")
+    return new_name if is_alike and is_field else None
 
 
-def _are_similar(*names: str) -> bool:
-    before, after = (re.sub(r"[\W_]", "", name).lower() for name in names)
-    return difflib.SequenceMatcher(None, before, after).ratio() >= _ALIKE
+def _is_volatile(path: _Path, was: object, now: object, times: _Times) -> bool:
+    name = re.sub(r"[^a-z0-9]", "", path[-1].lower())
+    return name in VOLATILE or (_is_time_of(was, times[0]) and _is_time_of(now, times[1]))
 
 
 def _is_time_of(value: Any, at: datetime | None) -> bool:
-    """Return whether a value is the time of its own response, at most five minutes off.
-
-    It may be an ISO 8601 text, or a number of seconds or milliseconds since 1970.
-    """
+    """Return whether a text is the time of its own response, at most five minutes off."""
     try:
-        if isinstance(value, str):
-            time = datetime.fromisoformat(value)
-            value = (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
-        if at is None or type(value) not in (int, float):
-            return False
-        return any(abs(value / unit - at.timestamp()) <= _NEAR_S for unit in (1, 1000))
-    except (OverflowError, ValueError):
+        time = datetime.fromisoformat(value)
+        time = time if time.tzinfo else time.replace(tzinfo=UTC)
+        return at is not None and abs(time - at) <= _NEAR
+    except (OverflowError, TypeError, ValueError):
         return False

@@ -7,53 +7,42 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from operator import attrgetter
+from typing import Any, Final
 
 import pandas as pd
 
 from ..bodies import leaves, read_json_body
-from ..cassettes.recording import Credentials, Recording, SessionRecording
+from ..cassettes import Recording, SessionRecording
+from ..cassettes.recording import Credentials
 from ..contract import ME_PATH, PASSWORD, RESET_HEADER, TYPICAL_LIMIT
 from ..current import recordings_of, session as current
 from ..display import readable
 from ..errors import NotConnectedError, QuotaExhaustedError
 from ..http import httpx, recorded_response
-from ..interaction import (
-    Headers,
-    Interaction,
-    RecordedRequest,
-    RecordedResponse,
-    header,
-    normalize_headers,
-)
+from ..interaction import Interaction, RecordedRequest, RecordedResponse, header, normalize_headers
 from ..readings.reading import Reading, is_exhausted, reading_of
+from ..sessions import Session
 from ..settings import configured_regions
-from .shapes import describe, grouped, notes_on_bodies, schema_of
-
-if TYPE_CHECKING:
-    from ..sessions import Session
+from .shapes import describe, grouped, notes_on, schema_of
 
 _COLUMNS: Final = ("part", "section", "seen", "how_sure", "interactions", "find_out", "schema")
 _ME: Final = f"GET {ME_PATH}"
 _ASK: Final = "ask the service's operator"
 _KNOWN_PATH: Final = 'dm.get("/v1/…") with a known path'
-_SIGN_IN: Final = 'dm.connect("https://…"), then dm.me()'
-_OVER_LIMIT: Final = "dm.burst(n), with n over the limit"
 _EXPLORE: Final = "dm.explore()"
-_OLDER: Final = "dm.drift(…), on an older cassette"
-_LATER: Final = 'dm.get("/v2/users/me")'
-_UNKNOWN_KEY: Final = " (the recording does not say with which key)"
 _OTHER_VERSION: Final = re.compile(r"/v(?!1/|1$)\d+(/|$)")
-_VERSION_HEADERS: Final = ("Deprecation", "Sunset", "API-Version", "X-API-Version")
+_VERSION_HEADERS: Final = ("Deprecation", "Sunset", "API-Version")
 _STATE_FIELDS: Final = (("state",), ("status",))
 _WORD: Final = re.compile(r"[^\W\d]{1,40}")
 _MOST_STATES: Final = 20
 
-# A path that should not exist, and the next version of one that does: harmless to request.
+# Harmless to request: a path that should not exist, and the next version of one that does.
 _NOWHERE: Final = "/v1/directmail-lab-nowhere"
 _NEXT_VERSION: Final = "/v2/users/me"
 _WRONG_KEY: Final = "directmail-lab-no-key"
-_NOTES: Final = {"none": " without a key", "wrong": " with a wrong key"}
 # Enough reads to see a value of X-RateLimit-Reset count down, if it does.
 _MOST_READS_FOR_UNIT: Final = 12
 
@@ -82,7 +71,7 @@ def findings(source: Any = None) -> pd.DataFrame:
         is ruled out. ``interactions`` lists where, by recording and number from 1. ``find_out`` is
         the one call that would find out more. These are strings. ``schema`` (object) is a JSON
         Schema of the bodies (dict) or None; the table shows neither it nor ``section``.
-        ``attrs["notes"]`` says of which recordings only the last bodies were kept.
+        ``attrs["notes"]`` says of what session it is, and of how many of its bodies.
 
     Raises
     ------
@@ -91,7 +80,11 @@ def findings(source: Any = None) -> pd.DataFrame:
     CassetteError
         There is no such cassette, or it cannot be read.
     """
-    return findings_of(list(recordings_of(source)))
+    recordings = list(recordings_of(source))
+    frame = pd.DataFrame(_rows(recordings), columns=list(_COLUMNS), dtype=object)
+    frame = frame.astype(dict.fromkeys(_COLUMNS[:-1], "string"))
+    frame.attrs["notes"] = notes_on(recordings)
+    return readable(frame, hidden=["section", "schema"])
 
 
 def explore(*, pause_s: float = 1.0) -> pd.DataFrame:
@@ -129,91 +122,109 @@ def explore(*, pause_s: float = 1.0) -> pd.DataFrame:
 # -- what was seen -----------------------------------------------------------------------------
 
 
-class _Response(NamedTuple):
+@dataclass(frozen=True)
+class _Response:
     """A response: the recording that has it and its number there, and what it is.
 
-    ``key`` is ``"none"`` or ``"wrong"`` if `explore` sent that in place of the key. ``kind`` is
-    ``"JSON"``, ``"no body"``, the media type of another body, or empty if the body was not kept;
-    ``states`` are single words in fields that are named so, which are not about a person.
+    ``key`` is ``"none"`` or ``"wrong"`` if `explore` sent that in place of the key.
     """
 
     recording: str
     number: int
-    address: str | None
-    key: Credentials | None
+    address: str
     reading: Reading
-    headers: Headers
-    kind: str
-    body: object
-    states: set[str]
+    response: RecordedResponse
+    has_body: bool = True
+    key: Credentials = "key"
+
+    @property
+    def status(self) -> int:
+        return self.reading.status
 
     @property
     def operation(self) -> str:
         return f"{self.reading.method} {self.reading.operation}"
 
+    @cached_property
+    def json(self) -> tuple[object, str | None]:
+        """The body's value, or what is wrong with it."""
+        return read_json_body(self.response.headers, self.response.body)
+
+    @cached_property
+    def kind(self) -> str:
+        """``"JSON"``, ``"no body"``, or another body's media type."""
+        if not self.has_body:
+            return "a body that was not kept"
+        media_type = header(self.response.headers, "Content-Type") or "no content type"
+        kind = "JSON" if self.json[1] is None else media_type.partition(";")[0].strip()[:100]
+        return kind if self.response.body else "no body"
+
+    @cached_property
+    def states(self) -> set[str]:
+        """Single words in fields that are named so, which are not about a person."""
+        fields = leaves(self.json[0], into_arrays=True)
+        words = [text for path, text in fields if path[-1:] in _STATE_FIELDS]
+        return {word for word in words if isinstance(word, str) and _WORD.fullmatch(word)}
+
+    @property
+    def versions(self) -> list[str]:
+        """What it shows of other versions: the status of its own path, and headers."""
+        names = [name for name in _VERSION_HEADERS if header(self.response.headers, name)]
+        return [str(self.status), *names] if _OTHER_VERSION.match(self.reading.path) else names
+
 
 _Responses = Sequence[_Response]
 
 
-def findings_of(recordings: Sequence[Recording]) -> pd.DataFrame:
-    """Return the `findings` of these recordings."""
+def _responses(recording: Recording) -> Iterator[_Response]:
+    address = recording.base_url or "unknown"
+    for number, reading in enumerate(recording.readings(), 1):
+        response, has_body = recording.interaction(number).response, recording.has_bodies(number)
+        yield _Response(recording.name, number, address, reading, response, has_body)
+    explored = recording.explored if isinstance(recording, SessionRecording) else []
+    for number, (interaction, key) in enumerate(explored, 1):
+        address = interaction.request.uri.removesuffix(ME_PATH)
+        reading = reading_of(interaction, ME_PATH)
+        yield _Response("explore", number, address, reading, interaction.response, key=key)
+
+
+def _rows(recordings: Sequence[Recording]) -> list[tuple[object, ...]]:
     every = [response for recording in recordings for response in _responses(recording)]
-    good = [each for each in every if 200 <= each.reading.status < 300]
+    good = [each for each in every if 200 <= each.status < 300]
     others = [each for each in good if each.operation != _ME]
     other_json = [each for each in others if each.kind == "JSON"]
     mine = [each for each in good if each.operation == _ME and each.kind == "JSON"]
     states = [each for each in good if each.states]
-    failed = [each for each in every if each.reading.status >= 400]
-    own = [each for each in every if each.key is None]
-    used_up = [each for each in own if is_exhausted(each.reading.status, each.reading.remaining)]
-    versions = [each for each in every if _version_notes(each)]
+    no_key = [each for each in every if each.key == "none"]
+    wrong_key = [each for each in every if each.key == "wrong"]
+    failed = [each for each in every if each.status >= 400]
+    own = [each for each in every if each.key == "key"]
+    limited = [each for each in own if each.reading.limit not in (None, TYPICAL_LIMIT)]
+    used_up = [each for each in own if is_exhausted(each.status, each.reading.remaining)]
+    versions = [each for each in every if each.versions]
     with_reset = [each for each in own if each.reading.reset is not None]
-    unit, unit_sure = _unit(recordings)
-    unit_call = "" if unit_sure == "certain" else _EXPLORE
-    rows = [
-        _row("other operations", "1, 4", _KNOWN_PATH, others, _operations),
-        _row("resources and their fields", "2", _KNOWN_PATH, other_json, _fields),
-        _row("states and transitions", "3", _OLDER, states, _states),
-        _row("regional base addresses", "4", _SIGN_IN, every, _addresses),
-        _row("the user's record", "4", "dm.me()", mine, _record),
-        _row("answer to a missing key", "5", _EXPLORE, _refused(every, "none"), _refusals),
-        _row("answer to an invalid key", "5", _EXPLORE, _refused(every, "wrong"), _refusals),
+    unit, sure = _unit(recordings)
+    unit_call = "" if sure == "certain" else _EXPLORE
+    over, v2 = "dm.burst(n), with n over the limit", f'dm.get("{_NEXT_VERSION}")'
+    sign_in, older = 'dm.connect("https://…"), then dm.me()', "dm.drift(…), on an older cassette"
+    return [
+        _row("other operations", "1, 4", _KNOWN_PATH, others, _codes, by="operation"),
+        _row("resources and their fields", "2", _KNOWN_PATH, other_json, _fields, by="operation"),
+        _row("states and transitions", "3", older, states, _states),
+        _row("regional base addresses", "4", sign_in, every, _codes, by="address"),
+        _row("the user's record", "4", "dm.me()", mine, _fields),
+        _row("answer to a missing key", "5", _EXPLORE, no_key, _kinds, by="status"),
+        _row("answer to an invalid key", "5", _EXPLORE, wrong_key, _kinds, by="status"),
         _row("how keys are issued or revoked", "5", _ASK),
         _row("events", "6", _ASK),
-        _row("errors: statuses and body shapes", "7", _EXPLORE, failed, _statuses),
-        _row("unit of X-RateLimit-Reset", "8", unit_call, with_reset, lambda _: unit, unit_sure),
-        _row("answer when the allowance is used up", "8", _OVER_LIMIT, used_up, _exhaustion),
-        _row("operations with other allowances", "8", _KNOWN_PATH, _limited(own), _allowances),
-        _row("versions: new ones, deprecation", "9", _LATER, versions, _versions),
+        _row("errors: statuses and body shapes", "7", _EXPLORE, failed, _kinds, by="status"),
+        _row("unit of X-RateLimit-Reset", "8", unit_call, with_reset, lambda _: unit, sure=sure),
+        _row("answer when the allowance is used up", "8", over, used_up, _exhaustion, by="status"),
+        _row(
+            "operations with other allowances", "8", _KNOWN_PATH, limited, _limits, by="operation"
+        ),
+        _row("versions: new ones, deprecation", "9", v2, versions, _versions, by="operation"),
     ]
-    frame = pd.DataFrame(rows, columns=list(_COLUMNS), dtype=object)
-    frame = frame.astype(dict.fromkeys(_COLUMNS[:-1], "string"))
-    frame.attrs["notes"] = notes_on_bodies(recordings)
-    return readable(frame, hidden=["section", "schema"])
-
-
-def _responses(recording: Recording) -> Iterator[_Response]:
-    for number, reading in enumerate(recording.readings(), 1):
-        response = recording.interaction(number).response
-        body = _body(response) if recording.has_bodies(number) else ("", None, set[str]())
-        about = reading, response.headers, *body
-        yield _Response(recording.name, number, recording.base_url, None, *about)
-    explored = recording.explored if isinstance(recording, SessionRecording) else []
-    for number, (interaction, key) in enumerate(explored, 1):
-        address, response = interaction.request.uri.removesuffix(ME_PATH), interaction.response
-        about = reading_of(interaction, ME_PATH), response.headers, *_body(response)
-        yield _Response("explore", number, address, key, *about)
-
-
-def _body(response: RecordedResponse) -> tuple[str, object, set[str]]:
-    """Return the kind of a body, its JSON, and its states."""
-    value, problem = read_json_body(response.headers, response.body)
-    fields = leaves(value, into_arrays=True)
-    words = [text for path, text in fields if path[-1:] in _STATE_FIELDS]
-    states = {word for word in words if isinstance(word, str) and _WORD.fullmatch(word)}
-    media_type = header(response.headers, "Content-Type") or "no content type"
-    kind = media_type.partition(";")[0].strip()[:100] if response.body else "no body"
-    return "JSON" if problem is None else kind, value, states
 
 
 def _row(
@@ -222,17 +233,26 @@ def _row(
     find_out: str,
     matches: _Responses = (),
     words: Callable[[_Responses], str] = str,
-    how_sure: str = "",
+    *,
+    by: str | None = None,
+    sure: str = "",
 ) -> tuple[object, ...]:
-    """Return the row of a part, and what its matches show, in words.
+    """Return the row of a part, and what its matches show, in words: of each ``by``, if given.
 
     By default ``how_sure`` counts the matches, which never makes it certain.
     """
-    where, schema = _by(matches, lambda each: each.recording, _ranges), _schema(matches) or None
     if not matches:
-        return part, section, "", "not seen", where, find_out, schema
-    counted = how_sure or ("seen repeatedly" if len(matches) > 1 else "seen once")
-    return part, section, words(matches), counted, where, find_out, schema
+        return part, section, "", "not seen", "", find_out, None
+    seen = words(matches) if by is None else _grouped(matches, by, words)
+    sure = sure or ("seen repeatedly" if len(matches) > 1 else "seen once")
+    where = _grouped(matches, "recording", _ranges)
+    return part, section, seen, sure, where, find_out, _schema(matches) or None
+
+
+def _grouped(responses: _Responses, by: str, words: Callable[[_Responses], str]) -> str:
+    """Return ``"a: …; b: …"``: what the responses with each value show, in words."""
+    groups = grouped(responses, attrgetter(by))
+    return "; ".join(f"{value}: {words(same)}" for value, same in sorted(groups.items()))
 
 
 def _unit(recordings: Sequence[Recording]) -> tuple[str, str]:
@@ -240,46 +260,18 @@ def _unit(recordings: Sequence[Recording]) -> tuple[str, str]:
     evidence = [recording.evidence for recording in recordings]
     known = {each.unit: f"{each.unit}. {each.why}" for each in evidence}
     known.pop("undetermined", None)
-    how_sure = "certain" if len(known) == 1 else "undecided"
-    return " ".join(known.values() or [each.why for each in evidence]), how_sure
-
-
-# -- which responses show something of a part --------------------------------------------------
-
-
-def _refused(responses: _Responses, key: Credentials) -> _Responses:
-    """Return the responses to a request with no key, or with a wrong one; else any refusals."""
-    refused = [each for each in responses if each.key is None and each.reading.status in (401, 403)]
-    return [each for each in responses if each.key == key] or refused
-
-
-def _limited(responses: _Responses) -> _Responses:
-    """Return the responses with another limit than the usual one; else all with a limit."""
-    limited = [each for each in responses if each.reading.limit is not None]
-    other = [each for each in limited if each.reading.limit != TYPICAL_LIMIT]
-    return other or [each for each in limited if each.reading.status < 400]
-
-
-def _version_notes(response: _Response) -> list[str]:
-    """Return what a response shows of other versions: its own path, and headers."""
-    operation, path = response.operation, response.reading.path
-    notes = [f"{operation} {response.reading.status}"] if _OTHER_VERSION.match(path) else []
-    names = [name for name in _VERSION_HEADERS if header(response.headers, name) is not None]
-    return notes + [f"{operation} has the header {name}" for name in names]
+    sure = "certain" if len(known) == 1 else "undecided"
+    return " ".join(known.values() or [each.why for each in evidence]), sure
 
 
 # -- what they show, in words ------------------------------------------------------------------
 
 
-def _operations(responses: _Responses) -> str:
-    return _joined(f"{each.operation} {each.reading.status}" for each in responses)
+def _codes(responses: _Responses) -> str:
+    return _joined(str(each.status) for each in responses)
 
 
 def _fields(responses: _Responses) -> str:
-    return _by(responses, lambda each: each.operation, _record)
-
-
-def _record(responses: _Responses) -> str:
     return describe(_schema(responses))
 
 
@@ -288,64 +280,31 @@ def _states(responses: _Responses) -> str:
     return f"values of fields named state or status: {', '.join(words[:_MOST_STATES])}"
 
 
-def _addresses(responses: _Responses) -> str:
-    return _by(
-        responses,
-        lambda each: each.address or "unknown",
-        lambda same: _joined(str(each.reading.status) for each in same),
-    )
-
-
-def _refusals(responses: _Responses) -> str:
-    is_known = responses[0].key is not None
-    return _statuses(responses) + ("" if is_known else _UNKNOWN_KEY)
-
-
-def _statuses(responses: _Responses) -> str:
-    """Return statuses with the kinds of their bodies: ``401, 404: JSON error string``."""
-    by_status = grouped(responses, lambda response: response.reading.status)
-    kinds = {status: _kinds(by_status[status]) for status in sorted(by_status)}
-    return "; ".join(
-        ", ".join(map(str, statuses)) + (f": {kind}" if kind else "")
-        for kind, statuses in grouped(kinds, kinds.__getitem__).items()
-    )
-
-
 def _kinds(responses: _Responses) -> str:
-    kinds = dict.fromkeys(each.kind for each in responses if each.kind)
-    json = f"JSON {_record(responses)}"
+    kinds = dict.fromkeys(each.kind for each in responses)
+    json = f"JSON {_fields(responses)}"
     return " or ".join(json if kind == "JSON" else kind for kind in kinds)
 
 
 def _exhaustion(responses: _Responses) -> str:
-    pause = any(each.reading.retry_after_s is not None for each in responses)
-    return f"{_statuses(responses)}, {'with' if pause else 'no'} Retry-After"
+    has_pause = any(each.reading.retry_after_s is not None for each in responses)
+    return f"{_kinds(responses)}, {'with' if has_pause else 'no'} Retry-After"
 
 
-def _allowances(responses: _Responses) -> str:
-    if responses[0].reading.limit != TYPICAL_LIMIT:
-        return _joined(f"{each.operation} {each.reading.limit}" for each in responses)
-    operations = _joined(each.operation for each in responses)
-    return f"none so far: {TYPICAL_LIMIT} for {operations}"
+def _limits(responses: _Responses) -> str:
+    return _joined(str(each.reading.limit) for each in responses)
 
 
 def _versions(responses: _Responses) -> str:
-    return _joined(note for each in responses for note in _version_notes(each))
+    return _joined(note for each in responses for note in each.versions)
 
 
 def _schema(responses: _Responses) -> dict[str, Any]:
-    return schema_of([each.body for each in responses if each.kind == "JSON"])
+    return schema_of([each.json[0] for each in responses if each.kind == "JSON"])
 
 
 def _joined(texts: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(texts))
-
-
-def _by(
-    responses: _Responses, key: Callable[[_Response], str], words: Callable[[_Responses], str]
-) -> str:
-    """Return ``"a: …; b: …"``: what the responses with each key show, in words."""
-    return "; ".join(f"{name}: {words(same)}" for name, same in grouped(responses, key).items())
 
 
 def _ranges(responses: _Responses) -> str:
@@ -379,10 +338,8 @@ def _explore(opened: Session, pause_s: float) -> None:
     for region in dict.fromkeys([address, *configured_regions().values()]):
         _send_without_key(opened, region, "none", pause_s)
     for _ in range(_MOST_READS_FOR_UNIT):
-        if opened.recording.evidence.unit != "undetermined":
-            return
-        if last is not None and RESET_HEADER not in last.headers:
-            print("There is no X-RateLimit-Reset, so its unit cannot be found.")
+        has_reset = last is not None and RESET_HEADER in last.headers
+        if not has_reset or opened.recording.evidence.unit != "undetermined":
             return
         last = _send(opened.client, "GET", address, ME_PATH, pause_s)
 
@@ -391,8 +348,9 @@ def _send_without_key(opened: Session, address: str, key: Credentials, pause_s: 
     # Not recorded: a cassette keeps no credentials, so a replay would give the response to a wrong
     # key to a request with the right one.
     auth = httpx.BasicAuth(_WRONG_KEY, PASSWORD) if key == "wrong" else None
+    note = " with a wrong key" if auth else " without a key"
     with httpx.Client(auth=auth, timeout=opened.client.timeout) as client:
-        response = _send(client, "GET", address, ME_PATH, pause_s, _NOTES[key])
+        response = _send(client, "GET", address, ME_PATH, pause_s, note)
     if response is not None:
         recorded = normalize_headers(recorded_response(response))
         interaction = Interaction(RecordedRequest("GET", address + ME_PATH), recorded)
@@ -403,7 +361,7 @@ def _send(
     client: httpx.Client, method: str, address: str, path: str, pause_s: float, note: str = ""
 ) -> httpx.Response | None:
     """Send a request, print what came of it, and wait before the next."""
-    response, outcome = None, ""
+    response = None
     try:
         response = client.request(method, address + path)
         outcome = str(response.status_code)

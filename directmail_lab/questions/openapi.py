@@ -22,7 +22,7 @@ from ..current import recordings_of
 from ..display import plural
 from ..errors import CassetteError
 from ..interaction import Headers, RecordedRequest, RecordedResponse, header, operation_of
-from .shapes import PASSING_HEADERS, grouped, is_value, notes_on_bodies, schema_of
+from .shapes import PASSING_HEADERS, grouped, is_value, notes_on, schema_of
 
 _METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 # Response headers that OpenAPI describes elsewhere, or that say nothing about the service.
@@ -75,7 +75,29 @@ def openapi(source: Any = None) -> dict[str, Any]:
     CassetteError
         A cassette cannot be found or read, or there are no interactions.
     """
-    return document_of(list(recordings_of(source)))
+    recordings = list(recordings_of(source))
+    calls = [call for recording in recordings for call in _calls(recording)]
+    notes = notes_on(recordings)
+    if not calls:
+        names = ", ".join(recording.name for recording in recordings) or "no recording"
+        raise CassetteError(
+            " ".join([f"There are no interactions in {names} to describe.", *notes])
+        )
+    about = f"Made from {plural(len(calls), 'recorded interaction')}. It describes only what they "
+    about += "contain; x-seen is how often each part was seen."
+    servers = grouped(calls, lambda call: call.server)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "The service, as it was recorded",
+            "version": "0",
+            "description": " ".join([about, *notes]),
+        },
+        "servers": [{"url": url, "x-seen": len(servers[url])} for url in sorted(servers)],
+        "security": [{"basic": []}],
+        "paths": _paths(calls),
+        "components": {"securitySchemes": {"basic": _BASIC}, "headers": _limits(calls)},
+    }
 
 
 def written(document: Mapping[str, Any], *, as_json: bool = False) -> str:
@@ -117,39 +139,19 @@ class _Call(NamedTuple):
         return {"path": self.ids, "query": query, "header": own}
 
 
-def document_of(recordings: Sequence[Recording]) -> dict[str, Any]:
-    """Return the `openapi` document of these recordings."""
-    calls = [call for recording in recordings for call in _calls(recording)]
-    if not calls:
-        names = ", ".join(recording.name for recording in recordings) or "no recording"
-        raise CassetteError(f"There are no interactions in {names} to describe.")
+def _paths(calls: Iterable[_Call]) -> dict[str, dict[str, Any]]:
     paths: dict[str, dict[str, Any]] = {}
     operations = grouped(calls, lambda call: (call.template, call.method))
     for template, method in sorted(operations):
         paths.setdefault(template, {})[method] = _operation(operations[template, method])
-    servers = grouped(calls, lambda call: call.server)
-    about = f"Made from {plural(len(calls), 'recorded interaction')}. It describes only what they "
-    about += "contain; x-seen is how often each part was seen."
-    limits = _texts([call.headers for call in calls])
-    return {
-        "openapi": "3.1.0",
-        "info": {
-            "title": "The service, as it was recorded",
-            "version": "0",
-            "description": " ".join([about, *notes_on_bodies(recordings)]),
-        },
-        "servers": [{"url": url, "x-seen": len(servers[url])} for url in sorted(servers)],
-        "security": [{"basic": []}],
-        "paths": paths,
-        "components": {
-            "securitySchemes": {"basic": _BASIC},
-            "headers": {
-                name: {"description": _MEANINGS[name], **limits[name]}
-                for name in limits
-                if name in _MEANINGS
-            },
-        },
-    }
+    return paths
+
+
+def _limits(calls: Iterable[_Call]) -> dict[str, Any]:
+    """Return the objects of the rate limits' headers, which each response refers to."""
+    headers = _texts([call.headers for call in calls])
+    found = {name: about for name, about in headers.items() if name in _MEANINGS}
+    return {name: {"description": _MEANINGS[name], **about} for name, about in found.items()}
 
 
 def _calls(recording: Recording) -> Iterable[_Call]:

@@ -1,17 +1,19 @@
 """What responses are like apart from their values: the JSON Schema of bodies, headers that count.
 
-Pure; shared by the questions that look into bodies.
+Shared by the questions that look into bodies.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from operator import itemgetter
+from typing import Any, Final, TypeVar
 
-if TYPE_CHECKING:
-    from ..cassettes.recording import Recording
+from ..cassettes import Recording
+from ..current import describe as describe_source
 
 _T = TypeVar("_T")
 _K = TypeVar("_K")
@@ -20,22 +22,17 @@ ANY_NAME: Final = "{id}"
 """Stands for the names of fields that are values themselves, such as ids or e-mail addresses."""
 
 
-def names(*lines: str) -> frozenset[str]:
-    """Return the words of these lines, in lower case."""
-    return frozenset(" ".join(lines).lower().split())
-
-
-PASSING_HEADERS: Final = names(
+_COME_AND_GO: Final = (
     # Set by caches, gateways and servers in between, on some responses and not on others.
-    "age via x-cache x-cache-hits x-served-by x-timer cf-cache-status cf-ray alt-svc nel report-to",
-    "server-timing x-runtime x-response-time x-envoy-upstream-service-time retry-after set-cookie",
+    "age via x-cache x-cache-hits x-served-by x-timer cf-cache-status cf-ray alt-svc nel report-to "
+    "server-timing x-runtime x-response-time retry-after set-cookie "
     # Identifiers of one request.
-    "x-request-id request-id x-correlation-id x-trace-id traceparent tracestate x-amzn-requestid",
-    "x-amzn-trace-id x-amz-cf-id x-b3-traceid",
+    "x-request-id request-id x-correlation-id x-trace-id traceparent tracestate x-amzn-requestid "
+    "x-amzn-trace-id x-amz-cf-id x-b3-traceid "
     # About the connection and the encoding of the body (recordings keep bodies decoded).
-    "connection keep-alive transfer-encoding content-encoding content-length vary accept-ranges",
-    "trailer upgrade proxy-connection",
+    "connection keep-alive transfer-encoding content-encoding content-length vary accept-ranges"
 )
+PASSING_HEADERS: Final = frozenset(_COME_AND_GO.split())
 """Headers, in lower case, that come and go and say nothing about the service."""
 
 _DEEPEST: Final = 30
@@ -92,8 +89,7 @@ def schema_of(values: Sequence[object], *, depth: int = 0) -> dict[str, Any]:
         types.discard("integer")
     names = sorted(types, key=lambda name: (name == "null", name))
     schema: dict[str, Any] = {"type": names[0] if len(names) == 1 else names} if names else {}
-    texts = {value for value in values if isinstance(value, str)}
-    formats = set(map(_format_of, texts))
+    formats = {_format_of(value) for value in values if isinstance(value, str)}
     if len(formats) == 1 and None not in formats:
         schema["format"] = formats.pop()
     if depth == _DEEPEST:
@@ -120,7 +116,7 @@ def _fields(objects: Sequence[dict[str, object]]) -> dict[str, list[object]]:
     taken for values.
     """
     members = [member for each in objects for member in each.items()]
-    fields = grouped(members, lambda member: member[0])
+    fields = grouped(members, itemgetter(0))
     are_all_different = len(fields) == len(members) >= 3 and len(objects) >= 3
     are_values = are_all_different or len(fields) > _MOST_NAMES
     values: dict[str, list[object]] = {}
@@ -132,12 +128,9 @@ def _fields(objects: Sequence[dict[str, object]]) -> dict[str, list[object]]:
 
 def _format_of(text: str) -> str | None:
     name = next((name for name, pattern in _FORMATS.items() if pattern.fullmatch(text)), None)
-    if name in ("date", "date-time"):
-        try:
-            datetime.fromisoformat(text)
-        except ValueError:  # the 30th of February
-            return None
-    return name
+    with suppress(ValueError):  # the 30th of February
+        return name if name not in ("date", "date-time") or datetime.fromisoformat(text) else None
+    return None
 
 
 def describe(schema: dict[str, Any]) -> str:
@@ -147,24 +140,23 @@ def describe(schema: dict[str, Any]) -> str:
 
 def _described(schema: dict[str, Any], path: str) -> list[str]:
     required = schema.get("required", ())
-    inner = {
-        f"{path}.{name}{'' if name in required else '?'}": part
+    parts = {
+        f".{name}{'' if name in required else '?'}": part
         for name, part in schema.get("properties", {}).items()
     }
-    if "additionalProperties" in schema:
-        inner[f"{path}.{ANY_NAME}"] = schema["additionalProperties"]
-    if "items" in schema:
-        inner[f"{path}[]"] = schema["items"]
-    leaves = [leaf for path, part in inner.items() for leaf in _described(part, path)]
+    others = {"additionalProperties": f".{ANY_NAME}", "items": "[]"}
+    parts |= {name: schema[word] for word, name in others.items() if word in schema}
+    leaves = [leaf for name, part in parts.items() for leaf in _described(part, path + name)]
     types = schema.get("type", [])
     words = types if isinstance(types, str) else " or ".join(types)
     return leaves or [f"{path} {words}".removeprefix(".").strip()]
 
 
-def notes_on_bodies(recordings: Iterable[Recording]) -> list[str]:
-    """Return ``session: bodies of the last 3 of 10`` for each that did not keep all bodies."""
+def notes_on(recordings: Iterable[Recording]) -> list[str]:
+    """Return what to say of recordings: of what session, and how many bodies it kept."""
     notes = []
     for recording in recordings:
+        notes += describe_source(recording)["notes"]
         kept = sum(map(recording.has_bodies, range(1, len(recording) + 1)))
         if kept < len(recording):
             notes.append(f"{recording.name}: bodies of the last {kept:,} of {len(recording):,}.")

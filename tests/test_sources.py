@@ -1,0 +1,191 @@
+"""Each question asked of each kind of source: what it covers, and what it says where it cannot."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from faulty_service import FaultyService
+
+import directmail_lab as dm
+from directmail_lab.cassettes.convert import convert
+
+PATHS = ("/v1/users/me", "/v1/lists", "/v1/lists", "/v1/nowhere")
+ROWS = list(zip("1234", PATHS, ("200", "200", "200", "404"), strict=True))
+COUNTS = {path: PATHS.count(path) for path in PATHS}
+TITLES = {
+    **dict.fromkeys(("live", "recording", "session"), "this session, 4 interactions"),
+    **dict.fromkeys(("name", "path", "text", "har", "frame"), "tour, 4 interactions"),
+    **dict.fromkeys(("folder", "list"), "4 readings"),
+    "replay": "tour (replayed), 4 interactions",
+}
+LEFT = "GET /v1/lists: 58 of 60 left; GET /v1/users/me: 299 of 300 left; GET /v1/nowhere: 299 of"
+NOT_PLAYED = 'Nothing of tour was played yet. It holds more: interactions("tour").'
+
+
+def send(session: dm.Session) -> None:
+    for path in PATHS:
+        session.get(path)
+
+
+def source_of(kind: str, session: dm.Session) -> Any:
+    """A source of this kind, with the same four interactions as each other one."""
+    if kind != "live":
+        session.record("tour")
+    send(session)
+    if kind in ("live", "recording"):
+        return None
+    session.live()
+    path = Path("cassettes/tour.yaml")
+    convert(path, Path("tour.har"), "har")
+    sources = {"name": "tour", "path": path, "text": str(path), "har": "tour.har"}
+    sources |= {"folder": path.parent, "list": ["tour"], "frame": dm.rate_limits("tour")}
+    if kind == "replay":
+        session.replay("tour")
+        send(session)
+    return {**sources, "session": session}.get(kind)
+
+
+def rows(frame: pd.DataFrame) -> list[tuple[str, str, str]]:
+    texts = frame.reset_index()[["number", "path", "status"]].astype(str)
+    return list(texts.itertuples(index=False, name=None))
+
+
+def checked(source: Any = None) -> dict[str, int]:
+    """How many responses of each operation `check_contract` checked."""
+    rule = dm.check_contract(source).query("rule == 1")
+    return dict(zip(rule["operation"], rule["responses"], strict=True))
+
+
+def found(part: str, source: Any = None) -> str:
+    """In which interactions `findings` found something of a part."""
+    return str(dm.findings(source).set_index("part").loc[part, "interactions"])
+
+
+def browsed(source: Any) -> list[tuple[str, str, str]]:
+    return re.findall(r"^(\d+) .* (/v1/\S+) +(\d+)", repr(dm.browse(source)), re.MULTILINE)
+
+
+def described(source: Any) -> dict[str, int]:
+    return {path: each["get"]["x-seen"] for path, each in dm.openapi(source)["paths"].items()}
+
+
+QUESTIONS: dict[str, tuple[Any, object]] = {
+    "rate_limits": (lambda source: rows(dm.rate_limits(source)), ROWS),
+    "interactions": (lambda source: rows(dm.interactions(source)), ROWS),
+    "browse": (browsed, ROWS),
+    "check_contract": (checked, COUNTS),
+    "openapi": (described, COUNTS),
+    "findings": (lambda source: found("other operations", source).partition(": ")[2], "2-3"),
+    "chart_rate_limits": (lambda source: dm.chart_rate_limits(source).alt_text, LEFT),
+}
+WALK = [
+    (question, kind)
+    for question in QUESTIONS
+    for kind in TITLES
+    if kind != "frame" or question in ("check_contract", "chart_rate_limits")
+    if kind not in ("folder", "list") or question != "browse"
+]
+
+
+@pytest.mark.parametrize(("question", "kind"), WALK)
+def test_each_question_takes_each_source(connected: dm.Session, question: str, kind: str) -> None:
+    """The same numbers of the same interactions; of several at once the frames name each."""
+    source = source_of(kind, connected)
+    ask, expected = QUESTIONS[question]
+    if question == "chart_rate_limits":
+        expected = f"Requests left in the window: {TITLES[kind]}. {expected} 300 left."
+
+    assert ask(source) == expected
+    if kind in ("folder", "list") and question in ("rate_limits", "interactions"):
+        assert set(getattr(dm, question)(source)["cassette"]) == {"tour"}
+
+
+@pytest.mark.parametrize("question", sorted(QUESTIONS.keys() - {"browse"}))
+def test_what_is_no_source_is_said_in_two_lines(question: str) -> None:
+    """And what to give."""
+    with pytest.raises(ValueError, match=r"5 is no source of interactions\. Give a") as caught:
+        getattr(dm, question)(5)
+
+    assert hasattr(caught.value, "_render_traceback_")
+
+
+def test_a_replay_of_which_nothing_was_played_says_so(connected: dm.Session) -> None:
+    """And names the call that shows what it holds."""
+    source_of("name", connected)
+    connected.replay("tour")
+
+    for question in (dm.rate_limits, dm.interactions, dm.check_contract, dm.findings):
+        assert question().attrs["notes"] == [NOT_PLAYED]
+    assert "No readings yet" in dm.chart_rate_limits().alt_text
+    with pytest.raises(dm.errors.CassetteError, match=re.escape(NOT_PLAYED)):
+        dm.openapi()
+
+
+def test_the_questions_of_one_session_cover_the_same_responses(connected: dm.Session) -> None:
+    """Those before a recording, in it, and after a replay; what a replay played is apart."""
+    send(connected)
+    source_of("replay", connected)
+    connected.live()
+    send(connected)
+
+    assert sum(checked().values()) == len(dm.interactions()) == 12
+    assert "this session, 12 interactions" in dm.chart_rate_limits().alt_text
+    assert found("regional base addresses") == "this session: 1-12"
+
+
+def play_and_send(session: dm.Session) -> None:
+    """Two requests of a session: one that ``new_episodes`` plays, then one that it sends."""
+    with FaultyService(reset_unit="epoch_s") as earlier:
+        recording = dm.Session(earlier.base_url, earlier.api_key)
+        with recording, recording.record("tour"):
+            recording.me()
+    session.record("tour")
+    session.me()
+    session.get("/v1/nowhere")
+
+
+def test_what_new_episodes_plays_is_in_neither_chart_nor_check(connected: dm.Session) -> None:
+    """It is among the session's interactions, and says nothing of the allowance of now."""
+    play_and_send(connected)
+
+    assert dm.rate_limits()["source"].tolist() == ["replayed", "recorded"]
+    assert dm.interactions()["path"].tolist() == ["/v1/users/me", "/v1/nowhere"]
+    assert checked() == {"/v1/nowhere": 1}
+    assert "/v1/users/me" not in dm.chart_rate_limits().alt_text
+
+
+@pytest.mark.xfail(strict=True, reason="a session's evidence takes what it played into account")
+def test_what_new_episodes_plays_says_nothing_of_the_unit(connected: dm.Session) -> None:
+    """The service may have changed it since: here, to seconds left."""
+    play_and_send(connected)
+
+    assert "No unit fits" not in connected.recording.evidence.why
+
+
+@pytest.mark.usefixtures("connected")
+def test_requests_without_the_key_count_in_findings_alone(service: FaultyService) -> None:
+    """Those that `explore` sends so; one without a key, and one with a wrong one."""
+    dm.explore(pause_s=0)
+    count = service.requests.total() - 2
+
+    assert found("answer to a missing key") == "explore: 2"
+    assert found("answer to an invalid key") == "explore: 1"
+    assert len(dm.interactions()) == len(dm.rate_limits()) == sum(checked().values()) == count
+
+
+def test_drift_counts_nowhere_and_numbers_as_the_others(
+    connected: dm.Session, service: FaultyService
+) -> None:
+    """A read is compared with the last that was recorded, whose number is that of every table."""
+    source_of("name", connected)
+    before = len(dm.interactions())
+    service.fault(path="/v1/lists", status=500)
+    table = dm.drift("tour")
+
+    assert set(table["number"]) == {3}
+    assert dm.interactions("tour", number=3).interaction.request.uri.endswith("/v1/lists")
+    assert len(dm.interactions()) == before
