@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 
 from directmail_lab import __version__, tutorials
 from directmail_lab.cassettes import read_cassette
-from directmail_lab.cli import app, notebooks
+from directmail_lab.cli import app, programs
 from directmail_lab.cli.output import error_message
 from directmail_lab.errors import CassetteError, DirectMailLabError
 
@@ -122,9 +122,8 @@ def test_what_could_not_be_done_is_one_line_and_exit_code_2() -> None:
         ("cassette openapi first-look --out file", "or use --force"),
         ("share --to file/a.zip tour.ipynb", "file"),
         ("share nowhere.ipynb", "nowhere.ipynb cannot be read"),
-        ("serve --port 0 --api-key a:b", "The API key holds a colon"),
         ("serve --port {taken}", "Cannot listen on port"),
-        ("lab --port {taken}", "Choose another port, or leave out --port."),
+        ("lab --port {taken}", "Choose another port, or 0 for a free one."),
         ("cassette convert broken.har new.yaml", "broken.har is not HAR"),
     ],
 )
@@ -428,7 +427,7 @@ def outputs_of(connection: Path, notebook: dict[str, Any]) -> list[str]:
 
 def test_lab_asks_no_server_outside(tmp_path: Path) -> None:
     """The arguments switch off news, update checks and the extension manager's listing."""
-    given = notebooks.lab_arguments(tmp_path, "a.ipynb", 8890, browser=False, verbose=False)
+    given = programs.lab_arguments(tmp_path, "a.ipynb", 8890, browser=False, verbose=False)
 
     assert "--LabApp.news_url=None" in given
     assert "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate" in given

@@ -28,7 +28,7 @@ from tutorials import (
 
 from directmail_lab import tutorials as packaged
 from directmail_lab.questions.audit import audit
-from directmail_lab.tutorials import FIRST, copy_tutorials, workplace
+from directmail_lab.tutorials import FIRST, copy_tutorials, first_tutorial
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -104,13 +104,14 @@ def test_an_installed_wheel_gives_a_copy_and_keeps_changes(
     """The packaged tutorials are copied once; a reader's change is never overwritten."""
     copy_tutorials(ROOT, tmp_path / "site-packages" / "directmail_lab" / "packaged")
     monkeypatch.setattr(packaged, "_PACKAGE", tmp_path / "site-packages" / "directmail_lab")
-    folder = workplace(tmp_path)
-    (folder / "notebooks" / FIRST).write_text("changed")
-    (folder / "cassettes" / "first-look.yaml").unlink()
+    copied = first_tutorial(tmp_path)
+    recording = copied.parents[1] / "cassettes" / "first-look.yaml"
+    copied.write_text("changed")
+    recording.unlink()
 
-    assert workplace(tmp_path) == folder == tmp_path / "directmail-lab-tutorials"
-    assert (folder / "notebooks" / FIRST).read_text() == "changed"
-    assert (folder / "cassettes" / "first-look.yaml").is_file()
+    assert first_tutorial(tmp_path) == copied
+    assert copied == tmp_path / "directmail-lab-tutorials" / "notebooks" / FIRST
+    assert (copied.read_text(), recording.is_file()) == ("changed", True)
 
 
 def test_a_copy_names_the_python_that_runs_it(tmp_path: Path) -> None:
