@@ -387,6 +387,20 @@ def test_verify_exits_with_1_where_an_answer_changed(account: StandIn, live: Ses
     assert (changed.exit_code, len(json.loads(changed.stdout)) > 0) == (1, True)
 
 
+def test_verify_with_a_wrong_key_is_not_drift(
+    account: StandIn, live: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It could not be done: exit code 2, and what to do."""
+    with live.record("mine"):
+        live.me()
+    monkeypatch.setenv("DIRECTMAIL_API_KEY", "another-key")
+    words = [*COMMAND, "cassette", "verify", "mine"]
+    done = subprocess.run(words, capture_output=True, text=True)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "answered 401 Unauthorized. Check the API key" in done.stderr
+
+
 # -- JupyterLab ----------------------------------------------------------------------------------
 
 
