@@ -62,38 +62,13 @@ def by_requests(method: str, url: str, body: bytes) -> Answer:
     return response.status_code, list(response.headers.items()), response.content
 
 
-NODE = """
-const [method, url, body] = process.argv.slice(1);
-const sent = method === "GET" ? {} : {body: Buffer.from(body, "latin1")};
-const answer = await fetch(url, {method, ...sent});
-const bytes = Buffer.from(await answer.arrayBuffer()).toString("latin1");
-console.log(JSON.stringify([answer.status, [...answer.headers], bytes]));
-"""
-
-
-def by_node(method: str, url: str, body: bytes) -> Answer:
-    words = ["node", "--input-type=module", "-e", NODE, method, url, body.decode("latin-1")]
-    done = subprocess.run(words, capture_output=True, text=True, check=True)
-    status, headers, content = json.loads(done.stdout)
-    return status, headers, content.encode("latin-1")
-
-
-def needs(program: str) -> pytest.MarkDecorator:
-    return pytest.mark.skipif(not shutil.which(program), reason=f"{program} is not installed")
-
-
-CLIENTS = [
-    by_socket,
-    by_requests,
-    pytest.param(by_curl, marks=needs("curl")),
-    pytest.param(by_node, marks=needs("node")),
-]
+CURL = pytest.mark.skipif(not shutil.which("curl"), reason="curl is not installed")
 
 
 # -- what is answered --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", [by_socket, by_requests, pytest.param(by_curl, marks=CURL)])
 def test_any_client_gets_what_was_recorded(client: Any, tour: Path) -> None:
     """The tour in its order: each status, header and body as the cassette holds it."""
     interactions = read_cassette(tour).interactions
