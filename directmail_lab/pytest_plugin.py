@@ -38,6 +38,12 @@ if TYPE_CHECKING:
 
 
 _MODES: Final = ("none", "once", "new_episodes", "any", "all")
+_CHOICES: Final = {
+    "record_mode": _MODES,
+    "repeat": ("strict", "last"),
+    "unplayed": ("fail", "allow"),
+    "on_old": ("warn", "fail"),
+}
 _OPTION: Final = "--directmail-record-mode"
 _UNUSED_OPTION: Final = "--directmail-unused"
 _FOLDER_INI: Final = "directmail_cassettes"
@@ -52,25 +58,14 @@ _MARKER: Final = (
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options and the ini settings."""
     group = parser.getgroup("directmail", "directmail_lab cassettes")
-    group.addoption(
-        _OPTION,
-        choices=_MODES,
-        default=None,
-        help="vcrpy's record modes for the directmail fixture; by default none: replay alone",
-    )
-    group.addoption(
-        _UNUSED_OPTION,
-        action="store_true",
-        help="list the cassettes beside the tests that no test uses (of a run of all tests)",
-    )
+    modes = "vcrpy's record modes for the directmail fixture; by default none: replay alone"
+    group.addoption(_OPTION, choices=_MODES, default=None, help=modes)
+    unused = "list the cassettes beside the tests that no test uses (of a run of all tests)"
+    group.addoption(_UNUSED_OPTION, action="store_true", help=unused)
     parser.addini("directmail_max_age", 'how old a recording may be, such as "90 days"')
     parser.addini("directmail_on_old", "what an older one does: warn or fail", default="warn")
-    parser.addini(
-        _FOLDER_INI,
-        "the folder of the directmail fixture's cassettes: beside each test file, or below "
-        "{rootdir} where it starts with that",
-        default="cassettes",
-    )
+    folder = "the cassettes' folder: beside each test file, or below {rootdir} if it starts so"
+    parser.addini(_FOLDER_INI, folder, default="cassettes")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -86,22 +81,21 @@ def directmail(request: pytest.FixtureRequest) -> Iterator[Session]:
     from .cassettes.cassette import records
     from .current import current_session, make_current
 
-    settings = _settings(request.node)
-    path = _cassette_path(request.node, settings.cassette)
-    mode = request.config.getoption(_OPTION) or settings.record_mode or "none"
+    node, settings = request.node, _settings(request.node)
+    path = _cassette_path(node, settings.cassette)
+    mode = node.config.getoption(_OPTION) or settings.record_mode or "none"
     is_recorded = records(mode, path)
-    _refuse_beside_vcr(request.node, may_collide=is_recorded or settings.cassette is None)
+    _refuse_beside_vcr(node, may_collide=is_recorded or settings.cassette is None)
     with _errors_in_short():
         if is_recorded:
             session = _recording(path, mode, settings)
         else:
-            session = _replaying(path, settings, request.node)
-    cassette = session.open_cassette
-    assert cassette is not None, "the session was put on one just now"
-    advice = f"to record it again: {_command(request.node, 'all')}"
-    use = _Use(cassette, settings, _relative(path, request.config), advice)
-    request.node.stash[_USE] = use
-    cassette.on_unmatched = use.unmatched.append
+            session = _replaying(path, settings, node)
+    assert session.open_cassette is not None, "the session was put on one just now"
+    advice = f"to record it again: {_command(node, 'all')}"
+    use = _Use(session.open_cassette, settings, _relative(path, node.config), advice)
+    node.stash[_USE] = use
+    use.cassette.on_unmatched = use.unmatched.append
     before = current_session()
     with session:
         with _errors_in_short():
@@ -162,18 +156,12 @@ def _settings(node: pytest.Item) -> _Settings:
     """Return the marker's settings, those nearest to the test winning, and the ini file's."""
     names = {field.name for field in fields(_Settings)}
     merged = {name: node.config.getini(f"directmail_{name}") for name in ("max_age", "on_old")}
-    choices = {
-        "record_mode": _MODES,
-        "repeat": ("strict", "last"),
-        "unplayed": ("fail", "allow"),
-        "on_old": ("warn", "fail"),
-    }
     problem = ""
     for marker in reversed(list(node.iter_markers("directmail"))):
         if marker.args or not names.issuperset(marker.kwargs):
             problem = f"the directmail marker takes {', '.join(sorted(names))}, each by its name"
         merged.update(marker.kwargs)
-    for name, allowed in choices.items():
+    for name, allowed in _CHOICES.items():
         if merged.get(name) not in (None, *allowed):
             problem = f"{name} is one of {', '.join(allowed)}"
     if problem:
@@ -240,12 +228,11 @@ def _refuse_beside_vcr(node: pytest.Item, *, may_collide: bool) -> None:
     """Fail a test that vcrpy's plugins would record too, with the key and into the same file."""
     disabled = node.config.getoption("disable_recording", default=False)
     if may_collide and not disabled and node.get_closest_marker("vcr"):
-        pytest.fail(
-            f"{node.nodeid} is marked vcr, so vcrpy would also record what directmail sends: with "
-            "the key, and into the same file. Take the mark off this test, or run it with "
-            "--disable-recording.",
-            pytrace=False,
+        why = (
+            "so vcrpy would also record what directmail sends: with the key, and into the same file"
         )
+        advice = "Take the mark off this test, or run it with --disable-recording."
+        pytest.fail(f"{node.nodeid} is marked vcr, {why}. {advice}", pytrace=False)
 
 
 @contextmanager
@@ -264,11 +251,9 @@ def _replaying(path: Path, settings: _Settings, node: pytest.Item) -> Session:
     from .sessions import replaying_session
 
     if not path.exists():
-        pytest.fail(
-            f"There is no cassette {_relative(path, node.config)}. Set DIRECTMAIL_BASE_URL and "
-            f"DIRECTMAIL_API_KEY, and record it: {_command(node, 'once')}",
-            pytrace=False,
-        )
+        advice = "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY, and record it:"
+        missing = f"There is no cassette {_relative(path, node.config)}."
+        pytest.fail(f"{missing} {advice} {_command(node, 'once')}", pytrace=False)
     session = replaying_session(path)
     session.replay(path, repeat=settings.repeat, **settings.matching())
     return session
@@ -315,12 +300,11 @@ class _Use:
 
         recording, max_age = self.cassette.recording(), self.settings.max_age
         problem = age_problem(recording, max_age, now=datetime.now(UTC))
-        if problem is None:
-            return
         message = f"{self.shown_path} {problem}; {self.advice}"
-        if self.settings.on_old == "fail":
+        if problem and self.settings.on_old == "fail":
             pytest.fail(message, pytrace=False)
-        warnings.warn(pytest.PytestWarning(message), stacklevel=2)
+        elif problem:
+            warnings.warn(pytest.PytestWarning(message), stacklevel=2)
 
     def report(self) -> str:
         """Return which requests were left unplayed or not recorded, by method and path."""
@@ -335,7 +319,7 @@ class _Use:
         counts = Counter(f"{request.method} {path_of(request)}" for request in requests)
         yield f"{title}:" if counts else f"{title}: nothing"
         for request, count in counts.items():
-            yield f"    {request} ({count} times)" if count > 1 else f"    {request}"
+            yield f"    {request}" + (f" ({count} times)" if count > 1 else "")
 
 
 _USE: Final = pytest.StashKey[_Use]()

@@ -1,21 +1,243 @@
-"""A server on loopback that answers from cassettes: for curl, a browser, PHP or Node."""
+"""A small HTTP/1.1 server on loopback, and one that answers from cassettes.
+
+The stand-in service is a `LoopbackServer`, too. A `CassetteServer` is for curl, a browser, PHP and
+so on.
+"""
 
 from __future__ import annotations
 
+import json
+import logging
+import os
 import re
-from collections.abc import Callable, Sequence
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import Any, Final, Literal
+from socketserver import ThreadingTCPServer
+from typing import Any, Final, Literal, Self
 
 from .cassettes import DEFAULT_MATCH_ON, Cassette
 from .errors import CassetteError, DirectMailLabError, NotRecordedError
 from .http import httpx
-from .interaction import RecordedRequest, RecordedResponse, header
-from .loopback import LoopbackServer, error_response
+from .interaction import Headers, RecordedRequest, RecordedResponse, header
 from .settings import is_loopback
 
-_LONGEST_PAUSE_S: Final = 30.0
+HOST: Final = "127.0.0.1"
+NOT_HTTP: Final = "This is not an HTTP request that can be read."
+
+# RFC 9110, 7.6.1: these concern one connection; and the length is that of the body as it is sent.
+_NOT_PASSED_ON: Final = frozenset(
+    {"connection", "content-length", "keep-alive", "proxy-authenticate", "proxy-authorization"}
+    | {"proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"}
+)
+_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_VALUE: Final = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
+_POLL_S: Final = 0.02
+"""How often the server looks whether it is to close: a test that starts one waits half of it."""
+
+
+_log = logging.getLogger(__name__)
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Reads the requests of one connection and sends what `LoopbackServer.answer` returns."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server: _Server
+
+    def __getattr__(self, name: str) -> Callable[[], None]:
+        if name.startswith("do_"):  # the standard library calls do_GET for a GET, and so on
+            return self.respond
+        raise AttributeError(name)
+
+    def respond(self) -> None:
+        """Answer the request whose head was read."""
+        try:
+            request = self.received()
+        except ValueError:  # a length that is not a number
+            self.send_error(HTTPStatus.BAD_REQUEST)
+        else:
+            self.reply(request)
+
+    def reply(self, request: RecordedRequest) -> None:
+        """Answer a request that was read whole."""
+        self.send(self.server.owner.answer(request))
+
+    def received(self) -> RecordedRequest:
+        """Return the whole request; its address is as it was sent: ``/v1/users/me?verbose=1``."""
+        if "chunked" in self.headers.get("Transfer-Encoding", "").lower():
+            body = b"".join(self._chunks())
+        else:
+            body = self._read(int(self.headers.get("Content-Length", 0)))
+        return RecordedRequest(self.command, self.path, tuple(self.headers.items()), body)
+
+    def _chunks(self) -> Iterator[bytes]:
+        while size := int(self.rfile.readline().partition(b";")[0], 16):
+            yield self._read(size)
+            self.rfile.readline()
+        while self.rfile.readline().strip():  # trailers
+            pass
+
+    def _read(self, size: int) -> bytes:
+        if size < 0:
+            raise ValueError("a negative length")
+        data = self.rfile.read(size)
+        if len(data) < size:
+            raise ConnectionError("The client has gone.")
+        return data
+
+    def send(self, response: RecordedResponse) -> None:
+        self.wfile.write(self.message(response))
+
+    def message(self, response: RecordedResponse) -> bytes:
+        """Return a response's bytes: its headers as they are spelled, but no hop-by-hop ones."""
+        if not _is_http(response):
+            response = error_response(502, "The response is not valid HTTP.", reason="invalid")
+        has_body = self.command != "HEAD" and response.status not in (204, 304)
+        headers = [pair for pair in response.headers if pair[0].lower() not in _NOT_PASSED_ON]
+        # The head for HEAD or of a 304 may say how long the body for GET would be.
+        recorded = None if has_body or response.body else header(response.headers, "Content-Length")
+        if response.status != 204 and (has_body or response.body or recorded):
+            headers.append(("Content-Length", recorded or str(len(response.body))))
+        if self.close_connection or self.request_version == "HTTP/1.0":
+            self.close_connection = True
+            headers.append(("Connection", "close"))
+        reason = "".join(filter(str.isprintable, response.reason)).encode("ascii", "replace")
+        lines = [f"{name}: {value.strip()}\r\n".encode() for name, value in headers]
+        head = b"HTTP/1.1 %d %s\r\n%s\r\n" % (response.status, reason, b"".join(lines))
+        return head + response.body if has_body else head
+
+    def send_error(self, code: int, *_: object) -> None:
+        """Answer data that is not an HTTP request; the standard library calls this, too."""
+        self.close_connection = True
+        self.send(self.server.owner.malformed(code))
+
+    def log_message(self, *_: object) -> None:
+        """Print no request."""
+
+
+class LoopbackServer:
+    """A server that is running; a context manager that closes it.
+
+    A subclass answers requests in `answer`, in a thread for each connection. The server listens
+    from the end of this ``__init__``, so a subclass calls that last in its own.
+
+    Parameters
+    ----------
+    port
+        The port on 127.0.0.1; 0 takes a free one.
+
+    Attributes
+    ----------
+    handler
+        The class that reads requests and sends responses.
+    closing
+        Set when the server closes: what an answer waits with.
+
+    Raises
+    ------
+    OSError
+        The port is taken.
+    """
+
+    handler: type[Handler] = Handler
+
+    def __init__(self, port: int = 0) -> None:
+        try:
+            self._server = _Server((HOST, port), self.handler)
+        except OSError as error:
+            reason = f"Cannot listen on port {port} of {HOST} ({os.strerror(error.errno or 0)})."
+            advice = "Choose another port, or 0 for a free one."
+            raise OSError(error.errno, f"{reason} {advice}") from None
+        self._server.owner = self
+        self.base_url = f"http://{HOST}:{self._server.server_address[1]}"
+        self.closing = threading.Event()
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(_POLL_S,), name=repr(self), daemon=True
+        )
+        self._thread.start()
+
+    def answer(self, request: RecordedRequest) -> RecordedResponse:
+        """Return the response to a request."""
+        raise NotImplementedError
+
+    def malformed(self, status: int) -> RecordedResponse:
+        """Return the answer to data that is not an HTTP request: 400, or 431 if it is too long."""
+        return error_response(status, NOT_HTTP, reason="malformed")
+
+    def close(self) -> None:
+        """End the connections and their threads; twice does no harm."""
+        self.closing.set()
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+        for thread, connection in self._server.connections.items():
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.base_url}>"
+
+
+class _Server(ThreadingTCPServer):
+    # Not ThreadingHTTPServer: it looks up the name of this machine, which may take seconds. Its
+    # threads: those that do not keep Python from ending are not joined by the standard library.
+    allow_reuse_address = os.name == "posix"
+    request_queue_size = 128
+    owner: LoopbackServer
+
+    def __init__(self, *arguments: Any) -> None:
+        self.connections: dict[threading.Thread, socket.socket] = {}
+        super().__init__(*arguments)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self.connections = {t: s for t, s in self.connections.items() if t.is_alive()}
+        thread = threading.Thread(
+            target=self.process_request_thread, args=(request, client_address), daemon=True
+        )
+        self.connections[thread] = request
+        thread.start()
+
+    def handle_error(self, *_: object) -> None:
+        if not isinstance(sys.exception(), ConnectionError):  # else the client has gone
+            _log.exception("A request could not be answered")
+
+
+def _is_http(response: RecordedResponse) -> bool:
+    """Return whether HTTP can carry a response: a cassette may be a stranger's."""
+    return 200 <= response.status <= 999 and all(
+        _NAME.fullmatch(name) and _VALUE.fullmatch(value) for name, value in response.headers
+    )
+
+
+def json_response(status: int, value: object, headers: Headers = ()) -> RecordedResponse:
+    """Return a response of JSON."""
+    reason = HTTPStatus(status).phrase if status in set(HTTPStatus) else "Unknown"
+    body = json.dumps(value, ensure_ascii=False).encode()
+    content_type = ("Content-Type", "application/json; charset=utf-8")
+    return RecordedResponse(status, reason, (content_type, *headers), body)
+
+
+def error_response(
+    status: int, message: str, headers: Headers = (), **more: str
+) -> RecordedResponse:
+    """Return a response of JSON: ``{"error": {"status", "message", …}}``."""
+    error = {"status": int(status), "message": message, **more}
+    return json_response(status, {"error": error}, headers)
 
 
 class CassetteServer(LoopbackServer):
@@ -32,8 +254,6 @@ class CassetteServer(LoopbackServer):
         The port on 127.0.0.1; 0 takes a free one.
     repeat
         As in `replay`: ``"last"`` or ``"strict"``.
-    latency_factor
-        How much of the recorded latencies it waits: 0 none, 1 as recorded.
     message
         Returns the message of an error.
     """
@@ -44,7 +264,6 @@ class CassetteServer(LoopbackServer):
         *,
         port: int = 0,
         repeat: Literal["last", "strict"] = "last",
-        latency_factor: float = 0.0,
         message: Callable[[Exception], str] = str,
     ) -> None:
         match_on = (*DEFAULT_MATCH_ON, _same_range)
@@ -55,7 +274,6 @@ class CassetteServer(LoopbackServer):
                     f"Cassette {cassette.name} has no interactions to answer with. Record some "
                     "first, or convert a HAR file: directmail-lab cassette convert."
                 )
-        self._latency_factor = latency_factor
         self._message = message
         super().__init__(port)
 
@@ -84,13 +302,9 @@ class CassetteServer(LoopbackServer):
         refusals: list[NotRecordedError] = []
         for cassette, sent in sorted(asked, key=lambda pair: not pair[0].has_unplayed(pair[1])):
             try:
-                _, played = cassette.play(sent)[-1]
+                return cassette.play(sent)[-1][1].response
             except NotRecordedError as error:
                 refusals.append(error)
-            else:
-                pause_s = self._latency_factor * (played.elapsed_s or 0.0)
-                self.closing.wait(min(pause_s, _LONGEST_PAUSE_S))
-                return played.response
         nearest = max(refusals, key=lambda refusal: refusal.similarity)
         return error_response(404, self._message(nearest), reason=nearest.reason)
 

@@ -34,7 +34,7 @@ from .interaction import (
     operation_of,
     path_below,
 )
-from .loopback import NOT_HTTP, LoopbackServer, error_response, json_response
+from .server import NOT_HTTP, LoopbackServer, error_response, json_response
 
 ResetUnit = Literal["seconds_left", "milliseconds_left", "epoch_s", "epoch_ms"]
 
@@ -62,12 +62,11 @@ _LIST_LIMITS: Final = {"/v1/lists": 60, "/v1/lists/{id}": 60}
 
 
 class _Quota(NamedTuple):
-    """What is left of an operation's allowance; ``is_exceeded``: this request was one too many."""
+    """What is left of an operation's allowance after a request."""
 
     limit: int
-    used: int
+    remaining: int  # -1 after a request that was one too many
     renews_at: float  # in seconds since the Unix epoch
-    is_exceeded: bool = False
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -93,12 +92,8 @@ class StandIn(LoopbackServer):
         What ``X-RateLimit-Reset`` holds.
     exhausted_status
         The status when nothing is left.
-    unauthorized_status
-        The status of a request without the key, with another, or with a password.
     record
         The current user's record, any JSON value.
-    envelope
-        A member to wrap each successful body in, such as ``"data"``; None for the bare body.
 
     Raises
     ------
@@ -117,9 +112,7 @@ class StandIn(LoopbackServer):
     window_s: float = TYPICAL_WINDOW_S
     reset_unit: ResetUnit = "seconds_left"
     exhausted_status: int = 429
-    unauthorized_status: int = 401
     record: object = field(default_factory=lambda: dict(STAND_IN_RECORD))
-    envelope: str | None = None
 
     def __post_init__(self) -> None:
         ApiKey(self.api_key)
@@ -150,11 +143,9 @@ class StandIn(LoopbackServer):
             quota = self._count(now, method, operation_of(path), is_known=is_known)
             headers = self._common_headers(quota, now)
             if not is_known:
-                if self.unauthorized_status == 401:
-                    headers = (*headers, ("WWW-Authenticate", 'Basic realm="stand-in"'))
-                text = "The key is not known, or a password came with it."
-                return _error(self.unauthorized_status, text, headers)
-            if quota.is_exceeded:
+                headers = (*headers, ("WWW-Authenticate", 'Basic realm="stand-in"'))
+                return _error(401, "The key is not known, or a password came with it.", headers)
+            if quota.remaining < 0:
                 return _error(self.exhausted_status, "The allowance is used up.", headers)
             return self._routed(method, path, headers)
 
@@ -181,10 +172,8 @@ class StandIn(LoopbackServer):
         if quota is None or quota.renews_at <= now:
             limit = self.limits.get(operation, self.limit)
             limit = self.limits.get(f"{method} {operation}", limit)
-            quota = _Quota(limit, 0, now + self.window_s)
-        is_exceeded = quota.used >= quota.limit
-        used = quota.used + (not is_exceeded)
-        self._quotas[key] = quota = quota._replace(used=used, is_exceeded=is_exceeded)
+            quota = _Quota(limit, limit, now + self.window_s)
+        self._quotas[key] = quota = quota._replace(remaining=max(quota.remaining, 0) - 1)
         return quota
 
     def _common_headers(self, quota: _Quota, now: float) -> Headers:
@@ -193,7 +182,7 @@ class StandIn(LoopbackServer):
         # Rounded up, so that a client that waits is not early; but first to thousandths:
         # 60.000000001 s (an error of binary fractions) -> 60, not 61.
         reset = math.ceil(round(left * factor, 3))
-        values = (quota.limit, quota.limit - quota.used, reset)
+        values = (quota.limit, max(quota.remaining, 0), reset)
         return (
             *zip(HEADERS, map(str, values), strict=True),
             ("Date", formatdate(now, usegmt=True)),
@@ -212,9 +201,7 @@ class StandIn(LoopbackServer):
         if method not in methods:
             headers = (*headers, ("Allow", ", ".join(methods)))
             return _error(405, "This path does not take that method.", headers)
-        value = values[path]
-        wrapped = {self.envelope: value, "service": "stand-in"} if self.envelope else value
-        return json_response(201 if path == _LETTERS_PATH else 200, wrapped, headers)
+        return json_response(201 if path == _LETTERS_PATH else 200, values[path], headers)
 
 
 stand_in = StandIn  # a call, as users write it: with dm.stand_in(limit=5) as service

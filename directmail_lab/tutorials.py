@@ -32,19 +32,27 @@ def checkout() -> Path | None:
     return root if (root / "notebooks" / FIRST).is_file() else None
 
 
-def workplace(beside: Path, *, within: Path | None = None) -> Path:
-    """Return a folder with ``notebooks`` and ``cassettes`` that may be changed.
+def first_tutorial(folder: Path) -> Path:
+    """Return the first tutorial in a folder, in its ``notebooks`` or a checkout below it.
 
-    In a checkout that is its root, if that lies in the folder ``within``. Else the tutorials are
-    copied to a folder in ``beside``; ValueError if a link leads from there out of ``within``.
+    If there is none, the tutorials are copied there; your files are kept.
+
+    Raises
+    ------
+    OSError
+        The folder cannot be written to.
+    ValueError
+        A link leads out of the folder.
     """
-    root, copy = checkout(), beside / _COPY_NAME
-    if root is not None and (within is None or root.is_relative_to(within)):
-        return root
-    if within is not None:
-        copy.resolve().relative_to(within)
-    copy_tutorials(root or _PACKAGE / "packaged", copy)
-    return copy
+    root, home = checkout(), folder
+    if not (folder / "notebooks" / FIRST).is_file():
+        if root is not None and root.is_relative_to(folder):
+            home = root
+        else:
+            home = folder / _COPY_NAME
+            home.resolve().relative_to(folder.resolve())
+            copy_tutorials(root or _PACKAGE / "packaged", home)
+    return home / "notebooks" / FIRST
 
 
 def copy_tutorials(source: Path, target: Path) -> None:
@@ -65,21 +73,6 @@ def _name_this_python(notebook: Path) -> None:
     content["metadata"]["language_info"]["version"] = sys.version.split()[0]
     text = json.dumps(content, ensure_ascii=False, indent=1)
     notebook.write_text(f"{text}\n", encoding="utf-8")
-
-
-def first_tutorial(root: Path) -> Path:
-    """Return the first tutorial in a server's folder; if it has none, they are copied there.
-
-    Raises
-    ------
-    OSError
-        The folder cannot be written to.
-    ValueError
-        A link leads out of the folder.
-    """
-    has_tutorials = (root / "notebooks" / FIRST).is_file()
-    folder = root if has_tutorials else workplace(root, within=root)
-    return folder / "notebooks" / FIRST
 
 
 def notebook_of(cells: Iterable[str]) -> dict[str, Any]:

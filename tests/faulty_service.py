@@ -15,7 +15,7 @@ from http import HTTPStatus
 from typing import Any, Literal
 
 from directmail_lab.interaction import RecordedRequest, RecordedResponse, header, path_below
-from directmail_lab.loopback import Handler, error_response
+from directmail_lab.server import Handler, error_response
 from directmail_lab.standin import StandIn
 
 GATEWAY_PAGE = (

@@ -60,31 +60,24 @@ def slow(*values: object) -> Any:
 
 
 class Run(Protocol):
-    def __call__(self, source: str, *args: str, **outcomes: int) -> pytest.RunResult: ...
+    def __call__(
+        self, source: str, *args: str, apart: bool = False, **outcomes: int
+    ) -> pytest.RunResult: ...
 
 
 @pytest.fixture
 def run(pytester: pytest.Pytester) -> Run:
-    """Run the tests of a file, warnings as errors; compare their outcomes where some are named."""
+    """Run the tests of a file, warnings as errors; compare their outcomes where some are named.
 
-    def run(source: str, *args: str, **outcomes: int) -> pytest.RunResult:
+    ``apart`` is in a process of its own: a pytest in pytest imports vcrpy's reader twice.
+    """
+
+    def run(source: str, *args: str, apart: bool = False, **outcomes: int) -> pytest.RunResult:
         pytester.makepyfile(test_account=source)
-        result = pytester.runpytest("-W", "error", *QUIET, *args)
+        start = pytester.runpytest_subprocess if apart else pytester.runpytest
+        result = start("-W", "error", *QUIET, *args)
         if outcomes:
             result.assert_outcomes(**outcomes)
-        return result
-
-    return run
-
-
-@pytest.fixture
-def run_apart(pytester: pytest.Pytester) -> Run:
-    """The same in a process of its own, since a pytest in pytest imports vcrpy's reader twice."""
-
-    def run(source: str, *args: str, **outcomes: int) -> pytest.RunResult:
-        pytester.makepyfile(test_account=source)
-        result = pytester.runpytest_subprocess("-W", "error", *QUIET, *args)
-        result.assert_outcomes(**outcomes)
         return result
 
     return run
@@ -122,10 +115,8 @@ def test_a_missing_cassette_or_key_says_what_to_do(run: Run) -> None:
     """The very command that records, and the variables it needs; nothing is written."""
     missing, keyless = run(TWO_CALLS, errors=1), run(TWO_CALLS, RECORD, errors=1)
 
-    missing.stdout.fnmatch_lines(
-        ["There is no cassette cassettes/test_account/test_me.yaml.*"
-         f"pytest test_account.py::test_me {RECORD}"]
-    )  # fmt: skip
+    command = f"pytest test_account.py::test_me {RECORD}"
+    missing.stdout.fnmatch_lines([f"There is no cassette {OWN}.*{command}"])
     keyless.stdout.fnmatch_lines(["No base address*DIRECTMAIL_BASE_URL*"])
     assert "pytest_plugin.py" not in str(keyless.stdout)
     assert not Path("cassettes").exists()
@@ -223,28 +214,24 @@ def test_responses_left_unplayed_fail_a_test_that_has_its_own_cassette(
         result.stdout.fnmatch_lines(["*did not request every response*", "*GET /v1/users/me"])
 
 
-def test_a_test_that_is_skipped_in_its_course_is_not_failed(run: Run, service: StandIn) -> None:
-    """Only a test that passed is held against its cassette."""
-    recorded(OWN, service)
-
-    run("import pytest\ndef test_me(directmail): pytest.skip('later')", skipped=1)
-
-
 def test_nothing_is_sent_in_a_replay(run: Run, account: StandIn) -> None:
-    """With key and address in the environment, the session still has no transport that sends."""
+    """With key and address in the environment, the session still has no transport that sends.
+
+    A test that is skipped in its course is not held against its cassette.
+    """
     recorded(OWN, account)
     before = account.requests.copy()
     source = """
         import pytest, directmail_lab as dm
 
         def test_me(directmail):
-            directmail.me()
             for change in (directmail.live, lambda: directmail.record("more")):
                 with pytest.raises(dm.errors.NotConnectedError):
                     change()
+            pytest.skip("later")
         """
 
-    run(source, passed=1)
+    run(source, skipped=1)
     assert account.requests == before
 
 
@@ -254,44 +241,26 @@ def test_nothing_is_sent_in_a_replay(run: Run, account: StandIn) -> None:
 def test_the_nearest_marker_wins(run: Run, service: StandIn) -> None:
     """A module's marker holds for its tests, and a test's own adds to it."""
     recorded(TOUR, service)
-    recorded(TOUR.with_stem("other"), service)
+    recorded(TOUR.with_stem("pages"), service, 2, "/v1/lists?page=1")
     source = """
-        import pytest
+        import directmail_lab as dm, pytest
         pytestmark = pytest.mark.directmail(cassette="tour")
+
+        def test_once(directmail):
+            directmail.me()
+            with pytest.raises(dm.errors.NotRecordedError):
+                directmail.me()
 
         @pytest.mark.directmail(repeat="last")
         def test_often(directmail):
             directmail.me(), directmail.me(), directmail.me()
 
-        @pytest.mark.directmail(cassette="other")
-        def test_other(directmail):
-            assert directmail.cassette == "other"
-
-        def test_once(directmail):
-            directmail.me()
-            assert directmail.cassette == "tour"
+        @pytest.mark.directmail(cassette="pages", match_on=["method", "path"])
+        def test_loose(directmail):
+            assert directmail.request("GET", "/v1/lists?page=2").status_code == 200
         """
 
     run(source, passed=3)
-
-
-def test_the_marker_may_say_what_is_compared(run: Run, service: StandIn) -> None:
-    """As with vcrpy: without the query, another page gets the recorded one's response."""
-    recorded(TOUR, service, 2, "/v1/lists?page=1")
-    source = """
-        import directmail_lab as dm, pytest
-
-        @pytest.mark.directmail(cassette="tour", match_on=["method", "path"])
-        def test_loose(directmail):
-            assert directmail.request("GET", "/v1/lists?page=2").status_code == 200
-
-        @pytest.mark.directmail(cassette="tour")
-        def test_strict(directmail):
-            with pytest.raises(dm.errors.NotRecordedError):
-                directmail.request("GET", "/v1/lists?page=2")
-        """
-
-    run(source, passed=2)
 
 
 @pytest.mark.parametrize(
@@ -376,7 +345,7 @@ def test_the_session_is_the_current_one_for_the_test_alone(run: Run, service: St
 
 
 @pytest.mark.slow
-def test_beside_pytest_recording(run_apart: Run, account: StandIn) -> None:
+def test_beside_pytest_recording(run: Run, account: StandIn) -> None:
     """A vcr test and ours share a module, a folder and a run; each records and replays its own."""
     pytest.importorskip("pytest_recording")
     recorded(TOUR, account)
@@ -395,10 +364,10 @@ def test_beside_pytest_recording(run_apart: Run, account: StandIn) -> None:
         def test_blocked(directmail):
             assert directmail.me()["id"].item() == "usr_stand_in_1"
         """
-    run_apart(source, RECORD, "--record-mode=once", passed=3)
+    run(source, RECORD, "--record-mode=once", apart=True, passed=3)
     account.close()
 
-    run_apart(source, passed=3)
+    run(source, apart=True, passed=3)
     assert len(list(OWN.parent.iterdir())) == 2
 
 
@@ -413,13 +382,13 @@ def test_beside_pytest_recording(run_apart: Run, account: StandIn) -> None:
     ],
 )
 def test_a_test_that_vcrpy_records_too_is_refused(
-    run_apart: Run, account: StandIn, args: tuple[str, ...], cassette: str, failed: int
+    run: Run, account: StandIn, args: tuple[str, ...], cassette: str, failed: int
 ) -> None:
     """vcrpy would write the key, and one of the two would replace the other's file."""
     pytest.importorskip("pytest_recording")
     recorded(TOUR, account)
     source = f"import pytest\n@pytest.mark.vcr\n{cassette}\n{ONE_CALL}"
-    result = run_apart(source, *args, passed=1 - failed, errors=failed)
+    result = run(source, *args, apart=True, passed=1 - failed, errors=failed)
 
     assert ("Take the mark off this test" in str(result.stdout)) == bool(failed)
     for path in Path("cassettes").rglob("*"):
@@ -498,7 +467,7 @@ def test_the_plugin_itself_imports_nothing_heavy() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_a_test_that_makes_no_frame_imports_no_pandas(run_apart: Run) -> None:
+def test_a_test_that_makes_no_frame_imports_no_pandas(run: Run) -> None:
     """Half a second of each worker: the client answers without it."""
     written_by_vcrpy("test_account/test_me")
     source = """
@@ -509,7 +478,7 @@ def test_a_test_that_makes_no_frame_imports_no_pandas(run_apart: Run) -> None:
             assert not {"pandas", "numpy", "matplotlib", "ipywidgets"} & set(sys.modules)
         """
 
-    run_apart(source, passed=1)
+    run(source, apart=True, passed=1)
 
 
 # -- old recordings, and unused ones -----------------------------------------------------------

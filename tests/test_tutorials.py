@@ -6,6 +6,7 @@ import base64
 import io
 import os
 import sys
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import nbformat
@@ -13,11 +14,21 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 from nbformat.v4 import new_code_cell, new_notebook
-from tutorials import CASSETTES, RECORDINGS, ROOT, execute, fresh_copy, read, record, run
+from tutorials import (
+    CASSETTES,
+    RECORDINGS,
+    ROOT,
+    execute,
+    fresh_copy,
+    lasting_outputs,
+    read,
+    record,
+    run,
+)
 
 from directmail_lab import tutorials as packaged
 from directmail_lab.questions.audit import audit
-from directmail_lab.tutorials import FIRST, copy_tutorials, workplace
+from directmail_lab.tutorials import FIRST, copy_tutorials, first_tutorial
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -93,13 +104,14 @@ def test_an_installed_wheel_gives_a_copy_and_keeps_changes(
     """The packaged tutorials are copied once; a reader's change is never overwritten."""
     copy_tutorials(ROOT, tmp_path / "site-packages" / "directmail_lab" / "packaged")
     monkeypatch.setattr(packaged, "_PACKAGE", tmp_path / "site-packages" / "directmail_lab")
-    folder = workplace(tmp_path)
-    (folder / "notebooks" / FIRST).write_text("changed")
-    (folder / "cassettes" / "first-look.yaml").unlink()
+    copied = first_tutorial(tmp_path)
+    recording = copied.parents[1] / "cassettes" / "first-look.yaml"
+    copied.write_text("changed")
+    recording.unlink()
 
-    assert workplace(tmp_path) == folder == tmp_path / "directmail-lab-tutorials"
-    assert (folder / "notebooks" / FIRST).read_text() == "changed"
-    assert (folder / "cassettes" / "first-look.yaml").is_file()
+    assert first_tutorial(tmp_path) == copied
+    assert copied == tmp_path / "directmail-lab-tutorials" / "notebooks" / FIRST
+    assert (copied.read_text(), recording.is_file()) == ("changed", True)
 
 
 def test_a_copy_names_the_python_that_runs_it(tmp_path: Path) -> None:
@@ -135,7 +147,7 @@ def test_a_run_recreates_the_committed_outputs(name: str, copy: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NOTEBOOKS)
-def test_a_notebook_runs_in_any_order_and_again_offline(
+def test_run_all_shows_the_same_whatever_ran_before(
     name: str, copy: Path, offline: dict[str, str]
 ) -> None:
     """A reader who goes backwards after the first cell, then Run All twice: nothing on stderr."""
@@ -145,8 +157,11 @@ def test_a_notebook_runs_in_any_order_and_again_offline(
     notebook = in_order(path, [first, *reversed(rest), *cells, *cells])
     run(notebook, path.parent, environ=offline)
 
-    outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
-    assert [out.text for out in outputs if out.get("name") == "stderr"] == []
+    outputs = [lasting_outputs(cell) for cell in notebook.cells]
+    assert [out.text for each in outputs for out in each if out.get("name") == "stderr"] == []
+    for output in chain.from_iterable(outputs):
+        output.pop("execution_count", None)
+    assert outputs[-len(cells) :] == outputs[-2 * len(cells) : -len(cells)]
 
 
 def test_the_kernel_of_these_tests_reaches_no_other_machine(
@@ -170,8 +185,8 @@ def test_a_reader_without_pytest_is_told_what_to_install(copy: Path) -> None:
     run(notebook, path.parent, environ=first_on_path(site))
     (shown,) = [cell for cell in notebook.cells if '"pytest"' in cell.source]
 
-    assert "%pip install pytest" in shown.outputs[0].text
-    assert "def test_" in (path.parent / "test_my_account.py").read_text()
+    assert "%pip install pytest" in shown.outputs[-1].text
+    assert "def test_" in (path.parent / "my-tests/test_my_account.py").read_text()
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)

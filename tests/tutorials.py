@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import sys
 from base64 import b64encode
 from collections.abc import Callable
@@ -179,8 +180,9 @@ def execute(path: Path) -> None:
 def fresh_copy(source: Path, target: Path) -> Path:
     """Copy the tutorials as an installed wheel would, without what a reader made in them."""
     copy_tutorials(source, target)
-    for own in (*target.glob("cassettes/my-*"), *target.glob("notebooks/test_my_*.py")):
+    for own in target.glob("cassettes/my-*"):
         own.unlink()
+    shutil.rmtree(target / "notebooks/my-tests", ignore_errors=True)
     return target
 
 
@@ -203,6 +205,7 @@ def run(notebook: Any, folder: Path, *, environ: Mapping[str, str] | None = None
     client = NotebookClient(
         notebook,
         timeout=_TIMEOUT_S,
+        coalesce_streams=True,
         kernel_name="python3",
         resources={"metadata": {"path": str(folder)}},
     )
@@ -216,14 +219,18 @@ def _keep_what_lasts(notebook: Any, folder: Path) -> None:
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
         if cell.cell_type == "code":
-            # A progress bar is a widget, and at its end an output with nothing in it.
-            cell.outputs = [
-                output
-                for output in cell.outputs
-                if output.get("data") != {} and _WIDGET not in output.get("data", {})
-            ]
+            cell.outputs = lasting_outputs(cell)
             if cell.source in _PICTURED:
                 cell.outputs.append(_picture(folder / _PICTURED[cell.source]))
+
+
+def lasting_outputs(cell: Any) -> list[Any]:
+    """Return a cell's outputs without widgets: each gets another id, a progress bar ends empty."""
+    return [
+        output
+        for output in cell.get("outputs", ())
+        if output.get("data") != {} and _WIDGET not in output.get("data", {})
+    ]
 
 
 def _picture(path: Path) -> Any:

@@ -17,7 +17,6 @@ import directmail_lab as dm
 
 from ..errors import DirectMailLabError
 from . import cassette as cassette_commands
-from .notebooks import NO_BROWSER, PORT, VERBOSE, demo, lab
 from .output import (
     CASSETTE,
     CSV,
@@ -30,7 +29,7 @@ from .output import (
     refuse_existing,
     show,
 )
-from .servers import serve
+from .programs import NO_BROWSER, PORT, VERBOSE, demo, lab, serve
 
 app = typer.Typer(
     name="directmail-lab",

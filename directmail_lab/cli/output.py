@@ -10,18 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
+from .. import errors
 from ..cassettes import cassettes_by_name, find_cassette
 from ..display import as_text
-from ..errors import (
-    CassetteError,
-    CredentialError,
-    DirectMailLabError,
-    NotConnectedError,
-    NotJSONError,
-    NotRecordedError,
-    QuotaExhaustedError,
-    UnauthorizedError,
-)
+from ..errors import CassetteError, DirectMailLabError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,12 +27,12 @@ _SIGN_IN = (
     "A command that has --cassette needs neither with it."
 )
 _ADVICE: Final[dict[type[Exception], str]] = {
-    CredentialError: _SIGN_IN,
-    NotConnectedError: _SIGN_IN,
-    UnauthorizedError: "Check DIRECTMAIL_API_KEY.",
-    NotRecordedError: "To make one of a HAR file: directmail-lab cassette convert.",
-    QuotaExhaustedError: "Send it again later.",
-    NotJSONError: "Check the base address: a login page or a gateway may be there.",
+    errors.CredentialError: _SIGN_IN,
+    errors.NotConnectedError: _SIGN_IN,
+    errors.UnauthorizedError: "Check DIRECTMAIL_API_KEY.",
+    errors.NotRecordedError: "To make one of a HAR file: directmail-lab cassette convert.",
+    errors.QuotaExhaustedError: "Send it again later.",
+    errors.NotJSONError: "Check the base address: a login page or a gateway may be there.",
 }
 
 

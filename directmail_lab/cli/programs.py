@@ -1,21 +1,26 @@
-"""JupyterLab, on the tutorials or on a demonstration."""
+"""``directmail-lab lab``, ``demo`` and ``serve``: what runs until Ctrl-C."""
 
 from __future__ import annotations
 
 import json
 import os
-import socket
+import signal
 import tempfile
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from importlib import import_module
 from pathlib import Path
+from typing import Literal
 
 import typer
 
-from ..errors import DirectMailLabError
+from ..display import plural
+from ..server import CassetteServer, LoopbackServer
 from ..settings import API_KEY_VARIABLE, BASE_URL_VARIABLE
-from ..standin import stand_in
-from ..tutorials import EXPLORE, FIRST, notebook_of, workplace
+from ..standin import ResetUnit, stand_in
+from ..tutorials import EXPLORE, first_tutorial, notebook_of
+from .output import cassette_file, complete_cassette, error_message
 
 _NEWS = "@jupyterlab/apputils-extension:announcements"
 _DEMO = "demo.ipynb"
@@ -34,6 +39,10 @@ _DEMO_CELLS = (
 PORT = typer.Option(None, min=0, max=65535, help="Port of JupyterLab; by default a free one.")
 NO_BROWSER = typer.Option(False, "--no-browser", help="Do not open a browser.")
 VERBOSE = typer.Option(False, "--verbose", help="Print JupyterLab's log.")
+_stand_in = partial(typer.Option, rich_help_panel="Options of the stand-in service")
+
+
+# -- JupyterLab ----------------------------------------------------------------------------------
 
 
 def lab(port: int | None = PORT, no_browser: bool = NO_BROWSER, verbose: bool = VERBOSE) -> None:
@@ -41,7 +50,8 @@ def lab(port: int | None = PORT, no_browser: bool = NO_BROWSER, verbose: bool = 
 
     Outside a checkout, the tutorials are first copied to a folder here; your files are kept.
     """
-    _run_jupyterlab(workplace(Path.cwd()), f"notebooks/{FIRST}", port, no_browser, verbose)
+    first = first_tutorial(Path.cwd())
+    _run_jupyterlab(first.parents[1], f"notebooks/{first.name}", port, no_browser, verbose)
 
 
 def demo(port: int | None = PORT, no_browser: bool = NO_BROWSER, verbose: bool = VERBOSE) -> None:
@@ -79,13 +89,7 @@ def lab_arguments(
 def _run_jupyterlab(
     folder: Path, notebook: str, port: int | None, no_browser: bool, verbose: bool
 ) -> None:
-    try:
-        socket.create_server(("127.0.0.1", port or 0)).close()
-    except OSError as error:  # JupyterLab would take another port instead
-        raise DirectMailLabError(
-            f"Cannot listen on port {port} ({os.strerror(error.errno or 0)}). Choose another port, "
-            "or leave out --port."
-        ) from None
+    LoopbackServer(port or 0).close()  # if the port is taken, JupyterLab would take another
     typer.echo("Starting JupyterLab; its address follows. Ctrl-C ends it.")
     # CPython 3.11 maps and unmaps memory at each call that crosses the end of a 16 kB chunk of its
     # frame stack. Imported from this depth, a hot loop of JupyterLab's imports crosses one: 380,000
@@ -106,3 +110,47 @@ def _run_jupyterlab(
         server.log.addFilter(lambda record: verbose or "token=" not in record.getMessage())
         server.io_loop.add_callback(typer.echo, server.local_url)
         server.start()
+
+
+# -- servers -------------------------------------------------------------------------------------
+
+
+def serve(
+    port: int = typer.Option(8400, min=0, max=65535, help="On 127.0.0.1; 0 takes a free one."),
+    cassette: list[str] = typer.Option(
+        [], help="Answer from this cassette. Repeatable.", autocompletion=complete_cassette
+    ),
+    strict: bool = typer.Option(False, "--strict", help="With --cassette: play each once."),
+    limit: int = _stand_in(300, min=0, help="Requests allowed in a window."),
+    window: float = _stand_in(60.0, min=0.001, help="Seconds in a window."),
+    reset_unit: ResetUnit = _stand_in("seconds_left", help="What X-RateLimit-Reset holds."),
+) -> None:
+    """Run a server on this machine: the stand-in service, or one that replays.
+
+    With --cassette it answers any client from cassettes, and forwards nothing.
+    """
+    if cassette:
+        files = [cassette_file(name) for name in cassette]
+        repeat: Literal["strict", "last"] = "strict" if strict else "last"
+        replaying = CassetteServer(files, port=port, repeat=repeat, message=error_message)
+        played = [
+            f"{each.name} ({plural(len(each), 'interaction')})" for each in replaying.cassettes
+        ]
+        address = f"Replaying at {replaying.base_url}; no key is needed, and nothing is forwarded."
+        _run(replaying, address, f"Cassettes: {', '.join(played)}")
+    else:
+        service = stand_in(port=port, limit=limit, window_s=window, reset_unit=reset_unit)
+        address = f"The stand-in service listens on {service.base_url}"
+        key = f"Its key is {service.api_key}: public, and good for nothing else."
+        _run(service, address, key, f"It assumes {service.assumptions()}.")
+
+
+def _run(server: LoopbackServer, *lines: str) -> None:
+    """Serve until Ctrl-C or SIGTERM."""
+    stopped = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopped.set())
+    with server:
+        typer.echo("\n".join([*lines, "Ctrl-C ends it."]))
+        stopped.wait()
+    typer.echo("Stopped.")
