@@ -73,6 +73,16 @@ def test_signing_in_opens_the_current_session(show: Callable[..., Page], unit: A
     assert dm.me()["name"].item() == "Stand-in User"
 
 
+def test_the_sign_ins_request_is_the_first_of_the_session(page: Page) -> None:
+    """It counts as every other, and its body is there to be looked at."""
+    page.sign_in()
+    dm.get("/v1/lists")
+    recording = dm.session().recording
+
+    assert [each.path for each in recording.readings()] == ["/v1/users/me", "/v1/lists"]
+    assert b"usr_stand_in_1" in recording.interaction(1).response.body
+
+
 @pytest.mark.parametrize(
     ("typed", "field", "words"),
     [
@@ -210,7 +220,7 @@ def test_every_cassette_that_is_offered_can_be_replayed(page: Page, tmp_path: Pa
 
     assert {"deep/tour", "first-look"} <= set(offered)
     assert played["account"]["title"] == "Replaying deep/tour"
-    assert (dm.session().mode, len(dm.session().readings)) == ("replay", 0)
+    assert (dm.session().mode, len(dm.session().recording)) == ("replay", 0)
     assert "linked" not in offered
     assert "a link that leads out of" in linked["problem"]["text"]
 

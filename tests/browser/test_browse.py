@@ -33,8 +33,9 @@ from .test_monitor import start_cell
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from faulty_service import FaultyService
+
     from directmail_lab.interaction import Interaction
-    from directmail_lab.standin import StandIn
 
 BROWSE = "import directmail_lab as dm\ndm.browse({0!r})"
 KEY = "br+5/Nq8Z~sent~while-browsing"
@@ -238,7 +239,7 @@ def test_a_request_is_copied_without_the_key(page: Page, server: Server) -> None
 
 
 def test_what_the_session_does_is_shown_as_it_happens(
-    page: Page, server: Server, service: StandIn
+    page: Page, server: Server, service: FaultyService
 ) -> None:
     """Headers, status and what is recorded, at once, while the cell runs."""
     connect = f"session = dm.connect({service.base_url!r}, {service.api_key!r}, pace='off')"

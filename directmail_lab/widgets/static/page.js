@@ -70,7 +70,7 @@ function parseFilter({ filter, bodies }) {
   const tests = filter.value.toLowerCase().split(/\s+/).filter(Boolean).map((typed) => {
     const wanted = !/^-./.test(typed);
     const term = wanted ? typed : typed.slice(1);
-    const [, name, value] = term.match(/^(\w+):(?!\/)(.+)$/) ?? [];
+    const [, name, value] = term.match(/^(\w+):(?!\/\/)(.+)$/) ?? [];
     const [values, has] = Object.hasOwn(FIELDS, name) ? FIELDS[name] : [];
     if (values?.test(value)) return (row) => has(row, value) === wanted;
     if (name) unknown.push(term);
