@@ -18,7 +18,7 @@ from cassette_samples import BASE_URL, answered, get, recorded
 import directmail_lab
 from directmail_lab import jupyter
 from directmail_lab.cassettes.convert import convert
-from directmail_lab.jupyter import MAX_FOREIGN_BYTES
+from directmail_lab.cassettes.recording import MAX_FILE_BYTES
 from directmail_lab.tutorials import first_tutorial
 
 if TYPE_CHECKING:
@@ -160,14 +160,14 @@ def test_what_is_no_recording_is_told_from_one(
 
 
 def test_what_is_too_large_is_not_read(server: Server, ask: Ask) -> None:
-    """The server is for everybody: a large file belongs in a kernel."""
+    """It is at most what `browse` and all the other calls read."""
     path = server.notebooks / "large.har"
     path.touch()
-    os.truncate(path, MAX_FOREIGN_BYTES + 1)
+    os.truncate(path, MAX_FILE_BYTES + 1)
     response = ask("large.har", LIST)
 
     assert response.status_code == 422
-    assert "dm.browse()" in response.json()["message"]
+    assert "Record in parts." in response.json()["message"]
 
 
 def test_a_change_of_the_file_is_seen(server: Server, ask: Ask) -> None:
