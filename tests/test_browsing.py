@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import html
 import json
 import queue
@@ -12,13 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from cassette_samples import answered, get, recorded, theirs, typed
+from cassette_samples import answered, get, recorded, typed
 from hypothesis import given, strategies as st
 from key_search import traces
 
 import directmail_lab as dm
 from directmail_lab.cassettes import Recording, read_cassette
-from directmail_lab.cassettes.har import har_text
 from directmail_lab.errors import CassetteError, NotConnectedError, NotRecordedError
 from directmail_lab.widgets import browser
 from directmail_lab.widgets.page import handle_request, static_table
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
     from directmail_lab.sessions import Session
     from directmail_lab.standin import StandIn
 
-KEY = "Wy5Nf0PtA3oVi7KzQm2ExRj8Dh6SbG4L"
 LIST = {"action": "list", "first": 1, "limit": 9}
 DETAIL = {"action": "detail", "number": 1}
 SAVE = {"action": "body", "number": 1, "message": "response"}
@@ -91,24 +88,14 @@ def test_a_body_is_shown_as_what_it_is(content_type: str, body: bytes, kind: str
     recording = tape(typed(content_type, body))
     response, bodies = handle_request(recording, DETAIL)
     about = response["response"]["body"]
-    is_cut = len(body) > 1_000_000 and kind != "json"
+    is_cut = len(body) > 1_000_000 and kind == "text"
 
     assert (about["kind"], about["size"], about["truncated"]) == (kind, len(body), is_cut)
     if is_cut:
         assert 0 < len(bodies[1]) <= 2 * 1024**2
-    else:
+    elif kind != "binary":
         assert bodies[1] == ("Zürich".encode() if b"\xfc" in body else body)
     assert handle_request(recording, SAVE)[1] == [body]
-
-
-@pytest.mark.parametrize(
-    ("content_type", "suffix"), [("application/json; charset=utf-8", "json"), ("x/../y", "bin")]
-)
-def test_a_saved_body_is_named_after_its_interaction(content_type: str, suffix: str) -> None:
-    """And after its type where that is a known one."""
-    recording = tape(typed(content_type, "1"))
-
-    assert ask(recording, **SAVE)["name"] == f"tour-1-response.{suffix}"
 
 
 def test_details_have_what_the_rate_limit_headers_say() -> None:
@@ -174,23 +161,6 @@ def test_an_interaction_that_cannot_be_read_is_a_row_that_says_so() -> None:
     assert "cannot be read" in ask(recording, **DETAIL)["problem"]
     assert "changed after its recording" in ask(recording, **LIST)["note"]
     assert ask(recording, "search", words=["id"], first=1, limit=9)["found"] == [[2]]
-
-
-@pytest.mark.parametrize("suffix", ["yaml", "har"])
-def test_another_programs_recording_is_shown_without_its_credentials(suffix: str) -> None:
-    """In rows, details, copies and saved bodies: neither its header's nor where it is repeated."""
-    basic = "Basic " + base64.b64encode(f"{KEY}:".encode()).decode()
-    request = replace(get(f"/v1/x?again={KEY}"), headers=(("Authorization", basic),))
-    foreign = [answered(request, f'{{"key": "{KEY}"}}')]
-    path = Path(f"foreign.{suffix}")
-    if suffix == "har":
-        path.write_text(har_text(foreign))
-    recording = read_cassette(path if suffix == "har" else theirs(path, *foreign))
-    copies = [DETAIL | {"action": "copy", "format": kind} for kind in ("curl", "httpx", "request")]
-    sent = repr([handle_request(recording, request) for request in (LIST, DETAIL, SAVE, *copies)])
-
-    assert "/v1/x?again=<REDACTED>" in sent
-    assert traces(sent.encode(), KEY) == []
 
 
 def test_the_table_in_a_notebook_is_small_and_no_markup() -> None:

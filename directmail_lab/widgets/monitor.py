@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ..current import current_session, describe, session
+from ..display import plural
 from ..readings.reading import Reading
 from .page import mark_of, read_page
 from .widget import Follower, Widget, describe_mode, nothing_played, seconds_to_renewal
@@ -61,13 +62,6 @@ class Operation:
         self.counts["faulty"] += reading.problem is not None
         self.points.append((reading.remaining, mark))
 
-    def __str__(self) -> str:
-        remaining, limit = self.latest.remaining, self.latest.limit
-        is_known = remaining is not None and limit is not None
-        parts = [f"{remaining} of {limit} left" if is_known else "allowance unknown"]
-        parts += [f"{n} {mark}" for mark in ("exhausted", "failed") if (n := self.counts[mark])]
-        return f"{self.name}: {', '.join(parts)}"
-
 
 class History:
     """The operations of a recording; the one used most recently comes last."""
@@ -104,14 +98,13 @@ class MonitorWidget(Widget):
     def __init__(self, session: Session) -> None:
         self._lock = threading.Lock()
         self._is_stopped = False
-        self._history = self._pictured = History(session.recording)
+        self._history = History(session.recording)
+        self._pictured: Recording = session.recording
         super().__init__()
         self.follower: Follower = Follower(self, session, interval_s=_UPDATE_S)
 
     def __repr__(self) -> str:
-        with self._lock:
-            operations = "; ".join(map(str, self._pictured.update()))
-        return f"Rate-limit monitor. {operations or 'No responses yet.'}"
+        return f"Rate-limit monitor, {plural(len(self._pictured), 'response')}."
 
     def update_page(self) -> None:
         self.send(self.snapshot())
@@ -124,8 +117,8 @@ class MonitorWidget(Widget):
         with self._lock:
             if is_live and followed.recording is not self._history.recording:
                 self._history = History(followed.recording)
-                if not self._pictured.responses:
-                    self._pictured = self._history
+                if not len(self._pictured):
+                    self._pictured = followed.recording
             shown = self._history.update()
             source, note = self._describe_state()
             return {
@@ -185,7 +178,7 @@ class MonitorWidget(Widget):
 
     def static_output(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the pictured readings as a PNG, and as text where no picture can be shown."""
-        recording = self._pictured.recording
+        recording = self._pictured
         if not len(recording):
             return super().static_output()
         from ..questions.chart import chart_rate_limits
@@ -193,5 +186,4 @@ class MonitorWidget(Widget):
 
         frame = frame_of(recording.readings(), unit=recording.evidence.unit)
         frame.attrs.update(describe(recording))
-        data, metadata = chart_rate_limits(frame)._repr_mimebundle_()
-        return {**data, "text/plain": repr(self)}, metadata
+        return chart_rate_limits(frame)._repr_mimebundle_()

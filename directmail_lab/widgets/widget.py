@@ -95,10 +95,6 @@ class Widget(anywidget.AnyWidget):
         if self.follower is not None:
             self.follower.follow_current()
 
-    def update_page(self) -> None:
-        """Send what the page shows, or that there is more."""
-        raise NotImplementedError
-
     def static_output(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return what is shown where no widget can be: data and metadata by MIME type."""
         return {"text/plain": repr(self)}, {}
