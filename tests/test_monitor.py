@@ -7,7 +7,9 @@ import json
 import queue
 import threading
 import time
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import nbclient
 import nbformat
@@ -16,22 +18,35 @@ from hypothesis import given, strategies as st
 from reading_samples import reading as sample
 
 import directmail_lab as dm
+from directmail_lab.cassettes import SessionRecording
+from directmail_lab.cassettes.recording import Exchange
 from directmail_lab.errors import NotConnectedError
 from directmail_lab.readings.reading import Reading
 from directmail_lab.widgets.monitor import MAX_OPERATIONS, MAX_POINTS, History, MonitorWidget
-from directmail_lab.widgets.widget import Throttle
+from directmail_lab.widgets.widget import Follower
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from faulty_service import FaultyService
 
     from directmail_lab.sessions import Session
     from directmail_lab.standin import StandIn
 
 WAIT_S = 10.0
+NO_MESSAGES = Exchange("", (), b"", (), "", None)
 
 
 def reading(remaining: int | None = 1, *, status: int = 200, path: str = "/v1/users/me") -> Reading:
     return sample(0.0, path, status=status, remaining=remaining, reset=30)
+
+
+def history(readings: Iterable[Reading]) -> History:
+    """Return the history of a recording of these readings."""
+    recording = SessionRecording("this session", "https://api.example.test")
+    for each in readings:
+        recording.add(each, NO_MESSAGES)
+    return History(recording)
 
 
 @pytest.fixture
@@ -58,9 +73,7 @@ def test_without_a_session_it_says_how_to_get_one() -> None:
 )
 def test_exhausted_and_failed_are_told_apart(status: int, remaining: int | None, mark: str) -> None:
     """The last response of an allowance succeeds with nothing remaining: that is no refusal."""
-    history = History()
-    history.add(reading(remaining, status=status))
-    (operation,) = history.operations.values()
+    (operation,) = history([reading(remaining, status=status)]).update()
 
     assert list(operation.points) == [(remaining, mark)]
 
@@ -72,16 +85,14 @@ def test_every_response_counts_and_the_last_ones_are_drawn(
     """However many there are: in order, each with its mark."""
     marks = {200: "", 429: "exhausted", 500: "failed"}
     points = [(remaining, marks[status]) for remaining, status in responses * 70]
-    history = History()
-    for remaining, status in responses * 70:
-        history.add(reading(remaining, status=status))
+    counted = history(reading(left, status=status) for left, status in responses * 70)
 
-    assert history.responses == len(points)
-    for operation in history.operations.values():
+    for operation in counted.update():
         assert list(operation.points) == points[-MAX_POINTS:]
         assert operation.counts["responses"] == len(points)
         assert operation.counts["exhausted"] == sum(mark == "exhausted" for _, mark in points)
         assert operation.counts["failed"] == sum(mark == "failed" for _, mark in points)
+    assert counted.responses == len(points)
 
 
 def test_a_hundred_thousand_readings_make_a_snapshot_of_the_same_size(
@@ -91,7 +102,7 @@ def test_a_hundred_thousand_readings_make_a_snapshot_of_the_same_size(
     sizes = []
     for count in (2_000, 98_000):
         for number in range(count):
-            live.readings.append(reading(300 - number % 300, path=f"/v1/x/{number % 3}"))
+            live.recording.add(reading(300 - number % 300, path=f"/v1/x/{number % 3}"), NO_MESSAGES)
         sizes.append(len(json.dumps(monitor.snapshot())))
 
     assert monitor.snapshot()["responses"] == 100_000
@@ -100,16 +111,14 @@ def test_a_hundred_thousand_readings_make_a_snapshot_of_the_same_size(
 
 def test_any_number_of_operations_take_bounded_room() -> None:
     """Paths without id-like segments could each be an operation."""
-    history = History()
-    for number in range(1_000):
-        history.add(reading(path="/" + "a" * number))
+    many = history(reading(path="/" + "a" * number) for number in range(1_000))
 
-    assert len(history.operations) == MAX_OPERATIONS
-    assert list(history.operations)[-1] == "GET /" + "a" * 999
+    assert many.update()[-1].name == "GET /" + "a" * 999
+    assert len(many.operations) == MAX_OPERATIONS
 
 
 def test_the_snapshot_has_what_the_service_said(
-    monitor: MonitorWidget, live: Session, service: StandIn
+    monitor: MonitorWidget, live: Session, service: FaultyService
 ) -> None:
     """By operation: what remains, of what, and what went wrong."""
     live.me()
@@ -123,7 +132,8 @@ def test_the_snapshot_has_what_the_service_said(
     assert (lists["remaining"], lists["limit"]) == (59, 60)
     assert (me["responses"], me["failed"], me["exhausted"]) == (2, 1, 0)
     assert snapshot["source"] == "Live"
-    assert "GET /v1/lists: 59 of 60 left" in repr(monitor)
+    assert "GET /v1/lists: 59 of 60 left" in monitor.static_output()[0]["text/plain"]
+    assert repr(monitor) == "Rate-limit monitor, 3 responses."
 
 
 @pytest.mark.parametrize("unit", [None, "seconds_left"])
@@ -135,13 +145,32 @@ def test_the_countdown_is_there_where_the_unit_is_known(service: StandIn, unit: 
     (live,) = widget.snapshot()["operations"]
     dm.replay("first-look")
     dm.me()
-    replayed: Any = widget.snapshot()
+    (replayed,) = widget.snapshot()["operations"]
     widget.close()
 
     assert live["renews_in_s"] is None if unit is None else 0 < live["renews_in_s"] <= 60
-    assert replayed["source"] == "Replaying first-look"
-    assert replayed["operations"][0]["limit"] == 300
-    assert replayed["operations"][0]["renews_in_s"] is None
+    assert (replayed["limit"], replayed["renews_in_s"]) == (300, None)
+
+
+def test_it_says_in_which_mode_the_session_is(monitor: MonitorWidget, connected: Session) -> None:
+    """Each replay starts anew, and says so; recording goes on with what was live."""
+    dm.me()
+    with dm.record("tour"):
+        recording = monitor.snapshot()
+    with dm.replay("first-look"):
+        empty: Any = monitor.snapshot()
+        dm.me()
+        played = monitor.snapshot()
+    snapshots = [recording, empty, played, monitor.snapshot()]
+
+    assert [(each["source"], each["responses"]) for each in snapshots] == [
+        ("Recording to tour", 1),
+        ("Replaying first-look", 0),
+        ("Replaying first-look", 1),
+        ("Live", 1),
+    ]
+    assert empty["note"].startswith("Nothing of first-look was played yet.")
+    assert [each["note"] for each in (recording, played)] == ["", ""]
 
 
 def test_no_response_of_any_thread_is_missed_or_counted_twice(
@@ -174,28 +203,33 @@ def test_the_picture_of_a_monitor_stays_that_of_its_session(
     (followed,) = monitor.snapshot()["operations"]
     other.close()
 
-    assert first["text/plain"].startswith("Rate-limit monitor. GET /v1/users/me: 299 of 300 left")
-    assert second["text/plain"].startswith("Rate-limit monitor. GET /v1/lists: 59 of 60 left")
+    assert "GET /v1/users/me: 299 of 300 left" in first["text/plain"]
+    assert "GET /v1/lists: 59 of 60 left" in second["text/plain"]
     assert first["image/png"] != second["image/png"]
     assert followed["name"] == "GET /v1/lists"
 
 
-def test_a_request_that_waits_is_shown_at_once_without_a_response(
+def test_a_wait_and_a_mode_are_shown_without_a_response(
     connected: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Seconds until it is sent, which the page counts down; and None when nothing waits."""
+    """Seconds until the first of those that wait is sent, which the page counts down."""
     sent: queue.Queue[dict[str, Any]] = queue.Queue()
-    monkeypatch.setattr(type(connected), "waiting_until", None, raising=False)
+    waiting: dict[str, float] = {}
+    monkeypatch.setattr(type(connected), "waiting_until", waiting)
     widget = dm.monitor()
     monkeypatch.setattr(widget, "send", sent.put)
     widget.receive("hello")
-    waits = [sent.get(timeout=WAIT_S)["waits_s"]]
-    for until in (time.time() + 30.0, None):
-        monkeypatch.setattr(type(connected), "waiting_until", until, raising=False)
-        waits.append(sent.get(timeout=WAIT_S)["waits_s"])
+    shown = [sent.get(timeout=WAIT_S)]
+    waiting.update({"GET /a": time.time() + 30.0, "GET /b": time.time() + 90.0})
+    shown.append(sent.get(timeout=WAIT_S))
+    waiting.clear()
+    shown.append(sent.get(timeout=WAIT_S))
+    dm.replay("first-look")
+    shown.append(sent.get(timeout=WAIT_S))
     widget.close()
 
-    assert waits == [None, pytest.approx(30.0, abs=WAIT_S), None]
+    assert [each["waits_s"] for each in shown] == [None, pytest.approx(30, abs=WAIT_S), None, None]
+    assert [each["source"] for each in shown] == ["Live"] * 3 + ["Replaying first-look"]
 
 
 def test_it_follows_the_current_session(monitor: MonitorWidget, service: StandIn) -> None:
@@ -217,7 +251,7 @@ def test_it_follows_the_current_session(monitor: MonitorWidget, service: StandIn
 def test_a_closed_monitor_sends_nothing(
     connected: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It says that it stopped, and is not called back any more, whatever is requested."""
+    """It says that it stopped, whatever is requested afterwards; and its thread ends."""
     sent: list[dict[str, Any]] = []
     widget = dm.monitor()
     monkeypatch.setattr(widget, "send", sent.append)
@@ -225,66 +259,64 @@ def test_a_closed_monitor_sends_nothing(
     widget.receive("stop")
     connected.me()
     dm.logout()
+    widget.follower.thread.join(WAIT_S)
 
+    assert not widget.follower.thread.is_alive()
     assert [(each["source"], each["live"]) for each in sent] == [("Live", True), ("Stopped", False)]
 
 
-def test_updates_are_few_however_many_events_there_are() -> None:
-    """One for all events of an interval, and one more after the last event."""
+class Talk:
+    """Stands for a session and for a widget that follows it."""
+
+    mode, cassette = "live", None
+    waiting_until: Mapping[str, float] = MappingProxyType({})
+
+    def __init__(self, update: Callable[[], object], *, interval_s: float = 0.001) -> None:
+        self.recording: list[int] = []
+        self.update_page = update
+        self.settled = threading.Semaphore(0)
+        self.update_static_output = self.settled.release
+        session: Any = self
+        self.follower = Follower(self, session, interval_s=interval_s, quiet_s=0.1)
+
+    def on_reading(self, callback: Callable[[Any], None]) -> Callable[[], None]:
+        self.callback = callback
+        return lambda: None
+
+    def respond(self) -> None:
+        self.recording.append(1)
+        self.callback(None)
+
+
+def test_updates_are_few_however_many_responses_there_are() -> None:
+    """One for all responses of an interval, and one more after the last."""
     updates: list[float] = []
-    settled = threading.Event()
 
     def update() -> None:
         updates.append(time.monotonic())
         for _ in range(1_000 if len(updates) < 5 else 0):
-            throttle.notify()
+            talk.respond()
 
-    throttle = Throttle(update, settled.set, interval_s=0.02, settled_s=0.02)
-    throttle.notify()
+    talk = Talk(update, interval_s=0.05)
+    talk.respond()
+    settled = talk.settled.acquire(timeout=WAIT_S)
+    talk.follower.stop()
 
-    assert settled.wait(WAIT_S)
-    assert len(updates) == 5
-    assert all(after - before >= 0.019 for before, after in itertools.pairwise(updates))
+    assert settled
+    assert len(updates) == 6
+    assert all(after - before >= 0.049 for before, after in itertools.pairwise(updates))
 
 
-def test_a_throttle_goes_on_after_a_pause_and_after_a_failure() -> None:
+def test_it_goes_on_after_a_pause_and_after_a_failure() -> None:
     """A page that is gone ends nothing."""
-    pauses = threading.Semaphore(0)
-    calls: list[int] = []
-
-    def fail() -> None:
-        calls.append(1)
-        raise OSError("no page")
-
-    throttle = Throttle(fail, pauses.release, interval_s=0.001, settled_s=0.01)
+    talk = Talk(Mock(side_effect=OSError("no page")))
+    settled = []
     for _ in range(3):
-        throttle.notify()
-        assert pauses.acquire(timeout=WAIT_S)
+        talk.respond()
+        settled.append(talk.settled.acquire(timeout=WAIT_S))
+    talk.follower.stop()
 
-    assert len(calls) == 3
-
-
-def test_a_stopped_throttle_calls_nothing() -> None:
-    """Not even for an event before that was not reported yet."""
-    calls: list[str] = []
-    started, stopped = threading.Event(), threading.Event()
-
-    def update() -> None:
-        calls.append("update")
-        started.set()
-        stopped.wait(WAIT_S)
-
-    throttle = Throttle(update, lambda: calls.append("settled"), interval_s=0.0, settled_s=0.0)
-    throttle.notify()
-    started.wait(WAIT_S)
-    throttle.notify()
-    throttle.stop()
-    stopped.set()
-    throttle.notify()
-    throttle._thread.join(WAIT_S)
-
-    assert not throttle._thread.is_alive()
-    assert calls == ["update"]
+    assert settled == [True] * 3
 
 
 @pytest.mark.slow
@@ -299,7 +331,7 @@ def test_a_picture_stays_in_a_notebook_that_is_run_without_a_page() -> None:
     nbclient.NotebookClient(notebook, timeout=60).execute()
     words, still = notebook.cells[0].outputs
 
-    assert "GET /v1/users/me: " in words["data"]["text/plain"]
+    assert words["data"]["text/plain"] == "Rate-limit monitor, 40 responses."
     assert "application/vnd.jupyter.widget-view+json" not in words["data"]
     assert still["data"]["image/png"].startswith("iVBOR")
     assert still["metadata"]["image/png"]["width"] == 768  # drawn at twice that, for sharp screens

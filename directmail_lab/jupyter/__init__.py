@@ -29,12 +29,6 @@ from ..errors import CassetteError, CassetteFormatError
 from ..tutorials import EXPLORE, first_tutorial, notebook_of
 from ..widgets.page import handle_request, read_page
 
-MAX_BYTES: Final = 256 * 1024**2
-MAX_FOREIGN_BYTES: Final = 32 * 1024**2
-"""The largest file that the server opens: in our own layout, and in any other, which must be parsed
-as a whole."""
-
-_OUR_HEADER: Final = b"\nrecording: "
 _PLUGIN: Final = Path(__file__).with_name("plugin.js")
 
 
@@ -71,12 +65,13 @@ class RecordingHandler(APIHandler):
 
 
 def _respond(file: Path, request: object) -> dict[str, Any]:
+    """Return the response of `handle_request`; messages name the file, and no folder."""
     try:
         version = _version_of(file)
-        response, bodies = handle_request(_open(file), request)
+        response, bodies = handle_request(_open(file, version), request)
     except CassetteError as error:
-        status = 415 if "is not a cassette" in str(error) else 422
-        raise HTTPError(status, str(error)) from None
+        message = str(error).replace(str(file), file.name)
+        raise HTTPError(415 if "is not a cassette" in message else 422, message) from None
     except Exception as error:  # its message might hold a value, and would be logged
         message = f"{file.name} cannot be shown ({type(error).__name__})."
         raise HTTPError(500, message) from None
@@ -166,24 +161,9 @@ def _version_of(file: Path) -> str:
     return f"{stat.st_ino}-{stat.st_mtime_ns}-{stat.st_size}"
 
 
-def _open(file: Path) -> Recording:
-    """Return the recording in a file; messages name the file, and not the server's folders."""
-    try:
-        return _open_version(file, _version_of(file))
-    except CassetteError as error:
-        raise CassetteError(str(error).replace(str(file), file.name)) from None
-
-
 @lru_cache(maxsize=2)
-def _open_version(file: Path, _version: str) -> Recording:
-    size = file.stat().st_size
-    with file.open("rb") as stream:
-        largest = MAX_BYTES if _OUR_HEADER in stream.read(64) else MAX_FOREIGN_BYTES
-    if size > largest:
-        raise CassetteFormatError(
-            f"{file.name} has {size:,} bytes; the server opens at most {largest:,}. "
-            "Open it in a notebook with dm.browse(), or record in parts."
-        )
-    if not size:
+def _open(file: Path, _version: str) -> Recording:
+    recording = read_cassette(file)
+    if recording.layout == "empty":
         raise CassetteFormatError(f"{file.name} is not a cassette: it is empty.")
-    return read_cassette(file)
+    return recording

@@ -79,12 +79,12 @@ export async function createPlugin(shared) {
       const send = (request) => this.server.send(this.context.path, request); // renamed or not
       const { version } = await send({ action: "list", first: 1, limit: 0 });
       if (version === this.version || this.isDisposed) return;
-      const { createBrowser, createSource } = await this.server.page();
+      const { createBrowser } = await this.server.page();
       if (!this.version) this.context.fileChanged.connect(() => this.refresh());
       this.version = version;
       this.browser?.destroy();
       this.node.replaceChildren();
-      this.browser = createBrowser(this.node, createSource(send), { fill: true });
+      this.browser = createBrowser(this.node, { send, fill: true });
     }
 
     explain(error) {

@@ -11,11 +11,11 @@ from typing import Any, Final
 
 from ..cassettes import Recording
 from ..cassettes.library import files_of
-from ..current import Source, current_session, recording_of, session
+from ..current import Source, recording_of, session
 from ..errors import CassetteError
 from ..sessions import Session
 from . import page
-from .widget import Throttle, Widget, can_show_widgets
+from .widget import Follower, Widget, can_show_widgets, describe_mode, nothing_played
 
 _UPDATE_S: Final = 0.2
 _READ_S: Final = 1.0
@@ -75,34 +75,29 @@ class BrowserWidget(Widget):
     _esm, _css = page.read_page("common", "page", "widget", "browser")
 
     def __init__(self, source: Session | Future[Recording], name: str = "") -> None:
-        self._throttle = Throttle(self.update_page, self.update_static_output, interval_s=_UPDATE_S)
-        self._unsubscribe: Callable[[], None] = lambda: None
-        self._session: Session | None = None
         self._name = name
+        super().__init__()
         if isinstance(source, Session):
-            self._follow(source)
+            self._show_recording(source.recording)
+            self.follower = Follower(self, source, interval_s=_UPDATE_S)
         else:
             self._opening = source
-        super().__init__()
-        self._opening.add_done_callback(lambda _: self.update_static_output())
+            source.add_done_callback(lambda _: self.update_static_output())
 
-    def _follow(self, followed: Session) -> None:
-        """Show a session's recording; each `replay` starts another one."""
-        self._unsubscribe()
-        self._unsubscribe = followed.on_reading(self._throttle.notify)
-        self._session = followed
+    def _show_recording(self, recording: Recording) -> None:
         self._opening = Future()
-        self._opening.set_result(followed.recording)
+        self._opening.set_result(recording)
 
     def __repr__(self) -> str:
         return str(self.static_output()[0]["text/plain"])
 
     def update_page(self) -> None:
         """Tell the page that a session's recording has more, or that it has another recording."""
-        assert self._session is not None
-        is_new = self._session.recording is not self._opening.result()
+        assert self.follower is not None
+        recording = self.follower.session.recording
+        is_new = recording is not self._opening.result()
         if is_new:
-            self._follow(self._session)
+            self._show_recording(recording)
         self.send({"type": "changed", "restart": is_new})
 
     def receive(self, kind: str, buffers: Sequence[bytes | memoryview] = ()) -> None:
@@ -120,24 +115,15 @@ class BrowserWidget(Widget):
 
     def _respond(self, request: dict[str, Any]) -> None:
         try:
-            response, bodies = page.handle_request(self._opening.result(), request)
+            recording = self._opening.result()
+            response, bodies = page.handle_request(recording, request)
         except CassetteError as error:
             response, bodies = {"problem": str(error)}, []
+        if self.follower is not None and "title" in response:
+            response["title"] = describe_mode(self.follower.session)
+            response["note"] = nothing_played(recording)
         about = {"type": "response", "request_id": request["request_id"]}
         self.send({**about, "response": response}, bodies)
-
-    def follow_current(self) -> None:
-        """Switch to the new current session, unless a file is shown or no session is open."""
-        current = current_session()
-        if self._session is not None and current not in (None, self._session):
-            self._follow(current)
-            self.send({"type": "changed", "restart": True})
-
-    def close(self) -> None:
-        """Close the widget; the table of the first rows stays."""
-        self._unsubscribe()
-        self._throttle.stop()
-        super().close()
 
     def static_output(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the first rows, as a table and as text."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, Literal, Unpack, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, Unpack, cast
 
 from .. import credentials, errors, settings
 from ..cassettes import SessionRecording, cassettes_by_name, new_cassette_path
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ..readings.reading import Reading
 
 
+_T = TypeVar("_T")
 Mode = Literal["live", "record", "replay"]
 MODES: Final[tuple[Mode, ...]] = ("live", "record", "replay")
 
@@ -47,7 +48,7 @@ class SignInRequest:
     key: ApiKey | None = None
     cassette: str = ""
     remember: bool = False
-    options: SessionOptions = field(default_factory=lambda: SessionOptions())
+    options: SessionOptions = field(default_factory=SessionOptions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +65,9 @@ class SignedIn:
         """Return what the form shows."""
         reading = self.reading
         return {
-            **{name: getattr(self, name) for name in ("title", "detail", "note")},
+            "title": self.title,
+            "detail": self.detail,
+            "note": self.note,
             "limit": reading and reading.limit,
             "remaining": reading and reading.remaining,
             "renews_in_s": reading and seconds_to_renewal(reading, self.session),
@@ -124,21 +127,19 @@ def _ask_at_terminal(request: SignInRequest) -> SignInRequest:
     """
     address = request.address or settings.variable(settings.BASE_URL_VARIABLE)
     if not address and len(settings.configured_regions()) != 1:
-        _require_terminal()
-        address = input("Service address: ")
+        address = _ask(lambda: input("Service address: "))
     address = settings.choose_address(address or None)
-    if key_source(address):
-        return replace(request, address=address)
-    _require_terminal()
-    return replace(request, address=address, key=credentials.prompt_api_key())
+    key = None if key_source(address) else _ask(credentials.prompt_api_key)
+    return replace(request, address=address, key=key)
 
 
-def _require_terminal() -> None:
+def _ask(question: Callable[[], _T]) -> _T:
     if not sys.stdin.isatty():
         raise errors.NotConnectedError(
             "login() needs a notebook or a terminal. Use connect(base_url=…, api_key=…) or "
             f"replay(…), or set {settings.BASE_URL_VARIABLE} and {settings.API_KEY_VARIABLE}."
         )
+    return question()
 
 
 class LoginWidget(Widget):
@@ -233,12 +234,8 @@ class LoginWidget(Widget):
             regions = settings.configured_regions()
         except errors.DirectMailLabError as error:
             self._problem = self._problem or explain(error)
-        address = (
-            request.address
-            or settings.variable(settings.BASE_URL_VARIABLE)
-            or next(iter(regions.values()), "")
-        )
-        address = regions.get(address, address)
+        given = request.address or settings.variable(settings.BASE_URL_VARIABLE)
+        address = regions.get(given or "", given) or next(iter(regions.values()), "")
         source = key_source(address)
         kept = "this computer's keyring" if request.remember else "the kernel's memory"
         hint = f"Leave it empty to use the key in {source}." if source else ""
@@ -279,14 +276,15 @@ def sign_in(request: SignInRequest) -> SignedIn:
     name, tried = _try(address, key, options)
     session = connect(address, key, **options)
     session.recording.extend(tried)
-    detail = address
     if request.mode == "record":
         session.record(cassette)
-        detail = f"{address} · recording to {session.cassette}"
-    note = _remember(request, address)
-    title = f"Signed in as {name}"
-    first = tried.reading(1)
-    return SignedIn(session=session, title=title, detail=detail, note=note, reading=first)
+    return SignedIn(
+        session=session,
+        title=f"Signed in as {name}",
+        detail=f"{address} · recording to {cassette}" if session.cassette else address,
+        note=_remember(request, address),
+        reading=tried.reading(1),
+    )
 
 
 def key_source(address: str) -> str:
@@ -311,12 +309,10 @@ def _try(address: str, key: ApiKey, options: SessionOptions) -> tuple[str, Sessi
 
 def _find_name(record: pd.DataFrame) -> str:
     """Return the account's name as its record gives it, or ``the account``."""
-    row: dict[str, Any] = {}
-    if not record.empty:
-        row = {str(column).lower(): record[column].iloc[0] for column in record}
-    values = [row.get(field) for field in _NAME_FIELDS]
-    names = [value.strip()[:80] for value in values if isinstance(value, str)]
-    return next(filter(None, names), "the account")
+    row: dict[Any, Any] = next(iter(record.to_dict("records")), {})
+    values = {str(column).lower(): value for column, value in row.items()}
+    names = [values[field].strip() for field in _NAME_FIELDS if isinstance(values.get(field), str)]
+    return next(filter(None, names), "the account")[:80]
 
 
 def _remember(request: SignInRequest, address: str) -> str:

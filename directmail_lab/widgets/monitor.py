@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ..current import current_session, describe, session
+from ..display import plural
 from ..readings.reading import Reading
 from .page import mark_of, read_page
-from .widget import Throttle, Widget, seconds_to_renewal
+from .widget import Follower, Widget, describe_mode, nothing_played, seconds_to_renewal
 
 if TYPE_CHECKING:
     from ..cassettes import Recording
@@ -31,8 +32,8 @@ def monitor() -> MonitorWidget:
 
     Requests may come from any loop, thread or task; the page is updated at most ten times a second.
     It draws the last 400 responses of each operation, and counts down while a request waits.
-    ``.close()`` or its button stops it. A PNG stays in the notebook: all readings of the session
-    that was current when the monitor was shown, whichever it follows later.
+    ``.close()`` or its button stops it. A PNG stays in the notebook: all readings of the recording
+    that the monitor showed first, whichever session or replay it follows later.
 
     Raises
     ------
@@ -42,7 +43,7 @@ def monitor() -> MonitorWidget:
     return MonitorWidget(session())
 
 
-class OperationHistory:
+class Operation:
     """One operation: its latest reading, counts of its responses, and the last of them.
 
     A point is a response's ``remaining`` (None if unknown) and its mark, see `mark_of`.
@@ -61,36 +62,29 @@ class OperationHistory:
         self.counts["faulty"] += reading.problem is not None
         self.points.append((reading.remaining, mark))
 
-    def __str__(self) -> str:
-        remaining, limit = self.latest.remaining, self.latest.limit
-        is_known = remaining is not None and limit is not None
-        parts = [f"{remaining} of {limit} left" if is_known else "allowance unknown"]
-        parts += [f"{n} {mark}" for mark in ("exhausted", "failed") if (n := self.counts[mark])]
-        return f"{self.name}: {', '.join(parts)}"
-
 
 class History:
     """The operations of a recording; the one used most recently comes last."""
 
-    def __init__(self) -> None:
-        self.operations: dict[str, OperationHistory] = {}
+    def __init__(self, recording: Recording) -> None:
+        self.recording = recording
+        self.operations: dict[str, Operation] = {}
         self.responses = 0
 
-    def add(self, reading: Reading) -> None:
-        """Add the next response, in constant time."""
+    def update(self) -> list[Operation]:
+        """Add the recording's new readings, each once, and return the operations to show."""
+        for number in range(self.responses + 1, len(self.recording) + 1):
+            self._add(self.recording.reading(number))
+        return list(self.operations.values())[-_MAX_SHOWN:]
+
+    def _add(self, reading: Reading) -> None:
         name = f"{reading.method} {reading.operation}"
-        operation = self.operations.pop(name, None) or OperationHistory(name)
+        operation = self.operations.pop(name, None) or Operation(name)
         operation.add(reading)
         self.operations[name] = operation
         self.responses += 1
         if len(self.operations) > MAX_OPERATIONS:
             del self.operations[next(iter(self.operations))]
-
-    def update(self, recording: Recording) -> list[OperationHistory]:
-        """Add a recording's new readings, each exactly once, and return the operations to show."""
-        for number in range(self.responses + 1, len(recording) + 1):
-            self.add(recording.reading(number))
-        return list(self.operations.values())[-_MAX_SHOWN:]
 
 
 class MonitorWidget(Widget):
@@ -103,129 +97,93 @@ class MonitorWidget(Widget):
 
     def __init__(self, session: Session) -> None:
         self._lock = threading.Lock()
-        self._stopped = False
-        self._throttle = Throttle(self.update_page, self._settle, interval_s=_UPDATE_S)
-        self._pictured = session.recording
-        self._responses_pictured = 0
-        self._was_waiting = False
-        self._follow(session)
+        self._is_stopped = False
+        self._history = History(session.recording)
+        self._pictured: Recording = session.recording
         super().__init__()
+        self.follower: Follower = Follower(self, session, interval_s=_UPDATE_S)
 
     def __repr__(self) -> str:
-        lines = list(map(str, History().update(self._pictured)))
-        return "Rate-limit monitor. " + ("; ".join(lines) or "No responses yet.")
-
-    def _follow(self, session: Session) -> None:
-        """Show a session's recording; each `replay` starts another one."""
-        with self._lock:
-            self._session, self._recording = session, session.recording
-            self._history = History()
-            if not len(self._pictured):
-                self._pictured = self._recording
-        self._unsubscribe = session.on_reading(self._throttle.notify)
-
-    def follow_current(self) -> None:
-        """Switch to the new current session; if there is none, say so."""
-        current = current_session()
-        if self._stopped:
-            return
-        if current is not None and current is not self._session:
-            self._unsubscribe()
-            self._follow(current)
-        self._throttle.notify()
+        return f"Rate-limit monitor, {plural(len(self._pictured), 'response')}."
 
     def update_page(self) -> None:
-        """Send what the page shows."""
         self.send(self.snapshot())
-
-    def _settle(self) -> None:
-        """Show a wait that began or ended without a response, and draw the picture anew."""
-        if (self._seconds_to_wait() is not None) != self._was_waiting:
-            self.update_page()
-        if len(self._pictured) != self._responses_pictured:
-            self.update_static_output()
-
-    def _seconds_to_wait(self) -> float | None:
-        """Return the seconds until a request is sent that waits for the allowance."""
-        waits = self._session.waiting_until.values()
-        return min(waits) - time.time() if waits else None
 
     def snapshot(self) -> dict[str, object]:
         """Return what the page shows. Its size does not grow with the readings."""
-        if self._session.recording is not self._recording:
-            self._unsubscribe()
-            self._follow(self._session)
-        source, advice = self._describe_state()
-        wait_s = None if advice else self._seconds_to_wait()
-        self._was_waiting = wait_s is not None
+        followed = self.follower.session
+        is_live = current_session() is followed and not self._is_stopped
+        waits = followed.waiting_until.values() if is_live else ()
         with self._lock:
-            shown = self._history.update(self._recording)
+            if is_live and followed.recording is not self._history.recording:
+                self._history = History(followed.recording)
+                if not len(self._pictured):
+                    self._pictured = followed.recording
+            shown = self._history.update()
+            source, note = self._describe_state()
             return {
-                "live": not advice,
+                "live": is_live,
                 "source": source,
-                "advice": advice,
-                "waits_s": wait_s,
+                "note": note,
+                "waits_s": min(waits) - time.time() if waits else None,
                 "responses": self._history.responses,
                 "more": len(self._history.operations) - len(shown),
-                "operations": [self._describe(operation, live=not advice) for operation in shown],
+                "operations": [self._describe(operation, is_live=is_live) for operation in shown],
             }
 
-    def _describe(self, operation: OperationHistory, *, live: bool) -> dict[str, object]:
+    def _describe(self, operation: Operation, *, is_live: bool) -> dict[str, object]:
         latest = operation.latest
+        renews_in_s = seconds_to_renewal(latest, self.follower.session) if is_live else None
         return {
             "name": operation.name,
             **operation.counts,
             "limit": latest.limit,
             "remaining": latest.remaining,
-            "renews_in_s": seconds_to_renewal(latest, self._session) if live else None,
+            "renews_in_s": renews_in_s,
             "points": list(operation.points),
         }
 
     def _describe_state(self) -> tuple[str, str]:
-        """Return what is followed, and advice if that is nothing."""
-        followed = self._session
-        if self._stopped:
+        """Return what is followed, and advice if there is nothing to see."""
+        followed = self.follower.session
+        if self._is_stopped:
             return "Stopped", "Run this cell again to follow the current session."
         if current_session() is not followed:
             return "No session is open", "Sign in with login(), and this follows the new session."
         shared = followed.shared_with if followed.mode != "replay" else ""
-        return f"{self._recording.title}, {shared}" if shared else self._recording.title, ""
+        source = ", ".join(filter(None, [describe_mode(followed), shared]))
+        return source, nothing_played(followed.recording)
 
     def receive(self, kind: str, _buffers: Sequence[bytes | memoryview] = ()) -> None:
         """Send what the page shows, or stop."""
         if kind == "hello":
-            self._throttle.start()
             self.update_page()
         elif kind == "stop":
             self.close()
 
     def close(self) -> None:
         """Stop following. The last state stays."""
-        if self._stopped:
+        if self._is_stopped:
             return
-        self._stopped = True
-        self._unsubscribe()
-        self._throttle.stop()
+        self._is_stopped = True
+        self.follower.stop()
         with contextlib.suppress(Exception):
             self.update_page()
             self.update_static_output()
-            self._publish(0, {"text/plain": repr(self)})
-        if self._display_ids is None:
+            self._show("live", {"text/plain": repr(self)}, {}, update=True)
+        if self._display_id is None:
             self._unwatch()  # marimo still shows the widget, and needs its connection for that
         else:
             super().close()
 
     def static_output(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the pictured readings as a PNG, and as text where no picture can be shown."""
-        self._responses_pictured = len(self._pictured)
-        if not self._responses_pictured:
+        recording = self._pictured
+        if not len(recording):
             return super().static_output()
         from ..questions.chart import chart_rate_limits
         from ..readings.frame import frame_of
 
-        recording = self._pictured
         frame = frame_of(recording.readings(), unit=recording.evidence.unit)
         frame.attrs.update(describe(recording))
-        chart = chart_rate_limits(frame)
-        data, metadata = chart._repr_mimebundle_()
-        return {**data, "text/plain": repr(self)}, metadata
+        return chart_rate_limits(frame)._repr_mimebundle_()

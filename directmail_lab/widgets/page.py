@@ -32,7 +32,6 @@ _MAX_PATH: Final = 300
 _MAX_TEXT_BYTES: Final = 1024**2
 _MAX_JSON_BYTES: Final = 16 * 1024**2
 _MAX_IMAGE_BYTES: Final = 8 * 1024**2
-_MAX_HEX_BYTES: Final = 4 * 1024
 _IMAGE_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _STATIC: Final = Path(__file__).with_name("static")
 _TABLE_ROWS: Final = 10
@@ -216,9 +215,7 @@ def _describe_message(message: Message, *, is_kept: bool) -> tuple[dict[str, obj
     kind, shown = "absent", b""
     if is_kept:
         kind, shown = _classify_body(body, media_type, _charset(message))
-    # Text is shown in UTF-8, which may take more bytes.
-    limits = {"text": _MAX_TEXT_BYTES, "binary": _MAX_HEX_BYTES}
-    truncated = len(body) > limits.get(kind, len(body))
+    truncated = kind == "text" and len(body) > _MAX_TEXT_BYTES
     about = {"kind": kind, "media_type": media_type, "size": len(body), "truncated": truncated}
     return {"headers": message.headers, "body": about}, shown
 
@@ -248,7 +245,7 @@ def _classify_body(body: bytes, media_type: str, charset: str | None) -> tuple[s
     text = decode_text(body[:_MAX_TEXT_BYTES], charset)
     # A body with nulls and no declared character set may have been misread as UTF-16.
     if text.count("\ufffd") > 3 or "\0" in text or (b"\0" in body and charset is None):
-        return "binary", body[:_MAX_HEX_BYTES]
+        return "binary", b""
     return "text", text.encode("utf-8", "replace")
 
 

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import anywidget
 
-from ..current import on_current_change
+from ..current import current_session, describe, on_current_change
 from ..readings.reset_unit import renewal_time
 
 if TYPE_CHECKING:
+    from ..cassettes import Recording
     from ..readings.reading import Reading
     from ..sessions import Session
 
@@ -33,6 +34,18 @@ def can_show_widgets() -> bool:
     ipython, marimo = sys.modules.get("IPython"), sys.modules.get("marimo")
     kernel = getattr(ipython and ipython.get_ipython(), "kernel", None)
     return kernel is not None or bool(marimo and marimo.running_in_notebook())
+
+
+def describe_mode(session: Session) -> str:
+    """Return ``Live``, ``Recording to tour`` or ``Replaying first-look``."""
+    words = {"live": "Live", "record": "Recording to ", "replay": "Replaying "}
+    return words[session.mode] + (session.cassette or "")
+
+
+def nothing_played(recording: Recording) -> str:
+    """Return a sentence for a replay that played nothing yet; else an empty text."""
+    is_new = recording.is_replay and not len(recording)
+    return " ".join(describe(recording)["notes"]) if is_new else ""
 
 
 def seconds_to_renewal(reading: Reading, session: Session) -> float | None:
@@ -50,11 +63,18 @@ class Widget(anywidget.AnyWidget):
 
     A subclass sets ``_esm`` and ``_css`` to what `read_page` returns. Its ``__init__`` sets its own
     attributes before it calls this one.
+
+    Attributes
+    ----------
+    follower
+        What brings it up to date with a session, if it shows one.
     """
+
+    follower: Follower | None = None
 
     def __init__(self) -> None:
         self._unwatch = on_current_change(self.follow_current)
-        self._display_ids: tuple[str, str] | None = None
+        self._display_id: str | None = None
         super().__init__()
         self.on_msg(_receive)
 
@@ -72,7 +92,8 @@ class Widget(anywidget.AnyWidget):
 
     def follow_current(self) -> None:
         """React to a change of the current session. Any thread may call it."""
-        raise NotImplementedError
+        if self.follower is not None:
+            self.follower.follow_current()
 
     def static_output(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return what is shown where no widget can be: data and metadata by MIME type."""
@@ -80,11 +101,13 @@ class Widget(anywidget.AnyWidget):
 
     def update_static_output(self) -> None:
         """Update the static output in the notebook."""
-        self._publish(1, *self.static_output())
+        self._show("static", *self.static_output(), update=True)
 
     def close(self) -> None:
         """Close the widget."""
         self._unwatch()
+        if self.follower is not None:
+            self.follower.stop()
         super().close()
 
     def _ipython_display_(self) -> None:
@@ -93,22 +116,19 @@ class Widget(anywidget.AnyWidget):
         The page hides the second output while the widget is live. It is visible when the notebook
         is opened later, without this kernel or without widgets.
         """
-        self._display_ids = uuid.uuid4().hex, uuid.uuid4().hex
+        self._display_id = uuid.uuid4().hex
         data, metadata = cast("Any", self._repr_mimebundle_())
         del data["text/plain"]  # the static output has it
-        self._publish(0, data, metadata, update=False)
-        self._publish(1, *self.static_output(), update=False)
+        self._show("live", data, metadata)
+        self._show("static", *self.static_output())
 
-    def _publish(
-        self, output: int, data: Any, metadata: Any = None, *, update: bool = True
-    ) -> None:
+    def _show(self, output: str, data: Any, metadata: Any, *, update: bool = False) -> None:
         """Show or update one of the widget's two outputs, if the widget was displayed."""
-        if self._display_ids is not None:
-            from IPython.display import publish_display_data
+        if self._display_id is not None:
+            from IPython.display import display
 
-            publish: Any = publish_display_data
-            transient = {"display_id": self._display_ids[output]}
-            publish(data, metadata, transient=transient, update=update)
+            name = f"{self._display_id}-{output}"
+            display(data, metadata=metadata, raw=True, display_id=name, update=update)  # type: ignore[no-untyped-call]
 
 
 def _receive(widget: Widget, content: object, buffers: Sequence[bytes | memoryview]) -> None:
@@ -117,62 +137,63 @@ def _receive(widget: Widget, content: object, buffers: Sequence[bytes | memoryvi
         widget.receive(kind, buffers)
 
 
-class Throttle:
-    """Calls ``update`` after events, at most once per interval, and ``settled`` while none come.
+class Follower:
+    """Brings a widget up to date while a session is used, then the session that is next current.
 
-    It calls them in a thread of its own, which starts with the first event if not before.
-
-    Parameters
-    ----------
-    update
-        Called after events; the last event is always followed by a call.
-    settled
-        Called whenever no event came for ``settled_s`` seconds.
-    interval_s
-        The least time between two updates, in seconds.
+    It does so in a thread of its own, however many threads send requests: the page after
+    responses, at most once in ``interval_s`` seconds, and where the mode changed or a request began
+    to wait without one; the static output once when there was nothing new for ``quiet_s`` seconds.
     """
 
     def __init__(
-        self,
-        update: Callable[[], object],
-        settled: Callable[[], object],
-        *,
-        interval_s: float,
-        settled_s: float = 1.0,
+        self, widget: Any, session: Session, *, interval_s: float, quiet_s: float = 1.0
     ) -> None:
-        self._update, self._settled = update, settled
-        self._interval_s, self._settled_s = interval_s, settled_s
-        self._event, self._stopped = threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._lock = threading.Lock()
+        self._widget, self._interval_s, self._quiet_s = widget, interval_s, quiet_s
+        self._news, self._stopped = threading.Event(), threading.Event()
+        self._follow(session)
+        self._settled = self._state()
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
 
-    def notify(self, *_: object) -> None:
-        """Report an event; the arguments do not matter."""
-        if self._event.is_set() or self._stopped.is_set():
-            return
-        self._event.set()
-        self.start()
+    def _follow(self, session: Session) -> None:
+        self.session = session
+        self._unsubscribe = session.on_reading(lambda _: self._news.set())
 
-    def start(self) -> None:
-        """Start the thread, if it was not started yet."""
-        with self._lock:
-            if self._thread.ident is None:
-                self._thread.start()
+    def follow_current(self) -> None:
+        """Follow the current session; the last one where none is open."""
+        current = current_session()
+        if current is not None and current is not self.session:
+            self._unsubscribe()
+            self._follow(current)
+        self._news.set()
 
     def stop(self) -> None:
         """Call nothing any more."""
+        self._unsubscribe()
         self._stopped.set()
-        self._event.set()
+        self._news.set()
+
+    def _state(self) -> tuple[object, ...]:
+        session, recording = self.session, self.session.recording
+        return describe_mode(session), recording, len(recording), bool(session.waiting_until)
 
     def _run(self) -> None:
         while True:
-            is_due = self._event.wait(self._settled_s)
-            self._event.clear()
+            has_news = self._news.wait(self._quiet_s)
+            self._news.clear()
             if self._stopped.is_set():
                 return
-            try:
-                (self._update if is_due else self._settled)()
-            except Exception:
-                # The page may be closed. That must not disturb the requests that it shows.
-                _log.debug("A widget could not be brought up to date", exc_info=True)
-            self._stopped.wait(self._interval_s if is_due else 0.0)
+            if has_news:
+                self._call(self._widget.update_page)
+                self._stopped.wait(self._interval_s)
+            elif (state := self._state()) != self._settled:
+                self._settled = state
+                self._call(self._widget.update_page)
+                self._call(self._widget.update_static_output)
+
+    def _call(self, update: Callable[[], object]) -> None:
+        try:
+            update()
+        except Exception:
+            # The page may be closed. That must not disturb the requests that it shows.
+            _log.debug("A widget could not be brought up to date", exc_info=True)

@@ -13,14 +13,13 @@ from .jupyter import App, Server, command, open_notebook, restart_kernel, run_no
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from faulty_service import FaultyService
     from playwright.sync_api import Page
-
-    from directmail_lab.standin import StandIn
 
 KEY_OF_NOBODY = "k-refused-0000"
 
 
-def login_cell(service: StandIn) -> str:
+def login_cell(service: FaultyService) -> str:
     """Return a cell that shows the form for a service."""
     return f"import directmail_lab as dm\ndm.login(base_url={service.base_url!r})"
 
@@ -39,14 +38,14 @@ def run_in_last_cell(page: Page, code: str) -> None:
 
 
 @pytest.fixture
-def form(page: Page, server: Server, service: StandIn) -> Form:
+def form(page: Page, server: Server, service: FaultyService) -> Form:
     """A form that is ready, in JupyterLab, above an empty cell."""
     return opened(page, server, login_cell(service), "")
 
 
 @pytest.mark.parametrize("app", ["lab", "notebook"])
 def test_enter_signs_in_and_says_who_and_what_is_left(
-    page: Page, server: Server, service: StandIn, app: App
+    page: Page, server: Server, service: FaultyService, app: App
 ) -> None:
     """The form works in JupyterLab and in Notebook 7, and the next cell uses the session."""
     form = opened(page, server, login_cell(service), "", app=app)
@@ -59,7 +58,7 @@ def test_enter_signs_in_and_says_who_and_what_is_left(
     assert service.requests["GET /v1/users/me"] == 2
 
 
-def test_a_refused_key_is_cleared_and_asked_for_again(form: Form, service: StandIn) -> None:
+def test_a_refused_key_is_cleared_and_asked_for_again(form: Form, service: FaultyService) -> None:
     """Focus goes to the field with the problem. A key that was not refused stays in its field."""
     form.sign_in(KEY_OF_NOBODY)
     expect(form.problem).to_contain_text("did not accept this key (status 401)")
@@ -75,7 +74,9 @@ def test_a_refused_key_is_cleared_and_asked_for_again(form: Form, service: Stand
     assert service.requests["GET /v1/users/me"] == 1
 
 
-def test_the_key_is_gone_from_the_page_at_once(page: Page, form: Form, service: StandIn) -> None:
+def test_the_key_is_gone_from_the_page_at_once(
+    page: Page, form: Form, service: FaultyService
+) -> None:
     """While the service is asked the field is empty; a second click or Enter does nothing."""
     with service.fault(latency_s=5.0):
         form.key.fill(service.api_key)
@@ -91,7 +92,7 @@ def test_the_key_is_gone_from_the_page_at_once(page: Page, form: Form, service: 
 
 
 def test_the_keyboard_is_enough_and_its_keys_are_the_forms_own(
-    page: Page, form: Form, service: StandIn
+    page: Page, form: Form, service: FaultyService
 ) -> None:
     """In JupyterLab's command mode "d d" deletes a cell and "a" inserts one."""
     form.address.focus()
@@ -110,7 +111,7 @@ def test_the_keyboard_is_enough_and_its_keys_are_the_forms_own(
     assert not service.requests
 
 
-def test_replaying_needs_no_key_and_no_service(form: Form, service: StandIn) -> None:
+def test_replaying_needs_no_key_and_no_service(form: Form, service: FaultyService) -> None:
     """The offline choice lists the cassettes that are found; an earlier problem is gone."""
     form.button.click()
     expect(form.problem).to_contain_text("Type your API key")
@@ -125,7 +126,7 @@ def test_replaying_needs_no_key_and_no_service(form: Form, service: StandIn) -> 
     assert not service.requests
 
 
-def test_two_forms_tell_the_same_story(page: Page, server: Server, service: StandIn) -> None:
+def test_two_forms_tell_the_same_story(page: Page, server: Server, service: FaultyService) -> None:
     """A form that is shown twice is one; another one takes over; logout() is seen by both."""
     shown = f"form = dm.login(base_url={service.base_url!r})\nform"
     again, another = "form", login_cell(service)
@@ -143,7 +144,7 @@ def test_two_forms_tell_the_same_story(page: Page, server: Server, service: Stan
     expect(other.root).to_contain_text("no session is open")
 
 
-def test_a_restarted_kernel_is_told(page: Page, form: Form, service: StandIn) -> None:
+def test_a_restarted_kernel_is_told(page: Page, form: Form, service: FaultyService) -> None:
     """A form whose kernel is gone claims nothing, and says how to go on."""
     form.sign_in(service.api_key)
     expect(form.account).to_be_visible()
@@ -156,7 +157,7 @@ def test_a_restarted_kernel_is_told(page: Page, form: Form, service: StandIn) ->
 
 @pytest.mark.parametrize("automatically", [True, False], ids=["state saved", "state not saved"])
 def test_a_reopened_notebook_does_not_say_signed_in(
-    new_page: Callable[..., Page], server: Server, service: StandIn, *, automatically: bool
+    new_page: Callable[..., Page], server: Server, service: FaultyService, *, automatically: bool
 ) -> None:
     """With a kernel that knows nothing of the widgets, it says what to run."""
     server.save_widget_state(automatically=automatically)
@@ -181,7 +182,7 @@ def test_a_reopened_notebook_does_not_say_signed_in(
     assert "Signed in as" not in saved
 
 
-def test_it_fits_a_narrow_page(form: Form, service: StandIn) -> None:
+def test_it_fits_a_narrow_page(form: Form, service: FaultyService) -> None:
     """In a narrow column nothing sticks out, in the form and in what follows it."""
     form.root.evaluate("node => { node.parentElement.style.width = '400px' }")
     sticks_out = "node => node.scrollWidth > node.clientWidth || node.offsetWidth > 400"

@@ -13,7 +13,7 @@ from .jupyter import Server, Theme, run_notebook
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from directmail_lab.standin import StandIn
+    from faulty_service import FaultyService
 
 READABLE = 4.5  # WCAG 2.2, success criterion 1.4.3
 
@@ -57,7 +57,7 @@ def unreadable(page: Page, selector: str) -> list[tuple[float, str]]:
 
 @pytest.mark.parametrize("theme", ["Light", "Dark", "Dark High Contrast"])
 def test_every_text_is_readable_in_every_theme(
-    new_page: Callable[..., Page], server: Server, service: StandIn, theme: Theme
+    new_page: Callable[..., Page], server: Server, service: FaultyService, theme: Theme
 ) -> None:
     """The form, its errors, who is signed in, and the monitor with nothing left."""
     server.set_theme(theme)
@@ -86,7 +86,7 @@ def test_every_text_is_readable_in_every_theme(
 
 
 def test_a_screen_reader_is_told_what_each_part_is(
-    page: Page, server: Server, service: StandIn, monkeypatch: pytest.MonkeyPatch
+    page: Page, server: Server, service: FaultyService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Names and roles, with configured regions to choose from, and with an error at its field."""
     regions = "import os; os.environ['DIRECTMAIL_REGIONS'] = 'eu=https://eu.example.com'\n"

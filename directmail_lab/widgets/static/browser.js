@@ -29,7 +29,7 @@ function render({ model, el }) {
     return () => listeners.delete(listener);
   };
   el.append(root, silence);
-  const browser = createBrowser(root, createSource(send, onChange));
+  const browser = createBrowser(root, { send, onChange });
   kernel.greet();
   return () => {
     kernel.close();

@@ -146,14 +146,14 @@ function drawMarks(context, points, x, y, symbols) {
 /* The whole. */
 function show(view, snapshot) {
   const { page, rows } = view;
-  const { live, source, advice, waits_s: waits, responses, operations, more } = snapshot;
+  const { live, source, note, waits_s: waits, responses, operations, more } = snapshot;
   page.root.classList.add("dml-hides-next");
   page.root.classList.toggle("dml-is-live", live);
   page.stop.hidden = !live;
   setText(page.source, source);
   setText(page.count, plural(responses, "response"));
   const empty = operations.length ? "" : "No responses yet. Make a request, such as me().";
-  setText(page.foot, advice || empty || (more ? `and ${plural(more, "operation")} not shown` : ""));
+  setText(page.foot, note || empty || (more ? `and ${plural(more, "operation")} not shown` : ""));
   const names = new Set(operations.map(({ name }) => name));
   for (const [name, row] of rows) {
     if (!names.has(name)) removeRow(view, name, row);

@@ -1,12 +1,11 @@
 /* A browser of interactions: a list, and beside it the details of one.
  *
- *   createBrowser(root, source, { fill = false } = {}) -> { destroy() }
+ *   createBrowser(root, { send, onChange, fill = false }) -> { destroy() }
  *
- * `root` is an empty element; with `fill` the browser is as high as it. `source` is made by
- * `createSource(send, onChange)`. `send` takes a request of Python's `page.handle_request`, and
- * resolves to its response, with the bodies as `buffers`. `onChange` takes a callback to call when
- * there is more, with { restart: true } if all is new, and with { title } while a file is read; it
- * returns a function that ends the calls.
+ * `root` is an empty element; with `fill` the browser is as high as it. `send` takes a request of
+ * Python's `page.handle_request`, and resolves to its response, with the bodies as `buffers`.
+ * `onChange`, if any, takes a callback to call when there is more, with { restart: true } if all is
+ * new, and with { title } while a file is read; it returns a function that ends the calls.
  *
  * A row is an array, see COLUMNS; null stands for what is not known. This file comes after `common.js`
  * in one module.
@@ -20,6 +19,7 @@ const MAX_ROWS = 5000;
 const MAX_SEARCHED = 2000;
 const MAX_MEMBERS = 200;
 const MAX_STRING = 5000;
+const NOT_TEXT = "Not text, so not shown here. Save it to look at it.";
 const SYMBOLS = { exhausted: "×", failed: "▲", unreadable: "?" };
 
 const { format } = new Intl.NumberFormat("en");
@@ -44,13 +44,10 @@ const COLUMNS = [
 const NAMES = COLUMNS.map(([name]) => name);
 const textOf = (view, column, number) => (number ? COLUMNS[column][2](view.rows[number - 1], number, view) : "");
 
-export function createSource(send, onChange = () => () => {}) {
-  const request = async (action, details = {}) => {
-    const { problem, ...response } = await send({ action, ...details });
-    if (problem) throw new Error(problem);
-    return response;
-  };
-  return { request, onChange };
+async function request(view, action, details) {
+  const { problem, ...response } = await view.send({ action, ...details });
+  if (problem) throw new Error(problem);
+  return response;
 }
 
 // What went wrong is said below the list.
@@ -70,7 +67,7 @@ function parseFilter({ filter, bodies }) {
   const tests = filter.value.toLowerCase().split(/\s+/).filter(Boolean).map((typed) => {
     const wanted = !/^-./.test(typed);
     const term = wanted ? typed : typed.slice(1);
-    const [, name, value] = term.match(/^(\w+):(?!\/)(.+)$/) ?? [];
+    const [, name, value] = term.match(/^(\w+):(?!\/\/)(.+)$/) ?? [];
     const [values, has] = Object.hasOwn(FIELDS, name) ? FIELDS[name] : [];
     if (values?.test(value)) return (row) => has(row, value) === wanted;
     if (name) unknown.push(term);
@@ -92,7 +89,7 @@ async function searchBodies(view) {
     arrange(view);
     if (!view.searching) return;
     const first = Math.min(...words.map((word) => searched(word).until)) + 1;
-    const { found } = await view.source.request("search", { words, first, limit: MAX_SEARCHED });
+    const { found } = await request(view, "search", { words, first, limit: MAX_SEARCHED });
     if (turn !== view.searches || view.destroyed) return;
     const until = Math.min(first + MAX_SEARCHED - 1, view.rows.length);
     words.forEach((word, i) => view.bodies.set(word, { found: new Set([...searched(word).found, ...found[i]]), until }));
@@ -243,7 +240,7 @@ async function loadParts(view) {
     view.loadsAgain = false;
     if (view.restarts) clear(view);
     const first = view.rows.length + 1;
-    addRows(view, await view.source.request("list", { first, limit: first > 1 ? MAX_ROWS : FIRST_ROWS }));
+    addRows(view, await request(view, "list", { first, limit: first > 1 ? MAX_ROWS : FIRST_ROWS }));
     view.progress.value = view.rows.length / Math.max(view.total, 1);
   }
 }
@@ -316,7 +313,7 @@ async function open(view) {
   const turn = (view.turn += 1);
   view.side.hidden = false;
   select(view, number); // the list may be lower now
-  const render = await view.source.request("detail", { number }).then(
+  const render = await request(view, "detail", { number }).then(
     (details) => () => renderDetails(view, details),
     (error) => () => [make("p", { className: "dml-b-problem", textContent: error.message })],
   );
@@ -343,7 +340,7 @@ function close(view) {
 }
 
 async function copy(view, number, format) {
-  const { text } = await view.source.request("copy", { number, format });
+  const { text } = await request(view, "copy", { number, format });
   const copied = navigator.clipboard?.writeText(text) ?? Promise.reject();
   const said = await copied.then(() => "Copied to the clipboard.", () => "Select this text to copy it.");
   view.content.querySelector(".dml-b-copy")?.remove();
@@ -353,7 +350,7 @@ async function copy(view, number, format) {
 
 // Whatever it is, it is only ever saved.
 async function saveBody(view, number, message) {
-  const { name, buffers } = await view.source.request("body", { number, message });
+  const { name, buffers } = await request(view, "body", { number, message });
   make("a", { download: name, href: blobUrl(view, buffers[0], "application/octet-stream") }).click();
 }
 
@@ -369,14 +366,14 @@ function renderDetails(view, { number, row, uri, reason, reading, request, respo
   const values = reading.flatMap(([name, value]) => [`${name} `, make("b", { textContent: value }), " "]);
   const body = (title, name, message, bytes) => {
     const { kind, media_type: mediaType, size, truncated } = message.body;
-    if (kind === "none" || kind === "absent") return fold(view, title, "", renderBody(view, message.body));
-    const description = ` (${mediaType || kind}, ${truncated ? "the start of " : ""}${plural(size, "byte")})`;
+    if (kind === "none" || kind === "absent") return fold(title, renderBody(view, message.body));
+    const heading = `${title} (${mediaType || kind}, ${truncated ? "the start of " : ""}${plural(size, "byte")})`;
     const saving = makeButton("Save body", () => told(view, saveBody(view, number, name)));
-    return fold(view, title, description, saving, renderBody(view, message.body, bytes));
+    return fold(heading, saving, renderBody(view, message.body, bytes));
   };
   const headers = (title, { headers: pairs }) => {
     const nodes = pairs.flatMap(([name, textContent]) => [make("dt", { textContent: name }), make("dd", { textContent })]);
-    return fold(view, title, ` (${pairs.length})`, make("dl", {}, ...nodes));
+    return fold(`${title} (${pairs.length})`, make("dl", {}, ...nodes));
   };
   return [
     make("h3", { textContent: `${number} ${row[METHOD]} ${row[PATH]}` }),
@@ -390,13 +387,8 @@ function renderDetails(view, { number, row, uri, reason, reading, request, respo
   ];
 }
 
-// A fold that was closed stays closed when another interaction is opened.
-function fold(view, title, description, ...content) {
-  const summary = make("summary", { textContent: title + description });
-  const root = make("details", { open: !view.folded.has(title) }, summary, ...content);
-  root.addEventListener("toggle", () => view.folded[root.open ? "delete" : "add"](title));
-  return root;
-}
+const fold = (heading, ...content) =>
+  make("details", { open: !heading.startsWith("Request body") }, make("summary", { textContent: heading }), ...content);
 
 function renderBody(view, { kind, media_type: mediaType, truncated }, bytes) {
   const renderers = {
@@ -405,7 +397,7 @@ function renderBody(view, { kind, media_type: mediaType, truncated }, bytes) {
     json: () => renderJson(new TextDecoder().decode(bytes)),
     text: () => pre(new TextDecoder().decode(bytes)),
     image: () => renderImage(view, bytes, mediaType),
-    binary: () => pre(hexDump(bytes)),
+    binary: () => note(NOT_TEXT),
   };
   return make("div", {}, renderers[kind](), ...(truncated ? [note("The rest is not shown.")] : []));
 }
@@ -417,18 +409,8 @@ function blobUrl(view, bytes, type) {
 
 function renderImage(view, bytes, mediaType) {
   const image = make("img", { alt: `The body, ${mediaType}`, src: blobUrl(view, bytes, mediaType) });
-  image.addEventListener("error", () => image.replaceWith(pre(hexDump(bytes.slice(0, 4096)))));
+  image.addEventListener("error", () => image.replaceWith(note(NOT_TEXT)));
   return image;
-}
-
-function hexDump(bytes) {
-  const starts = [...Array(Math.ceil(bytes.length / 16)).keys()].map((line) => 16 * line);
-  return starts.map((at) => {
-    const part = [...bytes.subarray(at, at + 16)];
-    const codes = part.map((byte) => byte.toString(16).padStart(2, "0")).join(" ");
-    const text = part.map((byte) => (byte > 31 && byte < 127 ? String.fromCharCode(byte) : "·")).join("");
-    return `${at.toString(16).padStart(6, "0")}  ${codes.padEnd(47)}  ${text}`;
-  }).join("\n");
 }
 
 /* JSON as a tree, whose branches are made when they are opened. A number is shown as it was sent:
@@ -505,8 +487,8 @@ function onKey(view, event) {
   event.preventDefault();
 }
 
-export function createBrowser(root, source, { fill = false } = {}) {
-  const view = { source, total: 0, order: [0, false], turn: 0, searches: 0, urls: [], folded: new Set(["Request body"]) };
+export function createBrowser(root, { send, onChange = () => () => {}, fill = false }) {
+  const view = { send, total: 0, order: [0, false], turn: 0, searches: 0, urls: [] };
   view.title = div("dml-title");
   view.count = make("div", { className: "dml-soft", role: "status" });
   view.filter = make("input", { type: "search", ariaLabel: "Filter" });
@@ -531,7 +513,7 @@ export function createBrowser(root, source, { fill = false } = {}) {
   resized.observe(view.list.grid);
   root.append(whole);
   clear(view);
-  const stop = source.onChange((change) => (change.title ? setText(view.title, change.title) : load(view, change)));
+  const stop = onChange((change) => (change.title ? setText(view.title, change.title) : load(view, change)));
   load(view);
   return {
     destroy: () => {
