@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from cassette_samples import answered, get, recorded, typed
-from directmail_lab.widgets.adapter import Recording, open_recording
 from hypothesis import given, strategies as st
 from key_search import traces
 
