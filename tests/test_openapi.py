@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-import random
 import re
-import shutil
-import socket
-import subprocess
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +16,7 @@ from cassette_samples import BASE_URL, answered, get, post, recorded, theirs, ty
 from hypothesis import given, settings, strategies as st
 from jsonschema import Draft202012Validator, FormatChecker
 from openapi_spec_validator import validate
-from tutorials import CASSETTES, ROOT
+from tutorials import CASSETTES
 from typer.testing import CliRunner
 
 import directmail_lab as dm
@@ -102,11 +97,6 @@ def problem(document: dict[str, Any], interaction: Interaction) -> str | None:
     return next((f"{error.json_path}: {error.message}" for error in errors), None)
 
 
-def tutorials() -> list[Interaction]:
-    """All interactions of the tutorials' cassettes."""
-    return [each for path in CASSETTES for each in read_cassette(path).interactions]
-
-
 def body_of(content: dict[str, Any], message: RecordedRequest | RecordedResponse) -> Any:
     """A body as JSON or text, and the schema of its content type."""
     declared = (header(message.headers, "Content-Type") or "").partition(";")[0].lower()
@@ -129,7 +119,7 @@ def test_every_interaction_of_the_tutorials_fits_a_valid_document() -> None:
     """All cassettes in one document: the operations, statuses and headers that they hold."""
     document = dm.openapi(CASSETTES)
     validate(document)
-    interactions = tutorials()
+    interactions = [each for path in CASSETTES for each in read_cassette(path).interactions]
 
     assert len(interactions) > 200
     assert not [found for each in interactions if (found := problem(document, each))]
@@ -137,21 +127,6 @@ def test_every_interaction_of_the_tutorials_fits_a_valid_document() -> None:
     assert document["components"]["headers"]["X-RateLimit-Limit"]["schema"] == {"type": "integer"}
     assert document["components"]["securitySchemes"]["basic"]["scheme"] == "basic"
     assert document["servers"] == [{"url": LOCAL, "x-seen": len(interactions)}]
-
-
-@pytest.mark.slow
-def test_a_document_without_an_interaction_fits_nearly_all_of_them(
-    record_property: Callable[[str, object], None],
-) -> None:
-    """What is left out at random is foreseen by the rest, but for what was seen once."""
-    interactions = tutorials()
-    fits, tries = 0, random.Random(14).sample(range(len(interactions)), 40)
-    for number in tries:
-        rest = interactions[:number] + interactions[number + 1 :]
-        fits += problem(described(*rest, base_url=LOCAL), interactions[number]) is None
-    record_property("fit the document of all others", f"{fits} of {len(tries)}")
-
-    assert fits >= 0.8 * len(tries)
 
 
 def test_optional_differs_from_nullable_and_formats_are_of_all_values() -> None:
@@ -366,29 +341,3 @@ def test_the_command_writes_yaml_or_json(tour: Path) -> None:
     assert yaml.safe_load(run(str(tour))[1]) == document
     with pytest.raises(CassetteError, match="It is an OpenAPI document"):
         dm.openapi(Path("api.yaml"))
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which("prism") is None, reason="Prism (npm) is not installed")
-def test_a_mock_that_another_program_makes_of_it_answers_a_session() -> None:
-    """Stoplight's Prism serves the document; the session reads a record of the same columns."""
-    Path("api.json").write_text(json.dumps(dm.openapi(ROOT / "cassettes" / "first-look.yaml")))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = ["prism", "mock", "--port", str(port), "api.json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as mock:
-        try:
-            assert mock.stdout is not None
-            for line in mock.stdout:
-                if "is listening" in line:
-                    break
-            with dm.Session(f"http://127.0.0.1:{port}", "any-key") as session:
-                mocked = session.me()
-                limits = dm.rate_limits(session)
-        finally:
-            mock.terminate()
-
-    dm.replay("first-look")
-    assert list(mocked) == list(dm.me())
-    assert limits[["limit", "remaining", "reset"]].notna().all(axis=None)
