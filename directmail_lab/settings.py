@@ -56,20 +56,20 @@ def base_address(text: str, *, only_replays: bool = False) -> str:
     address = text.strip() if isinstance(text, str) else ""
     if _BARE_ADDRESS.fullmatch(address):
         address = f"https://{address}"
-    try:
-        parts = urlsplit(address)
-        is_address = parts.scheme in ("http", "https") and bool(parts.hostname)
-        is_address &= address.isprintable()  # httpx takes no tab, which Python drops
-        (parts.hostname or "").encode("idna")  # raises UnicodeError for a label that is too long
-        _ = parts.port  # raises ValueError if the port is not a number
-    except ValueError:
-        is_address = False
     if "@" in address.partition("://")[2].partition("/")[0]:
         raise InsecureAddressError(
             "The base address holds a user name or password before its host, where it would be "
             "printed. Write the address alone and give the key as api_key."
         )
-    if not is_address:
+    try:
+        parts = urlsplit(address)
+        _ = parts.port  # raises ValueError if the port is not a number
+        (parts.hostname or "").encode("idna")  # raises UnicodeError for a label that is too long
+    except ValueError:
+        parts = urlsplit("")
+    if not address.isprintable():  # httpx takes no tab, which Python drops
+        parts = urlsplit("")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
         # Text without :// may be a key, so it is not repeated.
         shown = f"{address[:60]!r}" if "://" in address else "The value given"
         raise InsecureAddressError(
@@ -77,19 +77,22 @@ def base_address(text: str, *, only_replays: bool = False) -> str:
             "Write an address such as https://api.example.com."
         )
     base = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
-    if only_replays:
-        return base
+    if not only_replays:
+        _check_live_address(base, parts.hostname)
+    return base
+
+
+def _check_live_address(base: str, host: str) -> None:
     if longer := _WITH_PATH.fullmatch(base):
         raise InsecureAddressError(
             f"{base} is more than the base address: paths such as /v1/users/me are added to it. "
             f"Write {longer[1]}."
         )
-    if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+    if base.startswith("http:") and not is_loopback(host):
         raise InsecureAddressError(
-            f"http://{parts.hostname} would send the key unencrypted. Use https:// "
+            f"http://{host} would send the key unencrypted. Use https:// "
             "(plain http is accepted for this machine alone)."
         )
-    return base
 
 
 def is_loopback(host: str) -> bool:

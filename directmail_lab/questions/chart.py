@@ -121,20 +121,15 @@ def chart_rate_limits(source: Source | Iterable[Source] | pd.DataFrame = None) -
         is, as in ``first-look (replayed), 41 interactions``.
     """
     frame = readings_of(source)
-    title = frame.attrs.get("source")
     is_timed = bool(frame["at"].notna().all())
     operations = _by_operation(frame, is_timed=is_timed)
     if not operations:
+        title = frame.attrs.get("source", "")
         message = "No readings yet. Make a request, such as me(), and draw again."
-        chart = Chart(1.2, f"{title}. {message}" if title else message)
+        chart = Chart(1.2, f"{title}. {message}".removeprefix(". "))
         chart.text(0.5, 0.5, chart.alt_text, ha="center", va="center")
         return chart
-    title = f"Requests left in the window: {title or plural(len(frame), 'reading')}"
-    shown = dict(operations[: len(_SERIES)])
-    if len(shown) < len(operations):
-        title += f", {len(shown)} of {len(operations)} operations"
-    refused = len(_refused(frame))
-    title += f", {refused:,} refused" if refused else ""
+    title, shown = _title(frame, len(operations)), dict(operations[: len(_SERIES)])
     last = {name: _describe_last(readings) for name, readings in shown.items()}
     lines = "; ".join(f"{name}: {text}" for name, text in last.items())
     chart = Chart(1.0 + 1.45 * len(shown), f"{title}. {lines}.")
@@ -150,6 +145,13 @@ def chart_rate_limits(source: Source | Iterable[Source] | pd.DataFrame = None) -
     chart.legend(entries.values(), entries.keys(), loc="outside lower left", ncols=4)
     chart.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold")
     return chart
+
+
+def _title(frame: pd.DataFrame, operations: int) -> str:
+    source = frame.attrs.get("source") or plural(len(frame), "reading")
+    title, refused = f"Requests left in the window: {source}", len(_refused(frame))
+    title += f", {len(_SERIES)} of {operations} operations" if operations > len(_SERIES) else ""
+    return f"{title}, {refused:,} refused" if refused else title
 
 
 def _by_operation(frame: pd.DataFrame, *, is_timed: bool) -> list[tuple[str, pd.DataFrame]]:
