@@ -477,7 +477,7 @@ def is_many(source: object) -> bool:
 def describe(recording: Recording) -> dict[str, Any]:
     """Return what a frame says of where its rows come from: ``attrs`` with notes to show."""
     source = f"{recording.title}, {plural(len(recording), 'interaction')}"
-    notes = [] if recording.path else [f"{source[0].upper()}{source[1:]}."]
+    notes = [] if recording.path else [f"Of {source}."]
     if recording.is_replay and not len(recording):
         name = recording.name
         notes = [f'Nothing of {name} was played yet. It holds more: interactions("{name}").']
@@ -498,6 +498,7 @@ def _read_many(files: list[tuple[str, Path]]) -> Iterator[Recording]:
             try:
                 recording = read_cassette(path)
                 recording.name = name
+                recording.interactions = list(recording)  # raises where one cannot be read
                 yield recording
             except CassetteError:
                 left_out.append(name)

@@ -150,7 +150,6 @@ def test_a_folder_is_read_into_one_frame(read: Reader, tmp_path: Path) -> None:
         lambda _: "hello",
         pytest.param(
             lambda text: text.replace('{"code": 200', "{code: ["),
-            marks=pytest.mark.xfail(strict=True, reason="a line is read when it is asked for"),
         ),
     ],
     ids=["all", "a line"],

@@ -158,7 +158,6 @@ def test_what_new_episodes_plays_is_in_neither_chart_nor_check(connected: dm.Ses
     assert "/v1/users/me" not in dm.chart_rate_limits().alt_text
 
 
-@pytest.mark.xfail(strict=True, reason="a session's evidence takes what it played into account")
 def test_what_new_episodes_plays_says_nothing_of_the_unit(connected: dm.Session) -> None:
     """The service may have changed it since: here, to seconds left."""
     play_and_send(connected)

@@ -172,6 +172,9 @@ class Exchange(NamedTuple):
     reason: str
     body: bytes | None
 
+    def __repr__(self) -> str:
+        return "<Exchange>"  # what it holds is not redacted
+
 
 class SessionRecording(Recording):
     """What a session keeps: all its readings, and its last messages within 64 MB.
@@ -241,8 +244,10 @@ class SessionRecording(Recording):
         """The unit of ``X-RateLimit-Reset`` and why; the stated one where there is one."""
         with self._lock:
             for reading in islice(self._readings, self._observed, None):
-                self._inference.observe(reading)
                 self._observed += 1
+                # What a recording played besides says nothing of the live service.
+                if self.is_replay or reading.source != "replayed":
+                    self._inference.observe(reading)
             return self._inference.evidence()
 
     def __len__(self) -> int:
