@@ -220,7 +220,7 @@ def test_a_wait_and_a_mode_are_shown_without_a_response(
     monkeypatch.setattr(widget, "send", sent.put)
     widget.receive("hello")
     shown = [sent.get(timeout=WAIT_S)]
-    waiting.update({"GET /a": time.time() + 30.0, "GET /b": time.time() + 90.0})
+    waiting.update({"GET /a": time.time() + 30.0, "GET /b": time.time() + 90.0, "GET /c": 0.0})
     shown.append(sent.get(timeout=WAIT_S))
     waiting.clear()
     shown.append(sent.get(timeout=WAIT_S))

@@ -113,7 +113,7 @@ class MonitorWidget(Widget):
         """Return what the page shows. Its size does not grow with the readings."""
         followed = self.follower.session
         is_live = current_session() is followed and not self._is_stopped
-        waits = followed.waiting_until.values() if is_live else ()
+        waits_s = [until - time.time() for until in followed.waiting_until.values()]
         with self._lock:
             if is_live and followed.recording is not self._history.recording:
                 self._history = History(followed.recording)
@@ -125,7 +125,8 @@ class MonitorWidget(Widget):
                 "live": is_live,
                 "source": source,
                 "note": note,
-                "waits_s": min(waits) - time.time() if waits else None,
+                # One that is over waits for the response to another request.
+                "waits_s": min((each for each in waits_s if is_live and each > 0), default=None),
                 "responses": self._history.responses,
                 "more": len(self._history.operations) - len(shown),
                 "operations": [self._describe(operation, is_live=is_live) for operation in shown],

@@ -168,7 +168,7 @@ def _address(process: subprocess.Popen[bytes], log: Path) -> str:
     """Return the address that a server says to open, once it is there."""
     deadline = time.monotonic() + _START_S
     while time.monotonic() < deadline and process.poll() is None:
-        if found := re.search(r"ServerApp\] (http://\S+)", log.read_text()):
+        if found := re.search(r"(?m)(?:ServerApp\] |^)(http://\S+)", log.read_text()):
             port = urlsplit(found[1]).port
             # It prints its address before it listens.
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
