@@ -70,10 +70,11 @@ def record(name: str, path: Path) -> None:
     options: dict[str, Any] = {"limit": 5, "window_s": 10.0} if name == "waiting" else {}
     with (
         FaultyService(port=_PORT, clock=clock.now, **options) as service,
+        mock.patch.object(Session, "_clock", staticmethod(clock.now)),
         mock.patch.object(
             sessions,
             "ObservingTransport",
-            partial(ObservingTransport, clock=clock.now, timer=clock.timer),
+            partial(ObservingTransport, timer=clock.timer),
         ),
         Session(service.base_url, ApiKey(service.api_key), pace="off") as session,
         session.record(path, record_mode="all", metadata={"service": _SAID, "started_at": _AT}),
