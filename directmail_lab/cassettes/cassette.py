@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -103,8 +102,7 @@ class Cassette:
         self._match_on = match_on
         self._repeat = repeat
         self._notice = notice
-        self._last_notice = ""
-        self._lock, self._process = RLock(), os.getpid()
+        self._lock = RLock()
         now = datetime.now(UTC).isoformat(timespec="microseconds")
         self._base_url = base_url
         started_at = now.replace("+00:00", "Z")
@@ -143,7 +141,7 @@ class Cassette:
         NotRecordedError
             Where there is none and this cassette does not record.
         """
-        with self._own_lock():
+        with self._lock:
             run = self._player.find(request)
             is_played = run is not None and bool(self._player.played[run.start])
             if run is not None:
@@ -166,7 +164,7 @@ class Cassette:
 
     def has_unplayed(self, request: RecordedRequest) -> bool:
         """Return whether a response to a request was not played yet."""
-        with self._own_lock():
+        with self._lock:
             run = self._player.find(request)
             return run is not None and not self._player.played[run.start]
 
@@ -191,7 +189,7 @@ class Cassette:
         if request.body is None:  # as vcrpy records httpx, so that its body matcher agrees
             request = replace(request, body=b"")
         response = normalize_headers(interaction.response, method=request.method)
-        with self._own_lock():
+        with self._lock:
             with self._write_errors():
                 number = self._recorder.append(
                     replace(interaction, request=request, response=response)
@@ -205,7 +203,7 @@ class Cassette:
 
     def unplayed(self) -> list[RecordedRequest]:
         """Return the recorded requests whose responses were not played since it was opened."""
-        with self._own_lock():
+        with self._lock:
             return self._player.unplayed()
 
     def __len__(self) -> int:
@@ -221,11 +219,9 @@ class Cassette:
         CassetteError
             Where the disk is full.
         """
-        with self._own_lock(), self._write_errors():
+        with self._lock, self._write_errors():
             has_recorded = self._recorder is not None and self._recorder.close()
-        notice = notice_of_personal_data(self.path, self.name) if has_recorded else ""
-        if notice and notice != self._last_notice:  # once, of a recording that is resumed
-            self._last_notice = notice
+        if has_recorded and (notice := notice_of_personal_data(self.path, self.name)):
             self._notice(notice)
 
     def resume(self) -> None:
@@ -236,7 +232,7 @@ class Cassette:
         CassetteInUseError
             Where another records the cassette by now.
         """
-        with self._own_lock():
+        with self._lock:
             if self._recorder is not None and self._recorder.closed:
                 # Also where it was recorded anew: by now that is the cassette, to be added to.
                 self._recorder = self._open_recorder(anew=False)
@@ -249,12 +245,6 @@ class Cassette:
 
     def __repr__(self) -> str:
         return f"<Cassette {self.name!r}, {self.record_mode}, {plural(len(self), 'interaction')}>"
-
-    def _own_lock(self) -> RLock:
-        """Return this process's lock: a forked child never sees its parent's lock released."""
-        if os.getpid() != self._process:
-            self._lock, self._process = RLock(), os.getpid()
-        return self._lock
 
     def _open_recorder(self, *, anew: bool) -> Recorder:
         recorder = Recorder(

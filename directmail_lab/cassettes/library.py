@@ -16,10 +16,10 @@ from ..settings import CASSETTES_VARIABLE, variable
 
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 _FOLDER: Final = "cassettes"
-_ROOT_MARKS: Final = ("pyproject.toml", ".git", "notebooks")
 # File systems allow 255 and 4,096; a lock file and an unfinished recording have longer names.
 _MAX_NAME_BYTES: Final = 230
 _MAX_PATH_BYTES: Final = 4000
+_ROOT_MARKS: Final = ("pyproject.toml", ".git", "notebooks")
 
 
 def find_cassette(name: str | Path) -> Path:
@@ -241,7 +241,7 @@ def locked(path: Path) -> Iterator[Path]:
     CassetteInUseError
         Where another recording holds it.
     CassetteError
-        Where the folder cannot be written to, or the file has a second name (a hard link).
+        Where the folder cannot be written to.
     """
     path, process = _real_path(path), os.getpid()
     try:
@@ -259,11 +259,6 @@ def locked(path: Path) -> Iterator[Path]:
             "folder that can be written to."
         ) from None
     try:
-        if path.is_file() and path.stat().st_nlink > 1:
-            raise CassetteError(
-                f"{path} has another name (a hard link), under which it could be recorded at the "
-                "same time. Copy it, and record into the copy."
-            )
         yield path
     finally:
         if os.getpid() == process:  # not in a forked child
