@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import random
 import re
+import signal
 import subprocess
 import sys
+import time
 import tracemalloc
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import count
@@ -27,44 +29,14 @@ from directmail_lab.interaction import Headers, Interaction, RecordedRequest, Re
 from directmail_lab.redaction import Redactor
 
 KEY = "dm_live_8fK2xQ9zLr7TtVb3nWm5YcHs1pAe"
-# Each recording ends at a kill; what the recorder had acknowledged by then is on its output.
-KILLS = 200
-KILLED = f"""
-import os, random, signal, sys, time
-sys.path.insert(0, sys.argv[2])
-from pathlib import Path
-from cassette_samples import answered, get
-from directmail_lab.cassettes import Cassette
 
-folder, chance = Path(sys.argv[1]), random.Random(20261121)
-for number in range({KILLS}):
-    path, delay_s = folder / f"{{number}}.yaml", chance.uniform(0, 0.01)
-    out, into = os.pipe()
-    child = os.fork()
-    if child == 0:
-        size = chance.choice([10, 1000, 30_000])
-        with Cassette(path, record_mode="new_episodes") as cassette:
-            for index in range(100_000):
-                cassette.record(answered(get(f"/{{index}}"), body="x" * size))
-                os.write(into, b".")
-        os._exit(0)
-    os.close(into)
-    os.read(out, 1)  # it has begun
-    time.sleep(delay_s)
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    seen = 1
-    while part := os.read(out, 65536):
-        seen += len(part)
-    os.close(out)
-    print(number, seen, flush=True)
-"""
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+FORKS = pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 
 
 def loads_in_vcrpy(path: Path) -> int:
     """Return how many interactions vcrpy reads in a file."""
-    requests, *_ = deserialize(path.read_text(), yamlserializer)
-    return len(requests)
+    return len(deserialize(path.read_text(), yamlserializer)[0])
 
 
 def add(path: Path, interaction: Interaction, **options: Any) -> None:
@@ -86,38 +58,49 @@ def in_another_process(code: str, path: Path) -> subprocess.Popen[str]:
 
 @pytest.fixture
 def tour(tmp_path: Path) -> Path:
-    """A cassette of three interactions."""
-    return recorded(tmp_path / "tour.yaml", *(answered(get(f"/{index}")) for index in range(3)))
+    """A cassette of three interactions, the last one longer than those that tests add."""
+    bodies = ("0", "1", "2" * 600)
+    return recorded(
+        tmp_path / "tour.yaml", *(answered(get(f"/{n}"), body) for n, body in enumerate(bodies))
+    )
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="kills a forked process")
+@FORKS
 def test_a_kill_at_any_moment_loses_nothing_that_the_caller_saw(tmp_path: Path) -> None:
     """SIGKILL at 200 random moments: all acknowledged is there, and vcrpy loads the repaired."""
-    helper = [sys.executable, "-c", KILLED, str(tmp_path), str(Path(__file__).parent)]
-    output = subprocess.run(helper, capture_output=True, text=True, timeout=120, check=True).stdout
-    seen = dict(map(int, line.split()) for line in output.splitlines())
-
-    for number, acknowledged in seen.items():
-        path = tmp_path / f"{number}.yaml"
-        loaded = read_cassette(path)
-        paths = paths_in(path)
-
-        assert paths == [f"/{index}" for index in range(len(paths))]
-        assert acknowledged <= len(paths) <= acknowledged + 1
-        assert f"{len(paths)} interaction" in (loaded.problem or "")
-        notices: list[str] = []
+    chance = random.Random(20261121)
+    for number in range(200):
+        path, body = tmp_path / f"{number}.yaml", "x" * chance.choice([10, 1000, 30_000])
+        out, into = os.pipe()
+        if (child := os.fork()) == 0:
+            with suppress(BaseException), opened(path) as cassette:
+                for index in count():
+                    cassette.record(answered(get(f"/{index}"), body))
+                    os.write(into, b".")
+            os._exit(1)
+        os.close(into)
+        acknowledged = len(os.read(out, 1))
+        time.sleep(chance.uniform(0, 0.01))
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        with os.fdopen(out, "rb") as rest:
+            acknowledged += len(rest.read())
+        problem, paths, notices = str(read_cassette(path).problem), paths_in(path), list[str]()
         add(path, answered(get("/after")), notice=notices.append)
-        assert (loaded.problem or "") in notices[0]
+
+        assert 1 <= acknowledged <= len(paths) <= acknowledged + 1
+        assert paths == [f"/{index}" for index in range(len(paths))]
+        assert f"{len(paths)} interaction" in problem
+        assert problem in notices[0]
         assert paths_in(path) == [*paths, "/after"]
         assert read_cassette(path).problem is None
         if path.stat().st_size < 500_000:
             assert loads_in_vcrpy(path) == len(paths) + 1
-    assert len(seen) == KILLS
 
 
 def test_a_file_cut_at_any_byte_keeps_every_whole_interaction(tour: Path) -> None:
-    """Cut in an interaction, the first lines or the last, it loads, says so, and is repaired."""
+    """It loads, says so, and is repaired: nothing of the torn one stands behind a shorter one."""
     whole = tour.read_bytes()
     ends = [0, *(each.start() for each in re.finditer(b"^(- recorded_at|# end)", whole, re.M))]
 
@@ -127,27 +110,18 @@ def test_a_file_cut_at_any_byte_keeps_every_whole_interaction(tour: Path) -> Non
         expected = ["/0", "/1", "/2"][: max(0, ends.index(clean_bytes) - 1)]
         torn = f"{plural(len(expected), 'interaction')} recovered, {length - clean_bytes:,} byte"
 
-        assert paths_in(tour) == expected
-        assert torn in str(read_cassette(tour).problem)
-        if length % 25 == 0:
+        recording = read_cassette(tour)
+        assert [each.request.uri for each in recording] == [BASE_URL + path for path in expected]
+        assert torn in str(recording.problem)
+        if length % 50 == 0:
             add(tour, answered(get("/new")))
             assert paths_in(tour) == [*expected, "/new"]
+            assert read_cassette(tour).problem is None
             assert loads_in_vcrpy(tour) == len(expected) + 1
             assert tour.read_bytes().startswith(whole[:clean_bytes])
 
 
-def test_a_torn_interaction_longer_than_the_next_is_gone_whole(tour: Path) -> None:
-    """Nothing of it stands behind what is recorded after."""
-    add(tour, answered(get("/long"), body="x" * 50_000))
-    tour.write_bytes(tour.read_bytes()[:-1000])
-    add(tour, answered(get("/new")))
-
-    assert paths_in(tour) == ["/0", "/1", "/2", "/new"]
-    assert read_cassette(tour).problem is None
-    assert tour.stat().st_size < 5000
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+@FORKS
 def test_a_forked_child_records_nothing(tour: Path) -> None:
     """It leaves file and lock to its parent, of which a thread may hold the cassette by then."""
     cassette = opened(tour)
@@ -196,25 +170,23 @@ def test_ctrl_c_while_an_interaction_is_written_leaves_the_others_whole(
 
 
 # Between the opening of a file and the block that closes it, Ctrl-C leaves that to Python.
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_ctrl_c_anywhere_in_recording_leaves_a_whole_cassette(tmp_path: Path) -> None:
-    """At each line of ours that runs while one interaction is recorded."""
+    """At each line of the cassette and of its recorder that runs while one is recorded."""
     for stop in count(1):
-        path = tmp_path / f"{stop}.yaml"
+        path, lines = tmp_path / f"{stop}.yaml", 0
         add(path, answered(get("/before")))
+
+        def trace(frame: Any, event: str, arg: Any, stop: int = stop) -> Any:
+            nonlocal lines
+            if Path(frame.f_code.co_filename).stem not in ("cassette", "recorder"):
+                return None
+            lines += event == "line"
+            if event == "line" and lines == stop:
+                raise KeyboardInterrupt
+            return trace
+
         with opened(path) as cassette:
-            lines = 0
-
-            def trace(frame: Any, event: str, arg: Any, stop: int = stop) -> Any:
-                nonlocal lines
-                if "directmail_lab" not in frame.f_code.co_filename:
-                    return None
-                lines += event == "line"
-                if event == "line" and lines == stop:
-                    raise KeyboardInterrupt
-                return trace
-
             sys.settrace(trace)
             with suppress(KeyboardInterrupt):
                 cassette.record(answered(get("/maybe")))
@@ -224,7 +196,7 @@ def test_ctrl_c_anywhere_in_recording_leaves_a_whole_cassette(tmp_path: Path) ->
         assert paths_in(path) in (["/before", "/after"], ["/before", "/maybe", "/after"])
         if lines < stop:
             break
-    assert lines > 50
+    assert lines > 30
 
 
 def test_one_file_has_one_recording_whatever_its_names(tour: Path) -> None:
@@ -245,8 +217,8 @@ def test_no_lock_is_taken_through_a_link(tour: Path) -> None:
     victim = tour.with_name("victim")
     victim.write_text("mine")
     tour.with_name("tour.yaml.lock").symlink_to(victim)
-    with suppress(CassetteError), opened(tour) as cassette:
-        cassette.record(answered(get("/new")))
+    with suppress(CassetteError):
+        add(tour, answered(get("/new")))
 
     assert victim.read_text() == "mine"
 
@@ -261,15 +233,14 @@ def test_a_large_interaction_takes_little_memory_beside_itself(
     with opened(path) as cassette:
         cassette.record(answered())
         for body in bodies:
-            interaction = answered(body=body)
             tracemalloc.start()
-            cassette.record(interaction)
+            cassette.record(answered(body=body))
             peak_bytes = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
 
             assert peak_bytes < 4 * len(body)
 
-    assert [each.response.body for each in read_cassette(path).interactions][1:] == bodies
+    assert [each.response.body for each in read_cassette(path)][1:] == bodies
     assert loads_in_vcrpy(path) == 3
 
 
@@ -278,7 +249,7 @@ def test_a_file_that_was_edited_afterwards_says_so(tour: Path) -> None:
     tour.write_text(tour.read_text().replace('"300"', '"301"', 1))
 
     assert "changed" in str(read_cassette(tour).problem)
-    assert len(read_cassette(tour).interactions) == 3
+    assert len(read_cassette(tour)) == 3
 
 
 def test_new_interactions_are_added_after_the_old_ones(tour: Path) -> None:
@@ -304,38 +275,32 @@ def test_an_interaction_is_on_disk_before_record_returns(tmp_path: Path, mode: s
 
         assert paths_in(path) == ["/first"]
         assert [each.request.uri for each in cassette.recording()] == [f"{BASE_URL}/first"]
-        assert len(cassette) == 1
         assert sorted(file.name for file in tmp_path.iterdir()) == ["tour.yaml", "tour.yaml.lock"]
 
 
-def test_a_recording_without_an_interaction_changes_nothing(tour: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", ["new_episodes", "any", "all"])
+def test_a_recording_without_an_interaction_changes_nothing(tour: Path, mode: str) -> None:
     """An opened and closed recording leaves the old file as it was, and makes no new one."""
     before = tour.read_bytes()
-
-    for mode in ("new_episodes", "any", "all"):
-        opened(tour, mode).close()
-        opened(tmp_path / "new.yaml", mode).close()
+    for path in (tour, tour.with_name("new.yaml")):
+        opened(path, mode).close()
 
     assert tour.read_bytes() == before
-    assert list(tmp_path.iterdir()) == [tour]
+    assert list(tour.parent.iterdir()) == [tour]
 
 
 def test_recording_anew_replaces_only_at_close(tour: Path) -> None:
     """Until then the old cassette stands, whole, for every other reader."""
     before = tour.read_bytes()
-    cassette = opened(tour, "all")
+    with opened(tour, "all") as cassette:
+        cassette.record(answered(get("/0"), body="new"))
 
-    cassette.record(answered(get("/0"), body="new"))
-
-    assert tour.read_bytes() == before
-    with pytest.raises(CassetteInUseError):
-        repair(tour.with_name("tour.unfinished.yaml"))
-    cassette.close()
+        assert tour.read_bytes() == before
+        with pytest.raises(CassetteInUseError):
+            repair(tour.with_name("tour.unfinished.yaml"))
     assert paths_in(tour) == ["/1", "/2", "/0"]
-    assert read_cassette(tour).interactions[2].response.body == b"new"
+    assert read_cassette(tour).interaction(3).response.body == b"new"
     assert list(tour.parent.iterdir()) == [tour]
-    recorded(tour, *(answered(get(f"/{index}")) for index in (2, 1, 0)))
-    assert paths_in(tour) == ["/2", "/1", "/0"]
 
 
 def test_killing_a_recording_anew_keeps_the_old_cassette(tour: Path) -> None:
@@ -350,34 +315,23 @@ os._exit(9)
     notices: list[str] = []
     unfinished = tour.with_name("tour.unfinished.yaml")
     assert tour.read_bytes() == before
-    assert paths_in(unfinished) == ["/1"]
     add(tour, answered(get("/0")), record_mode="all", notice=notices.append)
-    assert str(unfinished) in notices[0]
-    assert paths_in(tour) == ["/1", "/2", "/0"]
-    assert paths_in(unfinished) == ["/1"]
-
     (found,) = repair(tour)
+
+    assert str(unfinished) in notices[0]
     assert f"it is in {unfinished} (1 interaction)" in found
     assert paths_in(tour) == ["/1", "/2", "/0"]
     assert paths_in(unfinished) == ["/1"]
 
 
 def test_a_second_writer_is_refused_until_the_first_has_closed(tour: Path) -> None:
-    """Two recordings never share a cassette, in whatever modes; a reader may read it."""
+    """In whatever mode, here or in another process; a reader may read it."""
     first = opened(tour)
-
     for mode in ("new_episodes", "any", "all"):
         with pytest.raises(CassetteInUseError, match="tour"):
             opened(tour, mode)
     Cassette(tour).close()
     first.close()
-    opened(tour).close()
-    with pytest.raises(CassetteError, match="Cannot record in"):
-        opened(tour / "in-a-file.yaml")
-
-
-def test_a_second_process_is_refused_too(tour: Path) -> None:
-    """The lock holds between processes, and goes with the process that held it."""
     code = "c = opened(Path(sys.argv[1])); print('open', flush=True); sys.stdin.read()"
     with in_another_process(code, tour) as other:
         assert other.stdout is not None
@@ -387,6 +341,8 @@ def test_a_second_process_is_refused_too(tour: Path) -> None:
         other.kill()
 
     opened(tour).close()
+    with pytest.raises(CassetteError, match="Cannot record in"):
+        opened(tour / "in-a-file.yaml")
 
 
 @pytest.mark.parametrize("as_json", [False, True])
@@ -404,7 +360,6 @@ def test_another_programs_cassette_is_rewritten_whole_at_the_first_interaction(
         base_url=None,
     )
     before = path.read_bytes()
-
     with opened(path, redactor=Redactor([KEY])) as cassette:
         assert path.read_bytes() == before
         cassette.record(answered(get("/new")))
@@ -412,7 +367,7 @@ def test_another_programs_cassette_is_rewritten_whole_at_the_first_interaction(
     loaded = read_cassette(path)
     assert loaded.layout == "lines"
     assert paths_in(path) == ["/old/<API_KEY>", "/v1/letters", "/new"]
-    assert [each.response.body for each in loaded.interactions][1] == b"two"
+    assert loaded.interaction(2).response.body == b"two"
     assert loaded.metadata["by"] == "vcrpy"
     assert loaded.metadata["recorded_with"].startswith("directmail-lab")
     assert loaded.base_url == BASE_URL
@@ -436,13 +391,9 @@ def test_what_is_written_is_redacted_and_what_still_leaks_is_not_written(
 
 def test_the_metadata_says_who_recorded_where_and_when(tmp_path: Path) -> None:
     """And what the caller adds, redacted."""
-    path = tmp_path / "tour.yaml"
+    path, before = tmp_path / "tour.yaml", datetime.now(UTC)
     about = {"service": f"stand-in {KEY}"}
-    redactor = Redactor([KEY])
-
-    before = datetime.now(UTC)
-    with opened(path, redactor=redactor, metadata=about) as cassette:
-        cassette.record(answered())
+    add(path, answered(), redactor=Redactor([KEY]), metadata=about)
 
     metadata = read_cassette(path).metadata
     assert metadata["recorded_with"].startswith("directmail-lab ")
@@ -451,18 +402,14 @@ def test_the_metadata_says_who_recorded_where_and_when(tmp_path: Path) -> None:
     assert metadata["service"] == "stand-in <API_KEY>"
 
 
-LENGTH = ("Content-Length", "99")
-OTHER = ("X-Other", "1")
+LENGTH, OTHER = ("Content-Length", "99"), ("X-Other", "1")
+CODED = (("Content-Encoding", "gzip"), ("Transfer-Encoding", "chunked"), LENGTH, OTHER)
 
 
 @pytest.mark.parametrize(
     ("method", "headers", "expected"),
     [
-        (
-            "GET",
-            (("Content-Encoding", "gzip"), ("Transfer-Encoding", "chunked"), LENGTH, OTHER),
-            (("Content-Length", "7"), OTHER),
-        ),
+        ("GET", CODED, (("Content-Length", "7"), OTHER)),
         ("HEAD", (LENGTH, OTHER), (LENGTH, OTHER)),
     ],
 )
@@ -474,24 +421,7 @@ def test_headers_are_made_true_to_the_decoded_body(
     request = RecordedRequest(method, f"{BASE_URL}/a")
     path = recorded(tmp_path / "tour.yaml", Interaction(request, response))
 
-    assert read_cassette(path).interactions[0].response.headers == expected
-
-
-def test_threads_record_into_one_cassette_without_mixing(tmp_path: Path) -> None:
-    """Each interaction is whole, however many threads record at once."""
-    path = tmp_path / "tour.yaml"
-
-    with opened(path) as cassette:
-
-        def work(worker: int) -> None:
-            for index in range(50):
-                cassette.record(answered(get(f"/{worker}/{index}"), body="x" * 3000))
-
-        with ThreadPoolExecutor(8) as pool:
-            list(pool.map(work, range(8)))
-
-    assert sorted(paths_in(path)) == sorted(f"/{w}/{i}" for w in range(8) for i in range(50))
-    assert read_cassette(path).problem is None
+    assert read_cassette(path).interaction(1).response.headers == expected
 
 
 @pytest.mark.parametrize("mode", ["new_episodes", "all"])
@@ -500,7 +430,6 @@ def test_a_cassette_that_is_dropped_unclosed_is_closed(tmp_path: Path, mode: str
     path = tmp_path / "tour.yaml"
     cassette = opened(path, mode)
     cassette.record(answered())
-
     del cassette
 
     assert read_cassette(path).problem is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,36 +23,22 @@ from directmail_lab.cassettes.recording import parse_cassette
 from directmail_lab.errors import NotRecordedError
 
 
-def test_httpx_under_vcrpy_gets_our_answers(tour: Path) -> None:
-    """Loaded unchanged, with no mode that records."""
-    with vcr.use_cassette(str(tour), record_mode="none") as cassette, httpx.Client() as client:
-        first, second = (client.get(f"{BASE_URL}/v1/users/me") for _ in range(2))
-        data = client.get(f"{BASE_URL}/v1/lists/8f14e45f", params={"page": "2"})
-        written = client.post(f"{BASE_URL}/v1/letters", json={"a": 1})
+@pytest.mark.parametrize(("get_from", "also"), [(httpx.get, ["body"]), (requests.get, [])])
+def test_clients_under_vcrpy_get_our_answers(
+    tour: Path, get_from: Callable[..., Any], also: list[str]
+) -> None:
+    """Two libraries read the same file; a read's body is empty, as httpx's is to vcrpy."""
+    names = ["method", "uri", *also]
+    with vcr.use_cassette(str(tour), record_mode="none", match_on=names) as cassette:
+        first, second = (get_from(f"{BASE_URL}/v1/users/me") for _ in range(2))
+        data = get_from(f"{BASE_URL}/v1/lists/8f14e45f", params={"page": "2"})
+        written = httpx.post(f"{BASE_URL}/v1/letters", json={"a": 1})
 
     assert (first.json()["name"], second.json()["name"]) == ("é\u2028", "Jo")
-    assert first.headers["x-ratelimit-limit"] == "300"
+    assert first.headers["X-RateLimit-Limit"] == "300"
     assert data.content == b"\xff\0\x85"
     assert (written.status_code, written.reason_phrase) == (201, "OK")
     assert cassette.all_played
-
-
-def test_requests_under_vcrpy_gets_our_answers(tour: Path) -> None:
-    """Another library reads the same file."""
-    with vcr.use_cassette(str(tour), record_mode="none"):
-        first = requests.get(f"{BASE_URL}/v1/users/me", timeout=1)
-        data = requests.get(f"{BASE_URL}/v1/lists/8f14e45f?page=2", timeout=1)
-
-    assert first.json()["name"] == "é\u2028"
-    assert first.headers["X-RateLimit-Remaining"] == "299"
-    assert data.content == b"\xff\0\x85"
-
-
-def test_vcrpys_body_matcher_takes_our_reads(tour: Path) -> None:
-    """A read's body is recorded as vcrpy records httpx's: empty, not missing."""
-    names = ["method", "uri", "body"]
-    with vcr.use_cassette(str(tour), record_mode="none", match_on=names):
-        assert httpx.get(f"{BASE_URL}/v1/users/me").json()["email"]
 
 
 @pytest.mark.slow
@@ -143,41 +130,33 @@ def test_old_and_odd_files_are_read_as_vcrpy_reads_them(name: str) -> None:
 
 
 TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=20)
-TOKEN = st.text("abcXYZ-", min_size=1, max_size=8)
-HEADERS = st.dictionaries(
-    TOKEN.map(str.lower), st.lists(TEXT.map(str.strip), min_size=1, max_size=3), max_size=4
+NAMES = st.text("abcXYZ-", min_size=1, max_size=8).map(str.lower)
+VALUES = st.lists(TEXT.map(str.strip), min_size=1, max_size=3)
+# A body in UTF-16 is not searched for a key, so nobody gets to see it.
+BODIES = st.binary(max_size=40).filter(lambda b: b[:2] not in (b"\xff\xfe", b"\xfe\xff"))
+REQUESTS = st.builds(
+    Request,
+    st.sampled_from(["GET", "POST"]),
+    TEXT.map("https://x.test/".__add__),
+    st.none() | BODIES | st.text(max_size=40),
+    st.dictionaries(NAMES, TEXT, max_size=4),
+)
+RESPONSES = st.fixed_dictionaries(
+    {
+        "status": st.fixed_dictionaries(
+            {"code": st.just(200), "message": st.none() | st.text("abc ", max_size=9)}
+        ),
+        "headers": st.dictionaries(NAMES, VALUES, max_size=4),
+        "body": st.fixed_dictionaries({"string": BODIES | TEXT.map(str.encode)}),
+    }
 )
 
 
 @settings(max_examples=150, deadline=None)
-@given(
-    method=st.sampled_from(["GET", "POST"]),
-    uri=TEXT.map("https://x.test/".__add__),
-    sent=st.none() | st.binary(max_size=40) | st.text(max_size=40),
-    request_headers=st.dictionaries(TOKEN.map(str.lower), TEXT, max_size=4),
-    response_headers=HEADERS,
-    body=st.binary(max_size=40) | TEXT.map(str.encode),
-    reason=st.none() | st.text("abc ", max_size=9),
-)
-def test_whatever_vcrpy_writes_we_read_alike(
-    method: str,
-    uri: str,
-    sent: bytes | str | None,
-    request_headers: dict[str, str],
-    response_headers: dict[str, list[str]],
-    body: bytes,
-    reason: str | None,
-) -> None:
+@given(REQUESTS, RESPONSES)
+def test_whatever_vcrpy_writes_we_read_alike(request: Request, response: dict[str, Any]) -> None:
     """Its block layout, written by its own serializer."""
-    response = {
-        "status": {"code": 200, "message": reason},
-        "headers": response_headers,
-        "body": {"string": body},
-    }
-    text = serialize(
-        {"requests": [Request(method, uri, sent, request_headers)], "responses": [response]},
-        yamlserializer,
-    )
+    text = serialize({"requests": [request], "responses": [response]}, yamlserializer)
 
     assert as_we_see(text) == as_vcrpy_sees(text)
 
@@ -203,17 +182,14 @@ def test_each_record_mode_does_what_vcrpys_does(tmp_path: Path, mode: str) -> No
         done = []
         for name in ("/there", "/new"):
             try:
-                answer = cassette.play(get(name))
+                done.append("played" if cassette.play(get(name)) else "sent")
             except NotRecordedError:
                 done.append("refused")
-                continue
-            done.append("played" if answer else "sent")
-            if not answer:
+            if done[-1] == "sent":
                 cassette.record(answered(get(name), body="new"))
 
     expected = []
-    recorder = vcr.VCR(record_mode=mode)
-    with recorder.use_cassette(str(theirs)) as their_cassette:
+    with vcr.VCR(record_mode=mode).use_cassette(str(theirs)) as their_cassette:
         for name in ("/there", "/new"):
             request = Request("GET", f"{BASE_URL}{name}", b"", {"Accept": "*/*"})
             if their_cassette.can_play_response_for(request):

@@ -122,11 +122,11 @@ class LineWriter:
         try:
             while data:
                 data = data[os.write(self._file, data) :]
+            return size, digest
         except BaseException:
             with suppress(OSError):
                 self._truncate()
             raise
-        return size, digest
 
     def _truncate(self) -> None:
         """Truncate the file after its last whole interaction, if it is longer."""
