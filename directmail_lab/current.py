@@ -476,12 +476,12 @@ def is_many(source: object) -> bool:
 
 def describe(recording: Recording) -> dict[str, Any]:
     """Return what a frame says of where its rows come from: ``attrs`` with notes to show."""
-    source = f"{recording.title}, {plural(len(recording), 'interaction')}"
-    notes = [] if recording.path else [f"Of {source}."]
+    count = plural(len(recording), "interaction")
+    notes = [] if recording.path else [f"From {recording.title}: {count}."]
     if recording.is_replay and not len(recording):
         name = recording.name
         notes = [f'Nothing of {name} was played yet. It holds more: interactions("{name}").']
-    return {"source": source, "notes": notes}
+    return {"source": f"{recording.title}, {count}", "notes": notes}
 
 
 def _named(source: str | Path, files: list[tuple[str, Path]]) -> list[tuple[str, Path]]:

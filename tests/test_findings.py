@@ -155,7 +155,7 @@ def test_a_live_sessions_findings_need_no_recording() -> None:
     assert rows.loc[OTHER_LIMITS, "seen"] == "GET /v1/users/me: 2"
     assert "Stand-in User" not in rows.to_string()
     assert frame.attrs["notes"] == [
-        "This session, 5 interactions.",
+        "From this session: 5 interactions.",
         "this session: bodies of the last 4 of 5.",
     ]
 
