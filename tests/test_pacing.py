@@ -456,9 +456,9 @@ def test_the_first_request_of_many_asks_for_all() -> None:
     """Until a response says what remains, one request is out and the others wait for it."""
     allowance = Allowance(lambda: "milliseconds_left")
 
-    before = [allowance.wait_s(START) for _ in range(4)]
-    allowance.settle(reading(4, 1000, START))
-    after = [allowance.wait_s(START) for _ in range(5)]
+    before = [allowance.wait_s(START, name) for name in "abcd"]
+    allowance.settle("a", reading(4, 1000, START))
+    after = [allowance.wait_s(START, name) for name in "bcdef"]
 
     assert [seconds > 0 for seconds in before] == [False, True, True, True]
     assert [seconds > 0 for seconds in after] == [False, False, False, False, True]
@@ -468,12 +468,25 @@ def test_a_response_that_was_overtaken_does_not_give_back_what_is_used() -> None
     """A slow response says that more remains than a later request was told: the less counts."""
     allowance = Allowance(lambda: "milliseconds_left")
 
-    sent = [allowance.wait_s(START)]
-    allowance.settle(reading(4, 1000, START))
-    sent += [allowance.wait_s(START) for _ in range(2)]
-    allowance.settle(reading(2, 990, START + 0.01, 0.01))
-    allowance.settle(reading(3, 995, START + 0.4, 0.395))
-    later = [allowance.wait_s(START + 0.4) for _ in range(3)]
+    sent = [allowance.wait_s(START, "a")]
+    allowance.settle("a", reading(4, 1000, START))
+    sent += [allowance.wait_s(START, name) for name in "bc"]
+    allowance.settle("c", reading(2, 990, START + 0.01, 0.01))
+    allowance.settle("b", reading(3, 995, START + 0.4, 0.395))
+    later = [allowance.wait_s(START + 0.4, name) for name in "def"]
 
     assert sent == [0.0] * 3
     assert [seconds > 0 for seconds in later] == [False, False, True]
+
+
+def test_a_refused_read_pauses_though_the_renewal_seems_past() -> None:
+    """The clocks of readings and of pacing disagree by a minute: 1, 2, 4, … seconds are slept."""
+    service = Service(Clock(), window_s=30.0)
+    transport = paced(service, reset_unit="seconds_left", max_wait_s=300.0)
+    transport.clock = lambda: service.clock() + 60.0
+    request = httpx.Request("GET", BASE_URL + ME)
+
+    statuses = [transport.handle_request(request).status_code for _ in range(20)]
+
+    assert statuses == [200] * 20
+    assert service.statuses.count(429) <= 3 * 5

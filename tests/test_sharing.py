@@ -34,7 +34,7 @@ from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import QuotaExhaustedError
 from directmail_lab.interaction import READING
 from directmail_lab.pacing import Allowances
-from directmail_lab.pacing.allowance import Allowance
+from directmail_lab.pacing.allowance import MOMENTS, Allowance
 from directmail_lab.pacing.shared import Share, SharedStore, machine
 from directmail_lab.sessions import Session
 from directmail_lab.standin import StandIn, stand_in
@@ -60,7 +60,7 @@ def state_files(tmp_path: Path) -> list[Path]:
 def join_threads() -> None:
     """Wait until what a probe found out has been told to the others."""
     for thread in threading.enumerate():
-        if thread.name.endswith("(_end)"):
+        if thread.name.endswith("(_tell)"):
             thread.join()
 
 
@@ -110,10 +110,8 @@ def read_at_once(service: Service, sessions: int, reads: int, **options: Any) ->
         seconds = users[number].wait_s(turns[number], clock())
         if not seconds:
             reading = sending.handle_request(request).extensions[READING]
-            users[number].settle(turns[number], reading)
-            if turns[number].is_probe:
-                users[number].end(turns[number], clock())
-                join_threads()
+            users[number].settle(turns[number], reading, clock())
+            join_threads()
             left[number] -= reading.status == 200
             ended[number], turns[number] = clock() - START, users[number].turn(ME, clock())
         if left[number]:
@@ -148,10 +146,12 @@ def test_what_one_session_learns_of_the_unit_all_know(rounding: Callable[[float]
     assert service.statuses.count(429) <= 2
 
 
-def ask(store: SharedStore, now: float, own: Allowance | None = None) -> tuple[Allowance, float]:
+def ask(
+    store: SharedStore, now: float, own: Allowance | None = None, name: str = "a"
+) -> tuple[Allowance, float]:
     """Let a session ask for a request; return what it knows then, and how long it waits."""
     own = own or Allowance(lambda: "seconds_left")
-    changed = store.change(ME, own, lambda allowance: allowance.wait_s(now), now=now, since=now)
+    changed = store.change(ME, own, lambda allowance: allowance.wait_s(now, name), now)
     assert changed is not None
     return changed
 
@@ -167,13 +167,17 @@ def test_who_waits_longest_comes_first() -> None:
     """A session that comes later lets the one before it go, though one request is left."""
     stores = [on_machine() for _ in range(3)]
     used, _ = ask(stores[0], START, known(1, START + 60.0))
-    waits = ask(stores[1], START + 0.01)[1]
-    used.settle(None)
-    stores[0].change(ME, used, lambda _: 0.0, now=START + 0.02, since=START)
+    waits = ask(stores[1], START + 0.01, name="b")[1]
+
+    def give_up(allowance: Allowance) -> float:
+        allowance.settle("a", None)
+        return 0.0
+
+    stores[0].change(ME, used, give_up, START + 0.02)
 
     assert waits > 0
-    assert ask(stores[2], START + 0.03)[1] > 0
-    assert ask(stores[1], START + 0.03)[1] == 0.0
+    assert ask(stores[2], START + 0.03, name="c")[1] > 0
+    assert ask(stores[1], START + 0.03, name="b")[1] == 0.0
     for store in stores:
         store.close()
 
@@ -181,11 +185,12 @@ def test_who_waits_longest_comes_first() -> None:
 def test_what_a_process_that_died_had_in_flight_counts_as_used_once_it_is_lost() -> None:
     """Its request holds the others up for a second, and was probably sent."""
     dead, alive = on_machine(), on_machine()
-    ask(dead, START, known(2, START + 60.0))
+    ask(dead, START, known(2, START + 60.0), "dead")
+    ask(dead, START, name="dead too")
 
-    assert ask(alive, START + 0.5)[0].others_in_flight == 1
-    assert ask(alive, START + 3.0)[0].others_in_flight == 0
-    assert ask(alive, START + 3.0)[0].remaining == 1
+    assert ask(alive, START + 0.5)[1] > 0
+    assert ask(alive, START + 3.0)[0].remaining == 0
+    assert ask(alive, START + 60.0)[1] == 0
     dead.close()
     alive.close()
 
@@ -344,7 +349,7 @@ def test_a_file_that_cannot_be_used_costs_no_request(
     how: str, service: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The session paces alone, and says so once."""
-    path = tmp_path / "state" / "directmail-lab" / f"allowances-3-{machine()}.sqlite"
+    path = tmp_path / "state" / "directmail-lab" / f"allowances-4-{machine()}.sqlite"
     restore = broken(how, path, monkeypatch)
     try:
         with (
@@ -372,13 +377,11 @@ def test_no_row_makes_a_request_fail() -> None:
         statuses = {session.post("/v1/lists").status_code}
         (database,) = Path(os.environ["XDG_STATE_HOME"]).rglob("*.sqlite")
         with contextlib.closing(sqlite3.connect(database, isolation_level=None)) as others:
-            select = "SELECT value FROM allowances WHERE name != 'secret'"
-            row = json.loads(others.execute(select).fetchone()[0])
-            users = {"other-1.a": 0} | row["users"]
+            row = json.loads(others.execute("SELECT value FROM allowances").fetchone()[0])
             odd = [row | {name: value} for name in row for value in ODD]
-            odd += [row | {"users": users | {"other-1.a": [1, value, value]}} for value in ODD]
+            odd += [row | {name: {"a": value}} for name in MOMENTS for value in ODD]
             for text in [*ROWS, *map(json.dumps, odd)]:
-                others.execute("UPDATE allowances SET value = ? WHERE name != 'secret'", [text])
+                others.execute("UPDATE allowances SET value = ?", [text])
                 statuses |= {session.post("/v1/lists").status_code}
 
         assert statuses == {405}
@@ -408,12 +411,9 @@ def test_other_kernels_are_told_of(service: StandIn) -> None:
         join_threads()
         (database,) = Path(os.environ["XDG_STATE_HOME"]).rglob("*.sqlite")
         with contextlib.closing(sqlite3.connect(database, isolation_level=None)) as others:
-            select = "SELECT value FROM allowances WHERE name != 'secret'"
-            row = json.loads(others.execute(select).fetchone()[0])
-            row["users"] |= dict.fromkeys(["one-1.a", "one-1.b", "two-2.a"], (0, time.time(), 0))
-            others.execute(
-                "UPDATE allowances SET value = ? WHERE name != 'secret'", [json.dumps(row)]
-            )
+            row = json.loads(others.execute("SELECT value FROM allowances").fetchone()[0])
+            row["kernels"] |= dict.fromkeys(["one-1", "two-2"], time.time())
+            others.execute("UPDATE allowances SET value = ?", [json.dumps(row)])
         session.me()
         picture = MonitorWidget(session).snapshot()
 

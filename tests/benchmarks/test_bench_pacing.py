@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
-
 from reading_samples import raw
 
 from directmail_lab.credentials import ApiKey
