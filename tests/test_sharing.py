@@ -471,6 +471,7 @@ def test_a_server_that_fails_costs_no_request(how: str, service: StandIn, tmp_pa
             address = address.replace("open-sesame", "open-barley")
         with Session(service.base_url, service.api_key, share=address) as session:
             statuses = [session.get(ME).status_code] if how == "lost" else []
+            join_threads()
             if how != "wrong password":
                 server.kill()
                 server.wait()

@@ -29,6 +29,9 @@ _DELAY_S: Final = 0.05
 # Of a difference of two times since the epoch.
 _CLOCK_ERROR_S: Final = 1e-6
 _LONGEST_LATENCY_S: Final = 6.0
+# A request that waits for another one asks again after so long, the later the less often.
+_LEAST_POLL_S: Final = 0.003
+_LONGEST_POLL_S: Final = 0.1
 # A request that waits asks again every half a second, or more often.
 _LONGEST_SILENCE_S: Final = 2.0
 
@@ -85,24 +88,23 @@ class Allowance:
     rounds_down: bool = False
 
     def wait_s(self, now: float, request: str) -> float:
-        """Return 0 and count a request as sent, or return how many seconds it waits.
-
-        They are infinite if it waits for other requests.
-        """
+        """Return 0 and count a request as sent, or return in how many seconds it asks again."""
         if now < self.answered_at - 1.0:  # a clock was set back
             self.renews_at = self.answered_at = self.probe_until = self.sent_at = now
         lost_after_s = 1.0 + 10 * min(self.latency_s, _LONGEST_LATENCY_S)
         self._forget_lost(now, lost_after_s)
         self.waiting[request] = now
+        poll_s = (now - max(self.sent_at, self.answered_at)) / 8
+        poll_s = min(max(_LEAST_POLL_S, poll_s), _LONGEST_POLL_S)
         free = math.inf if self.remaining is None else self.remaining - len(self.in_flight)
         has_renewed = now >= self.renews_at
         if free <= 0 and not has_renewed:
-            return math.inf if self.remaining or self.in_flight else self.renews_at - now
+            return poll_s if self.remaining or self.in_flight else self.renews_at - now
         if next(iter(self.waiting)) != request:
-            return math.inf
+            return poll_s
         if free <= 0 or (has_renewed and self.pace == "even" and free < math.inf):
             if now < self.probe_until:
-                return math.inf
+                return poll_s
             self.probe_until = now + lost_after_s
         elif self.pace == "even" and not has_renewed:
             gap_s = (self.renews_at - self.sent_at) / (free + 1)

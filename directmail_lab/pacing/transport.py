@@ -36,9 +36,6 @@ _RETRIED_STATUSES: Final = frozenset({429, 502, 503, 504})
 # The connection failed. A timeout is not retried: the user has waited long enough.
 _RETRIED_ERRORS: Final = (httpx.NetworkError, httpx.RemoteProtocolError)
 
-# A request that waits for the response to another one asks again after so long, later less often.
-_LEAST_POLL_S: Final = 0.003
-_LONGEST_POLL_S: Final = 0.1
 # A shorter wait gets no progress bar; a longer one is slept in pieces, since a clock may be set.
 _SHOWN_FROM_S: Final = 1.0
 _LONGEST_PIECE_S: Final = 0.5
@@ -72,8 +69,6 @@ class Turn:
     ----------
     not_before, give_up_at
         When it may be sent at the earliest, and until when it may wait.
-    polls_since
-        Since when it waits for the response to another request; 0 if it does not.
     is_probe
         Whether it was sent to find out what remains.
     is_over
@@ -83,7 +78,6 @@ class Turn:
     line: _Line
     give_up_at: float
     not_before: float = 0.0
-    polls_since: float = 0.0
     is_probe: bool = False
     is_over: bool = False
     name: str = field(default_factory=lambda: f"{random.getrandbits(64):x}")
@@ -155,12 +149,6 @@ class Allowances:
                 turn.is_probe = now < line.allowance.probe_until
                 line.waiting.discard(turn)
                 return 0.0
-            if seconds == math.inf:
-                turn.polls_since = turn.polls_since or now
-                seconds = (now - max(turn.polls_since, line.allowance.answered_at)) / 8
-                seconds = min(max(_LEAST_POLL_S, seconds), _LONGEST_POLL_S)
-            else:
-                turn.polls_since = 0.0
             if now + seconds > turn.give_up_at:
                 raise self._exhausted(line, now)
             line.waiting.add(turn)
