@@ -57,6 +57,15 @@ def state_files(tmp_path: Path) -> list[Path]:
     return sorted((tmp_path / "state").rglob("*"))
 
 
+def keep_row(text: object | None = None) -> Any:
+    """Return what the one row of the machine's file holds; replace it by ``text`` if given."""
+    (database,) = Path(os.environ["XDG_STATE_HOME"]).rglob("*.sqlite")
+    with contextlib.closing(sqlite3.connect(database, isolation_level=None)) as others:
+        if text is not None:
+            others.execute("UPDATE allowances SET value = ?", [text])
+        return others.execute("SELECT value FROM allowances").fetchone()[0]
+
+
 def join_threads() -> None:
     """Wait until what a probe found out has been told to the others."""
     for thread in threading.enumerate():
@@ -375,14 +384,14 @@ def test_no_row_makes_a_request_fail() -> None:
         Session(service.base_url, service.api_key, allow_writes=True) as session,
     ):
         statuses = {session.post("/v1/lists").status_code}
-        (database,) = Path(os.environ["XDG_STATE_HOME"]).rglob("*.sqlite")
-        with contextlib.closing(sqlite3.connect(database, isolation_level=None)) as others:
-            row = json.loads(others.execute("SELECT value FROM allowances").fetchone()[0])
-            odd = [row | {name: value} for name in row for value in ODD]
-            odd += [row | {name: {"a": value}} for name in MOMENTS for value in ODD]
-            for text in [*ROWS, *map(json.dumps, odd)]:
-                others.execute("UPDATE allowances SET value = ?", [text])
-                statuses |= {session.post("/v1/lists").status_code}
+        join_threads()
+        row = json.loads(keep_row())
+        odd = [row | {name: value} for name in row for value in ODD]
+        odd += [row | {name: {"a": value}} for name in MOMENTS for value in ODD]
+        for text in [*ROWS, *map(json.dumps, odd)]:
+            keep_row(text)
+            statuses |= {session.post("/v1/lists").status_code}
+            join_threads()
 
         assert statuses == {405}
         assert service.requests.total() == 1 + len(ROWS) + len(odd)
@@ -409,11 +418,9 @@ def test_other_kernels_are_told_of(service: StandIn) -> None:
         session.me()
         alone = session.shared_with
         join_threads()
-        (database,) = Path(os.environ["XDG_STATE_HOME"]).rglob("*.sqlite")
-        with contextlib.closing(sqlite3.connect(database, isolation_level=None)) as others:
-            row = json.loads(others.execute("SELECT value FROM allowances").fetchone()[0])
-            row["kernels"] |= dict.fromkeys(["one-1", "two-2"], time.time())
-            others.execute("UPDATE allowances SET value = ?", [json.dumps(row)])
+        row = json.loads(keep_row())
+        row["kernels"] |= dict.fromkeys(["one-1", "two-2"], time.time())
+        keep_row(json.dumps(row))
         session.me()
         picture = MonitorWidget(session).snapshot()
 
