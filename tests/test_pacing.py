@@ -436,6 +436,30 @@ def test_a_response_that_was_overtaken_does_not_give_back_what_is_used() -> None
     assert [seconds > 0 for seconds in later] == [False, False, True]
 
 
+def test_who_waits_longest_comes_first() -> None:
+    """What comes later lets the one before it go, though one request is left."""
+    allowance = Allowance(remaining=1, renews_at=START + 60.0, answered_at=START)
+
+    waits = [allowance.wait_s(START, name) > 0 for name in "abc"]
+    allowance.settle("a", None)
+    waits += [allowance.wait_s(START + 0.1, name) > 0 for name in "cdb"]
+
+    assert waits == [False, True, True, True, True, False]
+
+
+def test_what_a_process_that_died_had_in_flight_counts_as_used_once_it_is_lost() -> None:
+    """Its request holds the others up for a second, and was probably sent."""
+    allowance = Allowance(remaining=2, renews_at=START + 60.0, answered_at=START)
+
+    waits = [allowance.wait_s(START, name) > 0 for name in ("dead", "dead too", "alive")]
+    waits += [allowance.wait_s(START + 3.0, "alive") > 0]
+    remaining = allowance.remaining
+    waits += [allowance.wait_s(START + 60.0, "alive") > 0]
+
+    assert waits == [False, False, True, True, False]
+    assert (remaining, list(allowance.in_flight)) == (0, ["alive"])
+
+
 def test_a_refused_read_pauses_though_the_renewal_seems_past() -> None:
     """The clocks of readings and of pacing disagree by a minute: 1, 2, 4, … seconds are slept."""
     service = Service(Clock(), window_s=5.0)

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 ME = "/v1/users/me"
+KEPT, KEEP = "SELECT value FROM allowances", "UPDATE allowances SET value = ?"
 KEY = ApiKey("hk_Zt7Qm2Xr9LwT4bV1")
 
 
@@ -57,13 +58,11 @@ def state_files(tmp_path: Path) -> list[Path]:
     return sorted((tmp_path / "state").rglob("*"))
 
 
-def keep_row(text: object | None = None) -> Any:
-    """Return what the one row of the machine's file holds; replace it by ``text`` if given."""
+def in_file(query: str, *values: object) -> Any:
+    """Return the first value that a query of the machine's file gives."""
     (database,) = Path(os.environ["XDG_STATE_HOME"]).rglob("*.sqlite")
     with contextlib.closing(sqlite3.connect(database, isolation_level=None)) as others:
-        if text is not None:
-            others.execute("UPDATE allowances SET value = ?", [text])
-        return others.execute("SELECT value FROM allowances").fetchone()[0]
+        return (others.execute(query, values).fetchone() or [None])[0]
 
 
 def join_threads() -> None:
@@ -155,53 +154,13 @@ def test_what_one_session_learns_of_the_unit_all_know(rounding: Callable[[float]
     assert service.statuses.count(429) <= 2
 
 
-def ask(
-    store: SharedStore, now: float, own: Allowance | None = None, name: str = "a"
-) -> tuple[Allowance, float]:
-    """Let a session ask for a request; return what it knows then, and how long it waits."""
-    own = own or Allowance(lambda: "seconds_left")
-    changed = store.change(ME, own, lambda allowance: allowance.wait_s(now, name), now)
+def ask(store: SharedStore) -> float:
+    """Let a session ask for a request, and find out that three remain; return how long it waits."""
+    own = Allowance(remaining=3, renews_at=START + 60.0, answered_at=START)
+    changed = store.change(ME, own, lambda allowance: allowance.wait_s(START, "a"), START)
+    store.close()
     assert changed is not None
-    return changed
-
-
-def known(remaining: int, renews_at: float) -> Allowance:
-    """Return an allowance as the responses so far say."""
-    return Allowance(
-        lambda: "seconds_left", remaining=remaining, renews_at=renews_at, answered_at=START
-    )
-
-
-def test_who_waits_longest_comes_first() -> None:
-    """A session that comes later lets the one before it go, though one request is left."""
-    stores = [on_machine() for _ in range(3)]
-    used, _ = ask(stores[0], START, known(1, START + 60.0))
-    waits = ask(stores[1], START + 0.01, name="b")[1]
-
-    def give_up(allowance: Allowance) -> float:
-        allowance.settle("a", None)
-        return 0.0
-
-    stores[0].change(ME, used, give_up, START + 0.02)
-
-    assert waits > 0
-    assert ask(stores[2], START + 0.03, name="c")[1] > 0
-    assert ask(stores[1], START + 0.03, name="b")[1] == 0.0
-    for store in stores:
-        store.close()
-
-
-def test_what_a_process_that_died_had_in_flight_counts_as_used_once_it_is_lost() -> None:
-    """Its request holds the others up for a second, and was probably sent."""
-    dead, alive = on_machine(), on_machine()
-    ask(dead, START, known(2, START + 60.0), "dead")
-    ask(dead, START, name="dead too")
-
-    assert ask(alive, START + 0.5)[1] > 0
-    assert ask(alive, START + 3.0)[0].remaining == 0
-    assert ask(alive, START + 60.0)[1] == 0
-    dead.close()
-    alive.close()
+    return changed[1]
 
 
 # -- the file -------------------------------------------------------------------------------------
@@ -228,14 +187,11 @@ def test_the_file_is_the_users_own_and_does_not_tell_the_key(
 
 def test_two_keys_or_two_addresses_do_not_share() -> None:
     """The same key at another address is another allowance, and so is another key."""
-    remaining = []
-    for base_url, key in [(BASE_URL, "a" * 20), (BASE_URL, "b" * 20), ("https://x.test", "a" * 20)]:
-        store = on_machine(base_url, ApiKey(key))
-        remaining.append(ask(store, START)[0].remaining)
-        ask(store, START, known(3, START + 60.0))
-        store.close()
+    accounts = [(BASE_URL, "a" * 20), (BASE_URL, "b" * 20), ("https://x.test", "a" * 20)]
+    for base_url, key in accounts:
+        ask(on_machine(base_url, ApiKey(key)))
 
-    assert remaining == [0, 0, 0]
+    assert in_file("SELECT count(*) FROM allowances") == 3
 
 
 def test_a_replay_and_a_session_that_shares_nothing_never_touch_it(
@@ -261,35 +217,12 @@ def test_sessions_that_start_together_share_a_new_file(
     def start(_: int) -> None:
         store = on_machine()
         together.wait()
-        ask(store, START)
-        store.close()
+        ask(store)
 
     with ThreadPoolExecutor(4) as threads:
         for folder in range(30):
             monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state" / str(folder)))
             list(threads.map(start, range(4)))
-
-
-def test_a_locked_file_is_tried_again_within_milliseconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Under load, SQLite's own attempts, up to 0.1 s apart, let some sessions starve."""
-    store, pauses = on_machine(), []
-    ask(store, START)
-    (database,) = Path(os.environ["XDG_STATE_HOME"]).rglob("*.sqlite")
-    other = sqlite3.connect(database, isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
-
-    def sleep(seconds: float) -> None:
-        pauses.append(seconds)
-        if len(pauses) == 5:
-            other.execute("ROLLBACK")
-
-    monkeypatch.setattr(time, "sleep", sleep)
-
-    assert ask(store, START)[1] > 0
-    assert len(pauses) == 5
-    assert max(pauses) < 0.005
-    store.close()
-    other.close()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
@@ -385,11 +318,11 @@ def test_no_row_makes_a_request_fail() -> None:
     ):
         statuses = {session.post("/v1/lists").status_code}
         join_threads()
-        row = json.loads(keep_row())
+        row = json.loads(in_file(KEPT))
         odd = [row | {name: value} for name in row for value in ODD]
         odd += [row | {name: {"a": value}} for name in MOMENTS for value in ODD]
         for text in [*ROWS, *map(json.dumps, odd)]:
-            keep_row(text)
+            in_file(KEEP, text)
             statuses |= {session.post("/v1/lists").status_code}
             join_threads()
 
@@ -418,9 +351,9 @@ def test_other_kernels_are_told_of(service: StandIn) -> None:
         session.me()
         alone = session.shared_with
         join_threads()
-        row = json.loads(keep_row())
+        row = json.loads(in_file(KEPT))
         row["kernels"] |= dict.fromkeys(["one-1", "two-2"], time.time())
-        keep_row(json.dumps(row))
+        in_file(KEEP, json.dumps(row))
         session.me()
         picture = MonitorWidget(session).snapshot()
 
