@@ -92,19 +92,18 @@ class Allowance:
         if now < self.answered_at - 1.0:  # a clock was set back
             self.renews_at = self.answered_at = self.probe_until = self.sent_at = now
         lost_after_s = 1.0 + 10 * min(self.latency_s, _LONGEST_LATENCY_S)
-        self._forget_lost(now, lost_after_s)
+        if self.waiting or self.in_flight:
+            self._forget_lost(now, lost_after_s)
         self.waiting[request] = now
-        poll_s = (now - max(self.sent_at, self.answered_at)) / 8
-        poll_s = min(max(_LEAST_POLL_S, poll_s), _LONGEST_POLL_S)
         free = math.inf if self.remaining is None else self.remaining - len(self.in_flight)
         has_renewed = now >= self.renews_at
         if free <= 0 and not has_renewed:
-            return poll_s if self.remaining or self.in_flight else self.renews_at - now
+            return self._poll_s(now) if self.remaining or self.in_flight else self.renews_at - now
         if next(iter(self.waiting)) != request:
-            return poll_s
+            return self._poll_s(now)
         if free <= 0 or (has_renewed and self.pace == "even" and free < math.inf):
             if now < self.probe_until:
-                return poll_s
+                return self._poll_s(now)
             self.probe_until = now + lost_after_s
         elif self.pace == "even" and not has_renewed:
             gap_s = (self.renews_at - self.sent_at) / (free + 1)
@@ -114,6 +113,11 @@ class Allowance:
         del self.waiting[request]
         self.in_flight[request] = self.sent_at = now
         return 0.0
+
+    def _poll_s(self, now: float) -> float:
+        """Return when a request asks again that waits for another one, by its last event."""
+        seconds = (now - max(self.sent_at, self.answered_at)) / 8
+        return min(max(_LEAST_POLL_S, seconds), _LONGEST_POLL_S)
 
     def _forget_lost(self, now: float, lost_after_s: float) -> None:
         """Forget the requests of processes that are not heard of any more."""

@@ -80,7 +80,7 @@ class Turn:
     not_before: float = 0.0
     is_probe: bool = False
     is_over: bool = False
-    name: str = field(default_factory=lambda: f"{random.getrandbits(64):x}")
+    name: str = field(default_factory=lambda: hex(random.getrandbits(64)))
 
 
 class Allowances:
