@@ -83,6 +83,7 @@ class SharedStore(ABC):
         self._account = account
         self._kernel = f"{machine()}-{os.getpid()}"
         self._ahead_s = 0.0  # of the store's clock, which the times in rows are by
+        self._give_up_at = 0.0  # of the change that is made, by the monotonic clock
         self._alone_until, self._has_warned = 0.0, False
         self.other_kernels = 0
 
@@ -109,6 +110,7 @@ class SharedStore(ABC):
             self.other_kernels = len(allowance.kernels) - 1
             return write_row(allowance, self._ahead_s)
 
+        self._give_up_at = time.monotonic() + _DEADLINE_S
         name = hmac.digest(self._account, operation.encode("utf-8", "replace"), "sha256").hex()
         try:
             self._replace(name, update)
@@ -166,13 +168,11 @@ def write_row(allowance: Allowance, ahead_s: float) -> str:
 
 
 def _shifted(row: dict[str, Any], by_s: float) -> dict[str, Any]:
-    """Return a row with its times moved, from one clock to another."""
-    times = {name: row[name] + by_s for name in TIMES}
-    return (
-        row
-        | times
-        | {name: {each: at + by_s for each, at in row[name].items()} for name in MOMENTS}
-    )
+    """Return a row with its times moved, from one clock to another; 0 stands for no time."""
+    shifted = row | {name: row[name] and row[name] + by_s for name in TIMES}
+    for name in MOMENTS:
+        shifted[name] = {each: at + by_s for each, at in row[name].items()}
+    return shifted
 
 
 _VALUES: Final = len(TIMES + NUMBERS + MOMENTS) + 1
@@ -186,7 +186,7 @@ class FileStore(SharedStore):
 
     def _replace(self, name: str, update: _Update) -> None:
         connection = self._connection or self._open()
-        _execute_once_free(connection, "BEGIN IMMEDIATE")
+        self._execute_once_free(connection, "BEGIN IMMEDIATE")
         with connection:  # commits, or rolls back
             row = connection.execute(_READ, [name]).fetchone()
             connection.execute(_WRITE, [name, update(row and row[0])])
@@ -199,8 +199,23 @@ class FileStore(SharedStore):
         self._disconnect = weakref.finalize(self, _close_in, os.getpid(), connection)
         # No need to wait for the disk: nothing in the file matters after a power failure.
         for statement in ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = OFF", _CREATE):
-            _execute_once_free(connection, statement)
+            self._execute_once_free(connection, statement)
         return connection
+
+    def _execute_once_free(self, connection: sqlite3.Connection, statement: str) -> None:
+        """Execute a statement that needs the file's lock.
+
+        SQLite's own attempts are up to 0.1 s apart, so under load some sessions never got the lock.
+        """
+        while True:
+            try:
+                connection.execute(statement)
+                return
+            except sqlite3.OperationalError as error:
+                is_locked = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+                if not is_locked or time.monotonic() >= self._give_up_at:
+                    raise
+                time.sleep(random.uniform(0.0, _LONGEST_RETRY_S))
 
     def close(self) -> None:
         """Close the connection."""
@@ -213,23 +228,6 @@ def _close_in(process: int, connection: sqlite3.Connection) -> None:
     if process == os.getpid():
         with contextlib.suppress(sqlite3.Error):
             connection.close()
-
-
-def _execute_once_free(connection: sqlite3.Connection, statement: str) -> None:
-    """Execute a statement that needs the file's lock.
-
-    SQLite's own attempts are up to 0.1 s apart, so under load some sessions never got the lock.
-    """
-    give_up_at = time.monotonic() + _DEADLINE_S
-    while True:
-        try:
-            connection.execute(statement)
-            return
-        except sqlite3.OperationalError as error:
-            is_locked = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
-            if not is_locked or time.monotonic() >= give_up_at:
-                raise
-            time.sleep(random.uniform(0.0, _LONGEST_RETRY_S))
 
 
 def _own_file() -> Path:
@@ -284,10 +282,9 @@ class RedisStore(SharedStore):
 
     def _compare_and_set(self, name: str, update: _Update) -> None:
         key = f"directmail-lab:4:{name}"
-        give_up_at = time.monotonic() + _DEADLINE_S
         before = self._exchange(key, "", "")
         while (kept := self._exchange(key, before, update(before))) != before:
-            if time.monotonic() >= give_up_at:
+            if time.monotonic() >= self._give_up_at:
                 raise TimeoutError
             before = kept
             time.sleep(random.uniform(0.0, _LONGEST_RETRY_S))
