@@ -68,7 +68,7 @@ def read(base_url: str, api_key: str, requests: int, threads: int, share: str | 
         with ThreadPoolExecutor(threads) as pool:
             failed = sum(not good for good in pool.map(ask, range(requests)))
         took = {"began": began, "ended": time.time(), "failed": failed}
-        took["refused"] = int((session.rate_limits()["status"] == 429).sum())
+        took["refused"] = int((dm.rate_limits(session)["status"] == 429).sum())
     sys.stdout.write(json.dumps(took))
 
 

@@ -18,7 +18,7 @@ from reading_samples import raw
 
 import directmail_lab as dm
 from directmail_lab.cassettes import SessionRecording
-from directmail_lab.errors import OutcomeUnknownError, QuotaExhaustedError
+from directmail_lab.errors import QuotaExhaustedError
 from directmail_lab.pacing.allowance import Allowance
 from directmail_lab.pacing.transport import waiting_bar
 from directmail_lab.readings.reading import Reading
@@ -238,36 +238,38 @@ def test_in_a_notebook_the_bar_of_a_wait_is_full_and_then_gone(seen_s: float) ->
     assert [one["value"] for one in states if "max" in one] == [2.0]
 
 
-def test_retry_after_wins_over_reset() -> None:
-    """A refusal that says when to come back is obeyed to the second."""
-    service = Service(Clock(), limit=5, window_s=60.0)
-    service.instead = [refusal(**{"X-RateLimit-Reset": "60", "Retry-After": "7"})]
-
-    burst(service, 1, reset_unit="seconds_left")
-
-    assert service.statuses == [429, 200]
-    assert sum(service.clock.slept) == pytest.approx(7.0)
+def told(status: int = 429, **headers: str) -> httpx.Response:
+    """Return a response that says that nothing remains for two seconds, and what is given."""
+    standard = {"X-RateLimit-Limit": "5", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "2"}
+    return httpx.Response(status, headers=standard | headers)
 
 
-def test_answers_without_the_headers_hold_nothing_back() -> None:
-    """Where the service does not say what remains, requests go at will."""
-    service = Service(Clock())
-    service.instead = [httpx.Response(200) for _ in range(20)]
+@pytest.mark.parametrize(
+    ("responses", "slept_s"),
+    [
+        # Retry-After wins over Reset, and no allowance holds back where none is told.
+        pytest.param([told(), httpx.Response(200)], 2.0, id="Reset"),
+        pytest.param([told(**{"Retry-After": "7"}), httpx.Response(200)], 7.0, id="Retry-After"),
+        pytest.param([httpx.Response(200) for _ in range(20)], 0.0, id="nothing"),
+        # With nothing told but zeros, the document's typical minute is waited for.
+        pytest.param([told(200, **{"X-RateLimit-Reset": "0"}) for _ in range(2)], 60.0, id="zero"),
+        pytest.param([httpx.ConnectError("refused"), httpx.Response(200)], 0.5, id="no connection"),
+        pytest.param([httpx.Response(503), httpx.Response(200)], 0.5, id="a failure"),
+        # Others on the account may spend each new window first: a refused read has not failed.
+        pytest.param([*(told() for _ in range(6)), httpx.Response(200)], 48.0, id="refusals"),
+    ],
+)
+def test_a_request_waits_as_long_as_it_is_told(
+    responses: list[httpx.Response | Exception], slept_s: float
+) -> None:
+    """No longer, and then it succeeds."""
+    service = Service(Clock(), instead=responses)
+    reads = sum(getattr(response, "status_code", 0) == 200 for response in responses)
 
-    burst(service, 20)
+    burst(service, reads, reset_unit="seconds_left")
 
-    assert service.clock.slept == []
-
-
-def test_a_zero_that_never_changes_is_waited_for_as_the_document_says() -> None:
-    """With nothing told, the document's typical minute is waited for, not guessed at."""
-    service = Service(Clock(), window_s=60.0)
-    service.reset = lambda *_: "0"  # type: ignore[method-assign]
-
-    burst(service, 6)
-
-    assert service.statuses == [200] * 6
-    assert sum(service.clock.slept) == pytest.approx(60.0, abs=0.1)
+    assert responses == []
+    assert sum(service.clock.slept) == pytest.approx(slept_s, abs=0.1)
 
 
 PASSING = [httpx.ReadError("reset"), httpx.RemoteProtocolError("cut off"), 502, 503, 504]
@@ -304,17 +306,6 @@ def test_only_a_read_is_repeated_and_only_after_a_failure_that_may_pass(
     assert outcome == failure
     assert len(service.sent_at) == attempts
     assert [reading.status for reading in log.readings()] == [failure] * attempts * is_status
-
-
-@pytest.mark.parametrize("failure", [httpx.ConnectError("refused"), httpx.Response(503)], ids=repr)
-def test_a_failure_that_passes_costs_a_pause(failure: httpx.Response | Exception) -> None:
-    """The second attempt succeeds."""
-    service = Service(Clock())
-    service.instead = [failure]
-
-    burst(service, 1)
-
-    assert (service.statuses[-1], service.clock.slept) == (200, [0.5])
 
 
 async def gather(service: Service, n: int, **options: object) -> list[int | BaseException]:
@@ -358,26 +349,10 @@ def test_max_wait_s_bounds_all_waiting_of_each_request() -> None:
     assert max(service.sent_at) - START < 120.0
 
 
-def refusal(**headers: str) -> httpx.Response:
-    """Return a response that refuses for want of allowance."""
-    standard = {"X-RateLimit-Limit": "5", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "2"}
-    return httpx.Response(429, headers=standard | headers)
-
-
-def test_a_read_that_is_refused_has_not_failed() -> None:
-    """Others on the account may spend each new window first: it is asked for until it is given."""
-    service = Service(Clock())
-    service.instead = [refusal() for _ in range(6)]
-
-    burst(service, 1, reset_unit="seconds_left")
-
-    assert service.statuses == [429] * 6 + [200]
-
-
 def test_a_read_that_is_always_refused_ends_when_its_time_is_over() -> None:
     """max_wait_s bounds what it waits in all, however short each wait is."""
     service = Service(Clock())
-    service.instead = [refusal() for _ in range(99)]
+    service.instead = [told() for _ in range(99)]
 
     with (
         client(service, reset_unit="seconds_left", max_wait_s=20.0) as paced_client,
@@ -430,24 +405,6 @@ def test_threads_never_overrun_a_real_service() -> None:
         assert len(dm.rate_limits(session)) == 5
 
 
-@pytest.mark.parametrize("method", ["POST", "DELETE"])
-def test_an_answer_to_a_write_that_breaks_off_leaves_its_outcome_open(method: str) -> None:
-    """Its status came and its body did not: with threads and with tasks alike."""
-
-    async def send(session: dm.Session) -> None:
-        await session.async_client.request(method, "/v1/letters")
-
-    with (
-        FaultyService() as service,
-        dm.Session(service.base_url, service.api_key, allow_writes=True) as session,
-        service.fault(cut_after=1, body=b"{}", status=201),
-    ):
-        with pytest.raises(OutcomeUnknownError, match="may have been"):
-            session.request(method, "/v1/letters")
-        with pytest.raises(OutcomeUnknownError, match="may have been"):
-            asyncio.run(send(session))
-
-
 def reading(remaining: int, reset: int, at: float, elapsed_s: float = 0.0) -> Reading:
     return Reading(at, "GET", ME, 200, raw(5, remaining, reset), elapsed_s=elapsed_s)
 
@@ -456,9 +413,9 @@ def test_the_first_request_of_many_asks_for_all() -> None:
     """Until a response says what remains, one request is out and the others wait for it."""
     allowance = Allowance(lambda: "milliseconds_left")
 
-    before = [allowance.wait_s(START) for _ in range(4)]
-    allowance.settle(reading(4, 1000, START))
-    after = [allowance.wait_s(START) for _ in range(5)]
+    before = [allowance.wait_s(START, name) for name in "abcd"]
+    allowance.settle("a", reading(4, 1000, START))
+    after = [allowance.wait_s(START, name) for name in "bcdef"]
 
     assert [seconds > 0 for seconds in before] == [False, True, True, True]
     assert [seconds > 0 for seconds in after] == [False, False, False, False, True]
@@ -468,12 +425,49 @@ def test_a_response_that_was_overtaken_does_not_give_back_what_is_used() -> None
     """A slow response says that more remains than a later request was told: the less counts."""
     allowance = Allowance(lambda: "milliseconds_left")
 
-    sent = [allowance.wait_s(START)]
-    allowance.settle(reading(4, 1000, START))
-    sent += [allowance.wait_s(START) for _ in range(2)]
-    allowance.settle(reading(2, 990, START + 0.01, 0.01))
-    allowance.settle(reading(3, 995, START + 0.4, 0.395))
-    later = [allowance.wait_s(START + 0.4) for _ in range(3)]
+    sent = [allowance.wait_s(START, "a")]
+    allowance.settle("a", reading(4, 1000, START))
+    sent += [allowance.wait_s(START, name) for name in "bc"]
+    allowance.settle("c", reading(2, 990, START + 0.01, 0.01))
+    allowance.settle("b", reading(3, 995, START + 0.4, 0.395))
+    later = [allowance.wait_s(START + 0.4, name) for name in "def"]
 
     assert sent == [0.0] * 3
     assert [seconds > 0 for seconds in later] == [False, False, True]
+
+
+def test_who_waits_longest_comes_first() -> None:
+    """What comes later lets the one before it go, though one request is left."""
+    allowance = Allowance(remaining=1, renews_at=START + 60.0, answered_at=START)
+
+    waits = [allowance.wait_s(START, name) > 0 for name in "abc"]
+    allowance.settle("a", None)
+    waits += [allowance.wait_s(START + 0.1, name) > 0 for name in "cdb"]
+
+    assert waits == [False, True, True, True, True, False]
+
+
+def test_what_a_process_that_died_had_in_flight_counts_as_used_once_it_is_lost() -> None:
+    """Its request holds the others up for a second, and was probably sent."""
+    allowance = Allowance(remaining=2, renews_at=START + 60.0, answered_at=START)
+
+    waits = [allowance.wait_s(START, name) > 0 for name in ("dead", "dead too", "alive")]
+    waits += [allowance.wait_s(START + 3.0, "alive") > 0]
+    remaining = allowance.remaining
+    waits += [allowance.wait_s(START + 60.0, "alive") > 0]
+
+    assert waits == [False, False, True, True, False]
+    assert (remaining, list(allowance.in_flight)) == (0, ["alive"])
+
+
+def test_a_refused_read_pauses_though_the_renewal_seems_past() -> None:
+    """The clocks of readings and of pacing disagree by a minute: 1, 2, 4, … seconds are slept."""
+    service = Service(Clock(), window_s=5.0)
+    transport = paced(service, reset_unit="seconds_left", max_wait_s=300.0)
+    transport.clock = lambda: service.clock() + 60.0
+    request = httpx.Request("GET", BASE_URL + ME)
+
+    statuses = [transport.handle_request(request).status_code for _ in range(11)]
+
+    assert statuses == [200] * 11
+    assert service.statuses.count(429) <= 2 * 3

@@ -34,7 +34,7 @@ from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import QuotaExhaustedError
 from directmail_lab.interaction import READING
 from directmail_lab.pacing import Allowances
-from directmail_lab.pacing.allowance import Allowance
+from directmail_lab.pacing.allowance import MOMENTS, Allowance
 from directmail_lab.pacing.shared import Share, SharedStore, machine
 from directmail_lab.sessions import Session
 from directmail_lab.standin import StandIn, stand_in
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 ME = "/v1/users/me"
+KEPT, KEEP = "SELECT value FROM allowances", "UPDATE allowances SET value = ?"
 KEY = ApiKey("hk_Zt7Qm2Xr9LwT4bV1")
 
 
@@ -57,10 +58,17 @@ def state_files(tmp_path: Path) -> list[Path]:
     return sorted((tmp_path / "state").rglob("*"))
 
 
+def in_file(query: str, *values: object) -> Any:
+    """Return the first value that a query of the machine's file gives."""
+    (database,) = Path(os.environ["XDG_STATE_HOME"]).rglob("*.sqlite")
+    with contextlib.closing(sqlite3.connect(database, isolation_level=None)) as others:
+        return (others.execute(query, values).fetchone() or [None])[0]
+
+
 def join_threads() -> None:
     """Wait until what a probe found out has been told to the others."""
     for thread in threading.enumerate():
-        if thread.name.endswith("(_end)"):
+        if thread.name.endswith("(_tell)"):
             thread.join()
 
 
@@ -110,10 +118,8 @@ def read_at_once(service: Service, sessions: int, reads: int, **options: Any) ->
         seconds = users[number].wait_s(turns[number], clock())
         if not seconds:
             reading = sending.handle_request(request).extensions[READING]
-            users[number].settle(turns[number], reading)
-            if turns[number].is_probe:
-                users[number].end(turns[number], clock())
-                join_threads()
+            users[number].settle(turns[number], reading, clock())
+            join_threads()
             left[number] -= reading.status == 200
             ended[number], turns[number] = clock() - START, users[number].turn(ME, clock())
         if left[number]:
@@ -148,46 +154,13 @@ def test_what_one_session_learns_of_the_unit_all_know(rounding: Callable[[float]
     assert service.statuses.count(429) <= 2
 
 
-def ask(store: SharedStore, now: float, own: Allowance | None = None) -> tuple[Allowance, float]:
-    """Let a session ask for a request; return what it knows then, and how long it waits."""
-    own = own or Allowance(lambda: "seconds_left")
-    changed = store.change(ME, own, lambda allowance: allowance.wait_s(now), now=now, since=now)
+def ask(store: SharedStore) -> float:
+    """Let a session ask for a request, and find out that three remain; return how long it waits."""
+    own = Allowance(remaining=3, renews_at=START + 60.0, answered_at=START)
+    changed = store.change(ME, own, lambda allowance: allowance.wait_s(START, "a"), START)
+    store.close()
     assert changed is not None
-    return changed
-
-
-def known(remaining: int, renews_at: float) -> Allowance:
-    """Return an allowance as the responses so far say."""
-    return Allowance(
-        lambda: "seconds_left", remaining=remaining, renews_at=renews_at, answered_at=START
-    )
-
-
-def test_who_waits_longest_comes_first() -> None:
-    """A session that comes later lets the one before it go, though one request is left."""
-    stores = [on_machine() for _ in range(3)]
-    used, _ = ask(stores[0], START, known(1, START + 60.0))
-    waits = ask(stores[1], START + 0.01)[1]
-    used.settle(None)
-    stores[0].change(ME, used, lambda _: 0.0, now=START + 0.02, since=START)
-
-    assert waits > 0
-    assert ask(stores[2], START + 0.03)[1] > 0
-    assert ask(stores[1], START + 0.03)[1] == 0.0
-    for store in stores:
-        store.close()
-
-
-def test_what_a_process_that_died_had_in_flight_counts_as_used_once_it_is_lost() -> None:
-    """Its request holds the others up for a second, and was probably sent."""
-    dead, alive = on_machine(), on_machine()
-    ask(dead, START, known(2, START + 60.0))
-
-    assert ask(alive, START + 0.5)[0].others_in_flight == 1
-    assert ask(alive, START + 3.0)[0].others_in_flight == 0
-    assert ask(alive, START + 3.0)[0].remaining == 1
-    dead.close()
-    alive.close()
+    return changed[1]
 
 
 # -- the file -------------------------------------------------------------------------------------
@@ -214,14 +187,11 @@ def test_the_file_is_the_users_own_and_does_not_tell_the_key(
 
 def test_two_keys_or_two_addresses_do_not_share() -> None:
     """The same key at another address is another allowance, and so is another key."""
-    remaining = []
-    for base_url, key in [(BASE_URL, "a" * 20), (BASE_URL, "b" * 20), ("https://x.test", "a" * 20)]:
-        store = on_machine(base_url, ApiKey(key))
-        remaining.append(ask(store, START)[0].remaining)
-        ask(store, START, known(3, START + 60.0))
-        store.close()
+    accounts = [(BASE_URL, "a" * 20), (BASE_URL, "b" * 20), ("https://x.test", "a" * 20)]
+    for base_url, key in accounts:
+        ask(on_machine(base_url, ApiKey(key)))
 
-    assert remaining == [0, 0, 0]
+    assert in_file("SELECT count(*) FROM allowances") == 3
 
 
 def test_a_replay_and_a_session_that_shares_nothing_never_touch_it(
@@ -247,35 +217,12 @@ def test_sessions_that_start_together_share_a_new_file(
     def start(_: int) -> None:
         store = on_machine()
         together.wait()
-        ask(store, START)
-        store.close()
+        ask(store)
 
     with ThreadPoolExecutor(4) as threads:
         for folder in range(30):
             monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state" / str(folder)))
             list(threads.map(start, range(4)))
-
-
-def test_a_locked_file_is_tried_again_within_milliseconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Under load, SQLite's own attempts, up to 0.1 s apart, let some sessions starve."""
-    store, pauses = on_machine(), []
-    ask(store, START)
-    (database,) = Path(os.environ["XDG_STATE_HOME"]).rglob("*.sqlite")
-    other = sqlite3.connect(database, isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
-
-    def sleep(seconds: float) -> None:
-        pauses.append(seconds)
-        if len(pauses) == 5:
-            other.execute("ROLLBACK")
-
-    monkeypatch.setattr(time, "sleep", sleep)
-
-    assert ask(store, START)[1] > 0
-    assert len(pauses) == 5
-    assert max(pauses) < 0.005
-    store.close()
-    other.close()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
@@ -344,7 +291,7 @@ def test_a_file_that_cannot_be_used_costs_no_request(
     how: str, service: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The session paces alone, and says so once."""
-    path = tmp_path / "state" / "directmail-lab" / f"allowances-3-{machine()}.sqlite"
+    path = tmp_path / "state" / "directmail-lab" / f"allowances-4-{machine()}.sqlite"
     restore = broken(how, path, monkeypatch)
     try:
         with (
@@ -370,16 +317,14 @@ def test_no_row_makes_a_request_fail() -> None:
         Session(service.base_url, service.api_key, allow_writes=True) as session,
     ):
         statuses = {session.post("/v1/lists").status_code}
-        (database,) = Path(os.environ["XDG_STATE_HOME"]).rglob("*.sqlite")
-        with contextlib.closing(sqlite3.connect(database, isolation_level=None)) as others:
-            select = "SELECT value FROM allowances WHERE name != 'secret'"
-            row = json.loads(others.execute(select).fetchone()[0])
-            users = {"other-1.a": 0} | row["users"]
-            odd = [row | {name: value} for name in row for value in ODD]
-            odd += [row | {"users": users | {"other-1.a": [1, value, value]}} for value in ODD]
-            for text in [*ROWS, *map(json.dumps, odd)]:
-                others.execute("UPDATE allowances SET value = ? WHERE name != 'secret'", [text])
-                statuses |= {session.post("/v1/lists").status_code}
+        join_threads()
+        row = json.loads(in_file(KEPT))
+        odd = [row | {name: value} for name in row for value in ODD]
+        odd += [row | {name: {"a": value}} for name in MOMENTS for value in ODD]
+        for text in [*ROWS, *map(json.dumps, odd)]:
+            in_file(KEEP, text)
+            statuses |= {session.post("/v1/lists").status_code}
+            join_threads()
 
         assert statuses == {405}
         assert service.requests.total() == 1 + len(ROWS) + len(odd)
@@ -406,26 +351,24 @@ def test_other_kernels_are_told_of(service: StandIn) -> None:
         session.me()
         alone = session.shared_with
         join_threads()
-        (database,) = Path(os.environ["XDG_STATE_HOME"]).rglob("*.sqlite")
-        with contextlib.closing(sqlite3.connect(database, isolation_level=None)) as others:
-            select = "SELECT value FROM allowances WHERE name != 'secret'"
-            row = json.loads(others.execute(select).fetchone()[0])
-            row["users"] |= dict.fromkeys(["one-1.a", "one-1.b", "two-2.a"], (0, time.time(), 0))
-            others.execute(
-                "UPDATE allowances SET value = ? WHERE name != 'secret'", [json.dumps(row)]
-            )
+        row = json.loads(in_file(KEPT))
+        row["kernels"] |= dict.fromkeys(["one-1", "two-2"], time.time())
+        in_file(KEEP, json.dumps(row))
         session.me()
         picture = MonitorWidget(session).snapshot()
 
         assert alone == ""
         assert session.shared_with == "shared with 2 other kernels"
-        assert picture["source"] == "Live, shared with 2 other kernels"
+        assert picture["source"] == "this session, shared with 2 other kernels"
 
 
 # -- a server -------------------------------------------------------------------------------------
 
 
-def test_sessions_share_through_redis_whatever_their_clocks_say(redis_address: str) -> None:
+@pytest.mark.parametrize("first_is_ahead", [False, True])
+def test_sessions_share_through_redis_whatever_their_clocks_say(
+    redis_address: str, *, first_is_ahead: bool
+) -> None:
     """Two machines whose clocks are a minute apart use up an allowance and agree on its renewal."""
 
     class Ahead(Session):
@@ -433,9 +376,11 @@ def test_sessions_share_through_redis_whatever_their_clocks_say(redis_address: s
 
         _clock = staticmethod(lambda: time.time() + 60.0)
 
+    kinds = [Ahead, Session] if first_is_ahead else [Session, Ahead]
+    ahead_s = 0.0 if first_is_ahead else 60.0
     options: dict[str, Any] = {"share": redis_address, "reset_unit": "seconds_left"}
     with stand_in(limit=5, window_s=600.0, limits={}) as service:
-        sessions = [kind(service.base_url, service.api_key, **options) for kind in (Session, Ahead)]
+        sessions = [kind(service.base_url, service.api_key, **options) for kind in kinds]
         statuses = [sessions[number % 2].get(ME).status_code for number in range(5)]
         with pytest.raises(QuotaExhaustedError) as caught:
             sessions[1].get(ME)
@@ -444,7 +389,7 @@ def test_sessions_share_through_redis_whatever_their_clocks_say(redis_address: s
             session.close()
 
     assert (statuses, sent) == ([200] * 5, [3, 2])
-    assert caught.value.until == pytest.approx(time.time() + 60.0 + 600.0, abs=25.0)
+    assert caught.value.until == pytest.approx(time.time() + ahead_s + 600.0, abs=25.0)
 
 
 def test_the_server_is_told_neither_key_nor_path(redis_address: str, service: StandIn) -> None:
@@ -471,6 +416,7 @@ def test_a_server_that_fails_costs_no_request(how: str, service: StandIn, tmp_pa
             address = address.replace("open-sesame", "open-barley")
         with Session(service.base_url, service.api_key, share=address) as session:
             statuses = [session.get(ME).status_code] if how == "lost" else []
+            join_threads()
             if how != "wrong password":
                 server.kill()
                 server.wait()

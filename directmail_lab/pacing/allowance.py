@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from ..contract import TYPICAL_WINDOW_S
@@ -16,12 +16,10 @@ from ..readings.reset_unit import SCALES, Scale, UnitName, renewal_time
 
 Pace = Literal["burst", "even", "off"]
 
-TIMES: Final = ("renews_at", "began_at", "answered_at", "probe_until", "next_at", "last_reset_at")
-NUMBERS: Final = (
-    *("remaining", "refusals", "latency_s", "gap_s"),
-    *("last_reset", "largest_reset", "is_in_seconds", "rounds_down"),
-)
-"""The attributes of an `Allowance` that sessions with one key share."""
+TIMES: Final = ("renews_at", "began_at", "answered_at", "probe_until", "sent_at", "in_seconds_at")
+NUMBERS: Final = ("latency_s", "largest_reset", "is_in_seconds", "rounds_down")
+MOMENTS: Final = ("waiting", "in_flight", "kernels")
+"""With ``remaining``, the attributes of an `Allowance` that sessions with one key share."""
 
 # No window is shorter than a second: if all values are below 1,000, they are not milliseconds.
 _LEAST_MILLISECONDS: Final = 1000
@@ -31,6 +29,11 @@ _DELAY_S: Final = 0.05
 # Of a difference of two times since the epoch.
 _CLOCK_ERROR_S: Final = 1e-6
 _LONGEST_LATENCY_S: Final = 6.0
+# A request that waits for another one asks again after so long, the later the less often.
+_LEAST_POLL_S: Final = 0.003
+_LONGEST_POLL_S: Final = 0.1
+# A request that waits asks again every half a second, or more often.
+_LONGEST_SILENCE_S: Final = 2.0
 
 
 @dataclass
@@ -43,9 +46,6 @@ class Allowance:
         Returns the unit of ``X-RateLimit-Reset``, as far as it is known.
     max_wait_s, pace
         See `Allowances`.
-    in_flight, others_in_flight, others_first
-        How many requests of this session and of others have no response yet, and how many others
-        wait for longer than the request that asks.
     remaining
         As in the last response; None if responses do not say.
     renews_at, began_at
@@ -53,13 +53,18 @@ class Allowance:
     answered_at, latency_s
         When the last response came, and the longest that recent ones took.
     probe_until
-        Until when a request of any session is out that finds out what remains.
-    next_at, gap_s
-        With ``pace="even"``: when the next request is due, and the seconds between two.
-    refusals
-        How many times in a row a request was refused although the allowance should have renewed.
-    last_reset, last_reset_at, largest_reset
-        The last value of Reset that was used, when it came, and the largest so far.
+        Until when a request is out that finds out what remains.
+    sent_at
+        When the last request was sent.
+    waiting, in_flight
+        The requests that wait, the longest first, and when each asked last; those that have no
+        response yet, and when each was sent. All sessions' own, by a name of each.
+    kernels
+        When each process that shares the allowance asked last.
+    largest_reset
+        The largest value of Reset so far.
+    in_seconds_at
+        When the allowance renews if the last Reset was in seconds.
     is_in_seconds, rounds_down
         Whether a refusal showed that Reset is not in milliseconds, and that it is rounded down.
     """
@@ -67,70 +72,70 @@ class Allowance:
     reset_unit: Callable[[], UnitName] = lambda: "undetermined"
     max_wait_s: float = 120.0
     pace: Pace = "burst"
-    in_flight: int = 0
-    others_in_flight: int = 0
-    others_first: int = 0
     remaining: int | None = 0
     renews_at: float = 0.0
     began_at: float = 0.0
     answered_at: float = 0.0
     latency_s: float = 0.0
     probe_until: float = 0.0
-    next_at: float = 0.0
-    gap_s: float = 0.0
-    refusals: int = 0
-    last_reset: int = 0
-    last_reset_at: float = 0.0
+    sent_at: float = 0.0
+    waiting: dict[str, float] = field(default_factory=dict)
+    in_flight: dict[str, float] = field(default_factory=dict)
+    kernels: dict[str, float] = field(default_factory=dict)
     largest_reset: int = 0
+    in_seconds_at: float = 0.0
     is_in_seconds: bool = False
     rounds_down: bool = False
 
-    @property
-    def lost_after_s(self) -> float:
-        """After how many seconds a request of a process that is not heard of counts as lost."""
-        return 1.0 + 10 * min(self.latency_s, _LONGEST_LATENCY_S)
-
-    def wait_s(self, now: float, *, first: int = 0) -> float:
-        """Return 0 and count a request as sent, or return how many seconds it waits.
-
-        They are infinite if it waits for other requests. ``first`` is how many of this session's
-        wait for longer.
-        """
+    def wait_s(self, now: float, request: str) -> float:
+        """Return 0 and count a request as sent, or return in how many seconds it asks again."""
         if now < self.answered_at - 1.0:  # a clock was set back
-            self.renews_at = self.answered_at = self.probe_until = self.next_at = now
-        free = self._free() - first
-        if free <= 0:
-            in_flight = self.in_flight + self.others_in_flight
-            if now < self.renews_at:
-                return math.inf if self.remaining or in_flight else self.renews_at - now
-            if now < self.probe_until or first or self.others_first:
-                return math.inf
-            self.probe_until = now + self.lost_after_s
-        elif self.others_first:
-            return math.inf
-        elif self.pace == "even":
-            if first or now < self.next_at:
-                return math.inf if first else self.next_at - now
-            if now < self.renews_at:
-                self.gap_s = min((self.renews_at - now) / free, self.max_wait_s)
-        self.in_flight += 1
-        self.next_at = now + self.gap_s
+            self.renews_at = self.answered_at = self.probe_until = self.sent_at = now
+        lost_after_s = 1.0 + 10 * min(self.latency_s, _LONGEST_LATENCY_S)
+        if self.waiting or self.in_flight:
+            self._forget_lost(now, lost_after_s)
+        self.waiting[request] = now
+        free = math.inf if self.remaining is None else self.remaining - len(self.in_flight)
+        has_renewed = now >= self.renews_at
+        if free <= 0 and not has_renewed:
+            return self._poll_s(now) if self.remaining or self.in_flight else self.renews_at - now
+        if next(iter(self.waiting)) != request:
+            return self._poll_s(now)
+        if free <= 0 or (has_renewed and self.pace == "even" and free < math.inf):
+            if now < self.probe_until:
+                return self._poll_s(now)
+            self.probe_until = now + lost_after_s
+        elif self.pace == "even" and not has_renewed:
+            gap_s = (self.renews_at - self.sent_at) / (free + 1)
+            due_in_s = self.sent_at + min(gap_s, self.max_wait_s) - now
+            if due_in_s > 0:
+                return due_in_s
+        del self.waiting[request]
+        self.in_flight[request] = self.sent_at = now
         return 0.0
 
-    def _free(self) -> float:
-        """Return how many requests may be sent now."""
-        if self.remaining is None:
-            return math.inf
-        return self.remaining - self.in_flight - self.others_in_flight
+    def _poll_s(self, now: float) -> float:
+        """Return when a request asks again that waits for another one, by its last event."""
+        seconds = (now - max(self.sent_at, self.answered_at)) / 8
+        return min(max(_LEAST_POLL_S, seconds), _LONGEST_POLL_S)
 
-    def last_event_at(self, now: float) -> float:
-        """Return when the last response came, or when the allowance renewed since."""
-        return self.renews_at if self.answered_at < self.renews_at <= now else self.answered_at
+    def _forget_lost(self, now: float, lost_after_s: float) -> None:
+        """Forget the requests of processes that are not heard of any more."""
+        for request, asked_at in list(self.waiting.items()):
+            if abs(now - asked_at) > _LONGEST_SILENCE_S:
+                del self.waiting[request]
+        for request, sent_at in list(self.in_flight.items()):
+            if abs(now - sent_at) > lost_after_s:
+                del self.in_flight[request]
+                # What a later response said has it in it; else it was probably carried out.
+                if self.remaining and self.answered_at <= sent_at:
+                    self.remaining -= 1
 
-    def settle(self, reading: Reading | None) -> None:
-        """Take the response to a request that was counted as sent, or None if there was none."""
-        self.in_flight = max(0, self.in_flight - 1)
-        self.probe_until = 0.0
+    def settle(self, request: str, reading: Reading | None) -> None:
+        """Take the response to a request, or None if it has none or was never sent."""
+        self.waiting.pop(request, None)
+        if self.in_flight.pop(request, None) is not None:
+            self.probe_until = 0.0
         if reading is None:
             return
         elapsed_s, before = reading.elapsed_s or 0.0, self.remaining
@@ -145,7 +150,6 @@ class Allowance:
         self.latency_s = max(elapsed_s, 0.9 * self.latency_s)
         if is_refused and is_new and before == 0 and self.renews_at:
             self._learn_from_refusal(reading)
-        self.refusals = self.refusals + is_new if is_refused else 0
         if is_new:
             self.remaining, self.began_at = remaining, sent_at
         elif sent_at < self.began_at:
@@ -153,18 +157,11 @@ class Allowance:
         elif before is not None:
             self.remaining = max(0, before - 1) if remaining is None else min(before, remaining)
         if is_new or self.remaining == 0:
-            self._renew(reading, is_new=is_new)
-
-    def _renew(self, reading: Reading, *, is_new: bool) -> None:
-        at, tolerance_s = self._renewal(reading)
-        if not is_new and abs(at - self.renews_at) <= tolerance_s:
-            # The same renewal again: values are rounded up, so the earlier time is more precise.
-            at = min(at, self.renews_at)
-        if self.refusals > 1:  # the service's own times are not trusted any more
-            at = max(at, reading.at + 2.0 ** min(self.refusals - 2, 4))
-        self.renews_at = at
-        if reading.reset is not None:
-            self.last_reset, self.last_reset_at = reading.reset, reading.at
+            at, tolerance_s = self._renewal(reading)
+            if not is_new and abs(at - self.renews_at) <= tolerance_s:
+                # The same renewal again: values are rounded up, so the earlier is more precise.
+                at = min(at, self.renews_at)
+            self.renews_at, self.in_seconds_at = at, reading.at + (reading.reset or 0)
 
     def _renewal(self, reading: Reading) -> tuple[float, float]:
         """Return when the allowance renews by our clock, and how many seconds off that may be."""
@@ -201,8 +198,7 @@ class Allowance:
         # A refusal alone proves nothing: another program may have used up the new window. These are
         # not milliseconds if the value fell as seconds do: 1800, and 1798 after 1.8 s.
         if self.reset_unit() == "undetermined" and self._unit(reading) == "milliseconds_left":
-            fell, took_s = self.last_reset - reading.reset, reading.at - self.last_reset_at
-            self.is_in_seconds |= abs(fell - took_s) <= 2 + 0.05 * took_s
+            self.is_in_seconds |= abs(reading.at + reading.reset - self.in_seconds_at) <= 2.0
         # Reset is rounded down if the renewal it names has passed although the request was refused.
         # If only the unit was wrong, assume that too: waiting a second too long costs less than
         # another refusal.

@@ -8,8 +8,6 @@ import os
 import random
 import threading
 import time
-from bisect import bisect_left
-from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
@@ -38,18 +36,20 @@ _RETRIED_STATUSES: Final = frozenset({429, 502, 503, 504})
 # The connection failed. A timeout is not retried: the user has waited long enough.
 _RETRIED_ERRORS: Final = (httpx.NetworkError, httpx.RemoteProtocolError)
 
-# A request that waits for the response to another one asks again after 0.01 s, later less often.
-_LEAST_POLL_S: Final = 0.003
-_LONGEST_POLL_S: Final = 0.1
 # A shorter wait gets no progress bar; a longer one is slept in pieces, since a clock may be set.
 _SHOWN_FROM_S: Final = 1.0
 _LONGEST_PIECE_S: Final = 0.5
 _LAST_S: Final = 253_402_300_799.0
+# After a refusal, whatever the service says, whose clock may be wrong: 1, 2, 4, … seconds.
+_LONGEST_PAUSE_S: Final = 16.0
+
+# A forked child must not close its parent's connection, and so never lets go of it.
+_inherited: Final[list[object]] = []
 
 
 @dataclass(eq=False, slots=True)
 class _Line:
-    """One operation: its allowance, and since when requests wait for it, the longest first.
+    """One operation: its allowance, and who waits for it.
 
     ``settled`` are the responses that came since a request last asked. They are only put there, so
     that no response waits for a lock.
@@ -57,8 +57,8 @@ class _Line:
 
     operation: str
     allowance: Allowance
-    waiting: list[float] = field(default_factory=list)
-    settled: deque[Reading | None] = field(default_factory=deque)
+    waiting: set[Turn] = field(default_factory=set)
+    settled: list[tuple[str, Reading | None]] = field(default_factory=list)
 
 
 @dataclass(eq=False, slots=True)
@@ -67,22 +67,20 @@ class Turn:
 
     Attributes
     ----------
-    give_up_at
-        Until when it may wait.
-    waits_since
-        Since when it waits; 0 if it does not.
+    not_before, give_up_at
+        When it may be sent at the earliest, and until when it may wait.
     is_probe
         Whether it was sent to find out what remains.
     is_over
-        Whether it was cancelled, perhaps while it still asked in a thread.
+        Whether it was given up, perhaps while it still asked in a thread.
     """
 
     line: _Line
     give_up_at: float
-    waits_since: float = 0.0
-    is_sent: bool = False
+    not_before: float = 0.0
     is_probe: bool = False
     is_over: bool = False
+    name: str = field(default_factory=lambda: hex(random.getrandbits(64)))
 
 
 class Allowances:
@@ -98,7 +96,8 @@ class Allowances:
     reset_unit
         Returns the unit of ``X-RateLimit-Reset``, as far as it is known.
     shared
-        The store that sessions with the same key share; None if this session paces alone.
+        The store that sessions with the same key share; None if this session paces alone, as it
+        does in a forked child.
     """
 
     def __init__(
@@ -121,9 +120,11 @@ class Allowances:
         self.shown = threading.Lock()
 
     def turn(self, operation: str, now: float) -> Turn:
-        """Return a new request's turn, which ends with `settle` or `end`."""
-        if self._process != os.getpid():
-            self._after_fork()
+        """Return a new request's turn, which ends with `settle`."""
+        if self._process != os.getpid():  # no thread that waits or holds the lock is in a child
+            _inherited.append(self.shared)
+            self.shared = None
+            self._start()
         line = self._lines.get(operation)
         if line is None:
             allowance = Allowance(self._reset_unit, self.max_wait_s, self.pace)
@@ -141,79 +142,49 @@ class Allowances:
             The allowance renews after the request's ``give_up_at``.
         """
         with self._lock:
-            line = turn.line
-            if turn.is_over:
-                return math.inf
-            since = turn.waits_since or now
-            first = bisect_left(line.waiting, since)
-            seconds = self._change(
-                line, now, since, lambda allowance: allowance.wait_s(now, first=first)
-            )
+            line, seconds = turn.line, turn.not_before - now
+            if seconds <= 0.0:
+                seconds = self._change(line, now, turn)
             if not seconds:
-                turn.is_sent, turn.is_probe = True, now < line.allowance.probe_until
-                self._leave(turn)
+                turn.is_probe = now < line.allowance.probe_until
+                line.waiting.discard(turn)
                 return 0.0
-            if seconds == math.inf:
-                event_at = max(since, line.allowance.last_event_at(now))
-                seconds = min(max(_LEAST_POLL_S, (now - event_at) / 8), _LONGEST_POLL_S)
             if now + seconds > turn.give_up_at:
                 raise self._exhausted(line, now)
-            if not turn.waits_since:
-                turn.waits_since = max([now, *(since + 1e-6 for since in line.waiting[-1:])])
-                line.waiting.append(turn.waits_since)
+            line.waiting.add(turn)
             return seconds
 
-    def settle(self, turn: Turn, reading: Reading | None) -> None:
-        """Take the response to a request that was sent, or None if there was none. Never blocks."""
-        turn.is_sent = False
-        turn.line.settled.append(reading)
+    def settle(self, turn: Turn, reading: Reading | None, now: float) -> None:
+        """Take the response to a request, or None if it has none or was not sent.
 
-    def end(self, turn: Turn, now: float) -> None:
-        """End a request that was a probe, for whose response others wait, or that gave up.
-
-        It never blocks: if the store is slow, another thread waits for it.
+        It never blocks: what others wait for, another thread tells the store.
         """
-        if self.shared is None:
-            self._end(turn, now)
-        else:
-            threading.Thread(target=self._end, args=[turn, now]).start()
+        turn.line.waiting.discard(turn)
+        turn.line.settled.append((turn.name, reading))
+        if self.shared is not None and (turn.is_probe or reading is None):
+            threading.Thread(target=self._tell, args=[turn.line, now]).start()
 
-    def _end(self, turn: Turn, now: float) -> None:
+    def _tell(self, line: _Line, now: float) -> None:
         with self._lock:
-            turn.is_over = True
-            if turn.is_sent:
-                self.settle(turn, None)
-            self._leave(turn)
-            self._change(turn.line, now, now, lambda _: 0.0)
+            self._change(line, now)
 
-    def _leave(self, turn: Turn) -> None:
-        if turn.waits_since:
-            turn.line.waiting.remove(turn.waits_since)
-            turn.waits_since = 0.0
-
-    def _change(
-        self, line: _Line, now: float, since: float, ask: Callable[[Allowance], float]
-    ) -> float:
-        """Take the responses so far into account, then ask."""
+    def _change(self, line: _Line, now: float, turn: Turn | None = None) -> float:
+        """Take the responses so far into account, then ask for a request."""
         settled = list(line.settled)
 
         def change(allowance: Allowance) -> float:
-            for reading in settled:
-                allowance.settle(reading)
-            return ask(allowance)
+            for name, reading in settled:
+                allowance.settle(name, reading)
+            # Asked after `settled` was copied: what is given up later is settled later.
+            if turn is None or turn.is_over:
+                return math.inf
+            return allowance.wait_s(now, turn.name)
 
         changed = None
         if self.shared is not None:
-            changed = self.shared.change(
-                line.operation, line.allowance, change, now=now, since=since
-            )
-        if changed is None:
-            line.allowance.others_in_flight = line.allowance.others_first = 0
-            seconds = change(line.allowance)
-        else:
-            line.allowance, seconds = changed
-        for _ in settled:
-            line.settled.popleft()
+            changed = self.shared.change(line.operation, line.allowance, change, now)
+        line.allowance, seconds = changed or (line.allowance, change(line.allowance))
+        del line.settled[: len(settled)]
         return seconds
 
     @property
@@ -237,15 +208,9 @@ class Allowances:
             if self.shared is not None:
                 for line in self._lines.values():
                     if line.settled:  # others take these requests for in flight
-                        self._change(line, line.allowance.answered_at, 0.0, lambda _: 0.0)
+                        self._change(line, line.allowance.sent_at)
                 self.shared.close()
             self.shared = None
-
-    def _after_fork(self) -> None:
-        """Start anew in a forked child, which has no thread that waits or holds the lock."""
-        if self.shared is not None:
-            self.shared.after_fork(in_use=self._lock.locked())
-        self._start()
 
     def _exhausted(self, line: _Line, now: float) -> QuotaExhaustedError:
         when, until = "", line.allowance.renews_at
@@ -304,7 +269,7 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         with _Attempts(self, request) as attempts:
             while True:
                 while seconds := attempts.wait_s():
-                    self.sleep(attempts.piece_s(seconds))
+                    self.sleep(attempts.show(seconds))
                 try:
                     response = self.inner.handle_request(request)
                 except httpx.TransportError as error:
@@ -318,8 +283,8 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         with _Attempts(self, request) as attempts:
             while True:
-                while seconds := await self._in_thread(attempts.wait_s):
-                    await self.sleep_async(attempts.piece_s(seconds))
+                while seconds := await self._wait_s(attempts):
+                    await self.sleep_async(attempts.show(seconds))
                 try:
                     response = await self.inner.handle_async_request(request)
                 except httpx.TransportError as error:
@@ -330,12 +295,12 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                         return response
                     await response.aclose()
 
-    async def _in_thread(self, wait_s: Callable[[], float]) -> float:
-        """Call a function that may wait for a shared store, which no event loop should."""
+    async def _wait_s(self, attempts: _Attempts) -> float:
+        """Ask in a thread where that may wait for a shared store, which no event loop should."""
         # Under trio there is no loop of asyncio; the network transport then says what to do.
         if self.allowances.shared is None or asyncio._get_running_loop() is None:
-            return wait_s()
-        return await asyncio.to_thread(wait_s)
+            return attempts.wait_s()
+        return await asyncio.to_thread(attempts.wait_s)
 
 
 class _Attempts:
@@ -347,28 +312,24 @@ class _Attempts:
         method = "GET" if request.method == "HEAD" else request.method  # they share an allowance
         operation = f"{method} {_operation_of(request.url.path)}"
         self._turn = self._allowances.turn(operation, self._clock())
-        self._failures = 0
-        self._retry_at = 0.0
+        self._failures = self._refusals = 0
+        self._reason = ""
         self._bar: Any = None
 
     def wait_s(self) -> float:
         """Return in how many seconds to ask again; 0 if the request may be sent."""
-        cancelled, now = self._request.extensions.get(CANCELLED), self._clock()
+        cancelled = self._request.extensions.get(CANCELLED)
         if cancelled is not None and cancelled.is_set():
             raise DirectMailLabError("The request was cancelled while it waited. Send it again.")
-        if now < self._retry_at:
-            return self._retry_at - now
-        return self._allowances.wait_s(self._turn, now)
+        return self._allowances.wait_s(self._turn, self._clock())
 
-    def piece_s(self, seconds: float) -> float:
-        """Return the seconds to sleep of a wait, which a progress bar shows if it is long."""
+    def show(self, seconds: float) -> float:
+        """Return how much of a wait is slept at once; a progress bar shows a long one."""
         progress = self._transport.progress if seconds >= _SHOWN_FROM_S else None
         if progress and self._bar is None and self._allowances.shown.acquire(blocking=False):
             shared = self._allowances.shared_with
             reason = f"{seconds:.0f} s until the allowance renews{shared and f', {shared}'}"
-            if self._clock() < self._retry_at:
-                reason = f"attempt {self._failures + 1} of {_ATTEMPTS}"
-            self._bar = progress(seconds, f"{self._turn.line.operation}: {reason}")
+            self._bar = progress(seconds, f"{self._turn.line.operation}: {self._reason or reason}")
         piece_s = min(seconds, _LONGEST_PIECE_S)
         if self._bar is not None:
             self._bar.update(piece_s)
@@ -387,32 +348,36 @@ class _Attempts:
         ``Retry-After`` asks for, else what ``backoff`` returns.
         """
         self._close_bar()
-        reading, is_retried = None, isinstance(outcome, _RETRIED_ERRORS)
+        now, turn, reading = self._clock(), self._turn, None
+        is_retried = isinstance(outcome, _RETRIED_ERRORS)
         if isinstance(outcome, httpx.Response):
             reading = outcome.extensions[READING]
-            is_retried = outcome.status_code in _RETRIED_STATUSES
-        self._allowances.settle(self._turn, reading)
+            is_retried = reading.status in _RETRIED_STATUSES
+        self._allowances.settle(turn, reading, now)
         if not is_retried or not _may_repeat(self._request):
             return False
-        self._retry_at = self._clock()
-        if reading is None or reading.status != 429:
-            self._failures += 1
-            most = _ATTEMPTS_TO_CONNECT if isinstance(outcome, httpx.ConnectError) else _ATTEMPTS
-            if self._failures >= most:
-                return False
-            retry_after_s = None if reading is None else reading.retry_after_s
-            self._retry_at += (
-                self._transport.backoff(self._failures) if retry_after_s is None else retry_after_s
-            )
-        return self._retry_at <= self._turn.give_up_at
+        if reading is not None and reading.status == 429:
+            turn.not_before = now + min(2.0**self._refusals, _LONGEST_PAUSE_S)
+            self._refusals += 1
+            self._reason = ""
+            return True
+        self._failures += 1
+        self._reason = f"attempt {self._failures + 1} of {_ATTEMPTS}"
+        retry_after_s = None if reading is None else reading.retry_after_s
+        if retry_after_s is None:
+            retry_after_s = self._transport.backoff(self._failures)
+        turn.not_before = now + retry_after_s
+        most = _ATTEMPTS_TO_CONNECT if isinstance(outcome, httpx.ConnectError) else _ATTEMPTS
+        return self._failures < most and turn.not_before <= turn.give_up_at
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, error: object, *_: object) -> None:
         self._close_bar()
-        if error is not None or self._turn.is_probe:
-            self._allowances.end(self._turn, self._clock())
+        if error is not None:
+            self._turn.is_over = True
+            self._allowances.settle(self._turn, None, self._clock())
 
 
 def _may_repeat(request: httpx.Request) -> bool:

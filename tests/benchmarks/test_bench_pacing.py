@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
+from reading_samples import raw
 
 from directmail_lab.credentials import ApiKey
 from directmail_lab.pacing import Allowances, PacingTransport
@@ -32,7 +33,7 @@ class Answering:
     """Answers at once, with an allowance that never ends."""
 
     def handle_request(self, _: httpx.Request) -> httpx.Response:
-        reading = Reading(time.time(), "GET", "/", "/", 200, 300, 299, 60, elapsed_s=0.0)
+        reading = Reading(time.time(), "GET", "/", 200, raw(), elapsed_s=0.0)
         return httpx.Response(200, extensions={"directmail_lab.reading": reading})
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
