@@ -287,9 +287,9 @@ def test_a_listeners_fault_costs_no_response(
 
 def test_nothing_that_the_caller_holds_has_the_key(service: FaultyService, live: Session) -> None:
     """Responses pickle without the key, a session does not pickle, and neither shows it."""
-    pickled = pickle.dumps(live.me().attrs), pickle.dumps(live.get("/v1/users/me"))
+    pickled = pickle.dumps(live.get("/v1/users/me"))
     encoded = httpx.BasicAuth(service.api_key, "")._auth_header.split()[1]
-    shown = f"{pickled}{live!r}{vars(live)}{vars(live.client)}"
+    shown = f"{pickled!r}{live!r}{vars(live)}{vars(live.client)}"
 
     assert service.api_key not in shown
     assert encoded not in shown
