@@ -143,8 +143,9 @@ def test_connect_can_start_on_a_cassette(service: FaultyService) -> None:
     assert replaying.mode == "replay"
     assert replaying.base_url == service.base_url
     assert len(dm.me()) == 1
-    with pytest.raises(dm.errors.NotConnectedError, match="no key"):
-        dm.live()
+    for change in (dm.live, lambda: dm.record("new")):
+        with pytest.raises(dm.errors.NotConnectedError, match="no key"):
+            change()
 
 
 def test_logout_forgets_the_session(service: FaultyService) -> None:

@@ -151,6 +151,15 @@ def test_without_attempts_each_call_plays_one_response(tmp_path: Path) -> None:
     assert [[i.response.status for _, i in cassette.play(get())] for _ in "12"] == [[503], [200]]
 
 
+def test_an_attempt_without_the_one_before_it_is_a_response_of_its_own(tmp_path: Path) -> None:
+    """Such as in a file from which the first was cut."""
+    second = replace(answered(get("/b")), attempt=2)
+    cassette = Cassette(recorded(tmp_path / "a.yaml", answered(), second))
+
+    assert [number for number, _ in cassette.play(get("/b"))] == [2]
+    assert [number for number, _ in cassette.play(get())] == [1]
+
+
 # -- what happens to a file ----------------------------------------------------------------------
 
 

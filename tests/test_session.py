@@ -329,6 +329,8 @@ def test_a_redacted_recording_replays_and_stays_redacted(
 ) -> None:
     """A replay knows from the cassette what to redact in what is asked; so does a recording."""
     params = {"email": "reader@example.org"}
+    with live.record("private"):
+        live.request("GET", "/v1/nowhere", params=params)
     with live.record("private", redact=["personal"]):
         live.request("GET", "/v1/lists", params=params)
     with live.record("private"):
