@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from cassette_samples import BASE_URL, answered, get, opened, paths_in, post, recorded, theirs
@@ -23,6 +24,7 @@ from vcr.serializers import yamlserializer
 
 from directmail_lab.cassettes import Cassette, read_cassette
 from directmail_lab.cassettes.convert import repair
+from directmail_lab.cassettes.recorder import LineWriter
 from directmail_lab.display import plural
 from directmail_lab.errors import CassetteError, CassetteInUseError
 from directmail_lab.interaction import Headers, Interaction, RecordedRequest, RecordedResponse
@@ -223,6 +225,31 @@ def test_no_lock_is_taken_through_a_link(tour: Path) -> None:
     assert victim.read_text() == "mine"
 
 
+def test_nothing_is_recorded_through_a_link_in_the_place_of_a_new_file(tour: Path) -> None:
+    """Where a recording anew goes on until it is closed; and there at the last moment."""
+    link, victim = tour.with_name("tour.unfinished.yaml"), tour.with_name("victim")
+    link.symlink_to(victim)
+    add(tour, answered(get("/new")), record_mode="all")
+    with pytest.raises(OSError, match="link"):
+        LineWriter(link, "version: 1\n")
+
+    assert paths_in(tour)[-1] == "/new"
+    assert not victim.exists()
+
+
+@pytest.mark.parametrize(("every_s", "times"), [(0.0, 4), (60.0, 1)])
+def test_a_recording_is_synced_to_disk_meanwhile_and_at_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every_s: float, times: int
+) -> None:
+    """A power cut loses a second; a kill nothing, since each interaction is written at once."""
+    synced = mock.Mock()
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr("directmail_lab.cassettes.recorder._FSYNC_EVERY_S", every_s)
+    recorded(tmp_path / "tour.yaml", *[answered()] * 3)
+
+    assert synced.call_count == times
+
+
 def test_a_large_interaction_takes_little_memory_beside_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -357,10 +384,9 @@ def test_another_programs_cassette_is_rewritten_whole_at_the_first_interaction(
         as_json=as_json,
         by="vcrpy",
         recorded_with="another",
-        base_url=None,
     )
     before = path.read_bytes()
-    with opened(path, redactor=Redactor([KEY])) as cassette:
+    with opened(path, redactor=Redactor([KEY]), base_url="https://us.test") as cassette:
         assert path.read_bytes() == before
         cassette.record(answered(get("/new")))
 
@@ -387,6 +413,9 @@ def test_what_is_written_is_redacted_and_what_still_leaks_is_not_written(
                 cassette.record(leak)
 
     assert paths_in(path) == ["/a/<API_KEY>"]
+    monkeypatch.setattr(Redactor, "text", lambda _, text: text)
+    with pytest.raises(CassetteError, match="key was about to be written"):
+        add(tmp_path / "b.yaml", answered(), redactor=Redactor([KEY]), metadata={"about": KEY})
 
 
 def test_the_metadata_says_who_recorded_where_and_when(tmp_path: Path) -> None:

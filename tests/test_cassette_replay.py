@@ -78,7 +78,7 @@ def test_an_unknown_request_names_the_nearest_and_what_differs(path: Path) -> No
 @pytest.mark.parametrize("base", [US, "http://127.0.0.1:8/x/y"])
 def test_a_cassette_of_one_region_replays_under_any_base_address(path: Path, base: str) -> None:
     """Paths are compared below the base address of the recording, and below the session's."""
-    recorded(path, answered(get(base=EU), "me"), base_url=EU)
+    recorded(path, answered(get(base=EU), "me"), answered(get(base=f"{EU}x")), base_url=EU)
     cassette = Cassette(path, base_url=base)
 
     assert cassette.base_url == EU
@@ -176,8 +176,9 @@ def test_matching_is_on_the_redacted_form_on_both_sides(path: Path) -> None:
     recorded(path, answered(get(f"/a/{first}")), redactor=Redactor([first]))
     assert Cassette(path, redactor=Redactor([second])).play(get(f"/a/{second}"))
 
-    theirs(path, answered(get("/a?api_key=sesame")))
+    theirs(path, answered(get("/a?api_key=sesame")), answered(post(first.encode())))
     assert Cassette(path).play(get("/a?api_key=open"))
+    assert Cassette(path, redactor=Redactor([first])).play(post(first.encode()))
 
 
 def test_addresses_of_any_characters_are_found(path: Path) -> None:

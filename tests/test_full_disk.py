@@ -43,7 +43,7 @@ def test_a_full_disk_stops_the_request_and_says_that_it_was_carried_out(live: Se
         live.me()
 
     assert "The service had answered 200 to the GET" in "".join(caught.value.__notes__)
-    assert len(read_cassette(TOUR).interactions) == 2
+    assert len(read_cassette(TOUR)) == 2
     assert read_cassette(TOUR).problem is None
 
 
@@ -67,7 +67,7 @@ def test_a_mode_that_cannot_be_entered_leaves_the_recording_going(live: Session)
     live.me()
     live.live()
 
-    assert len(read_cassette(TOUR).interactions) == 2
+    assert len(read_cassette(TOUR)) == 2
 
 
 def test_closing_a_session_on_a_full_disk_still_forgets_the_key(service: FaultyService) -> None:
@@ -78,8 +78,8 @@ def test_closing_a_session_on_a_full_disk_still_forgets_the_key(service: FaultyS
     with full_disk(), pytest.raises(CassetteError, match="could not be written"):
         session.close()
 
-    with pytest.raises(NotConnectedError, match="closed"):
+    with pytest.raises(NotConnectedError, match=r"closed.*login\(\)"):
         session.me()
     with pytest.raises(NotConnectedError, match="no key"):
         session.live()
-    assert len(read_cassette(TOUR).interactions) == 1
+    assert len(read_cassette(TOUR)) == 1

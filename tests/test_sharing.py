@@ -359,7 +359,7 @@ def test_other_kernels_are_told_of(service: StandIn) -> None:
 
         assert alone == ""
         assert session.shared_with == "shared with 2 other kernels"
-        assert picture["source"] == "this session, shared with 2 other kernels"
+        assert picture["source"] == "Live, shared with 2 other kernels"
 
 
 # -- a server -------------------------------------------------------------------------------------

@@ -295,7 +295,7 @@ def unfinished_files(path: Path) -> list[Path]:
 
 
 def _unused(path: Path) -> Path:
-    return next(file for file in _unfinished_paths(path) if not file.exists())
+    return next(file for file in _unfinished_paths(path) if not os.path.lexists(file))
 
 
 def _unfinished_paths(path: Path) -> list[Path]:

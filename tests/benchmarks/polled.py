@@ -9,12 +9,7 @@ from typing import TYPE_CHECKING, Final
 import httpx
 from cassette_samples import BASE_URL, answered, get
 
-from directmail_lab.cassettes import Cassette
-
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
     from directmail_lab.interaction import Interaction
 
 ME: Final = f"{BASE_URL}/v1/users/me"
@@ -48,14 +43,6 @@ def different(size: int) -> list[Interaction]:
         )
         for index in range(size)
     ]
-
-
-def write(path: Path, interactions: Iterable[Interaction]) -> Path:
-    """Write a cassette in the line layout."""
-    with Cassette(path, record_mode="all", base_url=BASE_URL) as cassette:
-        for each in interactions:
-            cassette.record(each)
-    return path
 
 
 def mocked() -> httpx.MockTransport:

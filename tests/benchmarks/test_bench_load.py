@@ -10,7 +10,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from polled import BASE_URL, alike, different, write
+from cassette_samples import recorded
+from polled import BASE_URL, alike, different
 from vcr.serialize import deserialize
 from vcr.serializers import jsonserializer, yamlserializer
 
@@ -46,24 +47,16 @@ def grouped(benchmark: BenchmarkFixture, make: Make) -> None:
 def test_ours(benchmark: BenchmarkFixture, tmp_path: Path, make: Make) -> None:
     """The line layout."""
     grouped(benchmark, make)
-    path = write(tmp_path / "ours.yaml", make(SIZE))
+    path = recorded(tmp_path / "ours.yaml", *make(SIZE))
     benchmark.pedantic(Cassette, [path], {"redactor": Redactor(), "base_url": BASE_URL}, rounds=30)
 
 
-def test_vcrpy_yaml(benchmark: BenchmarkFixture, make: Make) -> None:
-    """Its own block layout, by its own parser."""
+@pytest.mark.parametrize("serializer", [yamlserializer, jsonserializer])
+def test_vcrpy(benchmark: BenchmarkFixture, make: Make, serializer: ModuleType) -> None:
+    """Its own block layout and its JSON, by its own parsers."""
     grouped(benchmark, make)
-    text = block_text(make(SIZE), metadata={})
-    requests, _ = benchmark.pedantic(deserialize, [text, yamlserializer], rounds=5)
-
-    assert len(requests) == SIZE
-
-
-def test_vcrpy_json(benchmark: BenchmarkFixture, make: Make) -> None:
-    """Its JSON."""
-    grouped(benchmark, make)
-    text = block_text(make(SIZE), metadata={}, as_json=True)
-    requests, _ = benchmark.pedantic(deserialize, [text, jsonserializer], rounds=15)
+    text = block_text(make(SIZE), metadata={}, as_json=serializer is jsonserializer)
+    requests, _ = benchmark.pedantic(deserialize, [text, serializer], rounds=5)
 
     assert len(requests) == SIZE
 
@@ -73,30 +66,21 @@ def test_cassetter(
 ) -> None:
     """A file of its own making."""
     grouped(benchmark, make)
-    path = tmp_path / "theirs.yaml"
-    recorded_by_cassetter(cassetter, path, make(SIZE))
+    writing = cassetter.Cassette(tmp_path / "theirs.yaml", record_mode=cassetter.RecordMode.ALL)
+    writing.load()
+    for each in make(SIZE):
+        asked, answer = each.request, each.response
+        sent, received = ({n: [v] for n, v in each.headers} for each in (asked, answer))
+        writing.record(
+            *(asked.method, asked.uri, sent, asked.body), *(answer.status, received, answer.body)
+        )
+    writing.save()
 
     def load() -> Any:
-        cassette = cassetter.Cassette(path, record_mode=cassetter.RecordMode.NONE)
+        cassette = cassetter.Cassette(
+            tmp_path / "theirs.yaml", record_mode=cassetter.RecordMode.NONE
+        )
         cassette.load()
         return cassette
 
     assert len(benchmark.pedantic(load, rounds=5)) == SIZE
-
-
-def recorded_by_cassetter(
-    cassetter: ModuleType, path: Path, interactions: list[Interaction]
-) -> None:
-    cassette = cassetter.Cassette(path, record_mode=cassetter.RecordMode.ALL)
-    cassette.load()
-    for each in interactions:
-        cassette.record(
-            each.request.method,
-            each.request.uri,
-            {name: [value] for name, value in each.request.headers},
-            each.request.body,
-            each.response.status,
-            {name: [value] for name, value in each.response.headers},
-            each.response.body,
-        )
-    cassette.save()

@@ -21,61 +21,48 @@ from directmail_lab.credentials import ApiKey
 from directmail_lab.redaction import Redactor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from pytest_benchmark.fixture import BenchmarkFixture
 
-    Answer = Callable[[httpx.Request], httpx.Response]
-
 pytestmark = pytest.mark.benchmark(timer=time.process_time)
 
 
-def alike() -> Answer:
-    """Return what answers the same each time, as a poll has it."""
-    headers = dict(polled().response.headers)
-    # The body comes as a stream, as from the network, so that plain httpx has it to read too.
-    return lambda _: httpx.Response(200, headers=headers, stream=httpx.ByteStream(BODY))
-
-
-def different() -> Answer:
-    """Return what answers with another body, id and remaining each time."""
+def answering(varied: bool) -> httpx.MockTransport:
+    """Return what answers the same each time, as a poll has it, or another body, id and number."""
     headers, numbers = dict(polled().response.headers), itertools.count()
 
     def answer(_: httpx.Request) -> httpx.Response:
-        number = next(numbers)
+        number = next(numbers) if varied else 1
         headers["X-RateLimit-Remaining"] = str(300 - number % 300)
         headers["X-Request-Id"] = f"{number:08x}-ceea-467f-a9f4-3d1b2c4e5f60"
         body = BODY.replace(b'"n": 1', b'"n": %d' % number)
+        # As a stream, as from the network, so that plain httpx has it to read too.
         return httpx.Response(200, headers=headers, stream=httpx.ByteStream(body))
 
-    return answer
+    return httpx.MockTransport(answer)
 
 
-ANSWERS = pytest.mark.parametrize("make", [alike, different])
+ANSWERS = pytest.mark.parametrize("varied", [False, True], ids=["alike", "different"])
 
 
 @ANSWERS
-def test_plain_httpx(benchmark: BenchmarkFixture, make: Callable[[], Answer]) -> None:
+def test_plain_httpx(benchmark: BenchmarkFixture, varied: bool) -> None:
     """Nothing is recorded."""
-    benchmark.group = f"recording, {make.__name__}"
-    with httpx.Client(transport=httpx.MockTransport(make())) as client:
+    benchmark.group = f"recording, {'different' if varied else 'alike'}"
+    with httpx.Client(transport=answering(varied)) as client:
         benchmark.pedantic(client.get, [ME], rounds=15, iterations=500)
 
 
 @ANSWERS
 def test_ours(
-    benchmark: BenchmarkFixture,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    make: Callable[[], Answer],
+    benchmark: BenchmarkFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, varied: bool
 ) -> None:
     """A session's own client: each interaction is in the file when the caller has the response."""
-    benchmark.group = f"recording, {make.__name__}"
-    benchmark.extra_info.update(
-        {"on_top_of": "test_plain_httpx"} | ({"at_most_us": 100} if make is alike else {})
-    )
-    answers = httpx.MockTransport(make())
+    benchmark.group = f"recording, {'different' if varied else 'alike'}"
+    bound = {} if varied else {"at_most_us": 100}
+    benchmark.extra_info.update(on_top_of="test_plain_httpx", **bound)
+    answers = answering(varied)
     monkeypatch.setattr(httpx, "HTTPTransport", lambda **_: answers)
     with (
         Session(BASE_URL, ApiKey(KEY), share=None) as session,
@@ -100,7 +87,7 @@ def test_recording_into_a_cassette_of(
             cassette.record(one)
         grown_bytes = tracemalloc.get_traced_memory()[0]
         tracemalloc.stop()
-    recorded = len(read_cassette(path).interactions)
+    recorded = len(read_cassette(path))
     benchmark.extra_info.update(interactions=recorded, bytes_each=grown_bytes / 1000)
 
     assert grown_bytes < 100_000
