@@ -78,7 +78,7 @@ class Interaction:
     attempt: int = 1
 
 
-ODD: Final = (
+MALFORMED: Final = (
     *(AttributeError, CassetteFormatError, IndexError, KeyError, OverflowError, RecursionError),
     *(TypeError, ValueError),
 )

@@ -25,7 +25,7 @@ from http import HTTPStatus
 from typing import Final, Literal, Protocol, cast
 
 from .cassettes import Cassette, SessionRecording
-from .cassettes.recording import Exchange
+from .cassettes.recording import RawInteraction
 from .errors import CassetteError, InsecureAddressError, NotConnectedError, hide_frames
 from .http import as_response, httpx, recorded_request, recorded_response
 from .interaction import (
@@ -155,7 +155,7 @@ class Observer:
             cassette_number,
         )
         sent = request.content if hasattr(request, "_content") else b""
-        exchange = Exchange(
+        exchange = RawInteraction(
             request.url, request.headers.raw, sent, raw, response.reason_phrase, body
         )
         response.extensions[READING] = reading

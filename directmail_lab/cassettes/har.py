@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, urlencode
 from ..bodies import declared_charset
 from ..errors import CassetteFormatError
 from ..interaction import (
-    ODD,
+    MALFORMED,
     Headers,
     Interaction,
     RecordedRequest,
@@ -115,7 +115,7 @@ def read_har(text: bytes, name: str) -> list[Interaction]:
         entries = json.loads(text.decode("utf-8-sig"))["log"]["entries"]
         if not isinstance(entries, list):
             raise TypeError
-    except ODD:
+    except MALFORMED:
         raise CassetteFormatError(
             f"{name} is not HAR: it is not JSON with a list log.entries, or it is incomplete. "
             "Export it again."
@@ -135,7 +135,7 @@ def _from_har(entry: Any, name: str) -> Interaction | None:
         request = _request(entry["request"])
         response = _response(response, request.method)
         return check_interaction(Interaction(request, response, *_times(entry)))
-    except ODD as error:
+    except MALFORMED as error:
         raise unreadable(name, error) from None
 
 

@@ -257,7 +257,7 @@ class Recorder:
         header, recording = header_text(self._metadata, self._redactor), self.recording
         if self._file != self._path:
             return LineWriter(self._file, header)
-        is_whole = recording.redact == self._redactor.redact and not recording.foreign
+        is_whole = recording.redact == self._redactor.redact and not recording.is_third_party
         if recording.clean_bytes and not is_whole:
             metadata = {**self._metadata, **recording.metadata, "base_url": recording.base_url}
             write_cassette(self._path, metadata, recording, self._redactor)

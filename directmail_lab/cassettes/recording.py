@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 from ..display import plural
 from ..errors import CassetteError, CassetteFormatError
 from ..interaction import (
-    ODD,
+    MALFORMED,
     Interaction,
     RecordedRequest,
     RecordedResponse,
@@ -99,7 +99,7 @@ class Recording:
         return self.name
 
     @property
-    def foreign(self) -> bool:
+    def is_third_party(self) -> bool:
         """Whether another program wrote the file."""
         return self.layout in ("vcrpy", "json", "har")
 
@@ -162,7 +162,7 @@ class Recording:
 # -- of a session --------------------------------------------------------------------------------
 
 
-class Exchange(NamedTuple):
+class RawInteraction(NamedTuple):
     """A request and its response as httpx has them; ``body`` is None until it was read."""
 
     url: object
@@ -173,7 +173,7 @@ class Exchange(NamedTuple):
     body: bytes | None
 
     def __repr__(self) -> str:
-        return "<Exchange>"  # what it holds is not redacted
+        return "<RawInteraction>"  # what it holds is not redacted
 
 
 class SessionRecording(Recording):
@@ -202,7 +202,7 @@ class SessionRecording(Recording):
         self.is_replay = is_replay
         self.explored: list[tuple[Interaction, Credentials]] = []
         self._readings: list[Reading] = []
-        self._exchanges: dict[int, Exchange] = {}
+        self._exchanges: dict[int, RawInteraction] = {}
         self._kept_bytes = 0
         self._inference = ResetUnitInference(stated=reset_unit)
         self._observed = 0
@@ -212,7 +212,7 @@ class SessionRecording(Recording):
     def title(self) -> str:
         return f"{self.name} (replayed)" if self.is_replay else self.name
 
-    def add(self, reading: Reading, exchange: Exchange) -> int:
+    def add(self, reading: Reading, exchange: RawInteraction) -> int:
         """Keep a response, and return its number."""
         with self._lock:
             self._readings.append(reading)
@@ -233,7 +233,7 @@ class SessionRecording(Recording):
                 self._kept_bytes -= _size(exchange)
                 self._keep(number, exchange._replace(body=body))
 
-    def _keep(self, number: int, exchange: Exchange) -> None:
+    def _keep(self, number: int, exchange: RawInteraction) -> None:
         self._exchanges[number] = exchange
         self._kept_bytes += _size(exchange)
         while self._kept_bytes > _MAX_KEPT_BYTES:
@@ -256,7 +256,7 @@ class SessionRecording(Recording):
     def interaction(self, number: int) -> Interaction:
         self._check_number(number)
         reading = self._readings[number - 1]
-        exchange = self._exchanges.get(number) or Exchange(
+        exchange = self._exchanges.get(number) or RawInteraction(
             (self.base_url or "") + reading.path, (), b"", (), "", None
         )
         sent, received = map(text_headers, (exchange.request_headers, exchange.response_headers))
@@ -279,7 +279,7 @@ class SessionRecording(Recording):
         return exchange is not None and exchange.body is not None
 
 
-def _size(exchange: Exchange) -> int:
+def _size(exchange: RawInteraction) -> int:
     return _HEADERS_BYTES + len(exchange.request_body) + len(exchange.body or b"")
 
 
@@ -305,7 +305,7 @@ def parse_cassette(data: bytes, path: Path) -> Recording:
     if not data.strip():
         return Recording(path.stem, path=path)
     ours = _parse_lines(data, path)
-    return _parse_foreign(data, path) if ours is None else ours
+    return _parse_third_party(data, path) if ours is None else ours
 
 
 def read_bytes(path: Path) -> bytes:
@@ -373,7 +373,7 @@ class Lines(Sequence[Interaction]):
         assert match is not None, "the index was made by this pattern"
         try:
             yield match.groups()
-        except ODD as error:
+        except MALFORMED as error:
             number = index % len(self) + 1
             raise unreadable(f"Interaction {number} of cassette {self._name!r}", error) from None
 
@@ -414,7 +414,7 @@ def _parse_lines(data: bytes, path: Path) -> Recording | None:
     return Recording(path.stem, lines, base_url, problem, path, "lines", metadata, position)
 
 
-def _parse_foreign(data: bytes, path: Path) -> Recording:
+def _parse_third_party(data: bytes, path: Path) -> Recording:
     """Return a recording of another layout, without its credentials."""
     kind: Literal["json", "vcrpy", "har"]
     metadata: object = {}
@@ -451,7 +451,7 @@ def _about(
         value = value if isinstance(value, dict) else {}
         base_url = value.get("base_url")
         urlsplit(str(base_url))
-    except ODD:
+    except MALFORMED:
         raise CassetteFormatError(
             f"{path} is not a cassette: what it says of its recording cannot be read."
         ) from None

@@ -22,7 +22,7 @@ from yaml.composer import Composer
 
 from ..errors import CassetteError, CassetteFormatError
 from ..interaction import (
-    ODD,
+    MALFORMED,
     Interaction,
     RecordedRequest,
     RecordedResponse,
@@ -86,7 +86,7 @@ def load_yaml(text: str) -> Any:
     """
     try:
         return _Loader(text).load()
-    except (yaml.YAMLError, *ODD) as error:
+    except (yaml.YAMLError, *MALFORMED) as error:
         name = type(error).__name__
         raise CassetteFormatError(f"It is not YAML that is safe to load ({name}).") from None
 
@@ -101,7 +101,7 @@ def _interaction(entry: Mapping[str, Any], number: int) -> Interaction:
                 elapsed_s_of(entry.get("elapsed_s")),
             )
         )
-    except ODD as error:
+    except MALFORMED as error:
         raise unreadable(f"Interaction {number}", error) from None
 
 

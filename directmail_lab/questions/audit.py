@@ -118,7 +118,7 @@ def audit(path: str | Path) -> list[Finding]:
 
 def _as_written(recording: Recording, path: Path) -> Iterable[Interaction]:
     """Return its interactions with what reading takes out of another program's file."""
-    if not recording.foreign:
+    if not recording.is_third_party:
         return recording
     if recording.layout == "har":
         return read_har(_read(path), str(path))
