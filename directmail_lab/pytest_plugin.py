@@ -23,9 +23,8 @@ import shlex
 import warnings
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -46,26 +45,21 @@ _CHOICES: Final = {
 }
 _OPTION: Final = "--directmail-record-mode"
 _UNUSED_OPTION: Final = "--directmail-unused"
-_FOLDER_INI: Final = "directmail_cassettes"
 _LONGEST_NAME: Final = 120  # of a test, in its cassette's file name
 _MARKER: Final = (
     "directmail(cassette=None, record_mode=None, repeat='strict', redact=(), match_on=None, "
-    "unplayed=None, max_age=None, on_old=None): the cassette of the directmail fixture, by its "
-    "name or a Path, and how it is recorded and replayed"
+    "unplayed=None, max_age=None, on_old=None): how the fixture directmail records and replays"
 )
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options and the ini settings."""
     group = parser.getgroup("directmail", "directmail_lab cassettes")
-    modes = "vcrpy's record modes for the directmail fixture; by default none: replay alone"
-    group.addoption(_OPTION, choices=_MODES, default=None, help=modes)
-    unused = "list the cassettes beside the tests that no test uses (of a run of all tests)"
-    group.addoption(_UNUSED_OPTION, action="store_true", help=unused)
+    group.addoption(_OPTION, choices=_MODES, help="record, as vcrpy does; by default: replay alone")
+    group.addoption(_UNUSED_OPTION, action="store_true", help="list cassettes that no test uses")
     parser.addini("directmail_max_age", 'how old a recording may be, such as "90 days"')
     parser.addini("directmail_on_old", "what an older one does: warn or fail", default="warn")
-    folder = "the cassettes' folder: beside each test file, or below {rootdir} if it starts so"
-    parser.addini(_FOLDER_INI, folder, default="cassettes")
+    parser.addini("directmail_cassettes", "the folder beside each test file", default="cassettes")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -80,29 +74,27 @@ def directmail(request: pytest.FixtureRequest) -> Iterator[Session]:
     """Give a `Session` on the test's cassette, which is also the current one for the test."""
     from .cassettes.cassette import records
     from .current import current_session, make_current
+    from .errors import DirectMailLabError
 
     node, settings = request.node, _settings(request.node)
     path = _cassette_path(node, settings.cassette)
     mode = node.config.getoption(_OPTION) or settings.record_mode or "none"
     is_recorded = records(mode, path)
     _refuse_beside_vcr(node, may_collide=is_recorded or settings.cassette is None)
-    with _errors_in_short():
-        if is_recorded:
-            session = _recording(path, mode, settings)
-        else:
-            session = _replaying(path, settings, node)
-    assert session.open_cassette is not None, "the session was put on one just now"
-    advice = f"to record it again: {_command(node, 'all')}"
-    use = _Use(session.open_cassette, settings, _relative(path, node.config), advice)
-    node.stash[_USE] = use
-    use.cassette.on_unmatched = use.unmatched.append
     before = current_session()
-    with session:
-        with _errors_in_short():
+    try:
+        start = _recording if is_recorded else _replaying
+        with start(path, mode, settings, node) as session:
+            assert session.open_cassette is not None, "the session was put on one just now"
+            use = _Use(session.open_cassette, settings, node)
+            node.stash[_USE] = use
+            use.cassette.on_unmatched = use.unmatched.append
             use.check_age()
-        make_current(session)
-        yield session
-        make_current(before)
+            make_current(session)
+            yield session
+            make_current(before)
+    except (DirectMailLabError, ValueError) as error:  # our frames are not the author's
+        raise pytest.fail.Exception(str(error), pytrace=False) from None
 
 
 @pytest.hookimpl(wrapper=True)
@@ -111,18 +103,13 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     result = yield
     use = item.stash.get(_USE, None)
     if use is not None and use.is_strict and use.cassette.unplayed():
-        pytest.fail(
-            "The test passed, but did not request every response in its cassette. Record it "
-            'again, or allow it: @pytest.mark.directmail(unplayed="allow").',
-            pytrace=False,
-        )
+        advice = 'Record it again, or allow it: @pytest.mark.directmail(unplayed="allow").'
+        pytest.fail(f"It did not request every response of its cassette. {advice}", pytrace=False)
     return result
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item,
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
     """Add the requests that were left unplayed or not recorded to the report of a failure."""
     report = yield
     use = item.stash.get(_USE, None)
@@ -183,17 +170,12 @@ def _cassette_path(node: pytest.Item, cassette: str | Path | None) -> Path:
             with suppress(NotRecordedError):  # what `replay(name)` would find
                 return find_cassette(cassette)
         return own
-    # In one folder for all test files, files of equal name are told apart by their own folders.
-    is_shared = "{rootdir}" in node.config.getini(_FOLDER_INI)
-    start = node.config.rootpath if is_shared else node.path.parent
-    module = node.path.relative_to(start).with_suffix("")
-    return folder / module / f"{_test_name(node)}.yaml"
+    return folder / node.path.stem / f"{_test_name(node)}.yaml"
 
 
 def _folder(node: pytest.Item) -> Path:
     """Return the folder of the cassettes of a test's file."""
-    setting = str(node.config.getini(_FOLDER_INI))
-    return node.path.parent / setting.replace("{rootdir}", str(node.config.rootpath))
+    return node.path.parent / str(node.config.getini("directmail_cassettes"))
 
 
 def _test_name(node: pytest.Item) -> str:
@@ -228,25 +210,12 @@ def _refuse_beside_vcr(node: pytest.Item, *, may_collide: bool) -> None:
     """Fail a test that vcrpy's plugins would record too, with the key and into the same file."""
     disabled = node.config.getoption("disable_recording", default=False)
     if may_collide and not disabled and node.get_closest_marker("vcr"):
-        why = (
-            "so vcrpy would also record what directmail sends: with the key, and into the same file"
-        )
+        why = "so vcrpy would record it too: with the key, and into the same file"
         advice = "Take the mark off this test, or run it with --disable-recording."
         pytest.fail(f"{node.nodeid} is marked vcr, {why}. {advice}", pytrace=False)
 
 
-@contextmanager
-def _errors_in_short() -> Iterator[None]:
-    """Fail the test with a deliberate error's message alone: our frames are not the author's."""
-    from .errors import DirectMailLabError
-
-    try:
-        yield
-    except (DirectMailLabError, ValueError) as error:
-        raise pytest.fail.Exception(str(error), pytrace=False) from None
-
-
-def _replaying(path: Path, settings: _Settings, node: pytest.Item) -> Session:
+def _replaying(path: Path, _: str, settings: _Settings, node: pytest.Item) -> Session:
     """Return a session that only replays: it has no key, and no transport that could send."""
     from .sessions import replaying_session
 
@@ -259,7 +228,7 @@ def _replaying(path: Path, settings: _Settings, node: pytest.Item) -> Session:
     return session
 
 
-def _recording(path: Path, mode: str, settings: _Settings) -> Session:
+def _recording(path: Path, mode: str, settings: _Settings, _: pytest.Item) -> Session:
     """Return a session that records, with the environment's key."""
     from .credentials import find_api_key
     from .sessions import Session
@@ -282,8 +251,7 @@ class _Use:
 
     cassette: Cassette
     settings: _Settings
-    shown_path: str
-    advice: str
+    node: pytest.Item
     unmatched: list[RecordedRequest] = field(default_factory=list)
 
     @property
@@ -292,14 +260,21 @@ class _Use:
         default = "fail" if self.settings.cassette is None else "allow"
         return not self.cassette.records and (self.settings.unplayed or default) == "fail"
 
+    @property
+    def shown_path(self) -> str:
+        return _relative(self.cassette.path, self.node.config)
+
+    @property
+    def advice(self) -> str:
+        return f"to record it again: {_command(self.node, 'all')}"
+
     def check_age(self) -> None:
         """Warn of a recording that is older than ``max_age``, or fail the test."""
         if self.cassette.records or not self.settings.max_age:
             return
         from .questions.drift import age_problem
 
-        recording, max_age = self.cassette.recording(), self.settings.max_age
-        problem = age_problem(recording, max_age, now=datetime.now(UTC))
+        problem = age_problem(self.cassette.recording(), self.settings.max_age)
         message = f"{self.shown_path} {problem}; {self.advice}"
         if problem and self.settings.on_old == "fail":
             pytest.fail(message, pytrace=False)

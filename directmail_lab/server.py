@@ -7,7 +7,6 @@ so on.
 from __future__ import annotations
 
 import json
-import logging
 import os
 import re
 import socket
@@ -22,27 +21,22 @@ from pathlib import Path
 from socketserver import ThreadingTCPServer
 from typing import Any, Final, Literal, Self
 
-from .cassettes import DEFAULT_MATCH_ON, Cassette
+from .cassettes import Cassette
 from .errors import CassetteError, DirectMailLabError, NotRecordedError
 from .http import httpx
 from .interaction import Headers, RecordedRequest, RecordedResponse, header
 from .settings import is_loopback
 
 HOST: Final = "127.0.0.1"
-NOT_HTTP: Final = "This is not an HTTP request that can be read."
 
 # RFC 9110, 7.6.1: these concern one connection; and the length is that of the body as it is sent.
 _NOT_PASSED_ON: Final = frozenset(
-    {"connection", "content-length", "keep-alive", "proxy-authenticate", "proxy-authorization"}
-    | {"proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"}
+    ("connection", "content-length", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade")
 )
 _NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE: Final = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
 _POLL_S: Final = 0.02
 """How often the server looks whether it is to close: a test that starts one waits half of it."""
-
-
-_log = logging.getLogger(__name__)
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -60,23 +54,21 @@ class Handler(BaseHTTPRequestHandler):
     def respond(self) -> None:
         """Answer the request whose head was read."""
         try:
-            request = self.received()
+            body = self._body()
         except ValueError:  # a length that is not a number
             self.send_error(HTTPStatus.BAD_REQUEST)
-        else:
-            self.reply(request)
+            return
+        # Its address is as it was sent: /v1/users/me?verbose=1.
+        self.reply(RecordedRequest(self.command, self.path, tuple(self.headers.items()), body))
 
     def reply(self, request: RecordedRequest) -> None:
         """Answer a request that was read whole."""
         self.send(self.server.owner.answer(request))
 
-    def received(self) -> RecordedRequest:
-        """Return the whole request; its address is as it was sent: ``/v1/users/me?verbose=1``."""
+    def _body(self) -> bytes:
         if "chunked" in self.headers.get("Transfer-Encoding", "").lower():
-            body = b"".join(self._chunks())
-        else:
-            body = self._read(int(self.headers.get("Content-Length", 0)))
-        return RecordedRequest(self.command, self.path, tuple(self.headers.items()), body)
+            return b"".join(self._chunks())
+        return self._read(int(self.headers.get("Content-Length", 0)))
 
     def _chunks(self) -> Iterator[bytes]:
         while size := int(self.rfile.readline().partition(b";")[0], 16):
@@ -106,8 +98,7 @@ class Handler(BaseHTTPRequestHandler):
         recorded = None if has_body or response.body else header(response.headers, "Content-Length")
         if response.status != 204 and (has_body or response.body or recorded):
             headers.append(("Content-Length", recorded or str(len(response.body))))
-        if self.close_connection or self.request_version == "HTTP/1.0":
-            self.close_connection = True
+        if self.close_connection:
             headers.append(("Connection", "close"))
         reason = "".join(filter(str.isprintable, response.reason)).encode("ascii", "replace")
         lines = [f"{name}: {value.strip()}\r\n".encode() for name, value in headers]
@@ -117,7 +108,7 @@ class Handler(BaseHTTPRequestHandler):
     def send_error(self, code: int, *_: object) -> None:
         """Answer data that is not an HTTP request; the standard library calls this, too."""
         self.close_connection = True
-        self.send(self.server.owner.malformed(code))
+        self.send(error_response(code, "This is not an HTTP request.", reason="malformed"))
 
     def log_message(self, *_: object) -> None:
         """Print no request."""
@@ -138,8 +129,6 @@ class LoopbackServer:
     ----------
     handler
         The class that reads requests and sends responses.
-    closing
-        Set when the server closes: what an answer waits with.
 
     Raises
     ------
@@ -153,28 +142,21 @@ class LoopbackServer:
         try:
             self._server = _Server((HOST, port), self.handler)
         except OSError as error:
-            reason = f"Cannot listen on port {port} of {HOST} ({os.strerror(error.errno or 0)})."
+            reason = f"Cannot listen on port {port} ({error.strerror})."
             advice = "Choose another port, or 0 for a free one."
             raise OSError(error.errno, f"{reason} {advice}") from None
         self._server.owner = self
         self.base_url = f"http://{HOST}:{self._server.server_address[1]}"
-        self.closing = threading.Event()
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(_POLL_S,), name=repr(self), daemon=True
-        )
+        serve = self._server.serve_forever
+        self._thread = threading.Thread(target=serve, args=(_POLL_S,), daemon=True)
         self._thread.start()
 
     def answer(self, request: RecordedRequest) -> RecordedResponse:
         """Return the response to a request."""
         raise NotImplementedError
 
-    def malformed(self, status: int) -> RecordedResponse:
-        """Return the answer to data that is not an HTTP request: 400, or 431 if it is too long."""
-        return error_response(status, NOT_HTTP, reason="malformed")
-
     def close(self) -> None:
         """End the connections and their threads; twice does no harm."""
-        self.closing.set()
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
@@ -188,9 +170,6 @@ class LoopbackServer:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.base_url}>"
 
 
 class _Server(ThreadingTCPServer):
@@ -212,9 +191,9 @@ class _Server(ThreadingTCPServer):
         self.connections[thread] = request
         thread.start()
 
-    def handle_error(self, *_: object) -> None:
+    def handle_error(self, *about: Any) -> None:
         if not isinstance(sys.exception(), ConnectionError):  # else the client has gone
-            _log.exception("A request could not be answered")
+            super().handle_error(*about)
 
 
 def _is_http(response: RecordedResponse) -> bool:
@@ -254,8 +233,6 @@ class CassetteServer(LoopbackServer):
         The port on 127.0.0.1; 0 takes a free one.
     repeat
         As in `replay`: ``"last"`` or ``"strict"``.
-    message
-        Returns the message of an error.
     """
 
     def __init__(
@@ -264,17 +241,14 @@ class CassetteServer(LoopbackServer):
         *,
         port: int = 0,
         repeat: Literal["last", "strict"] = "last",
-        message: Callable[[Exception], str] = str,
     ) -> None:
-        match_on = (*DEFAULT_MATCH_ON, _same_range)
-        self.cassettes = [Cassette(path, repeat=repeat, match_on=match_on) for path in paths]
+        self.cassettes = [Cassette(path, repeat=repeat) for path in paths]
         for cassette in self.cassettes:
             if not len(cassette):
                 raise CassetteError(
                     f"Cassette {cassette.name} has no interactions to answer with. Record some "
                     "first, or convert a HAR file: directmail-lab cassette convert."
                 )
-        self._message = message
         super().__init__(port)
 
     def answer(self, request: RecordedRequest) -> RecordedResponse:
@@ -284,7 +258,9 @@ class CassetteServer(LoopbackServer):
         try:
             response = self._played(request)
         except DirectMailLabError as error:  # an interaction that cannot be read
-            response = error_response(502, self._message(error), reason="unreadable")
+            response = error_response(502, str(error), reason="unreadable")
+        except (httpx.InvalidURL, ValueError) as error:
+            response = error_response(400, str(error), reason="invalid")
         if header(request.headers, "sec-fetch-mode") == "navigate":
             # A recorded web page is shown, but its scripts must not run with JupyterLab's cookies.
             sandbox = ("Content-Security-Policy", "sandbox")
@@ -292,13 +268,10 @@ class CassetteServer(LoopbackServer):
         return response
 
     def _played(self, request: RecordedRequest) -> RecordedResponse:
-        try:  # spelled as httpx recorded it: %22 for a quotation mark, and so on
-            asked = [
-                (each, replace(request, uri=str(httpx.URL(f"{each.base_url}{request.uri}"))))
-                for each in self.cassettes
-            ]
-        except (httpx.InvalidURL, ValueError) as error:
-            return error_response(400, self._message(error), reason="invalid")
+        asked = [  # spelled as httpx recorded it: %22 for a quotation mark, and so on
+            (each, replace(request, uri=str(httpx.URL(f"{each.base_url}{request.uri}"))))
+            for each in self.cassettes
+        ]
         refusals: list[NotRecordedError] = []
         for cassette, sent in sorted(asked, key=lambda pair: not pair[0].has_unplayed(pair[1])):
             try:
@@ -306,7 +279,7 @@ class CassetteServer(LoopbackServer):
             except NotRecordedError as error:
                 refusals.append(error)
         nearest = max(refusals, key=lambda refusal: refusal.similarity)
-        return error_response(404, self._message(nearest), reason=nearest.reason)
+        return error_response(404, str(nearest), reason=nearest.reason)
 
 
 def _problem(request: RecordedRequest) -> str:
@@ -324,8 +297,3 @@ def _problem(request: RecordedRequest) -> str:
     if not request.uri.startswith("/"):
         return "Only paths are answered: this server is no proxy."
     return ""
-
-
-def _same_range(request: Any, recorded: Any) -> bool:
-    """Let only a request for the same part of a body match: curl would save a cut file."""
-    return bool(request.headers.get("Range") == recorded.headers.get("Range"))

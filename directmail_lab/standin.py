@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import hmac
-import json
 import math
 import threading
 import time
@@ -17,13 +16,7 @@ from dataclasses import dataclass, field, fields
 from email.utils import formatdate
 from typing import Final, Literal, NamedTuple, get_args
 
-from .contract import (
-    HEADERS,
-    ME_PATH,
-    STAND_IN_KEY as STAND_IN_KEY,
-    TYPICAL_LIMIT,
-    TYPICAL_WINDOW_S,
-)
+from .contract import HEADERS, ME_PATH, STAND_IN_KEY, TYPICAL_LIMIT, TYPICAL_WINDOW_S
 from .credentials import ApiKey
 from .errors import argument_error, check_choice
 from .interaction import (
@@ -34,7 +27,7 @@ from .interaction import (
     operation_of,
     path_below,
 )
-from .server import NOT_HTTP, LoopbackServer, error_response, json_response
+from .server import LoopbackServer, error_response, json_response
 
 ResetUnit = Literal["seconds_left", "milliseconds_left", "epoch_s", "epoch_ms"]
 
@@ -116,7 +109,6 @@ class StandIn(LoopbackServer):
 
     def __post_init__(self) -> None:
         ApiKey(self.api_key)
-        json.dumps(self.record)
         check_choice("reset_unit", self.reset_unit, get_args(ResetUnit))
         if self.window_s <= 0 or min([self.limit, *self.limits.values()]) < 0:
             raise argument_error(
@@ -148,13 +140,6 @@ class StandIn(LoopbackServer):
             if quota.remaining < 0:
                 return _error(self.exhausted_status, "The allowance is used up.", headers)
             return self._routed(method, path, headers)
-
-    def malformed(self, status: int) -> RecordedResponse:
-        """Return the response to data that is not HTTP, with the three headers."""
-        now = self._now()
-        with self._lock:
-            quota = self._count(now, "", "", is_known=False)
-        return _error(status, NOT_HTTP, self._common_headers(quota, now))
 
     def _now(self) -> float:
         return time.time()

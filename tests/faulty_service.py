@@ -6,6 +6,7 @@ import base64
 import json
 import socket
 import struct
+import threading
 import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -108,6 +109,7 @@ class FaultyService(StandIn):
 
     def __post_init__(self) -> None:
         self.faults = list(self.faults)
+        self.closing = threading.Event()
         super().__post_init__()
         self.base_url += self.prefix
 
@@ -121,6 +123,10 @@ class FaultyService(StandIn):
         until_exit = ExitStack()
         until_exit.callback(self._end, added)
         return until_exit
+
+    def close(self) -> None:
+        self.closing.set()
+        super().close()
 
     def _end(self, ended: Fault) -> None:
         self.faults = [fault for fault in self.faults if fault is not ended]

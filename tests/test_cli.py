@@ -11,7 +11,6 @@ import re
 import signal
 import subprocess
 import sys
-import termios
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,11 +21,11 @@ import pytest
 from jupyter_client import BlockingKernelClient
 from typer.testing import CliRunner
 
-from directmail_lab import __version__, tutorials
+from directmail_lab import tutorials
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.cli import app, programs
-from directmail_lab.cli.output import error_message
-from directmail_lab.errors import CassetteError, DirectMailLabError
+from directmail_lab.cli.output import complete_cassette, error_message
+from directmail_lab.errors import DirectMailLabError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,10 +75,7 @@ def output_until(process: subprocess.Popen[str], last: str) -> str:
     return "".join(lines)
 
 
-@pytest.mark.parametrize(
-    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
-)
-def test_serve_says_what_it_assumes_and_ends_on_a_signal(tmp_path: Path, number: int) -> None:
+def test_serve_says_what_it_assumes_and_ends_on_a_signal(tmp_path: Path) -> None:
     """Its address and key come first; it answers by the contract, and ends with exit code 0."""
     words = ("serve", "--port", "0", "--limit", "7", "--reset-unit", "epoch_s")
     with started(tmp_path, *words) as serving:
@@ -87,12 +83,12 @@ def test_serve_says_what_it_assumes_and_ends_on_a_signal(tmp_path: Path, number:
         match = re.search(r"listens on (\S+)\nIts key is (\S+):", printed)
         assert match is not None
         response = httpx.get(f"{match[1]}/v1/users/me", auth=(match[2], ""), timeout=60)
-        serving.send_signal(number)
+        serving.send_signal(signal.SIGINT)
         rest, _ = serving.communicate(timeout=60)
 
     assert response.headers["X-RateLimit-Limit"] == "7"
     assert int(response.headers["X-RateLimit-Reset"]) > 1_700_000_000
-    assert "reset_unit='epoch_s'" in printed.splitlines()[2]
+    assert "reset_unit='epoch_s'" in printed
     assert (serving.returncode, rest.strip()) == (0, "Stopped.")
 
 
@@ -113,24 +109,21 @@ def test_what_could_not_be_done_is_one_line_and_exit_code_2() -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ("me", "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY. A command that has --cassette"),
-        ("check --cassette nowhere", "no file nowhere, and no cassette of that name"),
-        ("cassette show ../nowhere", "directmail-lab cassette list"),
-        ("cassette convert first-look file/x.har", "file"),
+        ("me", "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY, or name a --cassette"),
+        ("check --cassette nowhere", "no cassette 'nowhere' in "),
+        ("check --cassette nowhere", "See directmail-lab cassette list."),
         ("cassette convert first-look file", "file exists already. Choose another name"),
         ("cassette openapi first-look --out file", "or use --force"),
         ("share --to file/a.zip tour.ipynb", "file"),
-        ("share nowhere.ipynb", "nowhere.ipynb cannot be read"),
-        ("serve --port {taken}", "Cannot listen on port"),
+        ("serve --cassette empty.yaml", "no interactions to answer with"),
         ("lab --port {taken}", "Choose another port, or 0 for a free one."),
-        ("cassette convert broken.har new.yaml", "broken.har is not HAR"),
     ],
 )
 def test_an_error_says_what_to_do_at_a_terminal(words: str, says: str, service: StandIn) -> None:
     """What happened and what to do, with no advice that only Python can follow."""
     Path("file").touch()
     Path("tour.ipynb").write_text('{"cells": [], "metadata": {}}')
-    Path("broken.har").write_text("{")
+    Path("empty.yaml").write_text("interactions: []\nversion: 1\n")
     done = invoke(*words.format(taken=service.base_url.rpartition(":")[2]).split())
     assert isinstance(done.exception, DirectMailLabError | OSError)
     message = error_message(done.exception)
@@ -146,10 +139,6 @@ def test_an_error_says_what_to_do_at_a_terminal(words: str, says: str, service: 
     [
         ("lba", "lba"),
         ("serve --window -1", "--window"),
-        ("serve --port 99999999", "--port"),
-        ("--port 8890 demo", "after the command"),
-        ("cassette show", "Missing argument"),
-        ("cassette show first-look -n 5 --json", "--json"),
         ("me --cassette first-look --json --csv", "not both"),
     ],
 )
@@ -159,47 +148,6 @@ def test_a_wrong_command_or_option_is_a_usage_error(words: str, says: str) -> No
 
     assert (done.exit_code, done.stdout) == (2, "")
     assert says in done.output
-
-
-def test_the_version_is_printed() -> None:
-    """That of the package, and no command is run."""
-    done = invoke("--version", "me", "--cassette", "first-look")
-
-    assert done.stdout == f"directmail-lab {__version__}\n"
-
-
-def test_the_shell_completes_names_of_cassettes(tour: Path) -> None:
-    """Those that a name finds and that begin as what is typed."""
-    script = str(Path(sys.executable).with_name("directmail-lab"))
-    typed = {"COMP_WORDS": "directmail-lab me --cassette to", "COMP_CWORD": "3"}
-    done = subprocess.run(
-        [script],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **typed, "_DIRECTMAIL_LAB_COMPLETE": "complete_bash"},
-    )
-
-    assert done.stdout.split() == ["tour"]
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pseudo-terminals")
-@pytest.mark.parametrize("command", ["findings --cassette", "cassette show"])
-def test_tables_fit_a_terminal_of_80_columns(command: str) -> None:
-    """In a real one: no line is longer."""
-    ours, theirs = os.openpty()
-    termios.tcsetwinsize(theirs, (24, 80))  # type: ignore[attr-defined,unused-ignore]
-    words = [*command.split(), "first-look"]
-    free = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
-    printed = b""
-    with subprocess.Popen([*COMMAND, *words], stdout=theirs, env=free) as process:
-        os.close(theirs)
-        with contextlib.suppress(OSError):  # the terminal's end, on Linux
-            while read := os.read(ours, 65_536):
-                printed += read
-    os.close(ours)
-
-    assert process.returncode == 0
-    assert max(map(len, printed.decode().splitlines())) <= 80
 
 
 # -- data ---------------------------------------------------------------------------------------
@@ -216,10 +164,6 @@ def test_a_cassettes_data_is_printed_as_json_csv_and_a_table(command: str) -> No
     assert len(rows) == len(list(csv.DictReader(io.StringIO(as_csv.stdout)))) > 0
     assert list(rows[0]) == as_csv.stdout.splitlines()[0].split(",")
     assert str(rows[0].get("path") or next(iter(rows[0].values()))) in table.stdout
-    if command == "me":  # a leading zero, an accent, a null and a list stay as they came
-        values = [rows[0][f"company.address.{name}"] for name in ("postcode", "city")]
-        assert values == ["01234", "Zürich"]
-        assert (rows[0]["phone"], rows[0]["permissions"]) == (None, ["read", "write"])
 
 
 def test_the_live_service_is_asked_where_no_cassette_is_named(account: StandIn) -> None:
@@ -230,16 +174,6 @@ def test_the_live_service_is_asked_where_no_cassette_is_named(account: StandIn) 
     assert json.loads(me.stdout)[0]["name"] == "Stand-in User"
     assert [row["remaining"] for row in json.loads(limits.stdout)][-1] == 298
     assert account.requests["GET /v1/users/me"] == 2
-
-
-def test_a_page_in_place_of_json_is_said_with_what_to_do(account: StandIn) -> None:
-    """As behind a login page: nothing that only Python can follow."""
-    with account.fault(html=True, status=200):
-        done = invoke("me")
-    assert isinstance(done.exception, DirectMailLabError)
-
-    advice = "Check the base address: a login page or a gateway may be there."
-    assert error_message(done.exception).endswith(f"(from line 1, column 1 on). {advice}")
 
 
 def test_a_violated_rule_is_exit_code_1(account: StandIn) -> None:
@@ -278,20 +212,18 @@ def cassette(*words: object) -> Result:
 
 
 def test_list_names_each_cassette_without_reading_it(tour: Path) -> None:
-    """As JSON; a file that nobody can read costs nothing, and is a line like any other."""
+    """One that nobody can read is a line like any other. The shell completes the names."""
     (tour.parent / "broken.yaml").write_text("interactions: 7")
-    os.utime(tour, (1_795_262_400, 1_795_262_400))
     rows = {row["name"]: row for row in json.loads(cassette("list", "--json").stdout)}
 
-    assert list(rows["tour"]) == ["name", "bytes", "modified", "path"]
-    assert rows["tour"]["bytes"] == tour.stat().st_size
-    assert rows["tour"]["modified"].startswith("2026-11-21T12:00:00")
-    assert rows["tour"]["path"] == str(tour)
+    assert rows["tour"] == {"name": "tour", "bytes": tour.stat().st_size, "path": str(tour)}
     assert rows["broken"]["bytes"] == 15
+    assert complete_cassette("to") == ["tour"]
 
 
-def test_show_prints_a_line_for_each_interaction(tour: Path) -> None:
+def test_show_prints_a_line_for_each_interaction_or_one_in_full(tour: Path) -> None:
     """Numbered from 1; JSON has what `interactions` has."""
+    whole = cassette("show", "tour", "--number", 3).stdout
     rows: list[dict[str, Any]] = json.loads(cassette("show", tour, "--json").stdout)
 
     assert [(row["number"], row["path"], row["query"], row["status"]) for row in rows] == [
@@ -300,24 +232,13 @@ def test_show_prints_a_line_for_each_interaction(tour: Path) -> None:
         (3, "/v1/lists/8f14e45f", "page=2", 404),
         (4, "/v1/letters", "", 201),
     ]
-    assert rows[0]["at"] == "2026-11-21T12:00:00.123456Z"
+    assert whole.startswith("GET https://api.example.test/v1/lists/8f14e45f?page=2\nAccept: */*\n")
+    assert "404 OK after 0.042 s" in whole
     assert len(cassette("show", tour).stdout.splitlines()) == 1 + len(rows)
 
 
-def test_show_of_one_number_prints_it_in_full(tour: Path) -> None:
-    """The request, the answer, their headers and bodies; one that is not there is refused."""
-    done = cassette("show", "tour", "--number", 3)
-
-    assert done.exit_code == 0
-    assert done.stdout.startswith(
-        "GET https://api.example.test/v1/lists/8f14e45f?page=2\nAccept: */*\n"
-    )
-    assert "404 OK after 0.042 s" in done.stdout
-    assert isinstance(cassette("show", "tour", "-n", 5).exception, CassetteError)
-
-
 def test_audit_exits_with_1_where_it_finds_anything(tour: Path) -> None:
-    """A planted key, personal data, and with --secrets-only not the latter; it repeats neither."""
+    """A planted key and personal data; it repeats neither."""
     leaking = "leak.ipynb"
     write_notebook(leaking, f'key = "{KEY}"')
     both = cassette("audit", "tour", leaking)
@@ -326,19 +247,14 @@ def test_audit_exits_with_1_where_it_finds_anything(tour: Path) -> None:
     assert "interaction 1, response body: an e-mail address" in both.stdout
     assert "cell 1, source: a service's key" in both.stdout
     assert KEY not in both.output
-    assert cassette("audit", "tour", "--secrets-only").exit_code == 0
-    assert cassette("audit", leaking, "--secrets-only").exit_code == 1
 
 
-def test_redact_takes_personal_data_and_named_fields(tour: Path) -> None:
-    """The audit passes afterwards; a second time changes nothing."""
+def test_redact_takes_personal_data(tour: Path) -> None:
+    """The audit passes afterwards."""
     done = cassette("redact", "tour")
 
     assert (done.exit_code, done.stdout) == (0, "Changed 2 interactions of tour.\n")
     assert cassette("audit", "tour").exit_code == 0
-    assert (
-        cassette("redact", "tour", "-r", "personal").stdout == "Changed 0 interactions of tour.\n"
-    )
 
 
 def test_repair_says_what_was_wrong(tour: Path) -> None:
@@ -367,24 +283,16 @@ def test_convert_writes_another_layout(tour: Path) -> None:
     assert cassette("convert", "tour", "other.txt", "--to", "word").exit_code == 2
 
 
-def test_verify_exits_with_1_where_an_answer_changed_and_with_2_for_a_wrong_key(
-    account: StandIn, live: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_verify_exits_with_1_where_an_answer_changed(account: StandIn, live: Session) -> None:
     """Reads are sent again with the key of the environment; the same answers are nothing."""
     with live.record("mine"):
         live.me()
     same = cassette("verify", "mine")
-    with account.fault(body='{"id": 7}', headers={"Content-Type": "application/json"}):
+    with account.fault(body='{"id": 7}'):
         changed = cassette("verify", "mine", "--json")
-
-    monkeypatch.setenv("DIRECTMAIL_API_KEY", "another-key")
-    words = [*COMMAND, "cassette", "verify", "mine"]
-    refused = subprocess.run(words, capture_output=True, text=True)
 
     assert (same.exit_code, same.stdout) == (0, "1 request sent, all answered as recorded.\n")
     assert (changed.exit_code, len(json.loads(changed.stdout)) > 0) == (1, True)
-    assert (refused.returncode, refused.stdout) == (2, "")
-    assert "answered 401 Unauthorized. Check the API key" in refused.stderr
 
 
 # -- JupyterLab ----------------------------------------------------------------------------------
@@ -427,7 +335,7 @@ def outputs_of(connection: Path, notebook: dict[str, Any]) -> list[str]:
 
 def test_lab_asks_no_server_outside(tmp_path: Path) -> None:
     """The arguments switch off news, update checks and the extension manager's listing."""
-    given = programs.lab_arguments(tmp_path, "a.ipynb", 8890, browser=False, verbose=False)
+    given = programs.lab_arguments(tmp_path, "a.ipynb", 8890, no_browser=True)
 
     assert {
         "--LabApp.news_url=None",
@@ -438,8 +346,8 @@ def test_lab_asks_no_server_outside(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_lab_starts_on_the_first_tutorial_and_prints_its_address_last(tmp_path: Path) -> None:
-    """With no command, a real JupyterLab starts, and listens when its address is printed."""
-    with started(tmp_path, "--no-browser", "--port", "0") as process:
+    """A real JupyterLab starts, and listens when its address is printed."""
+    with started(tmp_path, "lab", "--no-browser", "--port", "0") as process:
         printed = output_until(process, "?token=")
         address = printed.splitlines()[-1]
         response = httpx.get(address, timeout=60)

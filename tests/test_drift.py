@@ -6,9 +6,6 @@ import copy
 import functools
 import json
 import operator
-import sys
-import time
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,17 +15,18 @@ import pytest
 from cassette_samples import answered, get, recorded, theirs
 from faulty_service import FaultyService
 from hypothesis import given, strategies as st
+from test_findings import current_session as live_session
 
 from directmail_lab import Session, current
 from directmail_lab.display import as_html
-from directmail_lab.errors import DirectMailLabError, NotConnectedError, UnauthorizedError
+from directmail_lab.errors import NotConnectedError, UnauthorizedError
 from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse
 from directmail_lab.network import NetworkTransport
 from directmail_lab.questions.drift import Difference, age_problem, compare, drift
 from directmail_lab.standin import STAND_IN_RECORD
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     import httpx
     import pandas as pd
@@ -41,8 +39,6 @@ HEADERS = {
     "X-RateLimit-Remaining": "299",
     "X-RateLimit-Reset": "37",
 }
-WEEK = timedelta(days=7)
-RECORDED_AT = datetime(2026, 11, 21, 4, 0, tzinfo=UTC)
 
 
 def response(
@@ -51,13 +47,12 @@ def response(
     status: int = 200,
     headers: Mapping[str, str] = HEADERS,
     method: str = "GET",
-    at: datetime = RECORDED_AT,
 ) -> Interaction:
     """A response to GET /v1/users/me."""
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     request = RecordedRequest(method, "https://api.test/v1/users/me")
     recorded = RecordedResponse(status, "", tuple(headers.items()), content)
-    return Interaction(request, recorded, at)
+    return Interaction(request, recorded)
 
 
 def changes(was: object, is_now: object, **options: Any) -> str:
@@ -125,30 +120,18 @@ def test_two_bodies_differ_exactly_where_they_are_not_equal(was: Any, is_now: An
 @pytest.mark.parametrize(
     ("was", "is_now", "expected"),
     [
-        # Renamed: one field of an object, to one of the same type, its value or a similar name.
         ({"postcode": "1"}, {"postal_code": "2"}, "postcode possibly renamed"),
         ({"a": None, "b": 1}, {"y": None, "z": 1}, "a removed, b removed, y added, z added"),
         ({"name": "x"}, {"email": "y"}, "name removed, email added"),
-        ({"name": "5"}, {"names": 5}, "name removed, names added"),
-        ({"a": {"n": "A"}, "b": {}}, {"a": {}, "b": {"m": "A"}}, "a.n removed, b.m added"),
         # Arrays, by id or by position.
         (["a", "b"], ["a", "c"], "[1] changed"),
-        ({"tags": [{"n": 1}]}, {"tags": [{"n": None}]}, "tags[0].n null-turned"),
         ([{"id": 1, "n": 1}, {"id": 2}], [{"id": 2}, {"id": 1, "n": 2}], "[id=1].n changed"),
         ([{"id": 1}, {"id": 1}], [{"id": 1}], "[1] removed"),
-        ([{"id": 1}], [{"id": 2}], "[id=1] removed, [id=2] added"),
-        ([{"id": 1, "n": 1}, {}], [{"id": 1, "n": 2}], "[1] removed, [id=1].n changed"),
         # Whole bodies.
         (1, 1.0, ""),
-        (1, True, "$ retyped"),
         ({}, None, "$ null-turned"),
         (b"<html>", b"<html> ", "$ changed"),
-        ({}, b"", "$ removed"),
-        (b"", {}, "$ added"),
-        # First what was added and removed, then what is in the fields.
-        ({"b": {"x": 1}, "a": 1}, {"a": 2, "b": {"y": 3}}, "b.x removed, b.y added, a changed"),
         # Volatile: another value is no difference; another type or its absence is.
-        ({"a": {"request_id": "x"}}, {"a": {"request_id": "y"}}, ""),
         ({"updatedAt": "x", "last-login-at": 1}, {"updatedAt": "y", "last-login-at": 2}, ""),
         ({"serverTime": "x"}, {"serverTime": 1}, "serverTime retyped"),
     ],
@@ -156,22 +139,6 @@ def test_two_bodies_differ_exactly_where_they_are_not_equal(was: Any, is_now: An
 def test_a_body_is_compared_by_path(was: object, is_now: object, expected: str) -> None:
     """Each difference has its path and what kind of change it is; ``$`` is the whole body."""
     assert changes(was, is_now) == expected
-
-
-def test_a_renamed_field_has_both_values_and_both_paths() -> None:
-    """So that a table shows what became of it."""
-    renamed = compare(response({"a": {"zip": "01234"}}), response({"a": {"code": "01234"}}))
-
-    assert renamed == [Difference("body", "a.zip", "possibly renamed", "01234", "01234", "a.code")]
-
-
-def test_a_deep_body_is_compared_without_recursion() -> None:
-    """As deep as JSON can be read at all."""
-    depth = sys.getrecursionlimit() - 400
-    was = b'{"a":' * depth + b"1" + b"}" * depth
-    found = compare(response(was), response(was.replace(b"1", b"2")))
-
-    assert [(each.path.count("a"), each.change) for each in found] == [(depth, "changed")]
 
 
 # -- statuses and headers ----------------------------------------------------------------------
@@ -190,14 +157,9 @@ def test_statuses_are_compared_and_the_rest_unless_one_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("headers", "expected"),
     [
-        ({"X-RateLimit-Reset": None}, "x-ratelimit-reset removed"),
-        ({"X-New": "1"}, "x-new added"),
         ({"X-RateLimit-Reset": "soon"}, "x-ratelimit-reset retyped"),
         ({"X-RateLimit-Limit": "100"}, "x-ratelimit-limit changed"),
-        ({"x-ratelimit-limit": "300"}, "x-ratelimit-limit retyped"),  # sent twice
         ({"Age": "5", "CF-Ray": "abc", "Set-Cookie": "x"}, ""),
-        ({"X-RateLimit-Limit": None, "X-RATELIMIT-LIMIT": "300"}, ""),
-        ({"X-RateLimit-Remaining": "3", "X-RateLimit-Reset": "1", "Date": "Sun, 22 Nov"}, ""),
     ],
 )
 def test_headers_are_compared_by_name(headers: dict[str, str | None], expected: str) -> None:
@@ -213,36 +175,11 @@ def test_headers_are_compared_by_name(headers: dict[str, str | None], expected: 
 
 
 @pytest.mark.parametrize(
-    ("was", "is_now", "silent"),
-    [
-        ("2026-11-21T04:00:01Z", "2026-11-28T04:00:02+00:00", True),
-        ("2026-11-21T04:00:01", "2026-11-28T03:59:00", True),
-        ("2026-11-21T04:00:01Z", "2026-11-21T05:00:01Z", False),
-        ("2020-01-01T00:00:00Z", "2020-01-02T00:00:00Z", False),
-        ("2026-99-99T04:00:01Z", "2026-11-28T04:00:02Z", False),
-    ],
-)
-def test_a_time_that_moved_with_the_clock_is_silent(
-    monkeypatch: pytest.MonkeyPatch, was: object, is_now: object, silent: bool
-) -> None:
-    """A field that always tells the time of its answer; one without a zone is UTC, anywhere."""
-    with monkeypatch.context() as elsewhere:
-        elsewhere.setenv("TZ", "Asia/Tokyo")
-        time.tzset()
-        now = response({"as_of": is_now}, at=RECORDED_AT + WEEK)
-        found = compare(response({"as_of": was}), now)
-    time.tzset()
-
-    assert (found == []) is silent
-
-
-@pytest.mark.parametrize(
     ("ignore", "left"),
     [
         ([], "x-new, name, company.name"),
         (["name"], "x-new, company.name"),
         (["header.x-new", "*.name"], "name"),
-        (["nam", "company.*"], "x-new, name"),
     ],
 )
 def test_ignored_paths_are_left_out(ignore: list[str], left: str) -> None:
@@ -266,15 +203,6 @@ def record_tour(service: FaultyService, **options: Any) -> Path:
     return path
 
 
-@contextmanager
-def live_session(service: FaultyService, key: str = "", **options: Any) -> Iterator[Session]:
-    """A session with a stand-in, made the current one for a time."""
-    with Session(service.base_url, key or service.api_key, **options) as opened:
-        current.make_current(opened)
-        yield opened
-    current.make_current(None)
-
-
 def drift_later(path: Path, **behaviour: Any) -> pd.DataFrame:
     """What changed since a recording, with another stand-in as the service of a later day."""
     with FaultyService(**behaviour) as later, live_session(later):
@@ -291,11 +219,8 @@ def test_an_unchanged_service_gives_an_empty_frame(
     path = record_tour(service, redact=redact)
     table = drift_later(path, prefix="/eu", limit=300)
 
-    texts, objects = ("operation", "part", "path", "change", "new_path"), ("recorded", "now")
-    dtypes = {**dict.fromkeys(texts, "string"), **dict.fromkeys(objects, "object")}
     assert ("Stand-in User" in path.read_text(encoding="utf-8")) != bool(redact)
     assert table.empty
-    assert table.dtypes.astype(str).to_dict() == {"number": "Int64", **dtypes}
     notes = ["4 requests sent, all answered as recorded."]
     assert table.attrs == {"sent": 4, "not_sent": [], "notes": notes}
     assert notes[0] in as_html(table)
@@ -317,15 +242,13 @@ def test_what_has_changed_is_listed_with_its_number_and_both_values(service: Fau
 
 
 def test_a_refused_key_is_an_error_and_no_drift(service: FaultyService) -> None:
-    """It says nothing of the service; a refusal that was recorded as one is compared."""
+    """It says nothing of the service."""
     path = record_tour(service)
-    with live_session(service, "not-the-key"):
-        with pytest.raises(UnauthorizedError, match="GET /v1/users/me answered 401"):
-            drift(path)
-        with current.record(Path("refused.yaml").resolve()) as session:
-            session.get("/v1/users/me")
-
-        assert drift(Path("refused.yaml")).empty
+    with (
+        live_session(service, "not-the-key"),
+        pytest.raises(UnauthorizedError, match="GET /v1/users/me answered 401"),
+    ):
+        drift(path)
 
 
 def test_only_reads_that_are_whole_are_sent(service: FaultyService) -> None:
@@ -348,19 +271,14 @@ def test_only_reads_that_are_whole_are_sent(service: FaultyService) -> None:
     ("headers", "query"),
     [
         ({"X-HTTP-Method-Override": "DELETE", "X-Forwarded-Host": "evil.test"}, "page=1"),
-        ({"X-Original-URL": "/v1/letters/1", "Content-Type": "text/plain"}, ""),
         ({"Accept": "text/csv", "Accept-Language": "de", "Cookie": "a=b"}, ""),
         ({"Prefer": "<REDACTED>", "Accept-Charset": "<name-0123abcd>"}, ""),
         ({}, "_method=POST"),
         ({}, "page=1&%5Fmethod=DELETE"),
-        ({}, "a=1;X-HTTP-Method-Override=PUT"),
     ],
 )
 def test_a_strangers_cassette_sends_nothing_but_reads(
-    service: FaultyService,
-    monkeypatch: pytest.MonkeyPatch,
-    headers: dict[str, str],
-    query: str,
+    service: FaultyService, monkeypatch: pytest.MonkeyPatch, headers: dict[str, str], query: str
 ) -> None:
     """Of its headers only what selects a representation is sent; no address overrides GET."""
     request = replace(get(f"/v1/users/me?{query}"), headers=tuple(headers.items()))
@@ -376,7 +294,7 @@ def test_a_strangers_cassette_sends_nothing_but_reads(
         drift(path)
 
     names = {name for request in sent for name in request.headers}
-    left_out = {"x-http-method-override", "x-forwarded-host", "x-original-url", "content-type"}
+    left_out = {"x-http-method-override", "x-forwarded-host"}
     assert len(sent) == (0 if "ethod" in query else 1)
     assert names.isdisjoint({*left_out, "cookie", "prefer", "accept-charset"})
     assert ("accept-language" in names) == ("Accept-Language" in headers)
@@ -401,23 +319,20 @@ def test_drift_needs_a_key_and_leaves_no_trace(service: FaultyService) -> None:
 
 
 @pytest.mark.parametrize(
-    ("days", "problem"),
+    ("age", "problem"),
     [
-        (40, "is 40 days old, and max_age is 30 days"),
-        (29, None),
+        (timedelta(days=40), "is 40 days old, and max_age is 30 days"),
+        (timedelta(days=29), None),
         (None, "does not say when it was recorded, and max_age is 30 days"),
     ],
 )
 def test_the_age_of_a_recording_is_that_of_its_first_interaction(
-    days: int | None, problem: str | None
+    age: timedelta | None, problem: str | None
 ) -> None:
     """In days; one that says no time is as good as old."""
-    at = None if days is None else RECORDED_AT - timedelta(days=days)
-    aged = [replace(answered(), recorded_at=at), answered()]
+    at = age and datetime.now(UTC) - age
 
-    assert age_problem(aged, "30 days", now=RECORDED_AT) == problem
-    with pytest.raises(DirectMailLabError, match="a number of days"):
-        age_problem(aged, "long", now=RECORDED_AT)
+    assert age_problem([replace(answered(), recorded_at=at), answered()], "30 days") == problem
 
 
 def test_a_key_that_another_program_recorded_is_neither_sent_nor_shown() -> None:

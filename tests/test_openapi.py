@@ -16,21 +16,14 @@ from cassette_samples import BASE_URL, answered, get, post, recorded, theirs, ty
 from hypothesis import given, settings, strategies as st
 from jsonschema import Draft202012Validator, FormatChecker
 from openapi_spec_validator import validate
+from test_cli import invoke
 from tutorials import CASSETTES
-from typer.testing import CliRunner
 
 import directmail_lab as dm
 from directmail_lab.bodies import read_json_body
 from directmail_lab.cassettes import read_cassette
-from directmail_lab.cli import app
 from directmail_lab.errors import CassetteError
-from directmail_lab.http import httpx
-from directmail_lab.interaction import (
-    Interaction,
-    RecordedRequest,
-    RecordedResponse,
-    header,
-)
+from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse, header
 
 LOCAL = "http://127.0.0.1:8431"
 
@@ -105,8 +98,8 @@ def body_of(content: dict[str, Any], message: RecordedRequest | RecordedResponse
     if not body or "form" in declared:
         return None, True
     value, fault = read_json_body(message.headers, body)
-    if media is None or (fault and "x-not-json" in media):
-        return value, media is not None
+    if media is None:
+        return value, False
     if fault or ("json" not in declared and not isinstance(value, dict | list)):
         value = body.decode("utf-8", "replace")
     return value, media["schema"]
@@ -123,9 +116,6 @@ def test_every_interaction_of_the_tutorials_fits_a_valid_document() -> None:
 
     assert len(interactions) > 200
     assert not [found for each in interactions if (found := problem(document, each))]
-    assert {"/v1/users/me", "/v1/lists/{id}"} <= set(document["paths"])
-    assert document["components"]["headers"]["X-RateLimit-Limit"]["schema"] == {"type": "integer"}
-    assert document["components"]["securitySchemes"]["basic"]["scheme"] == "basic"
     assert document["servers"] == [{"url": LOCAL, "x-seen": len(interactions)}]
 
 
@@ -149,26 +139,12 @@ def test_optional_differs_from_nullable_and_formats_are_of_all_values() -> None:
     }
 
 
-def test_each_base_address_is_a_server() -> None:
-    """Also of a cassette that another program recorded from two; never with a user's name."""
-    addresses = ("https://eu.test/api", "https://eu.test:8443", "https://me:secret@us.test")
-    document = described(
-        *(answered(get(base=address)) for address in addresses), base_url="https://eu.test/api"
-    )
-
-    urls = [server["url"] for server in document["servers"]]
-    assert urls == ["https://eu.test/api", "https://eu.test:8443", "https://us.test"]
-
-
 def test_parameters_have_the_types_that_were_seen() -> None:
     """In paths, queries, headers and forms; required where no request lacked them."""
     request = get("/v1/lists/8f14e45f/members/12?page=2&tag=a&tag=b&q=1&in[]=a")
     other = get("/v1/lists/8f14e45f/members/12?page=3&tag=a&q=x&more=true")
     form = post(b"name=Ada&age=3", content_type="application/x-www-form-urlencoded")
-    fields = {"files": {"list": ("a.csv", b"a,b")}, "data": {"name": "Ada", "age": "3"}}
-    upload = httpx.Request("POST", BASE_URL, **fields)
-    multipart = post(upload.read(), content_type=upload.headers["Content-Type"])
-    document = described(*map(answered, (request, other, form, multipart)))
+    document = described(*map(answered, (request, other, form)))
     parameters = document["paths"]["/v1/lists/{id}/members/{id_2}"]["get"]["parameters"]
     sent = document["paths"]["/v1/letters"]["post"]["requestBody"]["content"]
 
@@ -181,13 +157,8 @@ def test_parameters_have_the_types_that_were_seen() -> None:
         ("q", True, {"type": "string"}),
         ("tag", True, {"type": "array", "items": {"type": "string"}}),
     ]
-    form_schema, upload_schema = (
-        sent[name]["schema"]["properties"]
-        for name in ("application/x-www-form-urlencoded", "multipart/form-data")
-    )
-    assert form_schema == {"age": {"type": "integer"}, "name": {"type": "string"}}
-    assert upload_schema == {**form_schema, "list": {"type": "string"}}
-    validate(document)
+    fields = sent["application/x-www-form-urlencoded"]["schema"]["properties"]
+    assert fields == {"age": {"type": "integer"}, "name": {"type": "string"}}
 
 
 def test_no_value_of_a_person_is_in_it() -> None:
@@ -208,7 +179,6 @@ def test_no_value_of_a_person_is_in_it() -> None:
     assert not re.search("ovelace|ada@|123|bo%40|Po|Eve|Bob|Zoe|Ann", text)
     schema = schema_of(document, "/v1/people/{id}/letters")
     assert "additionalProperties" in schema["properties"]["by"]
-    validate(document)
 
 
 def test_a_key_that_another_program_recorded_is_not_in_it() -> None:
@@ -227,22 +197,17 @@ def test_a_key_that_another_program_recorded_is_not_in_it() -> None:
 
 
 def test_what_openapi_cannot_describe_is_there_all_the_same() -> None:
-    """A method of its own, a status of none, a body without a type, JSON that was cut."""
+    """A method of its own, a status of none, JSON that was cut, bytes."""
     odd = RecordedRequest("PURGE", f"{BASE_URL}/v1/lists")
-    bare = Interaction(get("/v1/bare"), RecordedResponse(200, "", (), b'{"a": 1}'))
-    lines = typed("application/x-ndjson", '{"a": 1}\n{"a": 2}\n')
     document = described(
         *(answered(odd), answered(get("/v1/odd"), status=999), answered(get("/v1/cut"), '{"a')),
-        *(bare, lines, typed("image/png", b"\x89PNG")),
+        typed("image/png", b"\x89PNG"),
     )
 
     assert [*document["paths"]["/v1/lists"]] == ["x-purge"]
-    assert [*document["paths"]["/v1/odd"]["get"]["responses"]] == ["default"]
     cut = document["paths"]["/v1/cut"]["get"]["responses"]["200"]["content"]["application/json"]
-    assert (cut["x-not-json"], cut["schema"]) == (1, {})
-    assert [*document["paths"]["/v1/bare"]["get"]["responses"]["200"]["content"]] == ["*/*"]
+    assert cut == {"schema": {}}
     media = document["paths"]["/v1/x"]["get"]["responses"]["200"]["content"]
-    assert media["application/x-ndjson"] == {"schema": {"type": "string"}}
     assert media["image/png"]["schema"] == {"type": "string", "format": "binary"}
     validate(document)
 
@@ -261,12 +226,8 @@ JSON = st.recursive(
 )
 SEGMENTS = st.sampled_from(["lists", "me", "v1", "12", "8f14e45f", "a%20b", "x@y.org", "{odd}", ""])
 JSON_TYPES = ["application/json", "application/problem+json; charset=utf-8"]
-TYPES = st.sampled_from(
-    [*JSON_TYPES, "text/plain", "text/html", "odd", "multipart/form-data; boundary=b"]
-)
-LIMITS = [("X-RateLimit-Limit", "300"), ("X-RateLimit-Remaining", "soon")]
-OTHERS = [("X-RateLimit-Reset", "5"), ("Retry-After", "9"), ("X-Page", "a"), ("Link", "<x>")]
-HEADERS = st.sampled_from(LIMITS + OTHERS)
+TYPES = st.sampled_from([*JSON_TYPES, "text/html", "odd", "multipart/form-data; boundary=b"])
+HEADERS = st.sampled_from([("X-RateLimit-Limit", "300"), ("Retry-After", "9"), ("X-Page", "a")])
 BODIES = JSON.map(lambda value: json.dumps(value).encode()) | st.binary(max_size=9)
 
 
@@ -305,39 +266,22 @@ def test_every_interaction_of_any_service_fits_its_valid_document(
 # -- the calls ---------------------------------------------------------------------------------
 
 
-def test_without_interactions_it_says_so() -> None:
-    """Which recording it was."""
-    Path("empty.yaml").write_text("version: 1\ninteractions: []\n")
-
-    with pytest.raises(CassetteError, match="no interactions in empty"):
-        dm.openapi(Path("empty.yaml"))
-
-
 def test_a_session_is_described_with_the_bodies_that_it_kept(connected: dm.Session) -> None:
     """And the document says of how many."""
+    with pytest.raises(CassetteError, match="no interactions in this session"):
+        dm.openapi()
     connected.me()
     with connected.client.stream("GET", "/v1/lists"):
         pass
     document = dm.openapi()
 
     assert set(document["paths"]) == {"/v1/users/me", "/v1/lists"}
-    assert schema_of(document)["properties"]["id"] == {"type": "string"}
     assert "bodies of the last 1 of 2." in document["info"]["description"]
 
 
 def test_the_command_writes_yaml_or_json(tour: Path) -> None:
-    """By the name, never over another file; no aliases, which people cannot read."""
+    """By the name of the file; else it prints YAML."""
+    invoke("cassette", "openapi", tour, "--out", "api.json")
+    printed = invoke("cassette", "openapi", tour).stdout
 
-    def run(*arguments: str) -> tuple[int, str]:
-        done = CliRunner().invoke(app, ["cassette", "openapi", *arguments])
-        return done.exit_code, done.output + str(done.exception or "")
-
-    assert run(str(tour), "--out", "api.yaml")[0] == 0
-    assert run(str(tour), "--out", "api.json")[0] == 0
-    document = yaml.safe_load(Path("api.yaml").read_text(encoding="utf-8"))
-    assert document == json.loads(Path("api.json").read_text(encoding="utf-8")) == dm.openapi(tour)
-    assert "&id" not in Path("api.yaml").read_text(encoding="utf-8")
-    assert "exists already" in run(str(tour), "--out", "api.yaml")[1]
-    assert yaml.safe_load(run(str(tour))[1]) == document
-    with pytest.raises(CassetteError, match="It is an OpenAPI document"):
-        dm.openapi(Path("api.yaml"))
+    assert json.loads(Path("api.json").read_text()) == yaml.safe_load(printed) == dm.openapi(tour)

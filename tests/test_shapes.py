@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
 from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 from jsonschema import Draft202012Validator
 
-from directmail_lab.bodies import read_json_body
 from directmail_lab.questions.shapes import describe, schema_of
 
 JSON = st.recursive(
@@ -24,13 +22,10 @@ JSON = st.recursive(
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ([{}], "object"),
-        ([None], "null"),
         ([], "anything"),
         ([[1, "a"]], "[] integer or string"),
         ([[{"a": 1}]], "[].a integer"),
         ([{"a": {}}, {"a": None}], "a object or null"),
-        ([{"a": 1}, {"a": 1.5}], "a number"),
         ([{"a": {"b": 1}}, {"a": {}}, {}], "a?.b? integer"),
         ([{"Ada": 1, "Bob": 2}, {"Eve": 3}, {"Zoe": 4.5}], "{id} number"),
     ],
@@ -56,15 +51,3 @@ def test_a_shape_is_bounded() -> None:
 
     assert describe(schema_of([{f"k{n}": {"b": n} for n in range(100_000)}])) == "{id}.b integer"
     assert describe(schema_of([deep])).count("a") == 30
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "body"),
-    [
-        ("Content-Encoding", "gzip", gzip.compress(b'{"a": 1}')),
-        ("Content-Type", "application/json; charset=latin-1", '{"é": 1}'.encode("latin-1")),
-    ],
-)
-def test_a_body_is_read_as_its_headers_say(name: str, value: str, body: bytes) -> None:
-    """Compressed, or in a character set of its own."""
-    assert read_json_body(((name, value),), body)[1] is None

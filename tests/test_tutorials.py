@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import os
 import sys
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import nbformat
-import numpy as np
 import pytest
-from matplotlib.image import imread
 from nbformat.v4 import new_code_cell, new_notebook
 from tutorials import (
     CASSETTES,
@@ -47,15 +43,6 @@ def connect_here(self, address):
 socket.socket.connect = connect_here
 """
 
-WITHOUT_PYTEST = """
-import sys
-class Missing:
-    def find_spec(name, *_):
-        if name == "pytest":
-            raise ModuleNotFoundError("No module named pytest")
-sys.meta_path.insert(0, Missing)
-"""
-
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
@@ -69,14 +56,8 @@ def offline(tmp_path: Path) -> dict[str, str]:
     folder = tmp_path / "site"
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(LOOPBACK_ALONE)
-    strict = {"PYTHONWARNINGS": "error::UserWarning,error::FutureWarning"}
-    return {**first_on_path(folder), **strict}
-
-
-def first_on_path(folder: Path) -> dict[str, str]:
-    """The environment of a kernel that imports from a folder first."""
-    path = [str(folder), os.environ.get("PYTHONPATH")]
-    return {"PYTHONPATH": os.pathsep.join(filter(None, path))}
+    path = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
+    return {"PYTHONPATH": path, "PYTHONWARNINGS": "error::UserWarning,error::FutureWarning"}
 
 
 def in_order(path: Path, cells: Iterable[Any]) -> Any:
@@ -92,10 +73,6 @@ def shown(path: Path) -> tuple[list[Any], list[str]]:
         out["data"].pop("image/png") for out in outputs if "image/png" in out.get("data", {})
     ]
     return outputs, pictures
-
-
-def pixels(picture: str) -> np.ndarray:
-    return imread(io.BytesIO(base64.b64decode(picture)))
 
 
 def test_an_installed_wheel_gives_a_copy_and_keeps_changes(
@@ -130,19 +107,13 @@ def test_a_copy_names_the_python_that_runs_it(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_a_run_recreates_the_committed_outputs(name: str, copy: Path) -> None:
-    """What is committed is what a keyless, replayed run shows, and its pictures look the same."""
+    """What is committed is what a keyless, replayed run shows, with as many pictures."""
     committed, pictures = shown(copy / "notebooks" / name)
     execute(copy / "notebooks" / name)
     again, redrawn = shown(copy / "notebooks" / name)
 
     assert again == committed
     assert len(redrawn) == len(pictures)
-    for before, after in zip(pictures, redrawn, strict=True):
-        # Another release of matplotlib may move an edge by a pixel, and so the picture's size.
-        rows, columns = np.minimum(pixels(before).shape[:2], pixels(after).shape[:2])
-        difference = pixels(before)[:rows, :columns] - pixels(after)[:rows, :columns]
-        assert np.abs(difference).mean() < 0.05
-        assert abs(pixels(before).size / pixels(after).size - 1) < 0.05
 
 
 @pytest.mark.slow
@@ -172,29 +143,6 @@ def test_the_kernel_of_these_tests_reaches_no_other_machine(
     notebook = new_notebook(cells=[new_code_cell(source)])  # type: ignore[no-untyped-call]
     with pytest.raises(Exception, match="reached outside"):
         run(notebook, tmp_path, environ=offline)
-
-
-@pytest.mark.slow
-def test_a_reader_without_pytest_is_told_what_to_install(copy: Path) -> None:
-    """The README's first command installs none, and the tutorial shows its tests all the same."""
-    site = copy / "site"
-    site.mkdir()
-    (site / "sitecustomize.py").write_text(WITHOUT_PYTEST)
-    path = copy / "notebooks" / "05-test-with-recordings.ipynb"
-    notebook = read(path)
-    run(notebook, path.parent, environ=first_on_path(site))
-    (shown,) = [cell for cell in notebook.cells if '"pytest"' in cell.source]
-
-    assert "%pip install pytest" in shown.outputs[-1].text
-    assert "def test_" in (path.parent / "my-tests/test_my_account.py").read_text()
-
-
-@pytest.mark.parametrize("name", NOTEBOOKS)
-def test_every_chart_is_a_picture(name: str) -> None:
-    """Without a kernel, and where scripts are dropped, the charts are there as PNG."""
-    for cell in read(ROOT / "notebooks" / name).cells:
-        if cell.cell_type == "code" and cell.source.startswith("dm.chart"):
-            assert any("image/png" in output.get("data", {}) for output in cell.outputs)
 
 
 def test_every_cassette_and_notebook_is_fit_to_be_shared() -> None:

@@ -29,7 +29,7 @@ from .output import (
     refuse_existing,
     show,
 )
-from .programs import NO_BROWSER, PORT, VERBOSE, demo, lab, serve
+from .programs import demo, lab, serve
 
 app = typer.Typer(
     name="directmail-lab",
@@ -57,18 +57,13 @@ def main() -> None:
 @app.callback(invoke_without_command=True)
 def _start(
     context: typer.Context,
-    port: int | None = PORT,
-    no_browser: bool = NO_BROWSER,
-    verbose: bool = VERBOSE,
     version: bool = typer.Option(False, "--version", help="Print the version."),
 ) -> None:
     if version:
         typer.echo(f"directmail-lab {dm.__version__}")
         raise typer.Exit
     if context.invoked_subcommand is None:
-        lab(port, no_browser, verbose)
-    elif port is not None or no_browser or verbose:
-        raise typer.BadParameter("Give --port, --no-browser and --verbose after the command.")
+        lab(port=None, no_browser=False)
 
 
 app.command()(lab)

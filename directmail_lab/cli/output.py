@@ -13,7 +13,7 @@ import typer
 from .. import errors
 from ..cassettes import cassettes_by_name, find_cassette
 from ..display import as_text
-from ..errors import CassetteError, DirectMailLabError
+from ..errors import DirectMailLabError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,15 +22,12 @@ _WIDE: Final = 1000  # a pipe has no width: each row stays on one line, for grep
 
 # A sentence that names a call or class of Python is no advice at a terminal.
 _PYTHON = re.compile(r"\w\((?!s\))|pathlib|^Or set")
-_SIGN_IN = (
-    "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY. "
-    "A command that has --cassette needs neither with it."
-)
+_SIGN_IN = "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY, or name a --cassette."
 _ADVICE: Final[dict[type[Exception], str]] = {
     errors.CredentialError: _SIGN_IN,
     errors.NotConnectedError: _SIGN_IN,
     errors.UnauthorizedError: "Check DIRECTMAIL_API_KEY.",
-    errors.NotRecordedError: "To make one of a HAR file: directmail-lab cassette convert.",
+    errors.NotRecordedError: "See directmail-lab cassette list.",
     errors.QuotaExhaustedError: "Send it again later.",
     errors.NotJSONError: "Check the base address: a login page or a gateway may be there.",
 }
@@ -68,20 +65,8 @@ def error_message(error: Exception) -> str:
 
 
 def cassette_file(name: str) -> Path:
-    """Return the file for an argument that is a file's path or a cassette's name.
-
-    Raises
-    ------
-    CassetteError
-        There is neither.
-    """
-    try:
-        return Path(name) if Path(name).is_file() else find_cassette(name)
-    except (CassetteError, OSError, ValueError):
-        raise CassetteError(
-            f"There is no file {name}, and no cassette of that name. "
-            "See directmail-lab cassette list."
-        ) from None
+    """Return the file for an argument that is a file's path or a cassette's name."""
+    return Path(name) if Path(name).is_file() else find_cassette(name)
 
 
 def refuse_existing(path: Path, force: bool) -> None:

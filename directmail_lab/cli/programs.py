@@ -11,16 +11,14 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Literal
 
 import typer
 
-from ..display import plural
 from ..server import CassetteServer, LoopbackServer
 from ..settings import API_KEY_VARIABLE, BASE_URL_VARIABLE
 from ..standin import ResetUnit, stand_in
 from ..tutorials import EXPLORE, first_tutorial, notebook_of
-from .output import cassette_file, complete_cassette, error_message
+from .output import cassette_file, complete_cassette
 
 _NEWS = "@jupyterlab/apputils-extension:announcements"
 _DEMO = "demo.ipynb"
@@ -29,32 +27,30 @@ _DEMO_CELLS = (
     "Run each cell with Shift+Enter. The form has the service's address, and the kernel has its "
     "key: choose **Sign in**.",
     *EXPLORE[1:],
-    "Watch what is left of the allowance, while requests use it up:",
     "dm.monitor()",
     "dm.burst(40);",
     "Recorded answers need neither the service nor a key:",
     'with dm.record("my-demo"):\n    dm.me()\n\ndm.replay("my-demo")\ndm.me()',
 )
 
-PORT = typer.Option(None, min=0, max=65535, help="Port of JupyterLab; by default a free one.")
-NO_BROWSER = typer.Option(False, "--no-browser", help="Do not open a browser.")
-VERBOSE = typer.Option(False, "--verbose", help="Print JupyterLab's log.")
+_PORT = typer.Option(None, min=0, max=65535, help="Port of JupyterLab; by default a free one.")
+_NO_BROWSER = typer.Option(False, "--no-browser", help="Do not open a browser.")
 _stand_in = partial(typer.Option, rich_help_panel="Options of the stand-in service")
 
 
 # -- JupyterLab ----------------------------------------------------------------------------------
 
 
-def lab(port: int | None = PORT, no_browser: bool = NO_BROWSER, verbose: bool = VERBOSE) -> None:
+def lab(port: int | None = _PORT, no_browser: bool = _NO_BROWSER) -> None:
     """Open JupyterLab on the first tutorial notebook.
 
     Outside a checkout, the tutorials are first copied to a folder here; your files are kept.
     """
     first = first_tutorial(Path.cwd())
-    _run_jupyterlab(first.parents[1], f"notebooks/{first.name}", port, no_browser, verbose)
+    _run_jupyterlab(first.parents[1], f"notebooks/{first.name}", port, no_browser)
 
 
-def demo(port: int | None = PORT, no_browser: bool = NO_BROWSER, verbose: bool = VERBOSE) -> None:
+def demo(port: int | None = _PORT, no_browser: bool = _NO_BROWSER) -> None:
     """Try everything out: the stand-in service, and a notebook that is ready to sign in to it."""
     folder = Path("directmail-lab-demo").absolute()
     (folder / "cassettes").mkdir(parents=True, exist_ok=True)
@@ -64,12 +60,10 @@ def demo(port: int | None = PORT, no_browser: bool = NO_BROWSER, verbose: bool =
     with stand_in() as service:
         # The kernels find the address and the key in their environment.
         os.environ |= {BASE_URL_VARIABLE: service.base_url, API_KEY_VARIABLE: service.api_key}
-        _run_jupyterlab(folder, _DEMO, port, no_browser, verbose)
+        _run_jupyterlab(folder, _DEMO, port, no_browser)
 
 
-def lab_arguments(
-    folder: Path, notebook: str, port: int | None, *, browser: bool, verbose: bool
-) -> list[str]:
+def lab_arguments(folder: Path, notebook: str, port: int | None, no_browser: bool) -> list[str]:
     """Return the arguments that start JupyterLab on a notebook without asking the network."""
     return [
         f"--ServerApp.root_dir={folder}",
@@ -78,17 +72,15 @@ def lab_arguments(
         "--LabApp.news_url=None",
         "--LabApp.extension_manager=readonly",
         "--ServerApp.answer_yes=True",  # one Ctrl-C ends it
-        *([] if verbose else ["--Application.log_level=ERROR"]),
-        *([] if browser else ["--no-browser"]),
+        "--Application.log_level=ERROR",
+        *(["--no-browser"] if no_browser else []),
         *([] if port is None else [f"--port={port}", "--ServerApp.port_retries=0"]),
         # JupyterLab refuses to run as root without this option; in containers that is common.
         *(["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []),
     ]
 
 
-def _run_jupyterlab(
-    folder: Path, notebook: str, port: int | None, no_browser: bool, verbose: bool
-) -> None:
+def _run_jupyterlab(folder: Path, notebook: str, port: int | None, no_browser: bool) -> None:
     LoopbackServer(port or 0).close()  # if the port is taken, JupyterLab would take another
     typer.echo("Starting JupyterLab; its address follows. Ctrl-C ends it.")
     # CPython 3.11 maps and unmaps memory at each call that crosses the end of a 16 kB chunk of its
@@ -104,10 +96,9 @@ def _run_jupyterlab(
         page_config.write_text(json.dumps({"disabledExtensions": {_NEWS: True}}))
         own_path = os.environ.get("JUPYTER_CONFIG_PATH")
         os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join(filter(None, [settings, own_path]))
-        arguments = lab_arguments(folder, notebook, port, browser=not no_browser, verbose=verbose)
-        server = lab_app.initialize_server(argv=arguments)
+        server = lab_app.initialize_server(lab_arguments(folder, notebook, port, no_browser))
         # Ours is the last line, once it listens; it would print its addresses before, among others.
-        server.log.addFilter(lambda record: verbose or "token=" not in record.getMessage())
+        server.log.addFilter(lambda record: "token=" not in record.getMessage())
         server.io_loop.add_callback(typer.echo, server.local_url)
         server.start()
 
@@ -131,13 +122,10 @@ def serve(
     """
     if cassette:
         files = [cassette_file(name) for name in cassette]
-        repeat: Literal["strict", "last"] = "strict" if strict else "last"
-        replaying = CassetteServer(files, port=port, repeat=repeat, message=error_message)
-        played = [
-            f"{each.name} ({plural(len(each), 'interaction')})" for each in replaying.cassettes
-        ]
+        replaying = CassetteServer(files, port=port, repeat="strict" if strict else "last")
+        played = [f"{each.name} ({len(each)})" for each in replaying.cassettes]
         address = f"Replaying at {replaying.base_url}; no key is needed, and nothing is forwarded."
-        _run(replaying, address, f"Cassettes: {', '.join(played)}")
+        _run(replaying, address, f"Cassettes, and their interactions: {', '.join(played)}")
     else:
         service = stand_in(port=port, limit=limit, window_s=window, reset_unit=reset_unit)
         address = f"The stand-in service listens on {service.base_url}"

@@ -1,14 +1,14 @@
 """`drift`: whether a service still answers as a cassette recorded it.
 
 Values that differ from call to call although nothing changed, such as request ids, are not
-reported: see `VOLATILE`, `PASSING_HEADERS` and `_is_time_of`.
+reported: see `VOLATILE` and `PASSING_HEADERS`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -28,7 +28,6 @@ from ..sessions import Session
 from .shapes import PASSING_HEADERS, grouped, type_of
 
 _Path = tuple[str, ...]
-_Times = tuple[datetime | None, datetime | None]
 
 # The recorded request headers that are sent again: they only select a representation. Others are
 # not sent, since a cassette may be somebody else's and the request carries this account's key.
@@ -56,8 +55,6 @@ Only their presence and type are compared. Only lower-case letters and digits of
 ``updatedat`` stands for ``updated_at`` and ``updatedAt``.
 """
 
-# How far a time may be from when its response was recorded: clocks differ, responses take time.
-_NEAR: Final = timedelta(minutes=5)
 # Two field names at least this similar (difflib's ratio, 0 to 1) may be one that was renamed:
 # `postcode` and `postal_code` are (0.89), `name` and `email` are not (0.22).
 _ALIKE: Final = 0.7
@@ -128,7 +125,7 @@ def drift(cassette: str | Path, *, ignore: Iterable[str] = ()) -> pd.DataFrame:
     return table
 
 
-def age_problem(interactions: Iterable[Interaction], max_age: str, *, now: datetime) -> str | None:
+def age_problem(interactions: Iterable[Interaction], max_age: str) -> str | None:
     """Return ``"is 40 days old, and max_age is 30 days"`` for an old recording, else None.
 
     Its age is that of its first interaction.
@@ -142,10 +139,10 @@ def age_problem(interactions: Iterable[Interaction], max_age: str, *, now: datet
     if days is None:
         raise DirectMailLabError('max_age is a number of days, such as "90 days".')
     at = next((interaction.recorded_at for interaction in interactions), None)
-    if at is not None and now - at <= timedelta(days=int(days[1])):
-        return None
-    age = "does not say when it was recorded" if at is None else f"is {(now - at).days} days old"
-    return f"{age}, and max_age is {max_age}"
+    if at is None:
+        return f"does not say when it was recorded, and max_age is {max_age}"
+    age = (datetime.now(UTC) - at).days
+    return f"is {age} days old, and max_age is {max_age}" if age >= int(days[1]) else None
 
 
 # -- requests that are sent again --------------------------------------------------------------
@@ -187,7 +184,7 @@ def _send_again(session: Session, recording: Recording, recorded: Interaction) -
     response = session.request(request.method, address, headers=chosen)
     if response.status_code in _REFUSED and status not in _REFUSED:
         session.check(response)
-    return Interaction(request, recorded_response(response), datetime.now(UTC))
+    return Interaction(request, recorded_response(response))
 
 
 # -- two responses -----------------------------------------------------------------------------
@@ -215,15 +212,14 @@ def compare(
 ) -> list[Difference]:
     """Return what is different in ``now``.
 
-    Of `VOLATILE` values, and of times that are those of their own responses, only presence and type
-    are compared. Elements of arrays are compared by ``id``, or by position. If the statuses differ
+    Of `VOLATILE` values only presence and type are compared. Elements of arrays are compared by
+    ``id``, or by position. If the statuses differ
     and one of them is an error, nothing else is compared. For ``ignore`` see `drift`.
     """
     old, new = _parts(recorded), _parts(now)
     if old["status"] != new["status"] and max(old["status"], new["status"]) >= 400:
         old, new = {"status": old["status"]}, {"status": new["status"]}
-    times = recorded.recorded_at, now.recorded_at
-    found = _differences(old, new, times)
+    found = _differences(old, new)
     return [each for each in found if not any(_matches(each, pattern) for pattern in ignore)]
 
 
@@ -248,7 +244,7 @@ def _parts(interaction: Interaction) -> dict[str, Any]:
     return parts
 
 
-def _differences(was: Any, now: Any, times: _Times) -> Iterator[Difference]:
+def _differences(was: Any, now: Any) -> Iterator[Difference]:
     waiting: list[tuple[_Path, Any, Any]] = [((), was, now)]
     while waiting:  # a loop: a body may be nested very deep
         path, was, now = waiting.pop()
@@ -260,7 +256,7 @@ def _differences(was: Any, now: Any, times: _Times) -> Iterator[Difference]:
             yield from _removed_and_added(path, old, new)
             both = [name for name in old if name in new]
             waiting += [((*path, name), old[name], new[name]) for name in reversed(both)]
-        elif was != now and not _is_volatile(path, was, now, times):
+        elif was != now and not _is_volatile(path[-1]):
             yield _difference(path, "changed", was, now)
 
 
@@ -320,16 +316,5 @@ def _new_name(removed: dict[str, Any], added: dict[str, Any]) -> str | None:
     return new_name if is_alike and is_field else None
 
 
-def _is_volatile(path: _Path, was: object, now: object, times: _Times) -> bool:
-    name = re.sub(r"[^a-z0-9]", "", path[-1].lower())
-    return name in VOLATILE or (_is_time_of(was, times[0]) and _is_time_of(now, times[1]))
-
-
-def _is_time_of(value: Any, at: datetime | None) -> bool:
-    """Return whether a text is the time of its own response, at most five minutes off."""
-    try:
-        time = datetime.fromisoformat(value)
-        time = time if time.tzinfo else time.replace(tzinfo=UTC)
-        return at is not None and abs(time - at) <= _NEAR
-    except (OverflowError, TypeError, ValueError):
-        return False
+def _is_volatile(name: str) -> bool:
+    return re.sub(r"[^a-z0-9]", "", name.lower()) in VOLATILE

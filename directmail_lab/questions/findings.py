@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from ..bodies import leaves, read_json_body
+from ..bodies import read_json_body
 from ..cassettes import Recording, SessionRecording
 from ..cassettes.recording import Credentials
 from ..contract import ME_PATH, PASSWORD, RESET_HEADER, TYPICAL_LIMIT
@@ -28,16 +28,12 @@ from ..sessions import Session
 from ..settings import configured_regions
 from .shapes import describe, grouped, notes_on, schema_of
 
-_COLUMNS: Final = ("part", "section", "seen", "how_sure", "interactions", "find_out", "schema")
+_COLUMNS: Final = ("part", "section", "seen", "how_sure", "interactions", "find_out")
 _ME: Final = f"GET {ME_PATH}"
 _ASK: Final = "ask the service's operator"
-_KNOWN_PATH: Final = 'dm.get("/v1/…") with a known path'
 _EXPLORE: Final = "dm.explore()"
 _OTHER_VERSION: Final = re.compile(r"/v(?!1/|1$)\d+(/|$)")
 _VERSION_HEADERS: Final = ("Deprecation", "Sunset", "API-Version")
-_STATE_FIELDS: Final = (("state",), ("status",))
-_WORD: Final = re.compile(r"[^\W\d]{1,40}")
-_MOST_STATES: Final = 20
 
 # Harmless to request: a path that should not exist, and the next version of one that does.
 _NOWHERE: Final = "/v1/directmail-lab-nowhere"
@@ -69,8 +65,7 @@ def findings(source: Any = None) -> pd.DataFrame:
         ``seen`` says in words what was seen of it, or is empty. ``how_sure`` is ``"not seen"``,
         ``"undecided"``, ``"seen once"``, ``"seen repeatedly"``, or ``"certain"`` if everything else
         is ruled out. ``interactions`` lists where, by recording and number from 1. ``find_out`` is
-        the one call that would find out more. These are strings. ``schema`` (object) is a JSON
-        Schema of the bodies (dict) or None; the table shows neither it nor ``section``.
+        the one call that would find out more. All are strings; the table does not show ``section``.
         ``attrs["notes"]`` says of what session it is, and of how many of its bodies.
 
     Raises
@@ -81,10 +76,9 @@ def findings(source: Any = None) -> pd.DataFrame:
         There is no such cassette, or it cannot be read.
     """
     recordings = list(recordings_of(source))
-    frame = pd.DataFrame(_rows(recordings), columns=list(_COLUMNS), dtype=object)
-    frame = frame.astype(dict.fromkeys(_COLUMNS[:-1], "string"))
+    frame = pd.DataFrame(_rows(recordings), columns=list(_COLUMNS), dtype="string")
     frame.attrs["notes"] = notes_on(recordings)
-    return readable(frame, hidden=["section", "schema"])
+    return readable(frame, hidden=["section"])
 
 
 def explore(*, pause_s: float = 1.0) -> pd.DataFrame:
@@ -159,13 +153,6 @@ class _Response:
         kind = "JSON" if self.json[1] is None else media_type.partition(";")[0].strip()[:100]
         return kind if self.response.body else "no body"
 
-    @cached_property
-    def states(self) -> set[str]:
-        """Single words in fields that are named so, which are not about a person."""
-        fields = leaves(self.json[0], into_arrays=True)
-        words = [text for path, text in fields if path[-1:] in _STATE_FIELDS]
-        return {word for word in words if isinstance(word, str) and _WORD.fullmatch(word)}
-
     @property
     def versions(self) -> list[str]:
         """What it shows of other versions: the status of its own path, and headers."""
@@ -188,13 +175,12 @@ def _responses(recording: Recording) -> Iterator[_Response]:
         yield _Response("explore", number, address, reading, interaction.response, key=key)
 
 
-def _rows(recordings: Sequence[Recording]) -> list[tuple[object, ...]]:
+def _rows(recordings: Sequence[Recording]) -> list[tuple[str, ...]]:
     every = [response for recording in recordings for response in _responses(recording)]
     good = [each for each in every if 200 <= each.status < 300]
     others = [each for each in good if each.operation != _ME]
     other_json = [each for each in others if each.kind == "JSON"]
     mine = [each for each in good if each.operation == _ME and each.kind == "JSON"]
-    states = [each for each in good if each.states]
     no_key = [each for each in every if each.key == "none"]
     wrong_key = [each for each in every if each.key == "wrong"]
     failed = [each for each in every if each.status >= 400]
@@ -207,10 +193,11 @@ def _rows(recordings: Sequence[Recording]) -> list[tuple[object, ...]]:
     unit_call = "" if sure == "certain" else _EXPLORE
     over, v2 = "dm.burst(n), with n over the limit", f'dm.get("{_NEXT_VERSION}")'
     sign_in, older = 'dm.connect("https://…"), then dm.me()', "dm.drift(…), on an older cassette"
+    known = 'dm.get("/v1/…") with a known path'
     return [
-        _row("other operations", "1, 4", _KNOWN_PATH, others, _codes, by="operation"),
-        _row("resources and their fields", "2", _KNOWN_PATH, other_json, _fields, by="operation"),
-        _row("states and transitions", "3", older, states, _states),
+        _row("other operations", "1, 4", known, others, _codes, by="operation"),
+        _row("resources and their fields", "2", known, other_json, _fields, by="operation"),
+        _row("states and transitions", "3", older),
         _row("regional base addresses", "4", sign_in, every, _codes, by="address"),
         _row("the user's record", "4", "dm.me()", mine, _fields),
         _row("answer to a missing key", "5", _EXPLORE, no_key, _kinds, by="status"),
@@ -220,9 +207,7 @@ def _rows(recordings: Sequence[Recording]) -> list[tuple[object, ...]]:
         _row("errors: statuses and body shapes", "7", _EXPLORE, failed, _kinds, by="status"),
         _row("unit of X-RateLimit-Reset", "8", unit_call, with_reset, lambda _: unit, sure=sure),
         _row("answer when the allowance is used up", "8", over, used_up, _exhaustion, by="status"),
-        _row(
-            "operations with other allowances", "8", _KNOWN_PATH, limited, _limits, by="operation"
-        ),
+        _row("operations with other allowances", "8", known, limited, _limits, by="operation"),
         _row("versions: new ones, deprecation", "9", v2, versions, _versions, by="operation"),
     ]
 
@@ -236,17 +221,17 @@ def _row(
     *,
     by: str | None = None,
     sure: str = "",
-) -> tuple[object, ...]:
+) -> tuple[str, ...]:
     """Return the row of a part, and what its matches show, in words: of each ``by``, if given.
 
     By default ``how_sure`` counts the matches, which never makes it certain.
     """
     if not matches:
-        return part, section, "", "not seen", "", find_out, None
+        return part, section, "", "not seen", "", find_out
     seen = words(matches) if by is None else _grouped(matches, by, words)
     sure = sure or ("seen repeatedly" if len(matches) > 1 else "seen once")
     where = _grouped(matches, "recording", _ranges)
-    return part, section, seen, sure, where, find_out, _schema(matches) or None
+    return part, section, seen, sure, where, find_out
 
 
 def _grouped(responses: _Responses, by: str, words: Callable[[_Responses], str]) -> str:
@@ -272,12 +257,7 @@ def _codes(responses: _Responses) -> str:
 
 
 def _fields(responses: _Responses) -> str:
-    return describe(_schema(responses))
-
-
-def _states(responses: _Responses) -> str:
-    words = sorted(set().union(*(each.states for each in responses)))
-    return f"values of fields named state or status: {', '.join(words[:_MOST_STATES])}"
+    return describe(schema_of([each.json[0] for each in responses if each.kind == "JSON"]))
 
 
 def _kinds(responses: _Responses) -> str:
@@ -297,10 +277,6 @@ def _limits(responses: _Responses) -> str:
 
 def _versions(responses: _Responses) -> str:
     return _joined(note for each in responses for note in each.versions)
-
-
-def _schema(responses: _Responses) -> dict[str, Any]:
-    return schema_of([each.json[0] for each in responses if each.kind == "JSON"])
 
 
 def _joined(texts: Iterable[str]) -> str:

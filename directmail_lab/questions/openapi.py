@@ -40,11 +40,7 @@ _MEANINGS: Final = {
     HEADERS[1]: "The number of requests still available in the current window.",
     HEADERS[2]: "When the allowance renews.",
 }
-_BASIC: Final = {
-    "type": "http",
-    "scheme": "basic",
-    "description": "The user name is the API key; the password is empty.",
-}
+_BASIC: Final = {"type": "http", "scheme": "basic", "description": "The key is the user name."}
 
 _Pairs = Iterable[tuple[str, str]]
 _Message = RecordedRequest | RecordedResponse
@@ -67,8 +63,7 @@ def openapi(source: Any = None) -> dict[str, Any]:
     dict
         JSON values, for ``json.dumps`` or ``yaml.safe_dump``. In paths, segments that look like ids
         become ``{id}``, ``{id_2}``; ``x-seen`` says how often an operation and each response was
-        seen, ``x-not-json`` how many bodies were declared as JSON and were not; ``servers`` are the
-        base addresses.
+        seen; ``servers`` are the base addresses.
 
     Raises
     ------
@@ -80,19 +75,14 @@ def openapi(source: Any = None) -> dict[str, Any]:
     notes = notes_on(recordings)
     if not calls:
         names = ", ".join(recording.name for recording in recordings) or "no recording"
-        raise CassetteError(
-            " ".join([f"There are no interactions in {names} to describe.", *notes])
-        )
-    about = f"Made from {plural(len(calls), 'recorded interaction')}. It describes only what they "
-    about += "contain; x-seen is how often each part was seen."
+        problem = f"There are no interactions in {names} to describe."
+        raise CassetteError(" ".join([problem, *notes]))
+    made = f"Made from {plural(len(calls), 'recorded interaction')}; x-seen counts them."
+    about = " ".join([made, *notes])
     servers = grouped(calls, lambda call: call.server)
     return {
         "openapi": "3.1.0",
-        "info": {
-            "title": "The service, as it was recorded",
-            "version": "0",
-            "description": " ".join([about, *notes]),
-        },
+        "info": {"title": "The service, as it was recorded", "version": "0", "description": about},
         "servers": [{"url": url, "x-seen": len(servers[url])} for url in sorted(servers)],
         "security": [{"basic": []}],
         "paths": _paths(calls),
@@ -156,11 +146,12 @@ def _limits(calls: Iterable[_Call]) -> dict[str, Any]:
 
 def _calls(recording: Recording) -> Iterable[_Call]:
     base_url = recording.base_url or ""
-    for request, response in ((each.request, each.response) for each in recording):
+    for interaction in recording:
+        request = interaction.request
         address = urlsplit(request.uri)
         origin = f"{address.scheme}://{address.netloc.rpartition('@')[2]}"
         server = base_url if f"{base_url}/".startswith(f"{origin}/") else origin
-        yield _Call(server, *_template(recording.path_of(request)), request, response)
+        yield _Call(server, *_template(recording.path_of(request)), request, interaction.response)
 
 
 def _operation(calls: Sequence[_Call]) -> dict[str, Any]:
@@ -216,12 +207,9 @@ def _media(media_type: str, messages: Sequence[_Message]) -> dict[str, Any]:
         for value, problem in read
         if problem is None and (is_json or isinstance(value, dict | list))
     ]
-    others = len(read) - len(values)
-    if is_json and others:
-        return {"schema": schema_of(values), "x-not-json": others}
-    if is_json or not others:
+    if len(values) == len(read):
         return {"schema": schema_of(values)}
-    if values or "xml" in media_type:  # a schema for XML is one of elements
+    if is_json or values or "xml" in media_type:  # a schema for XML is one of elements
         return {"schema": {}}
     is_text = _TEXT.search(media_type) is not None
     return {"schema": {"type": "string"} if is_text else {"type": "string", "format": "binary"}}
