@@ -136,16 +136,12 @@ def test_each_form_goes_from_each_place(form: str, place: str) -> None:
 SECRET = "s3cret-of-another-service"
 
 
-def answered_with(uri: str, body: bytes, *headers: tuple[str, str]) -> Interaction:
-    return Interaction(
-        RecordedRequest("GET", uri, headers), RecordedResponse(200, "", headers, body)
-    )
-
-
 ME = "https://a.test/"
 
 
-NEVER = re.compile(r"(?!)")
+def answered_with(uri: str, body: bytes, *headers: tuple[str, str]) -> Interaction:
+    response = RecordedResponse(200, "", headers, body)
+    return Interaction(RecordedRequest("GET", uri, headers), response)
 
 
 def escapes_but(mark: str) -> dict[str, Any]:
@@ -182,7 +178,11 @@ OFF: dict[str, tuple[ModuleType, dict[str, Any], Interaction]] = {
             {"_redacted_field": lambda field: field[0]},
             answered_with(f"{ME}?client_secret={SECRET}", f'{{"password": "{SECRET}"}}'.encode()),
         ),
-        ("user info", {"_USER_INFO": NEVER}, answered_with(f"https://{SECRET}@a.test/", b"")),
+        (
+            "user info",
+            {"_USER_INFO": re.compile("(?!)")},
+            answered_with(f"https://{SECRET}@a.test/", b""),
+        ),
     )
 }
 
@@ -325,15 +325,12 @@ def test_headers_of_credentials_are_dropped_or_masked_both_ways_and_no_others() 
 
 def test_a_header_is_redacted_by_its_name_on_both_sides() -> None:
     """As a field is; equal values stay equal, and a replay of the same rules finds them."""
-    given = answered_with(
-        ME, b"", ("X-Customer", "Ada"), ("Organization", "Engines"), ("X-Other", "x")
-    )
+    given = answered_with(ME, b"", ("X-Customer", "Ada"), ("X-Other", "x"))
     redacted = Redactor(redact=["x-customer", "personal"]).interaction(given)
-    customer, organization, other = (value for _, value in redacted.request.headers)
+    customer, other = (value for _, value in redacted.request.headers)
 
     assert redacted.request.headers == redacted.response.headers
     assert customer.startswith("<xcustomer-")
-    assert organization.startswith("<organization-")
     assert other == "x"
 
 
@@ -390,23 +387,16 @@ def test_a_credential_in_its_place_is_written_alike_whichever_it_is(
 
 def test_credentials_of_bodies_are_removed_by_name_and_a_token_that_pages_stays() -> None:
     """Of JSON, also within a string of JSON, of a form with parts, of a link."""
-    secret = {"access_token": 'a"b\\', "id_token": "x", "password": "y", "client_secret": "z"}
-    others = {"next_page_token": "pages", "token": "t", "n": 12.10, "password_set": "no"}
+    secret = {"access_token": 'a"b\\', "id_token": "x", "client_secret": "z"}
+    others = {"next_page_token": "pages", "token": "t", "n": 12.10}
     body = json.dumps(secret | others | {"in": json.dumps({"refresh_token": "x", "b": "c"})})
     parts = f'--b\r\nContent-Disposition: form-data; name="client_secret"\r\n\r\n{SECRET}\r\n--b--'
-    link = (
-        '{"next": "https://a.test/?p=2&api_key=s3cret", "go": "/?a=1\\u0026token=0123456789abcdef"}'
-    )
+    link = f'{{"next": "https://a.test/?p=2\\u0026api_key={SECRET}"}}'
+    masked = dict.fromkeys(secret, REDACTED) | {"in": '{"refresh_token": "<REDACTED>", "b": "c"}'}
 
-    assert json.loads(written_response(body.encode()).body) == {
-        **dict.fromkeys(secret, REDACTED),
-        **others,
-        "in": '{"refresh_token": "<REDACTED>", "b": "c"}',
-    }
-    assert written_response(parts.encode()).body.decode() == parts.replace(SECRET, REDACTED)
-    assert written_response(link.encode()).body.decode() == (
-        '{"next": "https://a.test/?p=2&api_key=<REDACTED>", "go": "/?a=1\\u0026token=<REDACTED>"}'
-    )
+    assert json.loads(written_response(body.encode()).body) == masked | others
+    for text in (parts, link):
+        assert written_response(text.encode()).body.decode() == text.replace(SECRET, REDACTED)
 
 
 @pytest.mark.parametrize(
@@ -425,14 +415,10 @@ def test_what_redaction_replaced_is_told_from_what_was_sent(text: str, is_replac
 def test_a_foreign_file_is_shown_without_its_credentials() -> None:
     """Wherever the credential was echoed; our own files are shown as they are."""
     bearer = (("Authorization", f"Bearer {SECRET}"), ("Cookie", f"a={SECRET}"), ("X-A", "b"))
-    given = Interaction(
-        RecordedRequest("GET", "https://a.test/", bearer),
-        RecordedResponse(401, "", (), SECRET.encode()),
-    )
-    before = Interaction(RecordedRequest("GET", f"https://a.test/{SECRET}"), RecordedResponse(200))
-    (first, second), _ = redact_foreign([before, given])
+    given = answered_with(ME, SECRET.encode(), *bearer)
+    (first, second), _ = redact_foreign([answered_with(f"{ME}{SECRET}", b""), given])
 
-    assert first.request.uri == f"https://a.test/{REDACTED}"
+    assert first.request.uri == f"{ME}{REDACTED}"
     assert dict(second.request.headers) == {"X-A": "b"}
     assert second.response.body == REDACTED.encode()
 
@@ -510,17 +496,16 @@ def test_keys_of_every_session_are_removed_also_of_one_opened_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A recording may see any key of its process: those of others, and the environment's."""
-    redactor, sessions = Redactor(), []
-    text = "of-another-session, of-one-more, of-the-environment"
-    counts = [redactor.text(text).count(PLACEHOLDER)]
-    for key in ("of-another-session", "of-one-more"):
-        sessions.append(ApiKey(key))
-        counts.append(redactor.text(text).count(PLACEHOLDER))
+    redactor, text = Redactor(), "of-another-session, of-the-environment"
+    before = redactor.text(text)
+    session = [ApiKey("of-another-session")]
+    during = redactor.text(text)
     monkeypatch.setenv("DIRECTMAIL_API_KEY", "of-the-environment")
-    sessions.clear()
+    session.clear()
 
-    assert counts == [0, 1, 2]
-    assert redactor.text(text) == ", ".join([PLACEHOLDER] * 3)
+    assert before == text
+    assert during == f"{PLACEHOLDER}, of-the-environment"
+    assert redactor.text(text) == f"{PLACEHOLDER}, {PLACEHOLDER}"
 
 
 OWN = "kq83HfTr0Zp1"
@@ -531,11 +516,6 @@ OWN = "kq83HfTr0Zp1"
     [
         ("Basic " + base64.b64encode(f"u:{OWN}".encode()).decode(), OWN, REDACTED),
         (f"Bearer {OWN}", OWN, REDACTED),
-        (
-            "AWS4-HMAC-SHA256 Credential=AKID/20261121/eu/s3/aws4_request, Signature=fe5f80f7",
-            "aws4_request/20261121",
-            "aws4_request/20261121",
-        ),
         ('Digest username="customers", realm="users/me"', "users/me", "users/me"),
     ],
 )
