@@ -42,8 +42,8 @@ CONTROLS: Final = re.compile(
 
 
 def plural(number: int, noun: str) -> str:
-    """Return ``"1 reading"`` or ``"10,000 readings"``."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    """Return ``"1 reading"``, ``"10,000 readings"`` or ``"2 addresses"``."""
+    return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith('s') else 's'}"
 
 
 def readable(

@@ -93,16 +93,13 @@ def form_of(format_: str) -> str:
 
 FORMS = {
     "itself": KEY,
-    "upper case": KEY.upper(),
     "percent": form_of("%%%02x"),
     "JSON": form_of("\\u%04X"),
     "JavaScript": form_of("\\x%02x"),
     "JSON in JSON": form_of("\\\\u%04x"),
     "HTML": form_of("&#%d;"),
-    "HTML of zeros": form_of("&#0000%d;"),
     "HTML in hex": form_of("&#x%x;"),
     "hex": KEY.encode().hex(),
-    "HEX": KEY.encode().hex().upper(),
     **{f"base64 at {n}": base64.b64encode(b"user:"[n:] + KEY.encode()).decode() for n in range(3)},
     "Basic": CREDENTIAL,
     "base64url": base64.urlsafe_b64encode(b"\xff" + KEY.encode() + b"\xff").decode(),
@@ -139,16 +136,12 @@ def test_each_form_goes_from_each_place(form: str, place: str) -> None:
 SECRET = "s3cret-of-another-service"
 
 
-def answered_with(uri: str, body: bytes, *headers: tuple[str, str]) -> Interaction:
-    return Interaction(
-        RecordedRequest("GET", uri, headers), RecordedResponse(200, "", headers, body)
-    )
-
-
 ME = "https://a.test/"
 
 
-NEVER = re.compile(r"(?!)")
+def answered_with(uri: str, body: bytes, *headers: tuple[str, str]) -> Interaction:
+    response = RecordedResponse(200, "", headers, body)
+    return Interaction(RecordedRequest("GET", uri, headers), response)
 
 
 def escapes_but(mark: str) -> dict[str, Any]:
@@ -185,7 +178,11 @@ OFF: dict[str, tuple[ModuleType, dict[str, Any], Interaction]] = {
             {"_redacted_field": lambda field: field[0]},
             answered_with(f"{ME}?client_secret={SECRET}", f'{{"password": "{SECRET}"}}'.encode()),
         ),
-        ("user info", {"_USER_INFO": NEVER}, answered_with(f"https://{SECRET}@a.test/", b"")),
+        (
+            "user info",
+            {"_USER_INFO": re.compile("(?!)")},
+            answered_with(f"https://{SECRET}@a.test/", b""),
+        ),
     )
 }
 
@@ -213,12 +210,10 @@ def test_the_sweep_fails_where_one_rule_is_off(rule: str, monkeypatch: pytest.Mo
     [
         (f"the key ***{KEY}*** is unknown", f"the key ***{PLACEHOLDER}*** is unknown"),
         (f"a-{CREDENTIAL}, c", f"{PLACEHOLDER}, c"),
-        (f"/v1/a-{CREDENTIAL}/b", f"/v1/{PLACEHOLDER}/b"),
         (f"https://a.test/{CREDENTIAL}/b?c=/d", f"https://a.test/{PLACEHOLDER}/b?c=/d"),
         (f"x{KEY.encode().hex()}0f;", f"x{PLACEHOLDER};"),
         (f'["\\u00e9{KEY.encode().hex()}"]', f'["{PLACEHOLDER}"]'),
         (KEY[:-1], KEY[:-1]),
-        (KEY.encode("utf-16-le").decode(), KEY.encode("utf-16-le").decode()),
     ],
 )
 def test_the_key_alone_goes_and_of_its_encodings_the_whole_run(text: str, cleaned: str) -> None:
@@ -247,14 +242,7 @@ def test_a_body_without_the_key_stays_as_it_is(body: bytes) -> None:
 
 
 json_texts = st.text(max_size=20) | st.sampled_from(
-    (
-        KEY,
-        f"key: {KEY}\n",
-        "\\" + KEY,
-        "Contact:\njohn@corp.com",
-        "zoë@exämple.nl",
-        "\\n+31612345678",
-    )
+    (f"key: {KEY}\n", "\\" + KEY, "Contact:\njohn@corp.com", "zoë@exämple.nl", "\\n+31612345678")
 )
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | json_texts,
@@ -308,15 +296,13 @@ def test_redacted_json_is_json_of_the_same_shape(
 
 NEVER_RECORDED = ("Authorization", "Proxy-Authorization", "Cookie", "Cookie2", "set-cookie")
 OF_CREDENTIALS = (
-    *("X-Api-Key", "api_key", "DD-API-KEY", "DD-APPLICATION-KEY", "X-Auth-Token", "Private-Token"),
-    *("X-Vault-Token", "X-Goog-Api-Key", "X-Amz-Security-Token", "X-Shopify-Access-Token"),
-    *("Ocp-Apim-Subscription-Key", "X-Functions-Key", "X-Auth-Key", "X-RapidAPI-Key", "authtoken"),
-    *("X-Client-Secret", "X-Password", "X-Forwarded-Authorization", "Circle-Token"),
+    *("X-Api-Key", "api_key", "DD-APPLICATION-KEY", "X-Auth-Token", "X-Amz-Security-Token"),
+    *("Ocp-Apim-Subscription-Key", "X-Functions-Key", "X-Auth-Key", "X-Client-Secret"),
+    *("X-Password", "X-Forwarded-Authorization"),
 )
 NOT_OF_CREDENTIALS = (
-    *("X-CSRF-Token", "X-CSRFToken", "X-XSRF-TOKEN", "X-Next-Page-Token", "Idempotency-Key"),
-    *("X-Continuation-Token", "x-ms-continuationtoken", "X-RateLimit-Remaining-Tokens", "ETag"),
-    *("Access-Control-Allow-Credentials", "Sec-WebSocket-Key", "WWW-Authenticate", "Link"),
+    *("X-CSRFToken", "X-Next-Page-Token", "Idempotency-Key", "x-ms-continuationtoken"),
+    *("X-RateLimit-Remaining-Tokens", "Access-Control-Allow-Credentials", "Sec-WebSocket-Key"),
 )
 
 
@@ -339,15 +325,12 @@ def test_headers_of_credentials_are_dropped_or_masked_both_ways_and_no_others() 
 
 def test_a_header_is_redacted_by_its_name_on_both_sides() -> None:
     """As a field is; equal values stay equal, and a replay of the same rules finds them."""
-    given = answered_with(
-        ME, b"", ("X-Customer", "Ada"), ("Organization", "Engines"), ("X-Other", "x")
-    )
+    given = answered_with(ME, b"", ("X-Customer", "Ada"), ("X-Other", "x"))
     redacted = Redactor(redact=["x-customer", "personal"]).interaction(given)
-    customer, organization, other = (value for _, value in redacted.request.headers)
+    customer, other = (value for _, value in redacted.request.headers)
 
     assert redacted.request.headers == redacted.response.headers
     assert customer.startswith("<xcustomer-")
-    assert organization.startswith("<organization-")
     assert other == "x"
 
 
@@ -357,11 +340,8 @@ LONG = "t0ken-of-16-char"
 @pytest.mark.parametrize(
     ("uri", "redacted"),
     [
-        ("?api_key=s3cret&b=1", "?api_key=<REDACTED>&b=1"),
         ("?b=%2f&API-KEY=s3cret", "?b=%2f&API-KEY=<REDACTED>"),
-        ("?API%2DKEY=s3cret", "?API%2DKEY=<REDACTED>"),
         ("?%61pi_key=s3cret&n=1", "?%61pi_key=<REDACTED>&n=1"),
-        ("?api%5Fkey=s3%26cret#f", "?api%5Fkey=<REDACTED>#f"),
         ("?apikey=%3CAPI_KEY%3E&a=%3cREDACTED%3e", "?apikey=<API_KEY>&a=<REDACTED>"),
         (
             "?client_secret=a&access_token=b;c=d",
@@ -370,7 +350,6 @@ LONG = "t0ken-of-16-char"
         (f"?key={LONG}&token={LONG}", "?key=<REDACTED>&token=<REDACTED>"),
         (f"?key={LONG[1:]}&token=2", f"?key={LONG[1:]}&token=2"),
         (f"?monkey={LONG}&page_token={LONG}", f"?monkey={LONG}&page_token={LONG}"),
-        ("?next_page_token=abc%2Fdef", "?next_page_token=abc%2Fdef"),
         (f"?password={KEY}&q={KEY}", "?password=<REDACTED>&q=<API_KEY>"),
     ],
 )
@@ -391,10 +370,8 @@ def test_a_parameter_of_a_credential_is_removed_by_its_name(uri: str, redacted: 
         lambda key: RecordedRequest("GET", f"https://a.test/x?api_key={key}&n=1"),
         lambda key: RecordedRequest("GET", f"https://{key}@a.test/x"),
         lambda key: RecordedRequest("GET", "https://a.test/x", (("X-Api-Key", key),)),
-        lambda key: RecordedRequest("POST", "https://a.test/", (), f"api_key={key}&n=1".encode()),
-        lambda key: RecordedRequest(
-            "POST", "https://a.test/", (), f'{{"api_key": "{key}"}}'.encode()
-        ),
+        lambda key: RecordedRequest("POST", ME, (), f"api_key={key}&n=1".encode()),
+        lambda key: RecordedRequest("POST", ME, (), f'{{"api_key": "{key}"}}'.encode()),
     ],
 )
 def test_a_credential_in_its_place_is_written_alike_whichever_it_is(
@@ -408,34 +385,18 @@ def test_a_credential_in_its_place_is_written_alike_whichever_it_is(
     assert Redactor().request(recorded) == recorded
 
 
-@pytest.mark.parametrize("user_info", ["me:pw", "me", SECRET])
-def test_the_user_info_of_an_address_is_removed(user_info: str) -> None:
-    """It is a credential wherever it is written."""
-    uri = f"https://{user_info}@a.test/x"
-
-    assert Redactor().request(RecordedRequest("GET", uri)).uri == "https://<REDACTED>@a.test/x"
-    assert Redactor().text(f"see {uri}.") == "see https://<REDACTED>@a.test/x."
-
-
 def test_credentials_of_bodies_are_removed_by_name_and_a_token_that_pages_stays() -> None:
     """Of JSON, also within a string of JSON, of a form with parts, of a link."""
-    secret = {"access_token": 'a"b\\', "id_token": "x", "password": "y", "client_secret": "z"}
-    others = {"next_page_token": "pages", "token": "t", "n": 12.10, "password_set": "no"}
+    secret = {"access_token": 'a"b\\', "id_token": "x", "client_secret": "z"}
+    others = {"next_page_token": "pages", "token": "t", "n": 12.10}
     body = json.dumps(secret | others | {"in": json.dumps({"refresh_token": "x", "b": "c"})})
     parts = f'--b\r\nContent-Disposition: form-data; name="client_secret"\r\n\r\n{SECRET}\r\n--b--'
-    link = (
-        '{"next": "https://a.test/?p=2&api_key=s3cret", "go": "/?a=1\\u0026token=0123456789abcdef"}'
-    )
+    link = f'{{"next": "https://a.test/?p=2\\u0026api_key={SECRET}"}}'
+    masked = dict.fromkeys(secret, REDACTED) | {"in": '{"refresh_token": "<REDACTED>", "b": "c"}'}
 
-    assert json.loads(written_response(body.encode()).body) == {
-        **dict.fromkeys(secret, REDACTED),
-        **others,
-        "in": '{"refresh_token": "<REDACTED>", "b": "c"}',
-    }
-    assert written_response(parts.encode()).body.decode() == parts.replace(SECRET, REDACTED)
-    assert written_response(link.encode()).body.decode() == (
-        '{"next": "https://a.test/?p=2&api_key=<REDACTED>", "go": "/?a=1\\u0026token=<REDACTED>"}'
-    )
+    assert json.loads(written_response(body.encode()).body) == masked | others
+    for text in (parts, link):
+        assert written_response(text.encode()).body.decode() == text.replace(SECRET, REDACTED)
 
 
 @pytest.mark.parametrize(
@@ -443,8 +404,7 @@ def test_credentials_of_bodies_are_removed_by_name_and_a_token_that_pages_stays(
     [
         *(("/v1/<API_KEY>", True), ("?a=%3CREDACTED%3E", True), ("Bearer <REDACTED>", True)),
         *(("?q=%3cname-1a2b3c4d%3e", True), ("/person-9748fa7c%40example.invalid", True)),
-        *(("/call/%2B999123456789", True), ("<not searched: 12 bytes>", True)),
-        *(("/v1/users/me?next=%2Fx", False), ("<b>x-1a</b>", False), ("?id=999123456789", False)),
+        *(("/call/%2B999123456789", True), ("?next=%2Fx", False), ("?id=999123456789", False)),
     ],
 )
 def test_what_redaction_replaced_is_told_from_what_was_sent(text: str, is_replaced: bool) -> None:
@@ -452,18 +412,14 @@ def test_what_redaction_replaced_is_told_from_what_was_sent(text: str, is_replac
     assert has_placeholder(text) is is_replaced
 
 
-def test_a_foreign_file_is_shown_with_the_schemes_of_its_credentials_alone() -> None:
+def test_a_foreign_file_is_shown_without_its_credentials() -> None:
     """Wherever the credential was echoed; our own files are shown as they are."""
     bearer = (("Authorization", f"Bearer {SECRET}"), ("Cookie", f"a={SECRET}"), ("X-A", "b"))
-    given = Interaction(
-        RecordedRequest("GET", "https://a.test/", bearer),
-        RecordedResponse(401, "", (), SECRET.encode()),
-    )
-    before = Interaction(RecordedRequest("GET", f"https://a.test/{SECRET}"), RecordedResponse(200))
-    (first, second), _ = redact_foreign([before, given])
+    given = answered_with(ME, SECRET.encode(), *bearer)
+    (first, second), _ = redact_foreign([answered_with(f"{ME}{SECRET}", b""), given])
 
-    assert first.request.uri == f"https://a.test/{REDACTED}"
-    assert dict(second.request.headers) == {"X-A": "b", "Authorization": "Bearer <REDACTED>"}
+    assert first.request.uri == f"{ME}{REDACTED}"
+    assert dict(second.request.headers) == {"X-A": "b"}
     assert second.response.body == REDACTED.encode()
 
 
@@ -489,10 +445,8 @@ def test_a_compressed_body_with_the_key_is_kept_unpacked(
     [
         ("compress", "utf-8", b"\x1f\x9d\x90" + b"\xff" * 20),
         ("", "utf-8", b"\x1f\x8b\x08\xff\xff"),
-        ("", "utf-16", "any text".encode("utf-16")),
         ("", "utf-8", "any text".encode("utf-16")),
         ("", "utf-8", KEY.encode("utf-16-be")),
-        ("", "no-such-charset", b"any text"),
         ("", "cp037", b"any text"),
         ("gzip, gzip, gzip", "utf-8", gzip.compress(gzip.compress(gzip.compress(b"text")))),
     ],
@@ -514,20 +468,17 @@ def test_a_body_over_the_limit_is_not_recorded(body: bytes) -> None:
     assert written_response(body).body == f"<not recorded: {len(body)} bytes>".encode()
 
 
-@pytest.mark.parametrize("charset", ["utf-8", "latin-1", "shift_jis", "gb18030", "windows-1252"])
+@pytest.mark.parametrize("charset", ["utf-8", "latin-1", "shift_jis"])
 def test_a_text_is_searched_in_its_own_charset(charset: str) -> None:
     """And every other byte of it stays."""
     kind = ("Content-Type", f'text/plain; charset="{charset}"')
-    before, after = (
-        ("日本 " if charset in ("shift_jis", "gb18030") else "zoë ").encode(charset),
-        b"!",
-    )
-    redacted = written_response(before + KEY.encode() + after, kind)
+    before = ("日本 " if charset == "shift_jis" else "zoë ").encode(charset)
+    redacted = written_response(before + KEY.encode() + b"!", kind)
 
-    assert redacted.body == before + PLACEHOLDER.encode() + after
+    assert redacted.body == before + PLACEHOLDER.encode() + b"!"
 
 
-@pytest.mark.parametrize("key", ["200", "1", "GET", "a"])
+@pytest.mark.parametrize("key", ["200", "a"])
 def test_a_key_that_is_part_of_every_text_goes_only_from_where_credentials_stand(key: str) -> None:
     """No recording is refused for it, and no text made unreadable."""
     redactor = Redactor([key])
@@ -545,17 +496,16 @@ def test_keys_of_every_session_are_removed_also_of_one_opened_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A recording may see any key of its process: those of others, and the environment's."""
-    redactor, sessions = Redactor(), []
-    text = "of-another-session, of-one-more, of-the-environment"
-    counts = [redactor.text(text).count(PLACEHOLDER)]
-    for key in ("of-another-session", "of-one-more"):
-        sessions.append(ApiKey(key))
-        counts.append(redactor.text(text).count(PLACEHOLDER))
+    redactor, text = Redactor(), "of-another-session, of-the-environment"
+    before = redactor.text(text)
+    session = [ApiKey("of-another-session")]
+    during = redactor.text(text)
     monkeypatch.setenv("DIRECTMAIL_API_KEY", "of-the-environment")
-    sessions.clear()
+    session.clear()
 
-    assert counts == [0, 1, 2]
-    assert redactor.text(text) == ", ".join([PLACEHOLDER] * 3)
+    assert before == text
+    assert during == f"{PLACEHOLDER}, of-the-environment"
+    assert redactor.text(text) == f"{PLACEHOLDER}, {PLACEHOLDER}"
 
 
 OWN = "kq83HfTr0Zp1"
@@ -564,14 +514,8 @@ OWN = "kq83HfTr0Zp1"
 @pytest.mark.parametrize(
     ("header", "echoed", "kept"),
     [
-        ("Basic " + base64.b64encode(f"{OWN}:".encode()).decode(), OWN, REDACTED),
         ("Basic " + base64.b64encode(f"u:{OWN}".encode()).decode(), OWN, REDACTED),
         (f"Bearer {OWN}", OWN, REDACTED),
-        (
-            "AWS4-HMAC-SHA256 Credential=AKID/20261121/eu/s3/aws4_request, Signature=fe5f80f7",
-            "aws4_request/20261121",
-            "aws4_request/20261121",
-        ),
         ('Digest username="customers", realm="users/me"', "users/me", "users/me"),
     ],
 )
@@ -591,27 +535,12 @@ def test_a_callers_own_credential_is_learned_for_the_recording(
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 def test_a_leak_is_refused_with_nothing_of_it_in_the_error(form: str) -> None:
     """Not in its message, nor in the locals of any frame of its traceback."""
-    written = json.dumps({"body": form})
-    redactor = Redactor([KEY])
-    caught: list[CassetteError] = []
-    try:
-        redactor.refuse_leak(written)
-    except CassetteError as error:
-        caught.append(error)
-
-    assert "nothing was written" in str(caught[0])
-    inside = traceback.TracebackException.from_exception(caught[0], capture_locals=True)
-    for frame in inside.stack[1:]:
-        assert traces(repr(frame.locals).encode(), KEY) == []
-
-
-def test_an_error_while_redacting_shows_no_locals() -> None:
-    """What is not text at all fails, without the frames that hold the key."""
-    with pytest.raises(AttributeError) as caught:
-        Redactor([KEY]).text(7)  # type: ignore[arg-type]
+    with pytest.raises(CassetteError, match="nothing was written") as caught:
+        Redactor([KEY]).refuse_leak(json.dumps({"body": form}))
 
     inside = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
-    assert traces("".join(inside.format()).replace(f"{KEY!r}", "").encode(), KEY) == []
+    for frame in inside.stack[1:]:
+        assert traces(repr(frame.locals).encode(), KEY) == []
 
 
 def test_a_redactor_shows_and_hands_on_nothing() -> None:

@@ -18,17 +18,14 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from importlib.metadata import distribution, packages_distributions, version
 from pathlib import Path, PurePosixPath
-from typing import Any, Final
-from urllib.parse import unquote
+from typing import Final
 
 from ..cassettes import cassettes_by_name, find_cassette, read_cassette
 from ..cassettes.convert import convert, layout_of
-from ..display import plural
 from ..errors import CassetteFormatError, DirectMailLabError
 from ..settings import VERSION
 from . import audit
 
-_PICTURE = re.compile(r"(?i)(?<![^\s()<>\"'`])[^\s()<>\"'`]+\.(?:png|jpe?g|gif|svg|webp)\b")
 _QUOTED = re.compile(r"([\"'])([^\"'\n]{1,255})\1")
 # In a line that is no comment, a call that reads a cassette, with the cassette's name or the start
 # of what computes it; and a call that makes one.
@@ -66,9 +63,9 @@ def share(
 ) -> Path:
     """Put notebooks and the cassettes they replay into one zip, and return its path.
 
-    The zip has each cassette whose name is in quotes in the notebooks' code, and the pictures that
-    their text shows. It also has what is needed to open it: a README, a requirements file and a
-    wheel of this package. The same input gives the same zip.
+    The zip has each cassette whose name is in quotes in the notebooks' code, and what is needed to
+    open it: a README, a requirements file and a wheel of this package. A picture is in it where it
+    is attached to its cell. The same input gives the same zip.
 
     Parameters
     ----------
@@ -122,7 +119,7 @@ def share(
 
 
 def _refuse_secrets(findings: list[audit.Finding]) -> None:
-    """Raise an error if any is a secret; warn of personal data, in a line for each kind."""
+    """Raise an error if any is a secret; warn of each kind of personal data once."""
     if secrets := [str(each) for each in findings if each.kind == "secret"]:
         raise DirectMailLabError(
             "Nothing was written, because this must not be shared:\n  "
@@ -130,12 +127,9 @@ def _refuse_secrets(findings: list[audit.Finding]) -> None:
             + "\nEdit those cells, clear their outputs, and record those cassettes again or clean "
             "them with: directmail-lab cassette redact."
         )
-    places: dict[str, list[str]] = {}
-    for each in findings:
-        places.setdefault(each.what, []).append(each.where)
-    for what, where in places.items():
-        more = f" and {plural(len(where) - 1, 'more place')}" if len(where) > 1 else ""
-        warnings.warn(f"The zip holds {what}: {where[0]}{more}.", stacklevel=3)
+    first_place = {each.what: each.where for each in reversed(findings)}
+    for what, where in first_place.items():
+        warnings.warn(f"The zip holds {what}, first in {where}.", stacklevel=3)
 
 
 class _Bundle:
@@ -148,14 +142,11 @@ class _Bundle:
         self._code = ""
 
     def add_notebook(self, path: Path) -> None:
-        """Add a notebook, its pictures, and the cassettes that its code names."""
+        """Add a notebook, and the cassettes that its code names."""
         notebook, folder = audit.read_notebook(path), path.parent
         content = f"{json.dumps(notebook, indent=1, ensure_ascii=False)}\n".encode()
         parts = audit.parts_of_notebook(notebook, str(path))
         self._add(f"notebooks/{path.name}", path, content, parts)
-        for name in _pictures(notebook, folder):
-            content = (folder / name).read_bytes()
-            self._add(f"notebooks/{name}", folder / name, content, [(str(folder / name), content)])
         cells = {
             f"{path.name}, cell {number}": "".join(cell.get("source", ""))
             for number, cell in enumerate(notebook["cells"], 1)
@@ -220,18 +211,6 @@ class _Bundle:
 
 
 # -- what a notebook names ---------------------------------------------------------------------
-
-
-def _pictures(notebook: Mapping[str, Any], folder: Path) -> list[str]:
-    """Return the paths, from the notebook's folder, of the pictures in it that its cells name."""
-    sources = "\n".join("".join(cell.get("source", "")) for cell in notebook["cells"])
-    names = {posixpath.normpath(unquote(name)) for name in _PICTURE.findall(sources)}
-    inside = [name for name in names if not name.startswith(("/", "../")) and "\\" not in name]
-    return sorted(name for name in inside if _is_below(folder, folder / name))
-
-
-def _is_below(folder: Path, file: Path) -> bool:
-    return file.is_file() and file.resolve().is_relative_to(folder.resolve())
 
 
 def _check_names(cell: str, where: str, available: set[str]) -> None:

@@ -1,8 +1,8 @@
 """Personal data: finding it, and putting a stable pseudonym in its place.
 
 It is found by its form (e-mail addresses and telephone numbers, anywhere in a text) and by the
-names of the fields that hold it, in JSON, in forms and in queries: see `PERSONAL_FIELDS`. In what
-is not JSON, but quotes some, a field is a string that follows its name.
+names of the fields that hold it, in JSON, in forms, in queries and in headers: see
+`PERSONAL_FIELDS`. In what is not JSON, but quotes some, a field is a string that follows its name.
 
 The same value gets the same pseudonym in every process and session, without a secret. So a replay
 that redacts its requests as the recording did finds them. A pseudonym does not make a person
@@ -19,9 +19,10 @@ import json
 import re
 import shlex
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Final, final
 from urllib.parse import quote, unquote, unquote_plus
 
+from ..display import plural
 from .key import REPLACED
 
 if TYPE_CHECKING:
@@ -34,18 +35,14 @@ _EMAIL_ADDRESS: Final = "e-mail address"
 _TELEPHONE_NUMBER: Final = "telephone number"
 _FIELDS: Final = {
     _EMAIL_ADDRESS: "email emailaddress mail",
-    _TELEPHONE_NUMBER: "phone phonenumber telephone telephonenumber tel mobile mobilephone "
-    "mobilenumber cellphone fax faxnumber",
-    "name": "name firstname middlename lastname fullname givenname familyname surname maidenname "
-    "initials displayname contactname recipientname sendername",
-    "company name": "company companyname organization organisation organizationname "
-    "organisationname employer",
-    "address line": "address address1 address2 address3 addressline addressline1 addressline2 "
-    "addressline3 line1 line2 line3 street street1 street2 streetname streetaddress housenumber "
-    "postaladdress city town postcode postalcode zip zipcode pobox",
+    _TELEPHONE_NUMBER: "phone phonenumber telephone tel mobile mobilenumber fax faxnumber",
+    "name": "name firstname middlename lastname fullname givenname familyname surname contactname",
+    "company name": "company companyname organization organisation",
+    "address line": "address address1 address2 addressline1 addressline2 line1 line2 street "
+    "streetname streetaddress housenumber city postcode postalcode zip zipcode",
     "birth date": "birthdate birthday dateofbirth dob",
-    "bank account": "iban bankaccount accountnumber bankaccountnumber",
-    "personal number": "ssn bsn socialsecuritynumber nationalid passportnumber taxid vatnumber",
+    "bank account": "iban bankaccount accountnumber",
+    "personal number": "ssn bsn socialsecuritynumber passportnumber",
 }
 PERSONAL_FIELDS: Final = {name: kind for kind, names in _FIELDS.items() for name in names.split()}
 """Names of fields, in small letters and without marks (``firstName`` and ``first_name`` are
@@ -53,46 +50,42 @@ PERSONAL_FIELDS: Final = {name: kind for kind, names in _FIELDS.items() for name
 ``redact=["personal", "loyalty_number", "company.id"]``."""
 
 # All that is below a field of these kinds is of that kind: {"address": {"country": "NL"}}.
-_INHERITED: Final = frozenset(
+_INHERITED: Final = {
     name for name, kind in PERSONAL_FIELDS.items() if kind in ("address line", "name")
-)
+}
 
 # A domain does not end with a number ("b.git@v1.2"), nor is it a picture's ("logo@2x.png"). It
 # starts where no character of a local part stands before, so a megabyte without an @ is read once.
 _EMAIL = re.compile(
     r"(?:(?<![\w.+'%-])|(?<=%[0-7][0-9A-Fa-f]))((?:[\w.+'-]|%2[Bb]|%[89A-Fa-f][0-9A-Fa-f]){1,200})"
-    r"(@|%40|&#64;)(?!\dx\.(?:png|jpe?g|gif|svg|webp)\b)"
+    r"(@|%40)(?!\dx\.(?:png|jpe?g|gif|svg|webp)\b)"
     r"((?:[^\W_][\w-]{0,62}\.){1,8}(?!\d)[^\W_][\w-]{0,62})"
 )
+# A date such as 01-02-2026 has eight digits, and a number without + at least nine.
 _PHONE = re.compile(
     r"(?<![\w.:/\-])(?:"
     r"(\+|%2[Bb])\d(?:[ ().\-]{0,2}\d){7,14}"
-    r"|\(0?\d{2,4}\) ?\d(?:[ .\-]?\d){5,8}"
-    r"|0\d{1,3}[ \-/]\d{2,4}(?:[ \-]?\d{2,4}){1,3}"
+    r"|0(?:\d[ \-/]\d|\d{2,3}[ \-/])(?:[ \-]?\d){6,8}"
     r"|\d{3}[.\-]\d{3}[.\-]\d{4}"
     r")(?![\w:\-]|\.\d)"
 )
 
 # Domains that RFC 2606 keeps for examples, addresses of programs, or of code fetched by ssh.
 _NOT_PERSONAL = re.compile(
-    r"(?:git|no-?reply)@.*"
-    r"|(?:.*[@.])?(?:example(?:\.(?:com|net|org))?|invalid|test|localhost|noreply\.github\.com)",
-    re.IGNORECASE | re.DOTALL,
+    r"(?:git|no-?reply)@.*|.*[@.](?:example(?:\.(?:com|net|org))?|invalid|test|localhost)",
+    re.DOTALL,
 )
 _NUMBER_PSEUDONYM = re.compile(r"\+?999\d{9}(?:\.0)?")
 
-# A field of a form or a query: all before its value, its name, its value. Then of a multipart form.
+# A field of a form or a query: all before its value, its name, its value.
 FIELD: Final = re.compile(
     r"((?:^|[?&;]|\\u0026)([^=?&;#\s\"<>{}\\]{1,200})=)((?:[^&;#\s\"'<>\\]|'(?=\w))+)", re.MULTILINE
 )
-PART: Final = re.compile(
-    r"(;\s*name=\"([^\"\r\n]*)\"[^\r\n]*\r\n(?:[^\r\n]+\r\n){0,20}\r\n)(.*?)(?=\r\n--|\Z)",
-    re.DOTALL,
-)
-# Of JSON: a string, perhaps cut short, and a string or any other value.
+# A string of JSON, perhaps cut short.
 _STRING: Final = r"\"[^\"\\]*(?:\\.[^\"\\]*)*(?:\"|\\?\Z)"
-_STRINGS = re.compile(f"({_STRING})", re.DOTALL)
 SCALAR: Final = re.compile(rf"{_STRING}|-?\d[\d.eE+-]*|true|false|null|-?Infinity|NaN", re.DOTALL)
+# In any text: a string, the name of its field before it if it has one, and what is between.
+_PIECE = re.compile(rf'("([\w .-]{{1,99}})"\s*:\s*)?({_STRING})|[^"]+', re.DOTALL)
 _MADE_UP = re.compile(r'"service": ?"stand-in"')
 
 
@@ -119,14 +112,6 @@ def _is_replaced(value: str) -> bool:
     return bool(_NUMBER_PSEUDONYM.fullmatch(value) or REPLACED.fullmatch(unquote(value)))
 
 
-def _parse_string(raw: str) -> tuple[str, bool]:
-    """Return the value of a string of JSON and whether it is one: it may be cut short."""
-    try:
-        return str(json.loads(raw, strict=False)), True
-    except ValueError:
-        return raw.strip('"'), False
-
-
 @final
 class Pseudonyms:
     """Replaces the personal data that ``redact`` names; see `redaction.Redactor`.
@@ -135,13 +120,12 @@ class Pseudonyms:
     """
 
     def __init__(self, redact: Iterable[str], *, seen: dict[str, set[str]] | None = None) -> None:
-        paths = {tuple(map(normalize, name.split("."))) for name in redact if name.strip()}
-        self._by_form = (PERSONAL,) in paths
-        self._paths = paths - {(PERSONAL,)}
-        self._named = {path[-1] for path in self._paths}
-        if self._by_form:
-            self._paths |= {(name,) for name in PERSONAL_FIELDS}
-        self._last_names = {path[-1] for path in self._paths}
+        paths = {f".{'.'.join(map(normalize, name.split('.')))}" for name in redact if name.strip()}
+        self._by_form = f".{PERSONAL}" in paths
+        paths.discard(f".{PERSONAL}")
+        self._named = {path.rpartition(".")[2] for path in paths}
+        fields = PERSONAL_FIELDS if self._by_form else ()
+        self._paths = (*paths, *map(".{}".format, fields))
         self._seen = seen
 
     def __bool__(self) -> bool:
@@ -149,95 +133,79 @@ class Pseudonyms:
 
     def text(self, text: str) -> str:
         """Return a text with its personal data replaced: JSON, a form, an address or any other."""
-        if text.startswith("--") and "name=" in text:
-            return PART.sub(
-                lambda match: match[1] + self.text(self.field(match[2], match[3])), text
-            )
         if text.lstrip()[:1] in ("{", "["):
             with contextlib.suppress(ValueError, RecursionError):
                 return self._json(text)
-        return self._any_text(text)
+        return _PIECE.sub(self._replace_piece, text)
 
     def by_form(self, text: str) -> str:
         """Return a text with its e-mail addresses and telephone numbers replaced."""
-        if "@" in text or "%40" in text or "&#64;" in text:
-            text = _EMAIL.sub(self._replace_email, text)
-        return _PHONE.sub(self._replace_phone, text)
+        return _PHONE.sub(self._replace_phone, _EMAIL.sub(self._replace_email, text))
 
     def field(self, name: str, value: str) -> str:
         """Return the value of a field of a form or of a header: a pseudonym where it is named."""
-        label = self._label(tuple(map(normalize, re.split(r"[.\[]", name))))
+        label = self._label(f".{normalize(name)}")
         return self._replace(value, label) if label else value
 
     def _json(self, text: str) -> str:
         """Return JSON with the values of fields replaced, and no other character changed."""
         # An object is a tuple of all its members, also of some with the same name.
-        parse = json.JSONDecoder(
-            object_pairs_hook=tuple, parse_int=str, parse_float=str, parse_constant=str
-        )
-        found: list[tuple[str, Any]] = []
-        self._collect(found, parse.decode(text), (), "")
-        each = iter(found)
-        return SCALAR.sub(lambda match: self._scalar(match[0], *next(each)), text)
+        parse = json.JSONDecoder(object_pairs_hook=tuple, parse_int=str, parse_float=str)
+        found: list[str] = []
+        self._collect(found, parse.decode(text), "", "")
+        labels = iter(found)
+        return SCALAR.sub(lambda match: self._replace_scalar(match[0], next(labels)), text)
 
-    def _collect(
-        self, found: list[tuple[str, Any]], value: Any, path: tuple[str, ...], label: str
-    ) -> None:
-        """Add the label and the value of all that `SCALAR` finds, in its order: names, values."""
+    def _collect(self, found: list[str], value: object, path: str, label: str) -> None:
+        """Add the label of all that `SCALAR` finds, in its order: names, values."""
         if isinstance(value, tuple):
             for name, inner in value:
-                below = (*path, normalize(name))
-                found.append(("", name))
+                below = f"{path}.{normalize(name)}"
+                found.append("")
                 self._collect(found, inner, below, self._label(below, label))
         elif isinstance(value, list):
             for inner in value:
                 self._collect(found, inner, path, label)
         else:
-            found.append((label, value))
+            found.append(label)
 
-    def _any_text(self, text: str) -> str:
-        """Return what is not JSON, though it may quote some: by strings and what is between."""
-        parts, label = _STRINGS.split(text), ""
-        for index, part in enumerate(parts):
-            if index % 2 == 0:
-                parts[index] = self._plain(part)
-                label = label if part.strip() == ":" else ""
-                continue
-            value, is_whole = _parse_string(part)
-            is_name = parts[index + 1].lstrip()[:1] == ":"
-            own = "" if is_name else label
-            parts[index] = self._scalar(part, own, value) if is_whole or own else self._plain(part)
-            label = self._label((normalize(value),)) if is_name else ""
-        return "".join(parts)
-
-    def _plain(self, text: str) -> str:
-        if "=" in text:
-            text = FIELD.sub(lambda match: match[1] + self._replace_field(match[2], match[3]), text)
-        return self.by_form(text) if self._by_form else text
-
-    def _label(self, path: tuple[str, ...], above: str = "") -> str:
+    def _label(self, path: str, above: str = "") -> str:
         """Return what a field's pseudonym is called: empty for no pseudonym.
 
         ``above`` is the label of the field that it is in.
         """
-        if path[-1] in self._last_names and any(path[n:] in self._paths for n in range(len(path))):
-            return path[-1]
+        if path.endswith(self._paths):
+            return path.rpartition(".")[2]
         return above if above in self._named or above in _INHERITED else ""
 
-    def _replace_field(self, name: str, raw: str) -> str:
-        """Return the value of a field of a form or a query."""
+    def _replace_piece(self, piece: re.Match[str]) -> str:
+        """Return a string of what is not JSON, though it may quote some, or what is between."""
+        before, name, string = piece.groups()
+        if string is None:
+            return self._plain(piece[0])
+        label = self._label(f".{normalize(name)}") if name else ""
+        return (before or "") + self._replace_scalar(string, label)
+
+    def _plain(self, text: str) -> str:
+        if "=" in text:
+            text = FIELD.sub(self._replace_field, text)
+        return self.by_form(text) if self._by_form else text
+
+    def _replace_field(self, field: re.Match[str]) -> str:
+        before, name, raw = field.groups()
         value = unquote_plus(raw)
         new = self.field(unquote_plus(name), value)
-        return raw if new == value else quote(new, safe="")
+        return field[0] if new == value else before + quote(new, safe="")
 
-    def _scalar(self, raw: str, label: str, value: Any) -> str:
+    def _replace_scalar(self, raw: str, label: str) -> str:
         """Return a value of JSON: a number for a number, null for a truth value that is named."""
         if raw[0] == '"':
+            try:
+                value = json.loads(raw)
+            except ValueError:  # it is cut short, or no JSON
+                return self._plain(raw)
             new = self._replace(value, label) if label else self.text(value)
-            if new == value:
-                return raw
-            written = json.dumps(new, ensure_ascii=raw.isascii())
-            return written if raw[-1] == '"' else written[:-1]
+            return raw if new == value else json.dumps(new, ensure_ascii=raw.isascii())
         if raw[0] in "tfn":
             return "null" if label in self._named else raw
         if not label or _is_replaced(raw):
@@ -259,19 +227,10 @@ class Pseudonyms:
 
     def _replace_email(self, match: re.Match[str]) -> str:
         local, at, domain = match.groups()
-        value = f"{local}@{domain}"
-        if _is_replaced(value):
-            return match[0]
-        self._note(_EMAIL_ADDRESS, value)
-        return f"person-{_digest(value)}{at}example.invalid"
+        return self._replace(f"{local}@{domain}", "email").replace("@", at)
 
     def _replace_phone(self, match: re.Match[str]) -> str:
-        digits = _digits(match[0])
-        # A date has eight digits, and E.164 allows fifteen.
-        if not (8 if match[1] else 9) <= len(digits) <= 15 or _is_replaced(unquote(match[0])):
-            return match[0]
-        self._note(_TELEPHONE_NUMBER, digits)
-        return (match[1] or "+") + _number_for(digits)
+        return self._replace(match[0], "phone").replace("+", match[1] or "+")
 
     def _note(self, kind: str | None, value: str) -> None:
         if self._seen is None or kind is None:
@@ -313,16 +272,12 @@ def personal_notice(counts: dict[str, int], cassette: str, *, searched: int | No
     ``searched`` is how many of its interactions were searched, where that is not all of them.
 
     >>> personal_notice({"e-mail address": 2, "telephone number": 1}, "tour")
-    "Cassette 'tour' holds 2 e-mail addresses and 1 telephone number. Before you share it: \
+    "Cassette 'tour' holds 2 e-mail addresses, 1 telephone number. Before you share it: \
 directmail-lab cassette redact tour, or record it with redact=['personal']."
     """
     if not counts:
         return ""
-    *most, last = (
-        f"{count} {kind}{'' if count == 1 else 'es' if kind.endswith('s') else 's'}"
-        for kind, count in counts.items()
-    )
-    contents = " and ".join(filter(None, (", ".join(most), last)))
+    contents = ", ".join(plural(count, kind) for kind, count in counts.items())
     if searched is not None:
         contents += f" in the {searched:,} of its interactions that were searched"
     return (

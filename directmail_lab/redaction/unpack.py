@@ -7,6 +7,7 @@ twice (a gzip file that was sent with gzip).
 from __future__ import annotations
 
 import importlib
+import re
 import zlib
 from typing import Final
 
@@ -38,8 +39,7 @@ def unpack(body: bytes, coding: str = "") -> bytes:
         Where it cannot be opened, or not within the bounds (`TooLargeError`). The message says
         why, in a few words that hold nothing of the body.
     """
-    names = [name.strip().removeprefix("x-") for name in coding.lower().split(",")]
-    names = [name for name in names if name not in ("", "identity")]
+    names = [name for name in re.findall(r"[\w-]+", coding.lower()) if name != "identity"]
     for _ in range(_MAX_CODINGS + 1):
         if len(body) > MAX_UNPACKED_BYTES:
             raise TooLargeError("larger than 64 MB")
