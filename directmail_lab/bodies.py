@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from decimal import Decimal
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
@@ -36,20 +35,16 @@ def read_json(
     """
     if not content.strip():
         return None, "is empty"
-    text = _decode(content, charset)
-    if text is None:
+    if (text := _decode(content, charset)) is None:
         return None, "is neither UTF-8 nor in the character set that it declares"
-    text = redacted(text)
     try:
-        return json.loads(text, parse_constant=_refuse_constant, parse_int=_parse_integer), None
+        return json.loads(
+            redacted(text), parse_constant=int
+        ), None  # int() refuses NaN and Infinity
     except json.JSONDecodeError as error:
-        cut = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated")
-        where = f"line {error.lineno}, column {error.colno}"
-        return None, "is JSON cut short" if cut else f"is not JSON (from {where} on)"
-    except ValueError:
-        return None, "is not JSON (it has NaN or Infinity, which JSON does not allow)"
-    except RecursionError:
-        return None, "is nested deeper than can be read"
+        return None, f"is not JSON (from line {error.lineno}, column {error.colno} on)"
+    except (ValueError, RecursionError):
+        return None, "has NaN, Infinity or an endless number, or is nested deeper than can be read"
 
 
 def leaves(value: object, *, into_arrays: bool = False) -> Iterator[tuple[Path, object]]:
@@ -93,15 +88,13 @@ def unwrap(
         record_path = _path_of_records(body, is_page=is_page)
     if record_path is None:
         return body, None
-    others = dict(body) if isinstance(body, dict) else {}
-    name, _, rest = (record_path, "", "") if record_path in others else record_path.partition(".")
-    if name not in others:
-        names = [each for each in others if re.fullmatch(r"[A-Za-z_][\w-]{0,39}", str(each))][:8]
-        has = f"its members are {', '.join(names)}" if names else "it is not an object"
+    name, _, rest = record_path.partition(".")
+    if not isinstance(body, dict) or name not in body:
         raise DirectMailLabError(
-            f"record_path {record_path!r} is not in this body: {has}. "
+            f"record_path {record_path!r} is not in this body. "
             "Name one of its members, or use record_path=None for the whole body."
         )
+    others = dict(body)
     records = others.pop(name)
     if rest:
         records, others[name] = unwrap(records, rest)
@@ -115,8 +108,9 @@ def _path_of_records(body: object, *, is_page: bool) -> str | None:
         inner = _path_of_records(body["data"], is_page=True) if is_page else None
         return f"data.{inner}" if inner else "data"
     arrays = [name for name, value in body.items() if isinstance(value, list)]
-    is_list = len(arrays) == 1 and all(isinstance(record, dict) for record in body[arrays[0]])
-    return arrays[0] if is_page and is_list else None
+    if not is_page or len(arrays) != 1:
+        return None
+    return arrays[0] if all(isinstance(record, dict) for record in body[arrays[0]]) else None
 
 
 def read_form(media_type: str, body: bytes) -> list[tuple[str, str]]:
@@ -128,8 +122,7 @@ def read_form(media_type: str, body: bytes) -> list[tuple[str, str]]:
     for part in text.split(text.partition("\r\n")[0] or "--")[1:]:  # the first line is the boundary
         head, _, value = part.partition("\r\n\r\n")
         if name := _FIELD_NAME.search(head):
-            is_file = "filename" in head.lower()
-            fields.append((name[1], "" if is_file else value.removesuffix("\r\n")))
+            fields.append((name[1], "" if "filename" in head else value.removesuffix("\r\n")))
     return fields
 
 
@@ -162,12 +155,3 @@ def _decode(content: bytes, charset: str | None) -> str | None:
         with suppress(UnicodeError, LookupError):
             return content.decode(encoding)
     return None
-
-
-def _refuse_constant(name: str) -> object:
-    raise ValueError(name)
-
-
-def _parse_integer(digits: str) -> int | Decimal:
-    # int() refuses a text of more than 4,300 digits; Decimal() does not.
-    return int(digits) if len(digits) < 4000 else Decimal(digits)

@@ -36,8 +36,6 @@ class ApiKey:
 
     @hide_frames
     def __init__(self, text: str) -> None:
-        if not isinstance(text, str):
-            raise CredentialError("The API key is not text (str): decode it.")
         key = text.strip()
         if problem := _find_problem(key):
             raise CredentialError(f"The API key {problem}.")
@@ -91,20 +89,19 @@ def known_keys(*, remembered_for: Iterable[str] = ()) -> frozenset[str]:
     return frozenset(keys | {variable(API_KEY_VARIABLE) or ""} - {""})
 
 
-_COPY_AGAIN: Final = "Copy it again, all of it and nothing else"
-
-
 def _find_problem(key: str) -> str:
     """Return why HTTP Basic cannot carry a key, and what to do; empty where it can."""
     if "://" in key:
         return "looks like an address. Give the address first, then the key"
     if not key:
-        return f"is empty. {_COPY_AGAIN}"
-    if ":" in key:
-        return f"holds a colon, which HTTP Basic does not allow in a user name. {_COPY_AGAIN}"
-    if not (key.isascii() and key.isprintable() and " " not in key):
-        return f"holds a character that is not plain ASCII text, or a line break. {_COPY_AGAIN}"
-    return ""
+        problem = "is empty"
+    elif ":" in key:
+        problem = "holds a colon, which HTTP Basic does not allow in a user name"
+    elif not (key.isascii() and key.isprintable() and " " not in key):
+        problem = "holds a character that is not plain ASCII text, or a line break"
+    else:
+        return ""
+    return f"{problem}. Copy it again, all of it and nothing else"
 
 
 @hide_frames
@@ -149,9 +146,7 @@ def find_api_key(api_key: ApiKey | None = None, *, base_url: str) -> ApiKey:
     CredentialError
         There is none, or HTTP Basic cannot carry it. The message never repeats it.
     """
-    if (key := api_key) is None:
-        in_environment = variable(API_KEY_VARIABLE)
-        key = ApiKey(in_environment) if in_environment else remembered_api_key(base_url)
+    key = api_key or as_api_key(variable(API_KEY_VARIABLE)) or remembered_api_key(base_url)
     if key is None:
         raise CredentialError(
             f"No API key. Sign in with login(), set {API_KEY_VARIABLE}, or give connect(api_key=…)."

@@ -18,9 +18,10 @@ import textwrap
 import time
 import weakref
 from collections.abc import Collection
+from contextlib import AbstractContextManager
 from datetime import datetime
 from itertools import pairwise, zip_longest
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,8 +63,7 @@ def readable(
     """
     shown = weakref.ref(frame)  # the frame refers to the function: a cycle would delay its freeing
 
-    def bundle(include: object = None, exclude: object = None) -> dict[str, str]:
-        del include, exclude  # IPython passes them, and filters the result itself
+    def bundle(**_: object) -> dict[str, str]:  # what IPython passes it does itself, too
         kept = shown()
         return {} if kept is None else {"text/html": as_html(kept), "text/plain": as_text(kept)}
 
@@ -161,8 +161,9 @@ def _columns_and_notes(frame: pd.DataFrame, page: int) -> tuple[list[_Column], l
 def _columns(frame: pd.DataFrame, part: pd.DataFrame) -> tuple[list[_Column], list[str]]:
     """Return the columns of some rows, and the names of those without a value in the frame."""
     once, hidden = vars(frame).get(_OPTIONS, ((), ()))
-    index = _one_line(str(frame.index.name or "")), [_one_line(str(each)) for each in part.index]
-    columns, empty = [_Column(*index, "i")] if len(frame) > 1 or index[0] else [], []
+    columns, empty, title = [], [], _one_line(str(frame.index.name or ""))
+    if len(frame) > 1 or title:
+        columns.append(_Column(title, [_one_line(str(each)) for each in part.index], "i"))
     for position, name in enumerate(map(str, frame.columns[:_MOST_COLUMNS])):
         values, label = part.iloc[:, position], _one_line(name)
         if name in hidden:
@@ -170,10 +171,7 @@ def _columns(frame: pd.DataFrame, part: pd.DataFrame) -> tuple[list[_Column], li
         if len(frame) and frame.iloc[:, position].dropna().eq("").all():
             empty.append(label)
             continue
-        missing = values.isna()
-        cells = [
-            "" if no else _cell(name, value) for value, no in zip(values, missing, strict=True)
-        ]
+        cells = [_cell(name, value) for value in values.astype(object).mask(values.isna(), "")]
         if name in once:
             cells = ["" if cell == above else cell for above, cell in pairwise(["", *cells])]
         columns.append(_Column(label, cells, values.dtype.kind))
@@ -191,8 +189,7 @@ def _cell(name: str, value: object) -> str:
         text = json.dumps(value, ensure_ascii=False, default=str) if is_json else str(value)
     except (RecursionError, ValueError):
         text = "(nested too deeply to be shown)"
-    text = _one_line(text)
-    return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}…"
+    return _one_line(text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}…")
 
 
 def _one_line(text: str) -> str:
@@ -202,7 +199,7 @@ def _one_line(text: str) -> str:
 # -- progress ----------------------------------------------------------------------------------
 
 
-class ProgressBar:
+class ProgressBar(AbstractContextManager["ProgressBar"]):
     """A tqdm bar that disappears when it is closed, from the saved notebook too.
 
     It appears after ``delay_s`` seconds; ``options`` are tqdm's. If the output is no terminal,
@@ -227,19 +224,18 @@ class ProgressBar:
             self._bar.update(min(self._done, self._bar.total or math.inf) - self._bar.n)
 
     def _show(self) -> None:
+        from IPython.display import display
         from tqdm.auto import tqdm
         from tqdm.notebook import tqdm_notebook
 
-        if not issubclass(tqdm, tqdm_notebook):
-            is_terminal = sys.stderr.isatty()
-            if not is_terminal:  # one line in a log, not one for each update
-                sys.stderr.write(f"{self._options.get('desc', 'Working')} …\n")
-            self._bar = tqdm(**self._options, disable=not is_terminal)
-            return
-        from IPython.display import display
-
-        self._bar = tqdm(display=False, **self._options)
-        self._output = display(self._bar.container, display_id=True)  # type: ignore[no-untyped-call]
+        if issubclass(tqdm, tqdm_notebook):
+            self._bar = tqdm(display=False, **self._options)
+            self._output = display(self._bar.container, display_id=True)  # type: ignore[no-untyped-call]
+        elif sys.stderr.isatty():
+            self._bar = tqdm(**self._options)
+        else:  # one line in a log, not one for each update
+            sys.stderr.write(f"{self._options['desc']} …\n")
+            self._shown_from = math.inf
 
     def close(self) -> None:
         """Remove the bar."""
@@ -251,9 +247,6 @@ class ProgressBar:
         if self._output is not None:
             # Else the saved notebook would keep tqdm's text.
             self._output.update({}, raw=True)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

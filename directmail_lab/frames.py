@@ -8,13 +8,12 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from decimal import Decimal
 from textwrap import shorten
 from typing import Any, Final, Literal
 
 import pandas as pd
 
-from .bodies import MAX_DEPTH, PAGE, Path, leaves, read_json, unwrap
+from .bodies import PAGE, Path, leaves, read_json, unwrap
 from .credentials import known_keys
 from .display import plural, readable
 from .errors import DirectMailLabError, NotJSONError, check_choice, hide_frames
@@ -28,7 +27,6 @@ MOST_CELLS: Final = 50_000_000
 VALUE_COLUMN: Final = "value"
 """The column of values that are not objects: a scalar body, or elements of an array."""
 
-_RESULTS: Final = (httpx.Response, Exception)
 _DTYPES: Final = {
     "int": "Int64",
     "float": "Float64",
@@ -95,16 +93,13 @@ def frame(
     """
     check_choice("on_error", on_error, ("raise", "keep"))
     given = response_or_json
-    is_list = isinstance(given, list | tuple) and isinstance(next(iter(given), None), _RESULTS)
-    if isinstance(given, Iterator) or is_list:
+    first = given[0] if isinstance(given, list | tuple) and given else None
+    if isinstance(given, Iterator) or isinstance(first, httpx.Response | Exception):
         return _frame_of_many(given, record_path, on_error)
     records, envelope = unwrap(_read(given, on_error), record_path)
     table = _table(records if isinstance(records, list | tuple) else [records], given)
     if envelope is not None:
-        table.attrs["envelope"] = {
-            name: "(nested too deeply: see the response itself)" if _is_deep(value) else value
-            for name, value in envelope.items()
-        }
+        table.attrs["envelope"] = envelope
     return readable(table)
 
 
@@ -153,7 +148,7 @@ def _read(value: Any, on_error: str) -> Any:
         value, problem = read_json(bytes(value), charset, redacted=_without_key)
         if problem is not None:
             raise _not_json(problem, response)
-    if not isinstance(value, dict | list | tuple | str | bool | int | float | Decimal | None):
+    if not isinstance(value, dict | list | tuple | str | bool | int | float | None):
         raise NotJSONError(
             f"frame() was given a {type(value).__name__}, which is neither a response nor JSON. "
             "Give it a response, the bytes of a body, or what .json() returns."
@@ -166,8 +161,7 @@ def _describe(response: object) -> dict[str, Any]:
     about: dict[str, Any] = dict.fromkeys(("status", "path", "source", "time"))
     if isinstance(response, httpx.Response):
         about["status"] = response.status_code
-        with contextlib.suppress(RuntimeError):  # httpx raises it for one without a request
-            about["path"] = response.url.path
+        about["path"] = response.url.path
         if (reading := response.extensions.get(READING)) is not None:
             about.update(path=reading.path, source=reading.source)
             if not math.isnan(reading.at):  # vcrpy records no times
@@ -182,12 +176,11 @@ def _not_json(problem: str, response: httpx.Response | None) -> NotJSONError:
     content_type = _without_key(response.headers.get("content-type", ""))
     media_type = content_type.partition(";")[0].strip()[:100] or None
     kind = f"content type {media_type}" if media_type else "no content type"
-    path = _describe(response)["path"]
-    method = response.request.method if path else "GET"
+    method, path = response.request.method, _describe(response)["path"]
     call = f'get("{path}")' if method == "GET" else f'request("{method}", "{path}")'
     return NotJSONError(
-        f"{method} {path or '…'} answered with status {response.status_code} ({kind}), and the "
-        f"body {problem}. To look at the raw response: response = {call}, then response.text.",
+        f"{method} {path} answered with status {response.status_code} ({kind}), and the body "
+        f"{problem}. To look at the raw response: response = {call}, then response.text.",
         status=response.status_code,
         content_type=media_type,
     )
@@ -260,8 +253,3 @@ def _column(values: list[object], index: pd.RangeIndex) -> Any:
             return pd.array(values, dtype=dtype)  # type: ignore[call-overload]
     # A Series keeps its dtype, while DataFrame() would look for a narrower one in an array.
     return pd.Series([pd.NA if value is None else value for value in values], index, dtype=object)
-
-
-def _is_deep(value: object) -> bool:
-    """Return whether a value is too deep for ``attrs``, which pandas copies by recursion."""
-    return any(len(path) == MAX_DEPTH for path, _ in leaves(value, into_arrays=True))

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 Result = httpx.Response | Exception
 
 _MOST_PAGES: Final = 1_000
-_NEXT: Final = ("next",)
-_HAS_MORE: Final = (("has_more",), ("hasMore",), ("has_next",), ("hasNextPage",))
+_HAS_MORE: Final = ("has_more", "hasMore", "has_next", "hasNextPage")
 _NO_WAY: Final = (
     "The last page says that there are more, but not where. Say how to find the next page: "
     'pages(…, page="page"), offset="offset" or cursor="next_cursor".'
@@ -72,15 +71,14 @@ def get_many(session: Session, /, paths: Iterable[str], *, concurrency: int = 8)
         groups.setdefault(position if session.open_cassette is None else path, []).append(position)
     # All threads take from one iterator, so each group goes to exactly one of them.
     work, done, over = iter(list(groups.values())), SimpleQueue[None](), threading.Event()
+    extensions = {CANCELLED: over}
 
     def send_each() -> None:
         for position in chain.from_iterable(work):
             if over.is_set():
                 return
             try:
-                results[position] = session.client.get(
-                    paths[position], extensions={CANCELLED: over}
-                )
+                results[position] = session.client.get(paths[position], extensions=extensions)
             except Exception as error:
                 results[position] = without_traceback(error)
             done.put(None)
@@ -208,7 +206,7 @@ class _Pager:
         self, url: httpx.URL, link: str | None, fields: Mapping[Path, Any], count: int
     ) -> httpx.URL | None:
         """Return the URL of the page after one that has these ``fields`` and ``count`` records."""
-        flags = [value for path, value in fields.items() if path[-1:] in _HAS_MORE]
+        flags = [value for path, value in fields.items() if path and path[-1] in _HAS_MORE]
         if False in flags:
             return None
         if counter := self.page or self.offset:
@@ -220,11 +218,11 @@ class _Pager:
                 name = self.cursor.rpartition(".")[2].removeprefix("next").lstrip("_")
                 return url.copy_set_param(name[:1].lower() + name[1:], token)
         else:
-            links = [value for path, value in fields.items() if _NEXT in (path[-1:], path[-2:-1])]
+            links = [value for path, value in fields.items() if "next" in path[-2:]]
             for each in (link, *links):
                 if isinstance(each, str) and (each.startswith(("http", "/")) or "?" in each):
                     return self._checked(url.join(each))
-            flags += [True] if any(links) else []
+            flags.append(any(links))
         if True in flags:
             warnings.warn(_NO_WAY, stacklevel=5)  # for the loop over the pages
         return None

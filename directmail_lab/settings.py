@@ -67,9 +67,8 @@ def base_address(text: str, *, only_replays: bool = False) -> str:
         (parts.hostname or "").encode("idna")  # raises UnicodeError for a label that is too long
     except ValueError:
         parts = urlsplit("")
-    if not address.isprintable():  # httpx takes no tab, which Python drops
-        parts = urlsplit("")
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    # httpx takes no tab, which Python drops.
+    if not address.isprintable() or parts.scheme not in ("http", "https") or not parts.hostname:
         # Text without :// may be a key, so it is not repeated.
         shown = f"{address[:60]!r}" if "://" in address else "The value given"
         raise InsecureAddressError(
@@ -167,9 +166,7 @@ def configured_regions() -> dict[str, str]:
     for entry in filter(None, (variable(REGIONS_VARIABLE) or "").split(",")):
         name, _, address = entry.partition("=")
         regions[name.strip()] = address
-    return {
-        name: base_address(address) for name, address in regions.items() if isinstance(address, str)
-    }
+    return {name: base_address(address) for name, address in regions.items()}
 
 
 def choose_address(given: str | None = None) -> str:
@@ -190,7 +187,7 @@ def choose_address(given: str | None = None) -> str:
         return regions.get(address) or base_address(address)
     if len(regions) == 1:
         return next(iter(regions.values()))
-    names = f" or one of the regions {', '.join(sorted(regions))}" if regions else ""
     raise NotConnectedError(
-        f"No base address. Give connect(base_url=…){names}, or set {BASE_URL_VARIABLE}."
+        f"No base address. Give connect(base_url=…), or set {BASE_URL_VARIABLE}. "
+        f"Regions: {', '.join(sorted(regions)) or 'none'}."
     )

@@ -89,7 +89,7 @@ def test_rule_3_says_how_many_of_how_many(
 
 @pytest.mark.parametrize(
     ("windows_s", "verdict"),
-    [([120, 120], "holds"), ([120], "violated"), ([120, 180], "violated")],
+    [([120, 120], "holds"), ([120, 180], "violated")],
 )
 def test_rule_3_counts_by_the_minute_where_the_window_is_known(
     windows_s: list[int], verdict: str
@@ -107,7 +107,7 @@ def test_rule_3_counts_by_the_minute_where_the_window_is_known(
     assert verdicts(check(*late), 3) == [(pd.NA, "violated")]
 
 
-def test_the_display_states_each_rule_once_and_the_notes_below() -> None:
+def test_the_display_states_each_rule_once() -> None:
     """However many operations were seen, to the left as texts are read."""
     readings = [reading("/a"), reading("/a", limit=500), reading("/a<b>", limit=None)]
 
@@ -117,12 +117,3 @@ def test_the_display_states_each_rule_once_and_the_notes_below() -> None:
     assert shown.count("is not larger than") == 1
     assert (shown.count(">holds<"), shown.count(">violated<")) == (2, 2)
     assert "/a&lt;b&gt;" in shown
-    assert "/a had 2 different limits" in shown
-
-
-def test_verdicts_are_kept_in_parquet() -> None:
-    """A frame that is shown can be saved."""
-    frame = check(reading("/a"), reading("/b", limit=None))
-    frame.to_parquet("verdicts.parquet")
-
-    assert pd.read_parquet("verdicts.parquet")["verdict"].tolist() == frame["verdict"].tolist()

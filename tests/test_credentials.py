@@ -105,13 +105,12 @@ def test_a_key_is_neither_shown_nor_pickled() -> None:
     [
         *((text, "Copy it again") for text in ("", "  ", f"{KEY}:b", f"{KEY}\nb", f"ü{KEY}")),
         (f"{KEY} b", "is not plain ASCII text"),
-        (KEY.encode(), r"is not text \(str\): decode it"),
         (f"https://{KEY}.test", "looks like an address. Give the address first, then the key"),
         (f"{KEY}:", "holds a colon"),
     ],
 )
 def test_a_key_that_basic_cannot_carry_is_refused_and_shown_in_no_frame(
-    make: Callable[[Any], object], wrong: str | bytes, reason: str
+    make: Callable[[Any], object], wrong: str, reason: str
 ) -> None:
     """A verbose traceback prints the locals of every frame: none of ours has the argument."""
     with pytest.raises(CredentialError, match=reason) as caught:
@@ -145,7 +144,6 @@ def test_an_argument_wins_over_the_environment_and_that_over_the_keyring(
     ("backends", "reason"),
     [
         ([], r"No keyring works on this machine\. Nothing was written"),
-        ([types.SimpleNamespace(priority=0)], "No keyring works"),
         ([PlaintextKeyring()], "No keyring works"),
         (None, r"directmail-lab\[keyring\]"),
     ],
@@ -191,19 +189,15 @@ def test_a_prompt_gives_the_key_unless_it_would_echo() -> None:
         prompt_api_key(echoing)
 
 
-@pytest.mark.parametrize(
-    ("held", "warned"), [("", False), ("  ", False), (KEY, False), ("k-of-the-variable", True)]
-)
-def test_a_variable_with_another_key_is_warned_about(
-    monkeypatch: pytest.MonkeyPatch, held: str, warned: bool
-) -> None:
+def test_a_variable_with_another_key_is_warned_about(monkeypatch: pytest.MonkeyPatch) -> None:
     """The variable's key would be used after a restart, without a word."""
-    monkeypatch.setenv("DIRECTMAIL_API_KEY", held)
+    monkeypatch.setenv("DIRECTMAIL_API_KEY", "k-of-the-variable")
     note = overriding_variable(ApiKey(KEY)) or ""
 
-    assert note.startswith("DIRECTMAIL_API_KEY holds another key") == warned
+    assert note.startswith("DIRECTMAIL_API_KEY holds another key")
     assert KEY not in note
     assert "k-of-the-variable" not in note
+    assert overriding_variable(ApiKey("k-of-the-variable")) is None
 
 
 WRONG_CALLS: list[tuple[str, Callable[[], object], str]] = [

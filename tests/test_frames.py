@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, strategies as st
 
-from directmail_lab.bodies import MAX_DEPTH, leaves as walk
+from directmail_lab.bodies import MAX_DEPTH
 from directmail_lab.errors import DirectMailLabError, NotJSONError, ServiceError, UnauthorizedError
 from directmail_lab.frames import frame
 from directmail_lab.interaction import READING
@@ -42,11 +42,6 @@ def json_values(keys: st.SearchStrategy[str] = KEYS) -> st.SearchStrategy[Any]:
     )
 
 
-def records(keys: st.SearchStrategy[str] = KEYS) -> st.SearchStrategy[list[dict[str, Any]]]:
-    """A list of objects."""
-    return st.lists(st.dictionaries(keys, json_values(keys), max_size=4), max_size=4)
-
-
 def response(
     content: bytes, status: int = 200, content_type: str | None = "application/json"
 ) -> httpx.Response:
@@ -54,11 +49,6 @@ def response(
     headers = {"content-type": content_type} if content_type else {}
     request = httpx.Request("GET", "https://api.test/v1/users/me?token=hidden")
     return httpx.Response(status, headers=headers, content=content, request=request)
-
-
-def read_at(at: float) -> Reading:
-    """What a session notes of a response below a base address with a path of its own."""
-    return Reading(at, "GET", "/users/me", 200, source="replayed")
 
 
 def leaves(value: Any, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
@@ -81,18 +71,13 @@ def same(cell: Any, value: Any) -> bool:
 # -- rows and columns --------------------------------------------------------------------------
 
 
-SHAPES: list[tuple[object, tuple[int, int]]] = [
-    ({"id": 1, "name": "Ada"}, (1, 2)),
-    ([{"id": 1}, {"id": 2}, {"id": 3}], (3, 1)),
-    *[({}, (1, 0)), ([], (0, 0)), ([{}, {}], (2, 0)), ([[1, 2], [3, 4]], (2, 1)), (None, (1, 1))],
-    *[([None, None], (2, 1)), ([None, {"a": 1}], (2, 1)), ("", (1, 1))],
-]
-
-
-@pytest.mark.parametrize(("body", "shape"), SHAPES)
-def test_the_shape_follows_the_json(body: object, shape: tuple[int, int]) -> None:
+def test_the_shape_follows_the_json() -> None:
     """One row for an object or a scalar, one for each element of an array."""
-    assert frame(body).shape == shape
+    bodies: list[object] = [{"id": 1, "name": "Ada"}, {}, [], [{}, {}], [[1, 2], [3]], None, [None]]
+
+    assert [frame(body).shape for body in bodies] == [
+        *((1, 2), (1, 0), (0, 0), (2, 0), (2, 1), (1, 1), (1, 1))
+    ]
 
 
 @given(json_values())
@@ -104,17 +89,7 @@ def test_any_json_gives_a_frame_by_the_row_rule(body: Any) -> None:
     assert len(pd.concat([table, frame(body)], ignore_index=True)) >= len(table)
 
 
-@pytest.mark.slow
-@given(records())
-def test_every_path_has_a_column_of_its_own(body: list[dict[str, Any]]) -> None:
-    """However keys are spelled, two paths never share a column."""
-    table, paths = frame(body), {path for record in body for path in leaves(record) if path}
-
-    assert len(table.columns) == len(paths)
-    assert table.columns.is_unique
-
-
-@given(records(PLAIN_KEYS))
+@given(st.lists(st.dictionaries(PLAIN_KEYS, json_values(PLAIN_KEYS), max_size=4), max_size=4))
 def test_values_are_kept_as_they_came(body: list[dict[str, Any]]) -> None:
     """Each leaf is in its cell, of its own JSON type; only integers among floats become floats."""
     table = frame(json.dumps(body).encode())
@@ -127,16 +102,6 @@ def test_values_are_kept_as_they_came(body: list[dict[str, Any]]) -> None:
                 assert same(column.iloc[row], leaf if exact else float(leaf)), path
 
 
-def test_nested_objects_become_dotted_columns_in_the_order_of_the_body() -> None:
-    """A nested object's columns stand where the object stood, arrays whole in their cell."""
-    body = {"id": 7, "company": {"address": {"city": "Zürich"}, "n": 2}, "tags": ["a", {"b": 1}]}
-    table = frame(body)
-
-    assert list(table.columns) == ["id", "company.address.city", "company.n", "tags"]
-    assert table["company.address.city"].item() == "Zürich"
-    assert table["tags"].item() == ["a", {"b": 1}]
-
-
 def test_paths_with_one_dotted_name_are_numbered() -> None:
     """Quickly, too: a body of 300 kB can spell one path in four thousand ways."""
     body: dict[str, Any] = {}
@@ -146,27 +111,12 @@ def test_paths_with_one_dotted_name_are_numbered() -> None:
         for each in parents:
             place = place.setdefault(each, {})
         place[leaf] = 1
-    table, columns = frame([{"a": {"b": 2}, "a.b": 1}]), set(frame(body).columns)
+    table, columns = frame([{"a": {"b": 2}, "a.b": 1}, 5]), set(frame(body).columns)
     name = ".".join("a" * 13)
 
-    assert (table["a.b"].item(), table["a.b_2"].item()) == (2, 1)
+    assert list(table.columns) == ["a.b", "a.b_2", "value"]
+    assert table.to_numpy(na_value=0).tolist() == [[2, 1, 0], [0, 0, 5]]
     assert columns == {name, *(f"{name}_{number}" for number in range(2, 4097))}
-
-
-def test_the_walk_gives_each_leaf_with_its_path_in_order() -> None:
-    """Into arrays too where that is asked for; what is empty is a leaf."""
-    body = {"a": [1, {"b": None}], "c": {}, "d": {"e": []}}
-
-    assert list(walk(body)) == [(("a",), body["a"]), (("c",), {}), (("d", "e"), [])]
-    assert list(walk(body, into_arrays=True))[:2] == [(("a", 0), 1), (("a", 1, "b"), None)]
-
-
-def test_elements_that_are_no_objects_go_to_the_value_column() -> None:
-    """A mixed array keeps one row an element, and a key named ``value`` keeps its column."""
-    table = frame([{"value": 1, "a": "x"}, 2])
-
-    assert table["value"].tolist() == [1, pd.NA]
-    assert table["value_2"].tolist() == [pd.NA, 2]
 
 
 def test_deep_nesting_stops_at_the_deepest_column() -> None:
@@ -194,17 +144,13 @@ def test_records_of_too_many_cells_are_refused(monkeypatch: pytest.MonkeyPatch) 
     ("values", "dtype"),
     [
         (["01234", "2026-11-21"], "string"),
-        ([1, None], "Int64"),
         ([1.0, 2.0], "Float64"),
         ([1, 2.5], "Float64"),
         ([2**60, 2.5], "object"),
-        ([2**63, 1], "object"),
-        ([-(2**63), 2**63 - 1], "Int64"),
+        ([-(2**63), 2**63 - 1, None], "Int64"),
         ([True, None], "boolean"),
         ([True, 1], "object"),
         (["1", 1], "object"),
-        ([[1], [2]], "object"),
-        ([None, None], "object"),
     ],
 )
 def test_the_dtype_is_what_the_json_says(values: list[Any], dtype: str) -> None:
@@ -222,11 +168,6 @@ def test_a_lone_surrogate_is_kept_in_a_value_and_escaped_in_a_name() -> None:
     assert list(table.columns) == ["\\ud800", "a\\ud800"]
     assert table.iloc[0, 0] == "\ud800"
     assert list(pd.concat([table, table]).columns) == list(table.columns)
-
-
-def test_an_integer_of_any_length_is_read() -> None:
-    """Python refuses to read long integers from text; a body may hold one."""
-    assert frame(b'{"n": ' + b"9" * 5000 + b"}")["n"].item().adjusted() == 4999
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -247,55 +188,28 @@ def test_a_frame_goes_to_parquet_and_back() -> None:
 # -- record_path -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("data", [[{"id": 1}, {"id": 2}], {"id": 1}, None, "text", 5, True])
+@pytest.mark.parametrize("data", [[{"id": 1}, {"id": 2}], {"id": 1}, None, "text"])
 def test_data_is_an_envelope_where_it_has_members(data: object) -> None:
     """What stood beside it is kept; a field that happens to be named data is a field."""
     body = {"data": data, "total": 2}
     table, whole = frame(body), frame(body, record_path=None)
 
-    if isinstance(data, list | dict):
-        assert list(table.columns) == ["id"]
-        assert table.attrs["envelope"] == {"total": 2}
-    else:
-        assert list(table.columns) == list(whole.columns) == ["data", "total"]
+    is_envelope = isinstance(data, list | dict)
+    assert list(table.columns) == (["id"] if is_envelope else ["data", "total"])
+    assert table.attrs.get("envelope") == ({"total": 2} if is_envelope else None)
     assert "envelope" not in whole.attrs
 
 
-def test_a_record_with_one_array_of_objects_is_a_record() -> None:
-    """Only of a page of a list, as `pages` gives, are they the records."""
-    assert frame({"id": 7, "members": [{"id": 1}, {"id": 2}]})["id"].tolist() == [7]
-
-
 def test_a_dotted_record_path_picks() -> None:
-    """The path leads through objects; a name may hold dots itself."""
-    body = {"n": 1, "page": {"items": [{"id": 2}], "next": None}, "odd.key": [{"id": 3}]}
-    nested, plain = (frame(body, record_path=path) for path in ("page.items", "odd.key"))
+    """It leads through objects; where it leads nowhere, the error says the way out."""
+    body = {"n": 1, "page": {"items": [{"id": 2}], "next": None}}
+    table = frame(body, record_path="page.items")
 
-    assert (nested["id"].tolist(), plain["id"].tolist()) == ([2], [3])
-    assert nested.attrs["envelope"] == body | {"page": {"next": None}}
-    assert plain.attrs["envelope"] == {"n": 1, "page": body["page"]}
-    assert "items" in body["page"]  # type: ignore[operator]
-
-
-@pytest.mark.parametrize("body", [{"a": 1, "b": 2}, [1], None, {}])
-def test_a_record_path_that_leads_nowhere_is_refused(body: object) -> None:
-    """The message names the members there are, and the way out."""
-    with pytest.raises(DirectMailLabError, match="is not in this body") as caught:
-        frame(body, record_path="items.x")
-
-    assert "record_path=None" in str(caught.value)
-    assert ("a, b" in str(caught.value)) == (body == {"a": 1, "b": 2})
-
-
-def test_an_envelope_too_deep_for_pandas_is_noted_instead() -> None:
-    """pandas copies attrs by recursion at every step, and would fail long after the call."""
-    deep: list[Any] = []
-    for _ in range(5000):
-        deep = [deep]
-    table = frame({"data": {"id": 1}, "deep": deep, "n": 1}).head()
-
-    assert "nested too deeply" in table.attrs["envelope"]["deep"]
-    assert table.attrs["envelope"]["n"] == 1
+    assert table["id"].tolist() == [2]
+    assert table.attrs["envelope"] == {"n": 1, "page": {"next": None}}
+    for other in (body, [1], None):
+        with pytest.raises(DirectMailLabError, match=r"is not in this body\..* record_path=None"):
+            frame(other, record_path="page.x")
 
 
 # -- responses ---------------------------------------------------------------------------------
@@ -304,14 +218,13 @@ def test_an_envelope_too_deep_for_pandas_is_noted_instead() -> None:
 def test_attrs_say_where_the_frame_came_from() -> None:
     """As JSON: status and path of the response, source and time of its reading; None if unknown."""
     live, replayed = response(b"{}"), response(b"{}")
-    live.extensions[READING] = read_at(1_700_000_000.25)
-    replayed.extensions[READING] = read_at(math.nan)  # vcrpy recorded no times
-    given = [{}, httpx.Response(200, json={}), response(b"{}"), replayed, live]
+    for one, at in ((live, 1_700_000_000.25), (replayed, math.nan)):  # vcrpy recorded no times
+        one.extensions[READING] = Reading(at, "GET", "/users/me", 200, source="replayed")
+    given = [{}, response(b"{}"), replayed, live]
 
     assert set(frame({}).attrs) == {"status", "path", "source", "time"}
     assert [list(frame(one).attrs.values()) for one in given] == [
         [None] * 4,
-        [200, None, None, None],
         [200, "/v1/users/me", None, None],
         [200, "/users/me", "replayed", None],
         [200, "/users/me", "replayed", "2023-11-14T22:13:20.250000+00:00"],
@@ -321,11 +234,10 @@ def test_attrs_say_where_the_frame_came_from() -> None:
 def test_an_error_status_raises_unless_its_body_is_asked_for() -> None:
     """As `me` does, with the operation below the base address; a note says how to get the body."""
     refused = response(b'{"error": "no"}', 401)
-    refused.extensions[READING] = read_at(0.0)
     with pytest.raises(UnauthorizedError, match="answered 401") as caught:
         frame(refused)
 
-    assert caught.value.operation == "GET /users/me"
+    assert caught.value.operation == "GET /v1/users/me"
     assert 'on_error="keep"' in caught.value.__notes__[0]
     assert frame(refused, on_error="keep")["error"].item() == "no"
     with pytest.raises(ValueError, match="on_error must be one of"):
@@ -338,8 +250,6 @@ def test_many_responses_make_one_frame_and_failures_one_warning() -> None:
     good = response(b'{"id": 1}'), response(b'{"data": [{"id": 2}, {"id": 3}]}')
     with pytest.warns(UserWarning, match="3 of 5 responses failed") as caught:
         table = frame([good[0], response(b"{}", 404), late, response(b"<p>"), good[1]])
-    with pytest.warns(UserWarning, match="1 of 1 response failed"):
-        assert frame([late]).shape == (0, 0)
     with pytest.raises(httpx.ReadTimeout):
         frame(late)
 
@@ -361,7 +271,6 @@ def test_many_responses_make_one_frame_and_failures_one_warning() -> None:
         ('{"v": "é"}'.encode("utf-16"), "application/json"),
         ('{"v": "é"}'.encode("latin-1"), "application/json; charset=ISO-8859-1"),
         ('{"v": "é"}'.encode(), "application/json; charset=latin-1"),
-        (b'{"v": "\\u00e9"}', "text/html"),
     ],
 )
 def test_a_body_is_read_in_its_own_character_set(content: bytes, content_type: str | None) -> None:
@@ -374,8 +283,7 @@ def test_a_body_is_read_in_its_own_character_set(content: bytes, content_type: s
     [
         (b"", "is empty"),
         (b"<html>secret-body</html>", "is not JSON"),
-        (b'{"a": 1} secret-body', "is not JSON"),
-        (b'{"a": "secret-body', "cut short"),
+        (b'{"a": "secret-body', "is not JSON"),
         (b'{"secret-body": NaN}', "NaN"),
         (b'"secret-body\xff"', "character set"),
         (b"[" * 100_000 + b"]" * 100_000, "nested deeper"),
@@ -390,25 +298,11 @@ def test_a_body_that_is_not_json_is_refused(content: bytes, says: str) -> None:
     assert (caught.value.status, caught.value.content_type) == (502, "text/html")
     assert all(part in message for part in (says, "502", "text/html", 'get("/v1/users/me")'))
     assert "secret-body" not in message
-    assert "hidden" not in message
+    assert "hidden" not in message  # of the query
     assert caught.value.__context__ is None
 
 
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
-        (b"<html>", "bytes of a whole JSON body"),
-        (object(), "neither a response nor JSON"),
-        (response(b"", 204, None), r"status 204 \(no content type\), and the body is empty"),
-    ],
-)
-def test_what_else_is_no_json_is_refused(given: object, says: str) -> None:
-    """Each with what is known of it."""
-    with pytest.raises(NotJSONError, match=says):
-        frame(given)
-
-
-@pytest.mark.parametrize("charset", ["base64", "idna", "undefined", "rot13", "nonsense"])
+@pytest.mark.parametrize("charset", ["base64", "idna", "nonsense"])
 def test_any_declared_charset_gives_an_error_of_ours(
     charset: str, service: StandIn, live: Session
 ) -> None:
@@ -428,7 +322,6 @@ def test_any_declared_charset_gives_an_error_of_ours(
 @pytest.mark.parametrize(
     ("given", "record_path"),
     [
-        (response(b"<p>secret-body"), "auto"),
         (b"<p>secret-body", "auto"),
         (response(b'{"a": "secret-body"}'), "nowhere.else"),
         (response(b"secret-body", 500), "auto"),

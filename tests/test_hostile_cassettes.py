@@ -42,12 +42,7 @@ INTERACTION = {
         "body": {"string": '{"id": 1, "email": "joe@corp.com"}'},
     },
 }
-ABOUT = {
-    "recorded_with": "directmail-lab 0.1.0",
-    "base_url": BASE_URL,
-    "started_at": "2026-11-21T12:00:00Z",
-    "redact": ["personal"],
-}
+ABOUT = {"base_url": BASE_URL, "started_at": "2026-11-21T12:00:00Z", "redact": ["personal"]}
 ENTRY = {
     "startedDateTime": "2026-11-21T12:00:00Z",
     "time": 250,

@@ -40,17 +40,10 @@ def test_headers_are_read_in_any_case_as_texts_and_as_bytes(change: Any) -> None
 @pytest.mark.parametrize(
     ("value", "fault"),
     [
-        ("", "is not an integer"),
-        ("-5", "is negative"),
-        ("+5", "is not an integer"),
-        ("5.0", "is not an integer"),
-        ("1_000", "is not an integer"),
-        ("٣", "is not an integer"),
+        *((text, "is not an integer") for text in ("", "-5", "+5", "5.0", "1_000", "٣")),
+        *((text, "is too large") for text in (str(2**63), "9" * 5000)),
+        *((text, "is a date") for text in (HTTP_DATE, "2026-11-21T04:00:00Z")),
         ("5, 6", "has several values"),
-        (str(2**63), "is too large"),
-        ("9" * 5000, "is too large"),
-        (HTTP_DATE, "is an HTTP date"),
-        ("2026-11-21T04:00:00Z", "is an ISO 8601 date"),
     ],
 )
 def test_a_malformed_value_is_a_problem_and_leaves_the_others(value: str, fault: str) -> None:
@@ -64,28 +57,20 @@ def test_an_integer_is_read_whatever_stands_around_it(value: str) -> None:
     assert parsed(read(*GOOD[:2], (RESET, value))) == (300, 299, 60, None)
 
 
-def test_a_header_sent_repeatedly_or_not_at_all_is_a_problem() -> None:
-    """Which of several values counts is not known."""
+def test_headers_that_are_sent_repeatedly_or_not_at_all_or_contradict_are_a_problem() -> None:
+    """Which of several values counts is not known; numbers that contradict are kept."""
+    more = read((LIMIT, "5"), (REMAINING, "6"), (RESET, "1"))
+
     assert parsed(read(*GOOD, (RESET, "60")))[2:] == (None, f"{RESET} has several values")
     assert read().problem == f"{LIMIT} is missing; {REMAINING} is missing; {RESET} is missing"
-
-
-def test_more_remaining_than_allowed_is_a_problem_and_both_are_kept() -> None:
-    """The numbers are well formed, and contradict one another."""
-    reading = read((LIMIT, "5"), (REMAINING, "6"), (RESET, "1"))
-
-    assert parsed(reading) == (5, 6, 1, f"{REMAINING} is larger than {LIMIT}")
+    assert parsed(more) == (5, 6, 1, f"{REMAINING} is larger than {LIMIT}")
 
 
 @pytest.mark.parametrize(
     ("text", "form"),
     [
-        (HTTP_DATE, "http_date"),
-        ("Sunday, 06-Nov-94 08:49:37 GMT", "http_date"),
-        ("Sun Nov  6 08:49:37 1994", "http_date"),
-        ("1994-11-06T08:49:37Z", "iso_text"),
-        ("1994-11-06T09:49:37+01:00", "iso_text"),
-        ("1994-11-06 08:49:37", "iso_text"),
+        *((text, "http_date") for text in (HTTP_DATE, "Sunday, 06-Nov-94 08:49:37 GMT")),
+        *((text, "iso_text") for text in ("1994-11-06T09:49:37+01:00", "1994-11-06 08:49:37")),
     ],
 )
 def test_dates_are_read_in_each_form_and_a_reset_that_is_one_is_kept(text: str, form: str) -> None:
@@ -102,9 +87,7 @@ def test_dates_are_read_in_each_form_and_a_reset_that_is_one_is_kept(text: str, 
         (HTTP_DATE, HTTP_DATE_S - 23.0, None, 23.0),
         (HTTP_DATE, HTTP_DATE_S + 5.0, None, 0.0),
         (HTTP_DATE, 0.0, "Sun, 06 Nov 1994 08:49:30 GMT", 7.0),
-        ("-1", 0.0, None, None),
         ("1.5", 0.0, None, None),
-        ("", 0.0, None, None),
     ],
 )
 def test_retry_after_is_read_in_both_forms(

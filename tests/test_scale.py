@@ -114,15 +114,6 @@ def test_readings_in_parquet_are_read_by_dask(tmp_path: Path) -> None:
     assert back["at"].tolist() == dm.rate_limits()["at"].tolist()
 
 
-def test_the_readers_need_no_session(many: list[str]) -> None:
-    """They open no session and change none: a path in, a frame out."""
-    dm.interactions(many[0])
-    dm.rate_limits(Path(many[0]))
-
-    with pytest.raises(dm.errors.NotConnectedError):
-        dm.session()
-
-
 @pytest.mark.parametrize("read", READERS)
 def test_a_folder_is_read_into_one_frame(read: Reader, tmp_path: Path) -> None:
     """As each file alone, with the name of each below the folder, or as it was given."""
@@ -135,32 +126,15 @@ def test_a_folder_is_read_into_one_frame(read: Reader, tmp_path: Path) -> None:
     assert given["cassette"].unique().tolist() == [
         str(each).removesuffix(".yaml") for each in (one, two)
     ]
-    alone = read(two)
-    assert (
-        frame[2:][list(alone)]
-        .drop(columns="cassette", errors="ignore")
-        .equals(alone.drop(columns="cassette", errors="ignore"))
-    )
+    assert frame["path"][2:].tolist() == read(two)["path"].tolist()
 
 
 @pytest.mark.parametrize("read", READERS)
-@pytest.mark.parametrize(
-    "damaged",
-    [
-        lambda _: "hello",
-        pytest.param(
-            lambda text: text.replace('{"code": 200', "{code: ["),
-        ),
-    ],
-    ids=["all", "a line"],
-)
-def test_a_damaged_cassette_among_many_is_left_out_and_named(
-    damaged: Callable[[str], str], read: Reader, tmp_path: Path
-) -> None:
+def test_a_damaged_cassette_among_many_is_left_out_and_named(read: Reader, tmp_path: Path) -> None:
     """One that broke off is read as far as it goes; one that is asked for alone is an error."""
     whole = recorded(tmp_path / "whole.yaml", answered(get("/1")), answered(get("/2")))
     text = whole.read_text()
-    (tmp_path / "odd.yaml").write_text(damaged(text))
+    (tmp_path / "odd.yaml").write_text(text.replace('{"code": 200', "{code: ["))
     (tmp_path / "torn.yaml").write_text(text.partition("# end")[0])
     with pytest.warns(UserWarning, match="1 of 3 cassettes cannot be read.*: odd"):
         assert read(tmp_path)["cassette"].unique().tolist() == ["torn", "whole"]

@@ -41,9 +41,6 @@ _WINDOW: Final = "#D8E4F0"
 _SHOWN_DPI: Final = 96
 _MOST_MARKED_POINTS: Final = 60
 _MOST_WINDOWS: Final = 40
-# The free space on either side, as a part of the time shown; around a single reading, in days.
-_MARGIN: Final = 0.02
-_MOMENT: Final = 0.5 / 86_400
 
 # For ticks at years, months, days, hours, minutes and seconds.
 _TIME_FORMATS: Final = ("%Y", "%b %Y", "%-d %b", "%H:%M", "%H:%M", "%H:%M:%S.%f")
@@ -97,10 +94,7 @@ class Chart(Figure):
         self.savefig(file, metadata={"Software": None}, pil_kwargs={"optimize": True})
         return file.getvalue()
 
-    def _repr_mimebundle_(
-        self, include: object = None, exclude: object = None
-    ) -> tuple[dict[str, object], dict[str, object]]:
-        del include, exclude  # IPython passes them, and filters the result itself
+    def _repr_mimebundle_(self, **_: object) -> tuple[dict[str, object], dict[str, object]]:
         width, height = (round(inches * _SHOWN_DPI) for inches in self.get_size_inches())
         data: dict[str, object] = {"image/png": self.png(), "text/plain": self.alt_text}
         return data, {"image/png": {"alt": self.alt_text, "width": width, "height": height}}
@@ -134,14 +128,14 @@ def chart_rate_limits(source: Source | Iterable[Source] | pd.DataFrame = None) -
     lines = "; ".join(f"{name}: {text}" for name, text in last.items())
     chart = Chart(1.0 + 1.45 * len(shown), f"{title}. {lines}.")
     panels = chart.subplots(len(shown), squeeze=False, sharex=True)[:, 0]
-    for axes, color, (name, readings) in zip(panels, _SERIES, shown.items(), strict=False):
-        _draw_panel(axes, readings, color)
+    for axes, color, name in zip(panels, _SERIES, shown, strict=False):
+        _draw_panel(axes, shown[name], color)
         axes.set_title(name, color=color, fontweight="bold")
         axes.set_title(last[name], loc="right")
     x = pd.concat(list(shown.values()))["x"]
     _label_x(panels[-1], x.min(), x.max(), is_timed=is_timed)
-    labels = [axes.get_legend_handles_labels() for axes in panels]
-    entries = {label: handle for panel in labels for handle, label in zip(*panel, strict=True)}
+    legends = [zip(*axes.get_legend_handles_labels(), strict=True) for axes in panels]
+    entries = {label: handle for legend in legends for handle, label in legend}
     chart.legend(entries.values(), entries.keys(), loc="outside lower left", ncols=4)
     chart.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold")
     return chart
@@ -156,10 +150,8 @@ def _title(frame: pd.DataFrame, operations: int) -> str:
 
 def _by_operation(frame: pd.DataFrame, *, is_timed: bool) -> list[tuple[str, pd.DataFrame]]:
     """Return pairs of ``"GET /v1/users/me"`` and its readings by ``x``, most readings first."""
-    is_numbered = frame.index.name == "number" and frame.index.is_unique
-    number = frame.index if is_numbered else np.arange(1, len(frame) + 1)
     table = frame.assign(
-        x=_days(frame["at"]) if is_timed else number.astype(float),
+        x=_days(frame["at"]) if is_timed else np.arange(1.0, len(frame) + 1),
         renews_x=_days(frame["reset_at"]) if is_timed else np.nan,
     ).sort_values("x", kind="stable")
     groups = table.groupby(table["method"] + " " + table["operation"], sort=False)
@@ -180,16 +172,15 @@ def _describe_last(readings: pd.DataFrame) -> str:
     known = readings.dropna(subset=["remaining"])
     if known.empty:
         return "remaining unknown"
-    last = known.iloc[-1]
-    limit = "an unknown limit" if pd.isna(last["limit"]) else f"{last['limit']:,}"
-    return f"{last['remaining']:,} of {limit} left"
+    remaining, limit = known.iloc[-1][["remaining", "limit"]]
+    return f"{remaining:,} left" if pd.isna(limit) else f"{remaining:,} of {limit:,} left"
 
 
 def _draw_panel(axes: Axes, readings: pd.DataFrame, color: str) -> None:
     for limit in readings["limit"].dropna().unique():
         axes.axhline(int(limit), color=_INK, linestyle="--", linewidth=1, label="limit")
     windows = _windows(readings)
-    for begin, end in windows.to_numpy() if len(windows) <= _MOST_WINDOWS else ():
+    for begin, end in windows.to_numpy()[:_MOST_WINDOWS]:
         axes.axvspan(begin, end, color=_WINDOW, lw=0, zorder=0, label="window, to its renewal")
         axes.axvline(end, color=_INK, linewidth=0.8, linestyle=":", zorder=1)
     # After a window ends its remaining is unknown, so the line has a gap until the next reading. In
@@ -216,9 +207,8 @@ def _windows(readings: pd.DataFrame) -> pd.DataFrame:
     earliest one is the end of the window.
     """
     known = readings.dropna(subset=["renews_x", "remaining"])
-    is_renewed = (known["remaining"].diff() > 0).fillna(False).astype(bool)
-    is_over = known["x"] >= known["renews_x"].shift()
-    windows = known.groupby((is_renewed | is_over).cumsum())
+    is_new = (known["remaining"].diff() > 0) | (known["x"] >= known["renews_x"].shift())
+    windows = known.groupby(is_new.fillna(False).cumsum())
     begin, renewal = windows["x"].min(), windows["renews_x"].min()
     return pd.DataFrame({"begin": begin, "end": renewal.clip(upper=begin.shift(-1))})
 
@@ -233,7 +223,8 @@ def _mark(axes: Axes, readings: pd.DataFrame, marker: str, color: str, label: st
 
 def _label_x(axes: Axes, begin: float, end: float, *, is_timed: bool) -> None:
     """Label the axis with times and the day (UTC), or with numbers."""
-    margin = (end - begin) * _MARGIN or (_MOMENT if is_timed else 0.5)
+    # A part of what is shown; around a single reading half a second, or half a number.
+    margin = (end - begin) * 0.02 or (0.5 / 86_400 if is_timed else 0.5)
     axes.set_xlim(begin - margin, end + margin)
     if not is_timed:
         axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))

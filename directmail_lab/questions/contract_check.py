@@ -47,8 +47,6 @@ def check_contract(source: Source | Iterable[Source] | pd.DataFrame = None) -> p
         numbers    object  which ones: a tuple of their numbers
         detail     string  what was seen, in words
         ========== ======= ===================================================================
-
-        ``attrs["notes"]`` has a sentence about each operation whose limit changed.
     """
     frame = readings_of(source)
     groups: list[tuple[Any, pd.DataFrame]] = list(frame.groupby("operation", sort=False))
@@ -57,13 +55,7 @@ def check_contract(source: Source | Iterable[Source] | pd.DataFrame = None) -> p
     rows += [_check_remaining(name, group) for name, group in groups]
     rows.append(_check_majority(frame.dropna(subset=["limit"])))
     verdicts = pd.DataFrame(rows, columns=_COLUMNS).astype(dict.fromkeys(_TEXTS, "string"))
-    notes = [
-        f"{name} had {count} different limits: was its allowance changed, or are these several "
-        "accounts?"
-        for name, group in groups
-        if (count := group["limit"].nunique()) > 1
-    ]
-    verdicts.attrs["notes"] = [*frame.attrs.get("notes", ()), *notes]
+    verdicts.attrs["notes"] = frame.attrs.get("notes", [])
     hidden = () if verdicts["violations"].any() else ("numbers",)
     return readable(verdicts, once=("rule", "statement"), hidden=hidden)
 
@@ -96,20 +88,20 @@ def _check_remaining(operation: Any, group: pd.DataFrame) -> tuple[object, ...]:
 def _check_majority(known: pd.DataFrame) -> tuple[object, ...]:
     """Return the row of rule 3; ``known`` are the readings that have a limit."""
     operations = known.groupby("operation", sort=False)
-    above, note = [], ""
-    for operation, group in operations:
-        window_s = _window_s(group)
-        if window_s is None:
-            window_s = TYPICAL_WINDOW_S
-            note = f" (a window whose length is not known is taken as {window_s:g} s)"
-        if group["limit"].iloc[-1] / window_s > TYPICAL_LIMIT / TYPICAL_WINDOW_S:
-            above.append(str(operation))
-    detail = f"true of {len(operations) - len(above)} of {len(operations)} operations seen{note}"
+    windows_s = {str(operation): _window_s(group) for operation, group in operations}
+    limits = dict(operations["limit"].last())
+    above = [
+        operation
+        for operation, window_s in windows_s.items()
+        if limits[operation] * TYPICAL_WINDOW_S > TYPICAL_LIMIT * (window_s or TYPICAL_WINDOW_S)
+    ]
+    detail = f"true of {len(operations) - len(above)} of {len(operations)} operations seen"
+    if None in windows_s.values():
+        detail += f" (a window whose length is not known is taken as {TYPICAL_WINDOW_S:g} s)"
     detail += f"; above: {', '.join(above)}" if above else ""
-    violating = known[known["operation"].isin(above)]
-    return _row(
-        3, pd.NA, known, violating if 2 * len(above) >= len(operations) else known[:0], detail
-    )
+    is_violated = 2 * len(above) >= len(operations)
+    violating = known[known["operation"].isin(above if is_violated else [])]
+    return _row(3, pd.NA, known, violating, detail)
 
 
 def _window_s(group: pd.DataFrame) -> float | None:

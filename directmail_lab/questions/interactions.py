@@ -137,8 +137,6 @@ def _excerpt(body: bytes) -> str:
     text = _text_of(body)
     if text is None:
         return "(binary)"
-    if "\\u" in text[: 4 * _EXCERPT_CHARACTERS]:
-        text = _json_text(text, indent=None)
     line = CONTROLS.sub(" ", " ".join(text[: 4 * _EXCERPT_CHARACTERS].split()))
     is_long = len(line) > _EXCERPT_CHARACTERS
     return line[: _EXCERPT_CHARACTERS - 1] + "…" if is_long else line
@@ -150,13 +148,6 @@ def _text_of(body: bytes) -> str | None:
         return None if b"\0" in body else body.decode()
     except UnicodeDecodeError:
         return None
-
-
-def _json_text(text: str, *, indent: int | None) -> str:
-    """Return JSON laid out, with letters in the place of their escapes; other text as it is."""
-    with suppress(ValueError, RecursionError):
-        return json.dumps(json.loads(text), indent=indent, ensure_ascii=False)
-    return text
 
 
 # -- one in full -------------------------------------------------------------------------------
@@ -202,8 +193,13 @@ class InteractionView:
 
 
 def _body_text(body: bytes) -> str:
+    """Return JSON laid out, with letters in the place of their escapes; other text as it is."""
     text = _text_of(body)
-    return f"({len(body):,} bytes, not text)" if text is None else _json_text(text, indent=2)
+    if text is None:
+        return f"({len(body):,} bytes, not text)"
+    with suppress(ValueError, RecursionError):
+        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+    return text
 
 
 def _shown(text: str) -> str:
@@ -269,7 +265,11 @@ def copy_as(
     # Spaces and non-ASCII characters are percent-encoded here, as a client would on sending.
     url = quote(recorded.uri, safe="!#$%&'()*+,/:;=?@[]~<>")
     headers = [pair for pair in recorded.headers if not _SET_BY_CLIENT.fullmatch(": ".join(pair))]
-    sendable = tuple((name, value) for name, value in headers if _is_sendable(name, value))
+    sendable = tuple(
+        (name, value)
+        for name, value in headers
+        if _TOKEN.fullmatch(name) and value.isprintable() and value == value.strip()
+    )
     has_key = kind != "request" and origin_of(url) in trusted_origins()
     is_kept = has_body or recorded.method in SAFE_METHODS
     if len(body) > _MAX_BODY_BYTES:
@@ -289,21 +289,14 @@ def copy_as(
     return "".join(f"# {note}\n" for note, applies in notes.items() if applies) + code
 
 
-def _is_sendable(name: str, value: str) -> bool:
-    return bool(_TOKEN.fullmatch(name)) and value.isprintable() and value == value.strip()
-
-
 def _as_curl(request: RecordedRequest, *, has_key: bool) -> str:
-    is_head = request.method == "HEAD"
-    method = "--head" if is_head else f"--request {shlex.quote(request.method)}"
-    words = [f"curl --globoff --path-as-is {method}"]
+    method = f"--request {shlex.quote(request.method)}"
+    words = [f"curl --globoff --path-as-is {'--head' if request.method == 'HEAD' else method}"]
     words += [f'--user "${API_KEY_VARIABLE}:"'] if has_key else []
     # curl drops "Name:"; to send a header without a value it wants "Name;".
     headers = [f"{name}: {value}" if value else f"{name};" for name, value in request.headers]
-    pipe, body = "", request.body or b""
-    if body and header(request.headers, "content-type") is None:
-        headers.append("Content-Type:")
     words += [f"--header {shlex.quote(each)}" for each in headers]
+    pipe, body = "", request.body or b""
     text = _text_of(body)
     if text and text.replace("\n", "").isprintable():
         words.append(f"--data-raw {shlex.quote(text)}")
@@ -315,9 +308,8 @@ def _as_curl(request: RecordedRequest, *, has_key: bool) -> str:
 
 
 def _as_httpx(request: RecordedRequest, *, has_key: bool) -> str:
-    imports = "import os\n\nimport httpx\n\n" if has_key else "import httpx\n\n"
     key = [f'auth=(os.environ["{API_KEY_VARIABLE}"], "")'] if has_key else []
-    return imports + _call("httpx.request", request, request.uri, key)
+    return "import os\n\nimport httpx\n\n" + _call("httpx.request", request, request.uri, key)
 
 
 def _as_request(request: RecordedRequest, base_url: str) -> str:

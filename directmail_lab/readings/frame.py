@@ -59,17 +59,15 @@ def frame_of(
         ``attrs["reset_unit"]`` is the unit of ``reset``, or ``"undetermined"``.
     """
     rows = list(readings)
-    paths = [row.path for row in rows]
-    operations = {path: operation_of(path) for path in set(paths)}
-    sent = [row.raw[:3] for row in rows]
-    parsed = {texts: parse_counts(texts) for texts in set(sent)}
-    counts = [parsed[texts] for texts in sent]
+    operations = {path: operation_of(path) for path in {row.path for row in rows}}
+    parsed = {texts: parse_counts(texts) for texts in {row.raw[:3] for row in rows}}
+    counts = [parsed[row.raw[:3]] for row in rows]
     limit, remaining, reset, problem = zip(*counts, strict=True) if counts else ((),) * 4
     columns: dict[str, Any] = {
         "at": _times([row.at for row in rows]),
         "method": _texts([row.method for row in rows]),
-        "path": _texts(paths),
-        "operation": _texts([operations[path] for path in paths]),
+        "path": _texts([row.path for row in rows]),
+        "operation": _texts([operations[row.path] for row in rows]),
         "status": np.array([row.status for row in rows], dtype=np.int64),
         "limit": _counts(limit),
         "remaining": _counts(remaining),
@@ -77,8 +75,7 @@ def frame_of(
         "reset_at": _times([renewal_time(row, unit) for row in rows]),
         "elapsed_s": np.array([row.elapsed_s for row in rows], dtype=np.float64),
         "source": _texts([row.source for row in rows]),
-        # The name of a file may hold bytes that are no text.
-        "cassette": _texts([_encodable(row.cassette) for row in rows]),
+        "cassette": _texts([row.cassette for row in rows]),
         "cassette_number": _counts([row.cassette_number for row in rows]),
         "problem": _texts(problem),
     }
@@ -115,7 +112,3 @@ def _texts(texts: Sequence[str | None]) -> Any:
 
 def _counts(counts: Sequence[int | None]) -> Any:
     return pd.array(counts, dtype="Int64")
-
-
-def _encodable(name: str | None) -> str | None:
-    return None if name is None else name.encode("utf-8", "backslashreplace").decode()

@@ -24,8 +24,6 @@ REMAINING_OVER_LIMIT: Final = f"{REMAINING_HEADER} is larger than {LIMIT_HEADER}
 _INT64_MAX: Final = 2**63 - 1
 _INT64_DIGITS: Final = 20  # one more than the largest has
 _LONGEST_DATE: Final = 64
-# RFC 9110, section 5.6.3: what may stand around a field value without being part of it.
-_WHITESPACE: Final = " \t"
 
 
 class RawValues(NamedTuple):
@@ -51,8 +49,7 @@ def raw_values(
     found: dict[str, str] = {}
     for name, value in headers:
         if field := _FIELDS.get(name.lower()):
-            text = value if isinstance(value, str) else value.decode("latin-1")
-            text = text.strip(_WHITESPACE)
+            text = (value if isinstance(value, str) else value.decode("latin-1")).strip(" \t")
             found[field] = f"{found[field]}, {text}" if field in found else text
     return RawValues(**found)
 
@@ -155,9 +152,7 @@ def reading_of(
         response.status,
         raw_values(response.headers),
         interaction.elapsed_s,
-        source,
-        cassette,
-        cassette_number,
+        *(source, cassette, cassette_number),
     )
 
 
@@ -178,7 +173,7 @@ def parse_counts(
     problems = [
         f"{name} {fault}" for name, (_, fault) in zip(HEADERS, parsed, strict=True) if fault
     ]
-    limit, remaining, reset = [number for number, _ in parsed]
+    limit, remaining, reset = (number for number, _ in parsed)
     if limit is not None and remaining is not None and remaining > limit:
         problems.append(REMAINING_OVER_LIMIT)
     return limit, remaining, reset, "; ".join(problems) or None
@@ -192,11 +187,9 @@ def _integer(text: str | None) -> tuple[int | None, str]:
         # Python refuses to parse thousands of digits.
         number = int(text.lstrip("0")[:_INT64_DIGITS] or "0")
         return (number, "") if number <= _INT64_MAX else (None, "is too large")
-    if (date := parse_date(text)) is not None:
-        return None, "is an HTTP date" if date[0] == "http_date" else "is an ISO 8601 date"
-    if "," in text:
-        return None, "has several values"
-    return None, "is negative" if text[:1] == "-" and text[1:].isdigit() else "is not an integer"
+    if parse_date(text) is not None:
+        return None, "is a date"
+    return None, "has several values" if "," in text else "is not an integer"
 
 
 def parse_date(text: str | None) -> tuple[DateForm, float] | None:

@@ -44,10 +44,7 @@ UNITS: Final[tuple[UnitName, ...]] = (*SCALES, "http_date", "iso_text")
 _TIMES_LEFT: Final = UNITS[:2]
 
 _DAY_S: Final = 86_400.0
-_LONGEST_LEFT_S: Final[dict[UnitName, float]] = {
-    "seconds_left": 366 * _DAY_S,
-    "milliseconds_left": 10 * _DAY_S,
-}
+_LONGEST_LEFT_S: Final = dict(zip(_TIMES_LEFT, (366 * _DAY_S, 10 * _DAY_S), strict=True))
 _LONGEST_AHEAD_S: Final = 32 * _DAY_S
 # How wrong a clock may be, the service's or ours.
 _SKEW_S: Final = 3 * _DAY_S
@@ -143,21 +140,18 @@ class ResetUnitInference:
         excluded = [unit for unit in self.candidates if unit not in units]
         if not (excluded or counts_down):
             return
-        self.candidates = tuple(unit for unit in self.candidates if unit in units)
+        self.candidates = left = tuple(unit for unit in self.candidates if unit in units)
         if excluded:
             self._reasons.append(f"not {' or '.join(excluded)}: {why}")
         # A time left is named only if it was seen counting down. That no other unit fits is not
         # enough: readings of two accounts may have been mixed.
-        is_named = len(self.candidates) == 1 and (
-            counts_down or self.candidates[0] not in _TIMES_LEFT
-        )
-        self._inferred = self.candidates[0] if is_named else "undetermined"
+        is_named = len(left) == 1 and (counts_down or left[0] not in _TIMES_LEFT)
+        self._inferred = left[0] if is_named else "undetermined"
 
     def evidence(self) -> Evidence:
         """Return what the readings show so far."""
         why = "; ".join(self._reasons) or "no reading has an X-RateLimit-Reset other than 0 yet"
-        is_contradicted = self._stated is not None and self._stated not in self.candidates
-        contradiction = why if is_contradicted else None
+        contradiction = None if self._stated in (None, *self.candidates) else why
         if not self.candidates:
             why = f"no unit fits all readings (two accounts mixed, or a clock set?): {why}"
         elif self._reasons and self._inferred == "undetermined":
