@@ -62,27 +62,29 @@ def test_a_loop_that_ends_takes_its_connections_along(live: Session) -> None:
 @pytest.mark.parametrize(
     ("status", "kind", "advice"),
     [
-        (401, "UnauthorizedError", "Check the API key"),
-        (403, "UnauthorizedError", "Check the API key"),
-        (404, "ServiceError", "Check the path"),
-        (422, "ServiceError", "excerpt"),
-        (429, "ServiceError", "rate_limits"),
-        (502, "ServiceError", "try again"),
+        (401, dm.errors.UnauthorizedError, "Check the API key"),
+        (403, dm.errors.UnauthorizedError, "Check the API key"),
+        (404, dm.errors.ServiceError, "Check the path"),
+        (422, dm.errors.ServiceError, "excerpt"),
+        (429, dm.errors.ServiceError, "rate_limits"),
+        (502, dm.errors.ServiceError, "try again"),
     ],
 )
 def test_an_error_status_is_a_service_error(
-    service: FaultyService, unpaced: Session, status: int, kind: str, advice: str
+    service: FaultyService,
+    unpaced: Session,
+    status: int,
+    kind: type[dm.errors.ServiceError],
+    advice: str,
 ) -> None:
     """It says operation, status and what to do, carries the reading, and shows no echoed key."""
-    said = f"GET /v1/users/me answered {status}.*{advice}"
     with (
         service.fault(status=status, echo_key=True),
-        pytest.raises(dm.errors.ServiceError, match=said) as caught,
+        pytest.raises(kind, match=f"GET /v1/users/me answered {status}.*{advice}") as caught,
     ):
         unpaced.me()
 
     error = pickle.loads(pickle.dumps(caught.value))
-    assert type(error).__name__ == kind
     assert (error.status, error.operation) == (status, "GET /v1/users/me")
     assert error.reading.limit == 300
     assert "<API_KEY>" in error.excerpt
