@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-from cassette_samples import BASE_URL, answered, recorded
+from cassette_samples import BASE_URL, answered
 
 import directmail_lab as dm
+from directmail_lab.cassettes import Cassette
 from directmail_lab.credentials import ApiKey
 from directmail_lab.sessions import Session
 from directmail_lab.standin import STAND_IN_KEY, stand_in
@@ -230,9 +231,10 @@ def test_a_replay_in_recorded_time_waits_as_long_as_the_service_took(
     slept: list[float],
 ) -> None:
     """A factor scales it; a stranger's cassette has nobody wait for more than half a minute."""
-    failed = answered(status=503)
-    again = replace(answered(), elapsed_s=elapsed_s, attempt=2)
-    path, pauses = recorded(tmp_path / "slow.yaml", failed, again), list[float]()
+    path, pauses = tmp_path / "slow.yaml", list[float]()
+    with Cassette(path, record_mode="all", base_url=BASE_URL) as cassette:
+        cassette.record(answered(status=503))
+        cassette.record(replace(answered(), elapsed_s=elapsed_s, attempt=2))
 
     async def sleep_async(seconds: float) -> None:
         pauses.append(seconds)
@@ -364,13 +366,19 @@ def test_no_frame_below_the_key_is_left_in_a_traceback(
     assert encoded not in "".join(summary.format())
 
 
-def test_a_session_that_is_dropped_leaves_no_filter_on_the_loggers(service: FaultyService) -> None:
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_a_session_that_is_dropped_leaves_no_filter_on_the_loggers(
+    service: FaultyService, is_closed: bool
+) -> None:
     """A filter holds the key: it goes with its session, closed or not."""
     gc.collect()  # earlier tests' dropped sessions go first
     before = list(logging.getLogger("httpx").filters)
-    dropped = Session(service.base_url, ApiKey(service.api_key))
+    session = Session(service.base_url, ApiKey(service.api_key))
     during = list(logging.getLogger("httpx").filters)
-    del dropped
+    if is_closed:
+        session.close()
+    else:
+        del session
     gc.collect()
 
     assert len(during) == len(before) + 1
