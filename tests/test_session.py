@@ -379,13 +379,19 @@ def test_no_frame_below_the_key_is_left_in_a_traceback(
     assert encoded not in "".join(summary.format())
 
 
-def test_a_session_that_is_dropped_leaves_no_filter_on_the_loggers(service: FaultyService) -> None:
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_a_session_that_is_dropped_leaves_no_filter_on_the_loggers(
+    service: FaultyService, is_closed: bool
+) -> None:
     """A filter holds the key: it goes with its session, closed or not."""
     gc.collect()  # earlier tests' dropped sessions go first
     before = list(logging.getLogger("httpx").filters)
-    dropped = Session(service.base_url, ApiKey(service.api_key))
+    session = Session(service.base_url, ApiKey(service.api_key))
     during = list(logging.getLogger("httpx").filters)
-    del dropped
+    if is_closed:
+        session.close()
+    else:
+        del session
     gc.collect()
 
     assert len(during) == len(before) + 1
