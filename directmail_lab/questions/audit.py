@@ -209,8 +209,7 @@ _FORMS: Final = {
     "a service's key, by its prefix": r"(?<![A-Za-z0-9])(?P<secret>"
     r"(?:live|prod|secret)_(?:pub_)?[A-Za-z0-9_]{16,}"
     r"|test_(?:pub_)?[0-9a-f]{24,}|[sr]k-(?:[a-z]{1,20}-)?[A-Za-z0-9_-]{20,}"
-    r"|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_\w{30,}|xox[abprs]-[\w-]{10,}"
-    r"|(?:AKIA|ASIA)[0-9A-Z]{16})(?![A-Za-z0-9])",
+    r"|gh[pousr]_[A-Za-z0-9]{30,}|(?:AKIA|ASIA)[0-9A-Z]{16})(?![A-Za-z0-9])",
     "a signed token (JWT)": r"(?<![\w-])(?P<secret>eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{8,})",
     "a bearer token": r"(?i)\bbearer\s{1,9}(?P<secret>[\w.~+/-]{16,})",
     "credentials in an address": r"://(?P<secret>[^\s/?#@:\"'<>\\]{0,256}:[^\s/?#@\"'<>\\]{0,256}"
@@ -229,22 +228,17 @@ _ARGUMENT = re.compile(r"[\"']([^\s\"'\\]{8,512})\\*[\"']")
 # A name and what it is given: `key: str = f"x"`, `auth=("x", "")`, `{"key": "x"}`, `<key>x`,
 # `environ["KEY"] = "x"`, `--key x`, `key is x`; with escaped quotes too.
 _ASSIGNMENT = re.compile(
-    r"(?<![\w-])(?P<name>[\w-]{0,40}(?i:key|token|secret|pass|pwd|auth|credential)"
-    r"[\w-]{0,40})"
+    r"(?<![\w-])(?P<name>[\w-]{0,40}(?i:key|token|secret|pass|pwd|auth|credential)[\w-]{0,40})"
     r"\\*[\"']?\]?(?:\s{0,9}:\s{0,9}[\w.|]{1,40}(?=\s{0,9}=))?(?:[ \t:=>]|\bis\b){1,40}"
     r"[(\[]?[bfruBFRU]{0,2}\\*(?P<quote>[\"']?)(?P<secret>[^\s\"'\\<>(),;&]{8,512})"
 )
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 # Names by their words: api_key is surely one of a key, page_token and key_name are not.
-_KEY_NAME = re.compile(
-    r"_(?:(?:api)?key|token|secret|passw(?:or)?d|pwd|auth(?:orization)?|credentials?)_"
-)
-_SURE_NAME = re.compile(
-    r"_(?:apikey|api|secret|passw(?:or)?d|pwd|credentials|private|access|client)_"
-)
-_OTHER_NAME = re.compile(
-    r"_(?:public|page|next|continuation|cursor|idempotency|cache|sort|primary|foreign|ids?|names?"
-    r"|hash|digest|sha|type|file|path|url|count)_"
+_KEY_WORD = re.compile("(?:api)?key|token|secret|passw(?:or)?d|pwd|auth(?:orization)?|credentials?")
+_SURE_WORD = re.compile("api|apikey|secret|passw(?:or)?d|pwd|credentials|private|access|client")
+_OTHER_WORD = re.compile(
+    "public|page|next|continuation|cursor|idempotency|cache|sort|primary|foreign|ids?|names?"
+    "|hash|digest|sha|type|file|path|url|count"
 )
 _PLACEHOLDER = re.compile(
     r"[<$%{\[].*|.*(?:[<…]|\.\.\.|\*\*\*|xxxx|your|example|placeholder|dummy|redact|fake).*"
@@ -283,10 +277,10 @@ def _is_basic(digits: str) -> bool:
 
 
 def _is_key_beside_name(match: re.Match[str]) -> bool:
-    name, secret = f"_{'_'.join(_WORD.findall(match['name']))}_".lower(), match["secret"]
-    if not _KEY_NAME.search(name) or _OTHER_NAME.search(name):
+    words, secret = [word.lower() for word in _WORD.findall(match["name"])], match["secret"]
+    if not any(map(_KEY_WORD.fullmatch, words)) or any(map(_OTHER_WORD.fullmatch, words)):
         return False
-    is_sure = _SURE_NAME.search(name) is not None
+    is_sure = any(map(_SURE_WORD.fullmatch, words))
     if is_sure and match["quote"] and "://" not in secret:
         return bool(re.search(r"\d|.{20}", secret)) and not _is_placeholder(secret)
     return len(secret) >= (8 if is_sure else 12) and _is_random(secret)
