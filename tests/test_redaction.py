@@ -543,6 +543,15 @@ def test_a_leak_is_refused_with_nothing_of_it_in_the_error(form: str) -> None:
         assert traces(repr(frame.locals).encode(), KEY) == []
 
 
+def test_an_error_while_redacting_shows_no_locals() -> None:
+    """What is not text at all fails, without the frames that hold the key."""
+    with pytest.raises(AttributeError) as caught:
+        Redactor([KEY]).text(7)  # type: ignore[arg-type]
+
+    inside = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
+    assert traces("".join(inside.format()).replace(f"{KEY!r}", "").encode(), KEY) == []
+
+
 def test_a_redactor_shows_and_hands_on_nothing() -> None:
     """Its repr is bare, it has no vars, and it is neither pickled nor copied."""
     redactor = Redactor([KEY], redact=["email"])

@@ -67,6 +67,7 @@ _USER_INFO = re.compile(r"(?<=://)[^/?#@\s\"'<>\\]+(?=@)")
 # A placeholder that a client has escaped.
 _ESCAPED_PLACEHOLDER = re.compile("%3C(API_KEY|REDACTED)%3E", re.IGNORECASE)
 # RFC 7235: a scheme and one token. Digest and AWS4 have parameters, of which none is a key.
+_SCHEME = re.compile(r"\s*([A-Za-z][A-Za-z0-9-]{1,31}) ")
 _ONE_PART = re.compile(r"\s*([A-Za-z][\w-]*)\s+([A-Za-z0-9._~+/-]+=*)\s*")
 
 _CHARSET = re.compile(r"charset=\"?([\w.:-]{1,40})", re.IGNORECASE)
@@ -148,6 +149,9 @@ class Redactor(Hidden):
         requests that differ by that value alone are one afterwards.
         """
         self._learn(_secrets_of(request))
+        is_bare = not (request.headers or request.body or self.__personal)
+        if is_bare and not self._is_affected(request.uri):
+            return request  # as a replay asks for most
         texts = [request.method, _ESCAPED_PLACEHOLDER.sub(r"<\1>", request.uri)]
         (method, uri), headers, body = self._message(texts, request.headers, request.body or b"")
         return RecordedRequest(method, uri, headers, None if request.body is None else body)
@@ -282,12 +286,23 @@ def redact_foreign(interactions: Iterable[Interaction]) -> tuple[list[Interactio
     """Return what another program recorded without its credentials, and what knows these.
 
     They are known by where they stand: an ``Authorization`` of one part, an ``api_key``, an
-    ``X-Api-Key``. A service may have echoed them anywhere else, so all are learned first.
+    ``X-Api-Key``. A service may have echoed them anywhere else, so all are learned first. Of an
+    ``Authorization`` the scheme stays: ``Bearer <REDACTED>``.
     """
     recorded, redactor = list(interactions), Redactor()
     for each in recorded:
         redactor._learn(_secrets_of(each.request))
-    return list(map(redactor.interaction, recorded)), redactor
+    return [_with_schemes(redactor.interaction(each), each.request) for each in recorded], redactor
+
+
+def _with_schemes(redacted: Interaction, request: RecordedRequest) -> Interaction:
+    schemes = tuple(
+        (name, f"{scheme[1]} {REDACTED}")
+        for name, value in request.headers
+        if name.lower() in _AUTHORIZATION and (scheme := _SCHEME.match(value))
+    )
+    headers = (*redacted.request.headers, *schemes)
+    return replace(redacted, request=replace(redacted.request, headers=headers))
 
 
 def _secrets_of(request: RecordedRequest) -> Iterator[str]:
