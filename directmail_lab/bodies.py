@@ -108,9 +108,8 @@ def _path_of_records(body: object, *, is_page: bool) -> str | None:
         inner = _path_of_records(body["data"], is_page=True) if is_page else None
         return f"data.{inner}" if inner else "data"
     arrays = [name for name, value in body.items() if isinstance(value, list)]
-    if not is_page or len(arrays) != 1:
-        return None
-    return arrays[0] if all(isinstance(record, dict) for record in body[arrays[0]]) else None
+    is_list = len(arrays) == 1 and all(isinstance(record, dict) for record in body[arrays[0]])
+    return arrays[0] if is_page and is_list else None
 
 
 def read_form(media_type: str, body: bytes) -> list[tuple[str, str]]:

@@ -233,6 +233,5 @@ class _Pager:
             return url
         raise InsecureAddressError(
             f"The link to the next page leads to {url.scheme}://{url.host}, which is not this "
-            "session's address, so nothing was sent there. Get the pages in another way, such as "
-            'pages(…, page="page").'
+            'session\'s address: nothing was sent there. Try pages(…, page="page").'
         )

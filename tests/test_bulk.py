@@ -280,16 +280,6 @@ def test_an_error_is_no_page(service: StandIn, unpaced: Session) -> None:
         list(pages(unpaced, "/v1/lists"))
 
 
-def test_a_list_that_is_cut_short_warns(lists: Lists, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without max_pages there is a bound all the same."""
-    monkeypatch.setattr("directmail_lab.paging._MOST_PAGES", 2)
-    session, _ = lists(BY_PAGE)
-    with pytest.warns(UserWarning, match="Stopped after 2 pages") as caught:
-        assert len(list(pages(session, "/v1/lists", page="page"))) == 2
-
-    assert caught[0].filename == __file__
-
-
 @pytest.mark.parametrize("says", [{"has_more": True}, {"next": "a8f"}, {"links": {"next": 2}}])
 def test_a_list_whose_next_page_is_not_found_warns(lists: Lists, says: dict[str, object]) -> None:
     """The service says that there are more, and how only to those who know it."""

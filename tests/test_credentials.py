@@ -103,8 +103,7 @@ def test_a_key_is_neither_shown_nor_pickled() -> None:
 @pytest.mark.parametrize(
     ("wrong", "reason"),
     [
-        *((text, "Copy it again") for text in ("", "  ", f"{KEY}:b", f"{KEY}\nb", f"ü{KEY}")),
-        (f"{KEY} b", "is not plain ASCII text"),
+        *((text, "Copy it again") for text in ("", "  ", f"{KEY}\nb", f"ü{KEY}", f"{KEY} b")),
         (f"https://{KEY}.test", "looks like an address. Give the address first, then the key"),
         (f"{KEY}:", "holds a colon"),
     ],
@@ -201,14 +200,12 @@ def test_a_variable_with_another_key_is_warned_about(monkeypatch: pytest.MonkeyP
 
 
 WRONG_CALLS: list[tuple[str, Callable[[], object], str]] = [
-    (KEY, lambda: connect("nonsense"), "not a base address"),
     (KEY, lambda: connect(), "No base address"),
     (KEY, lambda: connect("nonsense", KEY), "not a base address"),
     (KEY, lambda: connect(ADDRESS, f"{KEY}:"), "holds a colon"),
     (f"{KEY}:", lambda: connect(ADDRESS), "holds a colon"),
     ("", lambda: connect(ADDRESS, "a-key", apikey=KEY), "unexpected keyword argument 'apikey'"),  # type: ignore[call-arg]
     ("", lambda: connect(KEY, ADDRESS), "Give the address first, then the key"),
-    ("", lambda: connect(ADDRESS, "a-key", share=f"redis://:{KEY}@host:port"), "share is"),
     ("", lambda: connect(ADDRESS, "a-key", share=f"redis://:{KEY}@[::1"), "share is"),
     ("", lambda: Session(f"https://{KEY}@api.test"), "a user name or password before its host"),
     ("", lambda: login(api_key=KEY), r"login\(\) takes no api_key"),  # type: ignore[call-arg]

@@ -161,15 +161,6 @@ def test_the_dtype_is_what_the_json_says(values: list[Any], dtype: str) -> None:
     assert [None if cell is pd.NA else cell for cell in column] == values
 
 
-def test_a_lone_surrogate_is_kept_in_a_value_and_escaped_in_a_name() -> None:
-    """JSON may escape half a letter; pandas concatenates no columns of such names."""
-    table = frame(b'{"\\ud800": "\\ud800", "a\\ud800": 2}')
-
-    assert list(table.columns) == ["\\ud800", "a\\ud800"]
-    assert table.iloc[0, 0] == "\ud800"
-    assert list(pd.concat([table, table]).columns) == list(table.columns)
-
-
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_frame_goes_to_parquet_and_back() -> None:
     """With nulls among arrays, and its attrs; a column of mixed values as the docstring says."""

@@ -148,17 +148,6 @@ def test_a_stated_unit_stands_and_is_contradicted_by_any_other(stated: str, unit
 
 
 @pytest.mark.parametrize("unit", UNITS)
-def test_each_operation_counts_for_itself(unit: str) -> None:
-    """Two windows that are used in turn tell the unit as one does."""
-    windows = (
-        window(unit, BY_HAND, start=start, window_s=left_s, path=path)
-        for path, start, left_s in (("/a", NOW_S, 60.0), ("/b", NOW_S + 0.2, 90.0))
-    )
-
-    assert infer_reset_unit(chain(*zip(*windows, strict=True))).unit == unit
-
-
-@pytest.mark.parametrize("unit", UNITS)
 def test_a_recording_without_times_is_dated_by_the_service(unit: str) -> None:
     """By its Date headers, which are precise to a second."""
     timed = window(unit, BY_HAND)

@@ -144,7 +144,8 @@ def chart_rate_limits(source: Source | Iterable[Source] | pd.DataFrame = None) -
 def _title(frame: pd.DataFrame, operations: int) -> str:
     source = frame.attrs.get("source") or plural(len(frame), "reading")
     title, refused = f"Requests left in the window: {source}", len(_refused(frame))
-    title += f", {len(_SERIES)} of {operations} operations" if operations > len(_SERIES) else ""
+    if operations > len(_SERIES):
+        title += f", {len(_SERIES)} of {operations} operations"
     return f"{title}, {refused:,} refused" if refused else title
 
 

@@ -36,15 +36,12 @@ from ..interaction import (
 from ..redaction.key import has_placeholder
 from ..settings import API_KEY_VARIABLE, origin_of, trusted_origins
 
-_TEXTS: Final = ("cassette", "method", "path", "query", "operation", "content_type", "excerpt")
-_NUMBERS: Final = ("status", "bytes", "cassette_number")
 _COLUMNS: Final = (
     *("cassette", "at", "method", "path", "query", "operation", "status", "content_type", "bytes"),
     *("elapsed_s", "excerpt", "cassette_number"),
 )
-_DTYPES: Final = {
-    **dict.fromkeys(_TEXTS, "string"),
-    **dict.fromkeys(_NUMBERS, "Int64"),
+_DTYPES: Final = dict.fromkeys(_COLUMNS, "string") | {
+    **dict.fromkeys(("status", "bytes", "cassette_number"), "Int64"),
     "at": "datetime64[us, UTC]",
     "elapsed_s": "Float64",
 }
@@ -109,7 +106,7 @@ def _frame(recording: Recording, *, is_one_of_many: bool = False) -> pd.DataFram
     index = pd.RangeIndex(1, len(rows) + 1, name="number")
     frame = pd.DataFrame(rows, index, _COLUMNS).astype(_DTYPES)
     if is_one_of_many:
-        return frame.assign(cassette=recording.name).astype({"cassette": "string"})
+        return frame.assign(cassette=pd.array([recording.name] * len(rows), "string"))
     return frame if recording.path is None else frame.drop(columns=["cassette", "cassette_number"])
 
 
@@ -282,10 +279,15 @@ def copy_as(
         _KEY_LEFT_OUT: kind != "request" and not has_key,
     }
     request = replace(recorded, uri=url, headers=sendable, body=body)
-    if kind == "request":
-        code = _as_request(request, base_url or "")
+    if kind == "curl":
+        code = _as_curl(request, has_key=has_key)
+    elif kind == "httpx":
+        key = [f'auth=(os.environ["{API_KEY_VARIABLE}"], "")'] if has_key else []
+        code = _as_python("import os\n\nimport httpx", "httpx.request", url, request, key)
     else:
-        code = (_as_curl if kind == "curl" else _as_httpx)(request, has_key=has_key)
+        path, query = path_below(url, base_path(base_url or "")), urlsplit(url).query
+        address = f"{path}?{query}" if query else path
+        code = _as_python("import directmail_lab as dm", "dm.request", address, request, [])
     return "".join(f"# {note}\n" for note, applies in notes.items() if applies) + code
 
 
@@ -307,19 +309,11 @@ def _as_curl(request: RecordedRequest, *, has_key: bool) -> str:
     return pipe + " \\\n  ".join(words)
 
 
-def _as_httpx(request: RecordedRequest, *, has_key: bool) -> str:
-    key = [f'auth=(os.environ["{API_KEY_VARIABLE}"], "")'] if has_key else []
-    return "import os\n\nimport httpx\n\n" + _call("httpx.request", request, request.uri, key)
-
-
-def _as_request(request: RecordedRequest, base_url: str) -> str:
-    query = urlsplit(request.uri).query
-    path = path_below(request.uri, base_path(base_url)) + (f"?{query}" if query else "")
-    return "import directmail_lab as dm\n\n" + _call("dm.request", request, path, [])
-
-
-def _call(function: str, request: RecordedRequest, address: str, options: list[str]) -> str:
+def _as_python(
+    imports: str, function: str, address: str, request: RecordedRequest, options: list[str]
+) -> str:
     arguments = [repr(request.method), repr(address), *options]
     arguments += [f"headers={list(request.headers)!r}"] if request.headers else []
     arguments += [f"content={request.body!r}"] if request.body else []
-    return "\n".join([f"response = {function}(", *(f"    {each}," for each in arguments), ")"])
+    lines = "".join(f"    {each},\n" for each in arguments)
+    return f"{imports}\n\nresponse = {function}(\n{lines})"
