@@ -6,8 +6,6 @@ import json
 import pickle
 import re
 import sys
-import threading
-import time
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -258,23 +256,6 @@ def test_a_key_that_no_keyring_keeps_is_told_after_signing_in(
     account = show(remember=True).sign_in()["account"]
 
     assert "No keyring works on this machine" in account["note"]
-
-
-def test_a_second_click_while_the_first_is_at_work_does_nothing(
-    page: Page, service: StandIn
-) -> None:
-    """Messages may come in two threads at once: ipykernel 7 gives each later one its own."""
-    with service.fault(latency_s=60.0):
-        clicks = [threading.Thread(target=page.sign_in) for _ in range(3)]
-        for click in clicks:
-            click.start()
-        while not service.requests or sum(click.is_alive() for click in clicks) > 1:
-            time.sleep(0.01)
-        service.close()  # ends the one request that waits for an answer
-        for click in clicks:
-            click.join()
-
-    assert service.requests["GET /v1/users/me"] == 1
 
 
 def test_no_form_shows_or_keeps_the_key(page: Page, service: StandIn) -> None:
