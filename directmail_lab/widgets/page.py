@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import mimetypes
 import re
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -19,7 +18,7 @@ from ..bodies import declared_charset, decode_text, read_json
 from ..cassettes import Recording
 from ..display import as_html, as_text, plural
 from ..errors import CassetteError, CassetteFormatError
-from ..interaction import Interaction, RecordedRequest, RecordedResponse, header
+from ..interaction import RecordedRequest, RecordedResponse, header
 from ..readings.reading import Reading, is_exhausted
 from ..readings.reset_unit import renewal_time
 from ..redaction import unpack
@@ -30,8 +29,7 @@ Message = RecordedRequest | RecordedResponse
 MAX_ROWS: Final = 5_000
 _MAX_PATH: Final = 300
 _MAX_TEXT_BYTES: Final = 1024**2
-_MAX_JSON_BYTES: Final = 16 * 1024**2
-_MAX_IMAGE_BYTES: Final = 8 * 1024**2
+_MAX_WHOLE_BYTES: Final = 16 * 1024**2
 _IMAGE_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _STATIC: Final = Path(__file__).with_name("static")
 _TABLE_ROWS: Final = 10
@@ -140,11 +138,6 @@ def _row(recording: Recording, number: int) -> list[Any]:
         reading, interaction = recording.reading(number), recording.interaction(number)
     except CassetteFormatError as error:
         return [None, "", str(error), None, None, None, None, "unreadable"]
-    size = len(interaction.response.body) if recording.has_bodies(number) else None
-    return _values(reading, interaction, size)
-
-
-def _values(reading: Reading, interaction: Interaction, size: int | None) -> list[Any]:
     query = urlsplit(interaction.request.uri).query
     path = f"{reading.path}?{query}" if query else reading.path
     return [
@@ -154,7 +147,7 @@ def _values(reading: Reading, interaction: Interaction, size: int | None) -> lis
         reading.status,
         reading.remaining,
         None if reading.elapsed_s is None else round(reading.elapsed_s * 1000, 3),
-        size,
+        len(interaction.response.body) if recording.has_bodies(number) else None,
         mark_of(reading),
     ]
 
@@ -191,7 +184,7 @@ def detail(recording: Recording, number: int) -> Response:
     }
     details = {
         "number": number,
-        "row": _values(reading, interaction, None),
+        "row": _row(recording, number),
         "uri": interaction.request.uri,
         "reason": interaction.response.reason,
         "reading": [(name, str(value)) for name, value in values.items() if value is not None],
@@ -238,9 +231,10 @@ def _classify_body(body: bytes, media_type: str, charset: str | None) -> tuple[s
     """Return the kind of a body, and the bytes of it that are shown."""
     if not body:
         return "none", b""
-    if media_type in _IMAGE_TYPES and len(body) <= _MAX_IMAGE_BYTES:
+    is_small = len(body) <= _MAX_WHOLE_BYTES
+    if is_small and media_type in _IMAGE_TYPES:
         return "image", body
-    if len(body) <= _MAX_JSON_BYTES and read_json(body, charset)[1] is None:
+    if is_small and read_json(body, charset)[1] is None:
         return "json", decode_text(body, charset).encode("utf-8", "replace")
     text = decode_text(body[:_MAX_TEXT_BYTES], charset)
     # A body with nulls and no declared character set may have been misread as UTF-16.
@@ -258,19 +252,18 @@ def _search(recording: Recording, words: list[Any], numbers: range) -> list[list
     """Return, for each word, the numbers of the interactions with a body that has it."""
     found: list[list[int]] = [[] for _ in words]
     for number in numbers:
-        text = "\n".join(_texts_of(recording, number))
+        try:
+            interaction = recording.interaction(number)
+        except CassetteFormatError:
+            continue
+        text = _text_of(interaction.request) + "\n" + _text_of(interaction.response)
         for hits, word in zip(found, words, strict=True):
             if str(word).lower() in text:
                 hits.append(number)
     return found
 
 
-def _texts_of(recording: Recording, number: int) -> Iterator[str]:
-    """Return the bodies of an interaction as lower-case text, JSON's letters as they are read."""
-    try:
-        interaction = recording.interaction(number)
-    except CassetteFormatError:
-        return
-    for message in (interaction.request, interaction.response):
-        text = decode_text(_read_body(message)[0], _charset(message))
-        yield _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text).lower()
+def _text_of(message: Message) -> str:
+    """Return a body as lower-case text, the letters of JSON as they are read."""
+    text = decode_text(_read_body(message)[0], _charset(message))
+    return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text).lower()

@@ -7,26 +7,20 @@ notebook that is opened later does not show a state that is no longer true.
 
 from __future__ import annotations
 
-import logging
+import contextlib
 import sys
 import threading
-import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import anywidget
 
 from ..current import current_session, describe, on_current_change
-from ..readings.reset_unit import renewal_time
 
 if TYPE_CHECKING:
     from ..cassettes import Recording
-    from ..readings.reading import Reading
     from ..sessions import Session
-
-
-_log = logging.getLogger(__name__)
 
 
 def can_show_widgets() -> bool:
@@ -48,16 +42,6 @@ def nothing_played(recording: Recording) -> str:
     return " ".join(describe(recording)["notes"]) if is_new else ""
 
 
-def seconds_to_renewal(reading: Reading, session: Session) -> float | None:
-    """Return the seconds until a reading's allowance renews; None if that is not known.
-
-    In a replay it is None, since a recorded window renewed long ago. The page gets seconds and not
-    a point in time, since it may run on another machine with another clock.
-    """
-    renews_at = renewal_time(reading, session.recording.evidence.unit)
-    return None if renews_at is None or session.mode == "replay" else renews_at - time.time()
-
-
 class Widget(anywidget.AnyWidget):
     """The base of all widgets: receives the page's messages, and follows the current session.
 
@@ -76,7 +60,7 @@ class Widget(anywidget.AnyWidget):
         self._unwatch = on_current_change(self.follow_current)
         self._display_id: str | None = None
         super().__init__()
-        self.on_msg(_receive)
+        self.on_msg(lambda _, content, buffers: self.receive(content.get("type", ""), buffers))
 
     def receive(self, kind: str, buffers: Sequence[bytes | memoryview]) -> None:
         """Handle a message of the page, and ignore unknown ones; the first is ``"hello"``."""
@@ -131,12 +115,6 @@ class Widget(anywidget.AnyWidget):
             display(data, metadata=metadata, raw=True, display_id=name, update=update)  # type: ignore[no-untyped-call]
 
 
-def _receive(widget: Widget, content: object, buffers: Sequence[bytes | memoryview]) -> None:
-    kind = content.get("type") if isinstance(content, dict) else None
-    if isinstance(kind, str):
-        widget.receive(kind, buffers)
-
-
 class Follower:
     """Brings a widget up to date while a session is used, then the session that is next current.
 
@@ -183,17 +161,13 @@ class Follower:
             self._news.clear()
             if self._stopped.is_set():
                 return
-            if has_news:
-                self._call(self._widget.update_page)
-                self._stopped.wait(self._interval_s)
-            elif (state := self._state()) != self._settled:
-                self._settled = state
-                self._call(self._widget.update_page)
-                self._call(self._widget.update_static_output)
-
-    def _call(self, update: Callable[[], object]) -> None:
-        try:
-            update()
-        except Exception:
+            state, settled = self._state(), self._settled
             # The page may be closed. That must not disturb the requests that it shows.
-            _log.debug("A widget could not be brought up to date", exc_info=True)
+            with contextlib.suppress(Exception):
+                if not has_news and state != settled:
+                    self._settled = state
+                    self._widget.update_static_output()
+                if has_news or state != settled:
+                    self._widget.update_page()
+            if has_news:
+                self._stopped.wait(self._interval_s)

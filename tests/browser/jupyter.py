@@ -90,13 +90,11 @@ class Server:
         self._set("@jupyterlab/docmanager-extension/plugin", autosaveInterval=seconds)
 
     def _set(self, name: str, **settings: object) -> None:
-        path = self.home / "settings" / f"{name}.jupyterlab-settings"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(settings))
+        _write_json(self.home / "settings" / f"{name}.jupyterlab-settings", settings)
 
 
 @contextlib.contextmanager
-def running_server(home: Path, *, token: str = "") -> Iterator[Server]:
+def running_server(home: Path) -> Iterator[Server]:
     """Start a server with folders of its own below ``home``; it serves ``home / "work"``."""
     work = home / "work"
     work.mkdir(parents=True, exist_ok=True)
@@ -109,7 +107,7 @@ def running_server(home: Path, *, token: str = "") -> Iterator[Server]:
     news = {"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}}
     arguments = [
         *("--debug", "--no-browser", "--allow-root", "--ip=127.0.0.1", "--port=0"),
-        f"--IdentityProvider.token={token}",
+        "--IdentityProvider.token=",
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
         "--LabApp.extension_manager=readonly",
         "--JupyterNotebookApp.expose_app_in_browser=True",

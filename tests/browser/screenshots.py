@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 IMAGES: Final = Path(__file__).parents[2] / "notebooks" / "images"
 LARGEST_BYTES: Final = 150_000
-MARGIN_PX: Final = 4
 
 # Around the form whose picture stands in a saved notebook, where no form can: without it, a reader
 # clicks on the picture and types a key, and JupyterLab takes each letter for a command.
@@ -147,21 +146,10 @@ PICTURES: Final = {
 
 
 def take(page: Page, selector: str, path: Path) -> None:
-    """Take a part of the page, with a margin."""
+    """Take a part of the page."""
     page.mouse.move(0, 0)
     page.wait_for_timeout(300)
-    box = page.locator(selector).first.bounding_box()
-    if box is None:
-        raise RuntimeError(f"{selector} is not shown")
-    page.screenshot(
-        path=path,
-        clip={
-            "x": box["x"] - MARGIN_PX,
-            "y": box["y"] - MARGIN_PX,
-            "width": box["width"] + 2 * MARGIN_PX,
-            "height": box["height"] + 2 * MARGIN_PX,
-        },
-    )
+    page.locator(selector).first.screenshot(path=path)
     size = path.stat().st_size
     sys.stdout.write(f"{path.name}: {size / 1000:.0f} kB\n")
     if size > LARGEST_BYTES:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import cassette_samples
 import nbformat
 import pytest
-from cassette_samples import answered, get, post, typed
+from cassette_samples import answered, get, typed
 from playwright.sync_api import Locator, Page, expect
 
 from directmail_lab.standin import stand_in
@@ -18,16 +18,14 @@ from directmail_lab.standin import stand_in
 from .jupyter import (
     App,
     Server,
-    Theme,
     command,
     open_notebook,
     restart_kernel,
-    run_all,
     run_cells,
+    run_notebook,
     save,
 )
 from .leaks import leaks
-from .test_looks import unreadable
 from .test_monitor import start_cell
 
 if TYPE_CHECKING:
@@ -56,9 +54,7 @@ def recorded(server: Server, name: str, *interactions: Interaction) -> str:
 
 def browse(page: Page, server: Server, name: str, *, app: App = "lab") -> Locator:
     """Open a notebook that browses a cassette, and wait for its list."""
-    notebook = server.write(f"browse-{name}-{app}.ipynb", BROWSE.format(name))
-    open_notebook(page, server, notebook, app=app)
-    run_all(page)
+    run_notebook(page, server, f"browse-{name}-{app}", BROWSE.format(name), app=app)
     root = page.locator(".dml-browser")
     expect(root.get_by_role("row").nth(1)).to_be_visible()
     return root
@@ -81,10 +77,7 @@ def opened(root: Locator, number: int) -> Locator:
 def test_interactions_are_found_by_filter_order_and_keys(
     page: Page, server: Server, app: App
 ) -> None:
-    """The arrows, Enter, `/` and Escape do what they do in a browser's network panel.
-
-    Tab leads to the headings, which sort.
-    """
+    """The arrows, Enter, `/` and Escape do what they do in a browser's network panel."""
     root = browse(page, server, "explore-an-unknown-api", app=app)
     list_ = root.get_by_role("grid")
     expect(root.locator(".dml-title")).to_have_text("explore-an-unknown-api")
@@ -109,10 +102,7 @@ def test_interactions_are_found_by_filter_order_and_keys(
     page.keyboard.press("/")
     page.keyboard.press("Escape")
     expect(list_).to_have_attribute("aria-rowcount", "70")
-    for _ in range(7):
-        page.keyboard.press("Tab")
-    expect(root.get_by_role("columnheader", name="ms").get_by_role("button")).to_be_focused()
-    page.keyboard.press("Enter")
+    root.get_by_role("columnheader", name="ms").get_by_role("button").press("Enter")
     expect(root.get_by_role("columnheader", name="ms")).to_have_attribute("aria-sort", "ascending")
     shown = [float(text) for text in rows(root).locator(".dml-c-elapsed").all_inner_texts()]
 
@@ -130,7 +120,6 @@ def test_each_body_is_shown_as_what_it_is(page: Page, server: Server) -> None:
         typed("image/png", PNG),
         typed("application/octet-stream", bytes(range(256)) * 40),
         typed("text/html", MARKUP),
-        typed("image/svg+xml", f"<svg>{MARKUP}</svg>"),
     )
     root = browse(page, server, name)
     details = opened(root, 1)
@@ -145,7 +134,6 @@ def test_each_body_is_shown_as_what_it_is(page: Page, server: Server) -> None:
     details = opened(root, 4)
     expect(details.get_by_text("Not text, so not shown here.")).to_be_visible()
     expect(opened(root, 5).get_by_text(MARKUP)).to_be_visible()
-    expect(opened(root, 6).get_by_text(f"<svg>{MARKUP}</svg>")).to_be_visible()
     with page.expect_download() as saved:
         opened(root, 5).get_by_role("button", name="Save body").click()
 
@@ -168,34 +156,24 @@ def test_large_json_is_a_tree_and_its_words_are_found(page: Page, server: Server
     expect(details.get_by_text('"Zürich"')).to_have_count(1)
     root.get_by_role("searchbox").fill("jürg")
     expect(rows(root)).to_have_count(1)
-    root.get_by_role("searchbox").fill("-jürg bogus:1")
-    expect(root.get_by_text("Not known, so taken as text: bogus:1.")).to_be_visible()
-    expect(rows(root)).to_have_count(0)
     root.get_by_role("searchbox").fill("-jürg")
     expect(rows(root)).to_have_count(1)
 
     expect(rows(root).first).to_contain_text("/v1/users/me")
 
 
-@pytest.mark.parametrize("width", [800, 1280])
-def test_no_cell_is_cut_while_there_is_room(
-    new_page: Callable[..., Page], server: Server, width: int
-) -> None:
+def test_no_cell_is_cut_while_there_is_room(new_page: Callable[..., Page], server: Server) -> None:
     """Each column is as wide as what it holds; one that holds nothing is not there."""
     long = answered(get("/v1/campaigns/summer/letters"), "x" * 1_234_567)
     bare = replace(long, recorded_at=None, elapsed_s=None)
-    page = new_page(width=width)
-    root = browse(page, server, recorded(server, f"wide-{width}", bare, bare))
-    command(page, "application:toggle-left-area")
+    root = browse(new_page(width=800), server, recorded(server, "wide", bare, bare))
+    command(root.page, "application:toggle-left-area")
     opened(root, 1)
     heads = root.get_by_role("columnheader")
     expect(heads).to_have_text(["#", "Method", "Path", "Status", "Left", "Bytes"])
-    cut = root.get_by_role("gridcell").evaluate_all(
-        "cells => cells.filter(cell => cell.scrollWidth > cell.clientWidth).map(c => c.textContent)"
-    )
+    cut = "cells => cells.filter(cell => cell.scrollWidth > cell.clientWidth).length"
 
-    assert cut == []
-    assert root.locator(".dml-b-grid").evaluate("node => node.scrollWidth <= node.clientWidth")
+    assert root.get_by_role("gridcell").evaluate_all(cut) == 0
 
 
 def test_nothing_of_a_hostile_cassette_is_markup_in_the_page_or_in_the_notebook(
@@ -221,19 +199,6 @@ def test_nothing_of_a_hostile_cassette_is_markup_in_the_page_or_in_the_notebook(
     for each in (page, later):
         assert each.evaluate("() => typeof hacked") == "undefined"
         assert each.locator(".taken, .jp-OutputArea img, .jp-OutputArea script").count() == 0
-
-
-def test_a_request_is_copied_without_the_key(page: Page, server: Server) -> None:
-    """It is in the clipboard, and shown, so that nobody pastes what he did not see."""
-    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    name = recorded(server, "copied", answered(post(b'{"to": "me"}')))
-    details = opened(browse(page, server, name), 1)
-    details.get_by_role("button", name="Copy as curl").click()
-    expect(details.get_by_text("Copied to the clipboard.")).to_be_visible()
-    copied = page.evaluate("() => navigator.clipboard.readText()")
-
-    assert copied == details.locator(".dml-b-copy pre").inner_text()
-    assert "curl --globoff" in copied
 
 
 def test_what_the_session_does_is_shown_as_it_happens(
@@ -262,7 +227,7 @@ while not pathlib.Path("rows seen").exists():
     expect(page.get_by_text("[*]:")).to_have_count(0)
 
 
-def test_a_key_that_was_sent_is_in_no_file_and_not_on_the_page(
+def test_a_key_that_was_sent_is_in_no_file_no_copy_and_not_on_the_page(
     new_page: Callable[..., Page], server: Server
 ) -> None:
     """Also where a caller put it into an address and a header."""
@@ -275,16 +240,19 @@ def test_a_key_that_was_sent_is_in_no_file_and_not_on_the_page(
             f"session = dm.connect({service.base_url!r}, key, pace='off')\n"
             "dm.get('/v1/lists', params={'k': key}, headers={'X-Again': key})\ndm.browse()"
         )
-        open_notebook(page, server, server.write("browse-key.ipynb", cells))
-        run_all(page)
+        run_notebook(page, server, "browse-key", cells)
         root = page.locator(".dml-browser")
         details = opened(root, 1)
+        page.context.grant_permissions(["clipboard-read", "clipboard-write"])
         details.get_by_role("button", name="Copy as httpx").click()
-        expect(details.locator(".dml-b-copy pre")).to_contain_text("DIRECTMAIL_API_KEY")
+        expect(details.get_by_text("Copied to the clipboard.")).to_be_visible()
+        copied = page.evaluate("() => navigator.clipboard.readText()")
         save(page)
     (server.home / "key").unlink()
     server.save_widget_state(automatically=False)
 
+    assert copied == details.locator(".dml-b-copy pre").inner_text()
+    assert "DIRECTMAIL_API_KEY" in copied
     assert KEY not in page.content()
     assert leaks([server.home], KEY) == []
 
@@ -318,26 +286,9 @@ def test_any_number_of_interactions_is_a_small_page_and_a_small_notebook(
     assert 0 < max(saved) < 10_000
 
 
-@pytest.mark.parametrize("theme", ["Light", "Dark", "Dark High Contrast"])
-@pytest.mark.parametrize("width", [700, 1600])
-def test_every_text_is_readable_in_every_theme_and_width(
-    new_page: Callable[..., Page], server: Server, theme: Theme, width: int
+def test_a_screen_reader_is_told_what_each_part_is_and_that_the_kernel_is_gone(
+    page: Page, server: Server
 ) -> None:
-    """The list with failures, details, a copied text, and nothing wider than the page."""
-    server.set_theme(theme)
-    page = new_page(width=width, height=1200)
-    root = browse(page, server, "explore-an-unknown-api")
-    server.set_theme("Light")
-    details = opened(root, 8)
-    details.get_by_role("button", name="Copy as curl").click()
-    expect(details.locator(".dml-b-copy pre")).to_be_visible()
-    opened(root, 3)
-
-    assert unreadable(page, ".dml-browser") == []
-    assert root.evaluate("node => node.scrollWidth <= node.clientWidth")
-
-
-def test_a_screen_reader_is_told_what_each_part_is(page: Page, server: Server) -> None:
     """Names, roles, how many rows there are, and which is chosen."""
     failed = answered(get("/v1/b"), status=500)
     root = browse(page, server, recorded(server, "named", answered(get("/v1/a")), failed))
@@ -345,7 +296,6 @@ def test_a_screen_reader_is_told_what_each_part_is(page: Page, server: Server) -
 
     expect(root.get_by_role("row", selected=True)).to_have_attribute("aria-rowindex", "3")
     expect(root.get_by_role("gridcell", name="500 failed")).to_be_visible()
-    expect(root.get_by_role("grid", name="Interactions")).to_have_attribute("aria-rowcount", "3")
     expect(root).to_match_aria_snapshot(
         """
         - region "Recorded interactions":
@@ -363,13 +313,6 @@ def test_a_screen_reader_is_told_what_each_part_is(page: Page, server: Server) -
               - button "Save body"
         """
     )
-
-
-def test_a_kernel_that_is_gone_is_told(page: Page, server: Server) -> None:
-    """What was drawn stays; a click on a row that cannot be answered says why."""
-    root = browse(page, server, "first-look")
     restart_kernel(page)
     rows(root).first.click()
-
     expect(page.get_by_text("The kernel does not respond.")).to_be_visible()
-    expect(rows(root).first).to_be_visible()

@@ -59,13 +59,13 @@ def unreadable(page: Page, selector: str) -> list[tuple[float, str]]:
 def test_every_text_is_readable_in_every_theme(
     new_page: Callable[..., Page], server: Server, service: FaultyService, theme: Theme
 ) -> None:
-    """The form, its errors, who is signed in, and the monitor with nothing left."""
+    """The form, its errors, who is signed in, the monitor with nothing left, and a browser."""
     server.set_theme(theme)
-    page = new_page(height=1400)
+    page = new_page(width=900, height=1400)
     cells = f"import directmail_lab as dm\ndm.login(base_url={service.base_url!r}, pace='off')"
     monitor = "session = dm.connect({0!r}, {1!r}, pace='off')\ndm.monitor()"
     shown = monitor.format(service.base_url, service.api_key)
-    run_notebook(page, server, "looks", cells, shown)
+    run_notebook(page, server, "looks", cells, shown, "dm.browse('explore-an-unknown-api')")
     server.set_theme("Light")
     form = Form(page).ready()
     form.sign_in("k-refused-0000")
@@ -81,12 +81,18 @@ def test_every_text_is_readable_in_every_theme(
         )
         expect(page.locator(".dml-left")).to_contain_text("0 of 300 left")
     texts += unreadable(page, ".dml-monitor")
+    browser = page.locator(".dml-browser")
+    browser.locator(".dml-b-row[aria-rowindex='9']").click()
+    browser.get_by_role("button", name="Copy as curl").click()
+    expect(browser.locator(".dml-b-copy pre")).to_be_visible()
+    texts += unreadable(page, ".dml-browser")
 
+    assert browser.evaluate("node => node.scrollWidth <= node.clientWidth")
     assert texts == []
 
 
 def test_a_screen_reader_is_told_what_each_part_is(
-    page: Page, server: Server, service: FaultyService, monkeypatch: pytest.MonkeyPatch
+    page: Page, server: Server, service: FaultyService
 ) -> None:
     """Names and roles, with configured regions to choose from, and with an error at its field."""
     regions = "import os; os.environ['DIRECTMAIL_REGIONS'] = 'eu=https://eu.example.com'\n"

@@ -22,20 +22,16 @@ for _ in range(30):
     dm.get("/v1/users/me")
 wait_for("loop seen")
 """
-THREAD = """
-import threading
-asking = threading.Thread(target=lambda: [dm.get("/v1/users/me") for _ in range(30)])
-asking.start()
-asking.join()
-wait_for("thread seen")
-"""
 TASK = """
 for _ in range(30):
     await session.me_async()
+asking = threading.Thread(target=lambda: [dm.get("/v1/users/me") for _ in range(30)])
+asking.start()
+asking.join()
 wait_for("task seen")
 """
 WAIT_FOR = """
-import pathlib
+import pathlib, threading
 def wait_for(name):
     while not pathlib.Path(name).exists():
         time.sleep(0.05)
@@ -67,12 +63,11 @@ def test_it_moves_while_a_loop_a_thread_and_a_task_make_requests(
 ) -> None:
     """The cell that makes them is still running: only the page can tell that something moves."""
     folder = server.notebooks / app
-    name = server.write(f"{app}/moves.ipynb", show(service), WAIT_FOR, LOOP, THREAD, TASK)
+    name = server.write(f"{app}/moves.ipynb", show(service), WAIT_FOR, LOOP, TASK)
     open_notebook(page, server, name, app=app)
-    run_cells(page, 0)
-    run_cells(page, 1)
+    run_cells(page, 0, 1)
     expect(page.locator(".dml-foot")).to_contain_text("No responses yet")
-    for number, what, responses in ((2, "loop", 30), (3, "thread", 60), (4, "task", 90)):
+    for number, what, responses in ((2, "loop", 30), (3, "task", 90)):
         start_cell(page, number)
         expect(page.locator(".dml-count")).to_have_text(f"{responses} responses")
         expect(page.get_by_text("[*]:")).to_have_count(1)

@@ -31,7 +31,6 @@ def folder(server: Server) -> Path:
     convert(tour, cassettes.parent / "tour.har", "har")
     shutil.copyfile(tour, cassettes.parent / "tour.yaml")
     (cassettes / "notes.yaml").write_text("plain: text\n")
-    (cassettes / "data.json").write_text('{"plain": "text"}\n')
     return cassettes
 
 
@@ -86,13 +85,9 @@ def test_open_with_editor_gives_the_text(page: Page, server: Server, folder: Pat
     page.locator(".lm-Menu-item").get_by_text("Editor", exact=True).click()
 
     expect(page.locator(".cm-content:visible")).to_contain_text("recorded_with")
-    assert shown_documents(page) == [
-        ["tour.yaml", "directmail-lab:recording"],
-        ["tour.yaml", "text"],
-    ]
 
 
-@pytest.mark.parametrize("path", ["cassettes/notes.yaml", "cassettes/data.json", "tour.yaml"])
+@pytest.mark.parametrize("path", ["cassettes/notes.yaml", "tour.yaml"])
 def test_what_is_no_cassette_opens_as_it_did(
     page: Page, server: Server, folder: Path, path: str
 ) -> None:
@@ -106,15 +101,6 @@ def test_what_is_no_cassette_opens_as_it_did(
     wait_for(page, lambda: shown_documents(page) == [[name, usual]])
 
     expect(page.get_by_role("grid", name="Interactions")).to_have_count(0)
-
-
-def test_a_broken_recording_says_why(page: Page, server: Server, folder: Path) -> None:
-    """What is shown of a recording itself is tested with the notebook's browser."""
-    (folder.parent / "broken.har").write_text("{")
-    open_app(page, server)
-    double_click(page, "seen/broken.har")
-
-    expect(page.get_by_text("broken.har is not HAR")).to_be_visible()
 
 
 def has_saved_the_layout(response: Response) -> bool:

@@ -1,11 +1,8 @@
-/* The sign-in form. What is typed goes to the kernel as binary buffers, which no log writes out. */
+/* The sign-in form. */
 
 const MODES = {
   live: { label: "Live", about: "Requests go to the service." },
-  record: {
-    label: "Record",
-    about: "Requests go to the service and are kept in a cassette, without the key.",
-  },
+  record: { label: "Record", about: "Requests go to the service and are kept in a cassette, without the key." },
   replay: { label: "Replay", about: "Responses come from a cassette: no key, no network." },
 };
 const OTHER = "";
@@ -61,21 +58,20 @@ function makeAccount(id, onSignOut) {
   const title = makeTitle(`${id}-account`, "");
   const detail = div("dml-detail dml-soft");
   const fill = div("");
-  const left = make("span");
-  const renews = make("span", { className: "dml-soft" });
-  const allowance = div("dml-allowance", div("dml-spread", left, renews), div("dml-bar", fill));
+  const left = div("");
+  const allowance = div("dml-allowance", left, div("dml-bar", fill));
   const note = make("div", { className: "dml-note", role: "note" });
   const signOut = makeButton("Sign out", onSignOut);
   const head = div("dml-top", make("span", { className: "dml-tick", "aria-hidden": "true" }, "✓"), title);
   const root = make("section", { className: "dml-box dml-account", tabIndex: -1, "aria-labelledby": title.id });
   root.append(head, detail, allowance, note, div("dml-actions", signOut));
-  return { root, title, detail, allowance, fill, left, renews, note, signOut };
+  return { root, title, detail, allowance, fill, left, note, signOut };
 }
 
 /* Signed in: who, and what is left. */
 function showAccount(view, account) {
-  const { title, detail, allowance, fill, left, renews, note } = view.account;
-  const { limit, remaining, renews_in_s: renewsIn } = account;
+  const { title, detail, allowance, fill, left, note } = view.account;
+  const { limit = null, remaining = null } = account;
   title.textContent = account.title;
   detail.textContent = account.detail;
   note.textContent = account.note;
@@ -83,12 +79,6 @@ function showAccount(view, account) {
   allowance.hidden = remaining === null || limit === null;
   left.textContent = `${remaining} of ${limit} left at sign-in`;
   fill.style.width = `${limit > 0 ? Math.min(100, (100 * remaining) / limit) : 0}%`;
-  const renewsAt = renewsIn === null ? null : now() + renewsIn;
-  countDown(view, (secondsUntil) => {
-    const seconds = secondsUntil(renewsAt);
-    renews.textContent = seconds > 0 ? `renews in ${seconds} s` : "";
-    return seconds > 0;
-  });
 }
 
 /* The form, with the fields that the mode needs. */
@@ -181,7 +171,6 @@ function receive(view, state) {
   Object.assign(view, { connected: true, busy: false, isSender: false, key: "" });
   showChoices(view, state.choices);
   form.status.textContent = state.notice;
-  clearTimeout(view.countdown);
   if (state.account) showAccount(view, state.account);
   show(view, Boolean(state.account));
   const field = showProblem(form, state.problem);
@@ -239,10 +228,7 @@ function render({ model, el }) {
   keepKeys(root);
   el.append(root);
   view.kernel.greet();
-  return () => {
-    view.kernel.close();
-    clearTimeout(view.countdown);
-  };
+  return () => view.kernel.close();
 }
 
 export default { render };

@@ -7,6 +7,9 @@
 const SILENT_KERNEL = "The kernel does not respond. What is shown is the last state.";
 const LOW = 0.2;
 
+const now = () => performance.now() / 1000;
+const secondsUntil = (moment) => Math.max(0, Math.ceil((moment ?? 0) - now()));
+
 function makeRow() {
   const name = div("dml-name");
   const left = div("dml-left");
@@ -39,16 +42,14 @@ function makePage(onStop) {
 
 /* The texts of a row. */
 function levelOf({ limit, remaining }) {
-  if (remaining === null || limit === null) return "unknown";
-  if (remaining <= 0) return "none";
-  return remaining < LOW * limit ? "low" : "fine";
+  if (remaining === null || limit === null || remaining >= LOW * limit) return "";
+  return remaining <= 0 ? "none" : "low";
 }
 
-function describeMarks({ responses, exhausted, failed, faulty }) {
+function describeMarks({ responses, exhausted, failed }) {
   const marks = [plural(responses, "response")];
   if (exhausted) marks.push(`× ${exhausted} exhausted`);
   if (failed) marks.push(`▲ ${failed} failed`);
-  if (faulty) marks.push(`${faulty} with faulty headers`);
   return marks.join(" · ");
 }
 
@@ -66,17 +67,13 @@ function showRow(row, operation) {
   row.canvas.setAttribute("aria-label", `${name}: ${row.left.textContent}, ${marks}`);
 }
 
-function showCountdowns(view) {
-  countDown(view, (secondsUntil) => {
-    const seconds = [...view.rows.values()].map((row) => {
-      const left = secondsUntil(row.renewsAt);
-      setText(row.renews, left > 0 ? `renews in ${left} s` : "");
-      return left;
-    });
-    const wait = secondsUntil(view.waitsUntil);
-    setText(view.page.wait, view.waitsUntil === null ? "" : `A request waits for the allowance: ${wait} s`);
-    return [...seconds, wait].some((left) => left > 0);
-  });
+function countDown(view) {
+  clearTimeout(view.countdown);
+  const wait = secondsUntil(view.waitsUntil);
+  const seconds = [...view.rows.values()].map((row) => secondsUntil(row.renewsAt));
+  [...view.rows.values()].forEach((row, i) => setText(row.renews, seconds[i] ? `renews in ${seconds[i]} s` : ""));
+  setText(view.page.wait, view.waitsUntil === null ? "" : `A request waits for the allowance: ${wait} s`);
+  if (wait || seconds.some(Boolean)) view.countdown = setTimeout(() => countDown(view), 500);
 }
 
 /* The canvas of a row: what remained, response by response, below the limit. */
@@ -99,19 +96,17 @@ function drawRow({ canvas, operation }) {
     canvas.style.color = `var(--dml-${name})`;
     return getComputedStyle(canvas).color;
   };
-  if (limit !== null) drawLimit(context, [y(0), y(limit)], width, color("line"));
+  if (limit !== null) drawLimit(context, y(limit), width, color("line"));
   drawLine(context, points, x, y, color("accent"));
   drawMarks(context, points, x, height - 7, { exhausted: ["×", color("bad")], failed: ["▲", color("warn")] });
 }
 
-function drawLimit(context, heights, width, color) {
+function drawLimit(context, height, width, color) {
   context.strokeStyle = color;
   context.setLineDash([4, 4]);
   context.beginPath();
-  for (const height of heights) {
-    context.moveTo(0, height);
-    context.lineTo(width, height);
-  }
+  context.moveTo(0, height);
+  context.lineTo(width, height);
   context.stroke();
   context.setLineDash([]);
 }
@@ -146,23 +141,25 @@ function drawMarks(context, points, x, y, symbols) {
 /* The whole. */
 function show(view, snapshot) {
   const { page, rows } = view;
-  const { live, source, note, waits_s: waits, responses, operations, more } = snapshot;
+  const { live, source, note, waits_s: waits, responses, operations } = snapshot;
   page.root.classList.add("dml-hides-next");
   page.root.classList.toggle("dml-is-live", live);
   page.stop.hidden = !live;
   setText(page.source, source);
   setText(page.count, plural(responses, "response"));
-  const empty = operations.length ? "" : "No responses yet. Make a request, such as me().";
-  setText(page.foot, note || empty || (more ? `and ${plural(more, "operation")} not shown` : ""));
+  setText(page.foot, note || (operations.length ? "" : "No responses yet. Make a request, such as me()."));
   const names = new Set(operations.map(({ name }) => name));
   for (const [name, row] of rows) {
-    if (!names.has(name)) removeRow(view, name, row);
+    if (names.has(name)) continue;
+    row.root.remove();
+    view.resized.unobserve(row.canvas);
+    rows.delete(name);
   }
   for (const operation of operations) {
     showRow(rows.get(operation.name) ?? addRow(view, operation.name), operation);
   }
   view.waitsUntil = waits === null ? null : now() + waits;
-  showCountdowns(view);
+  countDown(view);
   schedule(view, draw);
 }
 
@@ -176,12 +173,6 @@ function addRow(view, name) {
   view.page.rows.append(row.root);
   view.resized.observe(row.canvas);
   return row;
-}
-
-function removeRow(view, name, row) {
-  row.root.remove();
-  view.resized.unobserve(row.canvas);
-  view.rows.delete(name);
 }
 
 function render({ model, el }) {

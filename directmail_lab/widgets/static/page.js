@@ -2,13 +2,10 @@
  *
  *   createBrowser(root, { send, onChange, fill = false }) -> { destroy() }
  *
- * `root` is an empty element; with `fill` the browser is as high as it. `send` takes a request of
- * Python's `page.handle_request`, and resolves to its response, with the bodies as `buffers`.
- * `onChange`, if any, takes a callback to call when there is more, with { restart: true } if all is
- * new, and with { title } while a file is read; it returns a function that ends the calls.
- *
- * A row is an array, see COLUMNS; null stands for what is not known. This file comes after `common.js`
- * in one module.
+ * `send` takes a request of Python's `page.handle_request`, and resolves to its response, with the
+ * bodies as `buffers`. `onChange` takes a callback to call when there is more, with { restart: true }
+ * if all is new, and with { title } while a file is read; it returns a function that ends the calls.
+ * With `fill` the browser is as high as `root`. A row is an array, whose null is what is not known.
  */
 
 const [AT, METHOD, PATH, STATUS, REMAINING, ELAPSED, BYTES, MARK] = Array(8).keys();
@@ -63,20 +60,18 @@ const FIELDS = {
 
 function parseFilter({ filter, bodies }) {
   const words = [];
-  const unknown = [];
   const tests = filter.value.toLowerCase().split(/\s+/).filter(Boolean).map((typed) => {
     const wanted = !/^-./.test(typed);
     const term = wanted ? typed : typed.slice(1);
     const [, name, value] = term.match(/^(\w+):(?!\/\/)(.+)$/) ?? [];
     const [values, has] = Object.hasOwn(FIELDS, name) ? FIELDS[name] : [];
     if (values?.test(value)) return (row) => has(row, value) === wanted;
-    if (name) unknown.push(term);
     if (term.length > 1) words.push(term);
     const inBody = (number) => bodies.get(term)?.found.has(number) ?? false;
     return (row, number) =>
       (`${row[METHOD]} ${row[PATH]} ${row[STATUS]}`.toLowerCase().includes(term) || inBody(number)) === wanted;
   });
-  return { words, unknown, passes: (row, number) => tests.every((test) => test(row, number)) };
+  return { words, passes: (row, number) => tests.every((test) => test(row, number)) };
 }
 
 /* Python looks for the filter's words in the bodies, in one part of the recording after the other. */
@@ -182,7 +177,7 @@ function draw(view) {
 
 /* Filter and sort the rows, and draw them. */
 function arrange(view) {
-  const { words, unknown, passes } = parseFilter(view);
+  const { words, passes } = parseFilter(view);
   const [column, descending] = view.order;
   view.words = words;
   view.shown = view.rows.map((_, i) => i + 1).filter((number) => passes(view.rows[number - 1], number));
@@ -196,8 +191,6 @@ function arrange(view) {
     head.ariaSort = i !== column ? null : descending ? "descending" : "ascending";
   });
   view.list.grid.setAttribute("aria-rowcount", view.shown.length + 1);
-  const fields = Object.keys(FIELDS).join(":, ");
-  setText(view.hint, unknown.length ? `Not known, so taken as text: ${unknown.join(" ")}. There are ${fields}:.` : "");
   showCount(view);
   draw(view);
 }
@@ -216,8 +209,7 @@ function showCount({ rows, shown, total, count, searching }) {
 
 function sortBy(view, column) {
   const [before, descending] = view.order;
-  if (before !== column) view.order = [column, false];
-  else view.order = descending ? [0, false] : [column, true];
+  view.order = [column, before === column && !descending];
   arrange(view);
 }
 
@@ -495,7 +487,6 @@ export function createBrowser(root, { send, onChange = () => () => {}, fill = fa
   view.filter.placeholder = "Filter: text  status:4xx  method:POST  is:exhausted";
   view.filter.addEventListener("input", () => onFilter(view));
   view.progress = make("progress", { hidden: true, ariaLabel: "Reading" });
-  view.hint = make("div", { className: "dml-soft dml-b-status", role: "status" });
   view.status = make("div", { className: "dml-soft dml-b-status", role: "status", textContent: "Reading …" });
   view.list = makeList(view, newId());
   view.actions = div("dml-b-actions");
@@ -504,7 +495,7 @@ export function createBrowser(root, { send, onChange = () => () => {}, fill = fa
   view.side.setAttribute("aria-label", "Details");
   const top = div("dml-top", view.title, view.count, view.progress, view.filter);
   const middle = div("dml-b-middle", view.list.grid, view.side);
-  const whole = make("section", { className: "dml dml-box dml-browser" }, top, view.hint, middle, view.status);
+  const whole = make("section", { className: "dml dml-box dml-browser" }, top, middle, view.status);
   whole.ariaLabel = "Recorded interactions";
   whole.classList.toggle("dml-b-fills", fill);
   keepKeys(whole);

@@ -6,16 +6,6 @@
 
 const KERNEL_PATIENCE_MS = 1500;
 
-const now = () => performance.now() / 1000;
-
-/* Call `show` with a function from a moment to the seconds until then, twice a second while it returns true. */
-function countDown(view, show) {
-  clearTimeout(view.countdown);
-  if (show((moment) => Math.max(0, Math.ceil((moment ?? 0) - now())))) {
-    view.countdown = setTimeout(() => countDown(view, show), 500);
-  }
-}
-
 /* The connection to the kernel, which is greeted now and after each reconnection. Texts are sent as binary
  * buffers, which no log writes out. `onSilence` is called if no message comes back in time. */
 function connect(model, { onGreet, onMessage, onSilence }) {
