@@ -27,6 +27,8 @@ from .http import httpx
 from .interaction import Headers, RecordedRequest, RecordedResponse, header
 from .settings import is_loopback
 
+Repeat = Literal["last", "strict"]
+
 HOST: Final = "127.0.0.1"
 
 # RFC 9110, 7.6.1: these concern one connection; and the length is that of the body as it is sent.
@@ -235,20 +237,11 @@ class CassetteServer(LoopbackServer):
         As in `replay`: ``"last"`` or ``"strict"``.
     """
 
-    def __init__(
-        self,
-        paths: Sequence[Path],
-        *,
-        port: int = 0,
-        repeat: Literal["last", "strict"] = "last",
-    ) -> None:
+    def __init__(self, paths: Sequence[Path], *, port: int = 0, repeat: Repeat = "last") -> None:
         self.cassettes = [Cassette(path, repeat=repeat) for path in paths]
         for cassette in self.cassettes:
             if not len(cassette):
-                raise CassetteError(
-                    f"Cassette {cassette.name} has no interactions to answer with. Record some "
-                    "first, or convert a HAR file: directmail-lab cassette convert."
-                )
+                raise CassetteError(f"Cassette {cassette.name} has no interactions: record some.")
         super().__init__(port)
 
     def answer(self, request: RecordedRequest) -> RecordedResponse:

@@ -111,9 +111,7 @@ class StandIn(LoopbackServer):
         ApiKey(self.api_key)
         check_choice("reset_unit", self.reset_unit, get_args(ResetUnit))
         if self.window_s <= 0 or min([self.limit, *self.limits.values()]) < 0:
-            raise argument_error(
-                "window_s must be more than 0 seconds, and each allowance 0 or more requests."
-            )
+            raise argument_error("window_s must be more than 0, and no allowance less than 0.")
         self.requests: Counter[str] = Counter()
         self._quotas: dict[tuple[bool, str, str], _Quota] = {}
         self._lock = threading.Lock()  # each connection has a thread of its own
@@ -121,8 +119,7 @@ class StandIn(LoopbackServer):
 
     def assumptions(self) -> str:
         """Return, in a line, what it assumes where service.md says "not shown"."""
-        unseen = ("port", "api_key", "record")
-        options = [f.name for f in fields(self) if f.name not in unseen]
+        options = [f.name for f in fields(self) if f.name not in ("port", "api_key", "record")]
         values = ", ".join(f"{name}={getattr(self, name)!r}" for name in options)
         return f"{values}; the record, the form of errors and all but GET {ME_PATH} are made up"
 

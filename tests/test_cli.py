@@ -110,12 +110,11 @@ def test_what_could_not_be_done_is_one_line_and_exit_code_2() -> None:
     ("words", "says"),
     [
         ("me", "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY, or name a --cassette"),
-        ("check --cassette nowhere", "no cassette 'nowhere' in "),
         ("check --cassette nowhere", "See directmail-lab cassette list."),
         ("cassette convert first-look file", "file exists already. Choose another name"),
         ("cassette openapi first-look --out file", "or use --force"),
         ("share --to file/a.zip tour.ipynb", "file"),
-        ("serve --cassette empty.yaml", "no interactions to answer with"),
+        ("serve --cassette empty.yaml", "empty has no interactions"),
         ("lab --port {taken}", "Choose another port, or 0 for a free one."),
     ],
 )
@@ -134,20 +133,12 @@ def test_an_error_says_what_to_do_at_a_terminal(words: str, says: str, service: 
     assert done.stdout == ""
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        ("lba", "lba"),
-        ("serve --window -1", "--window"),
-        ("me --cassette first-look --json --csv", "not both"),
-    ],
-)
-def test_a_wrong_command_or_option_is_a_usage_error(words: str, says: str) -> None:
-    """It names the command or the option, and nothing is started or printed."""
-    done = invoke(*words.split())
+def test_a_wrong_option_is_a_usage_error() -> None:
+    """It names the option, and nothing is started or printed."""
+    done = invoke("serve", "--window", "-1")
 
     assert (done.exit_code, done.stdout) == (2, "")
-    assert says in done.output
+    assert "--window" in done.output
 
 
 # -- data ---------------------------------------------------------------------------------------
@@ -280,7 +271,6 @@ def test_convert_writes_another_layout(tour: Path) -> None:
     assert json.loads(target.read_text())["log"]["version"] == "1.2"
     assert cassette("convert", "tour", target, "--force", "--to", "vcrpy").exit_code == 0
     assert target.read_text().startswith("interactions:")
-    assert cassette("convert", "tour", "other.txt", "--to", "word").exit_code == 2
 
 
 def test_verify_exits_with_1_where_an_answer_changed(account: StandIn, live: Session) -> None:

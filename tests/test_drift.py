@@ -163,7 +163,7 @@ def test_statuses_are_compared_and_the_rest_unless_one_is_an_error() -> None:
     ],
 )
 def test_headers_are_compared_by_name(headers: dict[str, str | None], expected: str) -> None:
-    """Presence and type always, values where they mean something, neither case nor order."""
+    """Presence and type always, values where they mean something, in any order."""
     sent = {name: value for name, value in {**HEADERS, **headers}.items() if value is not None}
     found = compare(response(), response(headers=dict(reversed(sent.items()))))
 

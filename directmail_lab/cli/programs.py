@@ -8,7 +8,6 @@ import signal
 import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 
@@ -35,7 +34,6 @@ _DEMO_CELLS = (
 
 _PORT = typer.Option(None, min=0, max=65535, help="Port of JupyterLab; by default a free one.")
 _NO_BROWSER = typer.Option(False, "--no-browser", help="Do not open a browser.")
-_stand_in = partial(typer.Option, rich_help_panel="Options of the stand-in service")
 
 
 # -- JupyterLab ----------------------------------------------------------------------------------
@@ -112,13 +110,14 @@ def serve(
         [], help="Answer from this cassette. Repeatable.", autocompletion=complete_cassette
     ),
     strict: bool = typer.Option(False, "--strict", help="With --cassette: play each once."),
-    limit: int = _stand_in(300, min=0, help="Requests allowed in a window."),
-    window: float = _stand_in(60.0, min=0.001, help="Seconds in a window."),
-    reset_unit: ResetUnit = _stand_in("seconds_left", help="What X-RateLimit-Reset holds."),
+    limit: int = typer.Option(300, min=0, help="Requests allowed in a window."),
+    window: float = typer.Option(60.0, min=0.001, help="Seconds in a window."),
+    reset_unit: ResetUnit = typer.Option("seconds_left", help="What X-RateLimit-Reset holds."),
 ) -> None:
     """Run a server on this machine: the stand-in service, or one that replays.
 
     With --cassette it answers any client from cassettes, and forwards nothing.
+    --limit, --window and --reset-unit are the stand-in's.
     """
     if cassette:
         files = [cassette_file(name) for name in cassette]

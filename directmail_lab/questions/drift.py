@@ -43,10 +43,9 @@ _CHANGING: Final = (
     # content security policy may contain a nonce.
     "xratelimitremaining xratelimitreset date etag expires lastmodified contentsecuritypolicy "
     # Fields.
-    "requestid traceid correlationid nonce csrftoken servertime currenttime timestamp now "
-    "generatedat respondedat updatedat lastseen lastseenat lastlogin lastloginat lastactiveat "
-    "lastusedat lastrequestat expiresat expiresin elapsed elapsedms durationms tookms remaining "
-    "requestcount requestsremaining"
+    "requestid traceid correlationid nonce csrftoken servertime currenttime timestamp now asof "
+    "generatedat updatedat lastseen lastseenat lastlogin lastloginat lastactiveat lastusedat "
+    "expiresat expiresin elapsed elapsedms durationms remaining requestcount requestsremaining"
 )
 VOLATILE: Final = frozenset(_CHANGING.split())
 """Headers and fields, at any depth, whose value differs from call to call.

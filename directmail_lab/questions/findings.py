@@ -20,7 +20,7 @@ from ..cassettes.recording import Credentials
 from ..contract import ME_PATH, PASSWORD, RESET_HEADER, TYPICAL_LIMIT
 from ..current import recordings_of, session as current
 from ..display import readable
-from ..errors import NotConnectedError, QuotaExhaustedError
+from ..errors import NotConnectedError
 from ..http import httpx, recorded_response
 from ..interaction import Interaction, RecordedRequest, RecordedResponse, header, normalize_headers
 from ..readings.reading import Reading, is_exhausted, reading_of
@@ -102,14 +102,9 @@ def explore(*, pause_s: float = 1.0) -> pd.DataFrame:
     """
     opened = current()
     if opened.mode == "replay":
-        raise NotConnectedError(
-            "The session replays a recording, which answers no new requests. See findings(), "
-            "or sign in with login() and explore() the live service."
-        )
-    try:
-        _explore(opened, pause_s)
-    except QuotaExhaustedError as error:
-        print(f"Stopped: {error}")
+        problem = "The session replays a recording, which answers no new requests."
+        raise NotConnectedError(f"{problem} See findings(), or sign in with login().")
+    _explore(opened, pause_s)
     return findings()
 
 
