@@ -36,6 +36,8 @@ class ApiKey:
 
     @hide_frames
     def __init__(self, text: str) -> None:
+        if not isinstance(text, str):
+            raise CredentialError(f"An API key is text, not {type(text).__name__}.")
         key = text.strip()
         if problem := _find_problem(key):
             raise CredentialError(f"The API key {problem}.")

@@ -15,7 +15,7 @@ from reading_samples import reading as sample
 
 import directmail_lab as dm
 from directmail_lab.cassettes import SessionRecording
-from directmail_lab.cassettes.recording import Exchange
+from directmail_lab.cassettes.recording import RawInteraction
 from directmail_lab.errors import NotConnectedError
 from directmail_lab.readings.reading import Reading
 from directmail_lab.widgets.monitor import MAX_POINTS, History, MonitorWidget
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from directmail_lab.standin import StandIn
 
 WAIT_S = 10.0
-NO_MESSAGES = Exchange("", (), b"", (), "", None)
+NO_MESSAGES = RawInteraction("", (), b"", (), "", None)
 
 
 def reading(remaining: int | None = 1, *, status: int = 200, path: str = "/v1/users/me") -> Reading:

@@ -419,7 +419,10 @@ def test_a_foreign_file_is_shown_without_its_credentials() -> None:
     (first, second), _ = redact_foreign([answered_with(f"{ME}{SECRET}", b""), given])
 
     assert first.request.uri == f"{ME}{REDACTED}"
-    assert dict(second.request.headers) == {"X-A": "b"}
+    assert dict(second.request.headers) == {
+        "Authorization": f"Bearer {REDACTED}",
+        "X-A": "b",
+    }
     assert second.response.body == REDACTED.encode()
 
 
