@@ -40,12 +40,8 @@ BREAKING = "dm.session().client.get('/v1/users/me', params=object())"
 def test_no_file_holds_a_key(
     new_page: Callable[..., Page], server: Server, *, automatically: bool
 ) -> None:
-    """Typed, accepted, refused, re-run, shown again, restarted: saved after each.
-
-    JupyterLab's own timer saves as well, every second.
-    """
+    """Typed, accepted, refused, re-run, shown again, restarted: saved after each."""
     server.save_widget_state(automatically=automatically)
-    server.autosave_every(1)
     page = new_page()
     with stand_in(api_key=ACCEPTED) as service:
         show = f"import directmail_lab as dm\nform = dm.login(base_url={service.base_url!r})\nform"
@@ -55,8 +51,7 @@ def test_no_file_holds_a_key(
         form = Form(page).ready()
         form.key.click()
         page.keyboard.type(TYPED_ONLY)
-        unsaved = (server.notebooks / name).stat().st_mtime_ns
-        wait_for(page, lambda: (server.notebooks / name).stat().st_mtime_ns > unsaved)
+        save(page)
         form.key.fill("")
         form.sign_in(REFUSED)
         expect(form.problem).to_contain_text("did not accept")
@@ -78,7 +73,6 @@ def test_no_file_holds_a_key(
         form.sign_in(ACCEPTED)
         expect(form.account).to_be_visible()
         save(page)
-    server.autosave_every(120)
     server.save_widget_state(automatically=False)
     notebook = (server.notebooks / name).read_text()
 
@@ -88,6 +82,32 @@ def test_no_file_holds_a_key(
     assert "Traceback" in notebook
     assert list(server.notebooks.glob(f".ipynb_checkpoints/leaks-{automatically}*"))
     assert (server.home / "ipython/profile_default/history.sqlite").exists()
+
+
+def test_no_autosave_holds_a_key(new_page: Callable[..., Page], server: Server) -> None:
+    """JupyterLab's own timer saves while a key is typed, and after it was accepted."""
+    server.save_widget_state(automatically=True)
+    server.autosave_every(1)
+    page = new_page()
+    with stand_in(api_key=ACCEPTED) as service:
+        show = f"import directmail_lab as dm\nform = dm.login(base_url={service.base_url!r})\nform"
+        name = server.write("autosaved.ipynb", show, "dm.me()")
+        open_notebook(page, server, name)
+        run_cells(page, 0)
+        form = Form(page).ready()
+        form.key.click()
+        page.keyboard.type(TYPED_ONLY)
+        saved = server.notebooks / name
+        wait_for(page, lambda: "widget-state+json" in saved.read_text())
+        form.key.fill("")
+        form.sign_in(ACCEPTED)
+        expect(form.account).to_be_visible()
+        run_cells(page, 1)
+        wait_for(page, lambda: "usr_stand_in_1" in saved.read_text())
+    server.autosave_every(120)
+    server.save_widget_state(automatically=False)
+
+    assert leaks([server.home], *KEYS) == []
 
 
 def test_the_search_finds_a_field_that_leaks(new_page: Callable[..., Page], server: Server) -> None:
