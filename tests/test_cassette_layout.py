@@ -97,15 +97,6 @@ def test_any_interaction_is_read_as_it_was_written_by_us_and_by_vcrpy(
     assert tuple(pairs) == response.headers
 
 
-@pytest.mark.parametrize("body", [b"\xff" * 2_000_000, "é\x85\u2028".encode() * 400_000])
-def test_huge_bodies_come_back(body: bytes) -> None:
-    """A body of megabytes, text or not, is the same in our reading and in vcrpy's."""
-    text = cassette(answered(body=body))
-
-    assert ours(text)[0].response.body == body
-    assert vcrpys(text)[1]["body"]["string"] == body
-
-
 MARKS = '"string": null, "body": null, "headers": {} !!binary "AAAA" # end: 1 interaction'
 
 
@@ -141,6 +132,7 @@ def test_the_file_is_yaml_and_its_metadata_is_readable(elapsed_s: float, expecte
     assert (value["version"], value["recording"]) == (1, METADATA)
     assert value["interactions"][0]["recorded_at"] == "2026-11-21T12:00:00.123456Z"
     assert value["interactions"][0]["elapsed_s"] == ours(text)[0].elapsed_s == expected
+    assert ours(text.replace('Z"', '"'))[0].recorded_at is None  # of which zone is not known
 
 
 @settings(max_examples=500, deadline=None)

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-import tracemalloc
 from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import count
@@ -248,27 +247,6 @@ def test_a_recording_is_synced_to_disk_meanwhile_and_at_its_end(
     recorded(tmp_path / "tour.yaml", *[answered()] * 3)
 
     assert synced.call_count == times
-
-
-def test_a_large_interaction_takes_little_memory_beside_itself(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Bodies of megabytes, of text and of bytes, are written, and read again, as they came."""
-    monkeypatch.setattr(Redactor, "interaction", lambda _, interaction: interaction)
-    bodies = [("é" + "x" * 49).encode() * 100_000, b"\xff" * 5_000_001]
-    path = tmp_path / "tour.yaml"
-    with opened(path) as cassette:
-        cassette.record(answered())
-        for body in bodies:
-            tracemalloc.start()
-            cassette.record(answered(body=body))
-            peak_bytes = tracemalloc.get_traced_memory()[1]
-            tracemalloc.stop()
-
-            assert peak_bytes < 4 * len(body)
-
-    assert [each.response.body for each in read_cassette(path)][1:] == bodies
-    assert loads_in_vcrpy(path) == 3
 
 
 def test_a_file_that_was_edited_afterwards_says_so(tour: Path) -> None:

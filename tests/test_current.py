@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import re
 import subprocess
@@ -162,23 +161,6 @@ def test_logout_forgets_the_session(service: FaultyService) -> None:
             call()
 
 
-def test_every_call_acts_on_the_current_session(service: FaultyService) -> None:
-    """get, post, request, me_async and rate_limits are the current session's."""
-    dm.connect(service.base_url, service.api_key, allow_writes=True)
-    dm.get("/v1/lists")
-    dm.session().post("/v1/letters", json={})
-    dm.request("HEAD", "/v1/users/me")
-
-    async def me_and_close() -> None:
-        await dm.session().me_async()
-        await dm.session().aclose()
-
-    asyncio.run(me_and_close())
-
-    operations = ["/v1/lists", "/v1/letters", "/v1/users/me", "/v1/users/me"]
-    assert dm.rate_limits()["operation"].tolist() == operations
-
-
 def test_readings_that_contradict_the_stated_unit_are_told(service: FaultyService) -> None:
     """A session that was told a unit which the service does not use warns where it is looked at."""
     dm.connect(service.base_url, service.api_key, reset_unit="epoch_s")
@@ -197,19 +179,3 @@ def test_a_burst_gives_the_readings_it_made(connected: Session) -> None:
 
     assert made["remaining"].tolist() == [59, 58, 57, 56, 55]
     assert len(dm.rate_limits()) == 6
-
-
-def test_an_interrupted_burst_leaves_the_session_usable(connected: Session) -> None:
-    """Ctrl-C ends the burst; what was sent is in the readings, and the next call works."""
-
-    def interrupt(_: object) -> None:
-        if len(connected.recording) == 3:
-            raise KeyboardInterrupt
-
-    stop = connected.on_reading(interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        dm.burst(100)
-    stop()
-
-    assert len(dm.rate_limits()) == 3
-    assert len(dm.me()) == 1

@@ -8,6 +8,7 @@ import socket
 import tracemalloc
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import httpx
 import pytest
@@ -111,6 +112,63 @@ def test_a_write_without_a_whole_answer_has_an_unknown_outcome(
 
     assert isinstance(caught.value, httpx.TimeoutException) is timed_out
     assert service.requests["POST /v1/letters"] == 1
+
+
+@pytest.mark.parametrize(
+    ("method", "error"),
+    [("GET", httpx.RemoteProtocolError), ("POST", dm.errors.OutcomeUnknownError)],
+)
+def test_a_streamed_body_that_breaks_off_is_explained_too(
+    service: FaultyService, writing: Session, method: str, error: type[Exception]
+) -> None:
+    """The caller reads it, after the client has returned; no frame below has what was sent."""
+    with (
+        service.fault(cut_after=3),
+        pytest.raises(error) as caught,
+        writing.client.stream(method, "/v1/letters") as response,
+    ):
+        response.read()
+
+    assert not [frame for frame in caught.traceback if "httpcore" in str(frame.path)]
+
+
+def answering(monkeypatch: pytest.MonkeyPatch) -> tuple[mock.Mock, mock.Mock]:
+    """Let no request leave; return what is called to connect, and what to send."""
+    send = mock.Mock(side_effect=lambda _: httpx.Response(200))
+    connect = mock.Mock(side_effect=lambda **_: httpx.MockTransport(send))
+    monkeypatch.setattr(httpx, "HTTPTransport", connect)
+    return connect, send
+
+
+def test_an_authorization_of_ones_own_is_sent_alone(
+    live: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the place of the key."""
+    _, send = answering(monkeypatch)
+    live.get("/v1/users/me", headers={"Authorization": "Bearer mine"})
+
+    assert send.call_args.args[0].headers.get_list("Authorization") == ["Bearer mine"]
+
+
+@pytest.mark.parametrize(
+    ("address", "proxy"),
+    [
+        ("https://api.example.test", "http://proxy.test:3128"),
+        ("https://direct.test", None),
+        ("http://127.0.0.1:1", None),
+    ],
+)
+def test_the_proxy_of_the_environment_is_used(
+    monkeypatch: pytest.MonkeyPatch, address: str, proxy: str | None
+) -> None:
+    """But not for this machine, nor for what the environment leaves out."""
+    monkeypatch.setenv("ALL_PROXY", "http://proxy.test:3128")
+    monkeypatch.setenv("NO_PROXY", "direct.test")
+    connect, _ = answering(monkeypatch)
+    with Session(address, ApiKey("some-key-0123456789")) as session:
+        session.get("/")
+
+    connect.assert_called_once_with(proxy=proxy)
 
 
 @MODES

@@ -115,6 +115,8 @@ OLD_FILES = {
     "extra keys": f"{REQUEST}{RESPONSE}  note: mine\nkind: odd\n",
     "one value, no list": f"{REQUEST.replace('headers: {}', 'headers: {A: b}')}{RESPONSE}",
     "two values of a request header": f"{REQUEST.replace('{}', '{A: [b, c], a: [d]}')}{RESPONSE}",
+    # PyYAML writes a list that stands in two places once, and an alias for the other.
+    "alias": f"{REQUEST.replace('{}', '{A: &a [b]}')}{RESPONSE.replace('{}', '{A: *a}')}",
     "multi-line": f"{REQUEST}  response:\n    status: {{code: 200, message: OK}}\n"
     "    headers: {}\n"
     '    body:\n      string: "a\\\n        \\ b\n\n        c\\u2028"\n',
