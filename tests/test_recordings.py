@@ -58,13 +58,14 @@ def test_a_recorded_response_says_its_number_in_the_cassette(tour: Path, live: S
 
 def test_what_a_session_saw_is_shown_without_the_key(service: FaultyService, live: Session) -> None:
     """Bodies are kept as they came, also of responses that are not recorded, and redacted here."""
-    with service.fault(echo_key=True):
+    with service.fault(echo_key=True, encoding="gzip"):
         live.me()
     number = len(live.recording)
     shown = live.recording.interaction(number)
 
     assert live.recording.has_bodies(number)
     assert b"<API_KEY>" in shown.response.body
+    assert "content-encoding" not in dict(shown.response.headers)
     assert service.api_key not in f"{shown.request}{shown.response.headers}{shown.response.body!r}"
     assert service.api_key not in f"{vars(live)}{live.recording!r}"
 
@@ -88,12 +89,15 @@ def test_old_bodies_are_dropped_and_their_numbers_stay(
 
 def test_another_programs_file_is_read_without_its_credentials(tmp_path: Path) -> None:
     """Wherever the service repeated them; the scheme of an Authorization stays."""
-    request = replace(get("/v1/a"), headers=(("Authorization", "Bearer s3cr3t-t0ken-0123456789"),))
-    path = theirs(tmp_path / "a.yaml", answered(request, body='{"x": "s3cr3t-t0ken-0123456789"}'))
-    (interaction,) = read_cassette(path)
+    token = "s3cr3t-t0ken-0123456789"
+    request = replace(get("/v1/a"), headers=(("Authorization", f"Bearer {token}"),))
+    echo = answered(request, body=f'{{"x": "{token}"}}')
+    recording = read_cassette(theirs(tmp_path / "a.yaml", echo, about=f"of {token}"))
+    (interaction,) = recording
 
     assert interaction.request.headers == (("Authorization", "Bearer <REDACTED>"),)
     assert b"s3cr3t" not in interaction.response.body
+    assert "s3cr3t" not in str(recording.metadata)
 
 
 # -- sources -------------------------------------------------------------------------------------
