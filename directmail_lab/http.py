@@ -145,24 +145,42 @@ def _with_body_kept(response: httpx.Response) -> httpx.Response:
 # The message of an error is the first one for its type whose pattern is in httpx's message; {} is
 # the address. The sign-in form shows them too.
 _MESSAGES: Final = (
-    (httpx.ConnectError, "CERTIFICATE_VERIFY",
-     "The certificate of {} is not trusted, so the key was not sent. Check the address. Behind a "
-     "company's proxy, SSL_CERT_FILE may have to name its certificate."),
-    ((httpx.ConnectError, httpx.ConnectTimeout), "SSL|handshake",
-     "{} answers, but not with https: its port may be one of plain http. Check the port. (Plain "
-     "http:// is accepted for this machine alone.)"),
-    (httpx.TimeoutException, "",
-     "{} did not answer in time. Check the address and the network, or give it more time: "
-     "connect(…, timeout_s=…)."),
-    ((httpx.ConnectError, httpx.UnsupportedProtocol, httpx.ProxyError), "",
-     "Nothing answers at {}. Check its spelling and the network. With no network, replay(…) a "
-     "cassette."),
-    (httpx.DecodingError, "",
-     "The response of {} is not compressed as its headers say. Try again."),
+    (
+        httpx.ConnectError,
+        "CERTIFICATE_VERIFY",
+        "The certificate of {} is not trusted, so the key was not sent. Check the address. Behind a "
+        "company's proxy, SSL_CERT_FILE may have to name its certificate.",
+    ),
+    (
+        (httpx.ConnectError, httpx.ConnectTimeout),
+        "SSL|handshake",
+        "{} answers, but not with https: its port may be one of plain http. Check the port. (Plain "
+        "http:// is accepted for this machine alone.)",
+    ),
+    (
+        httpx.TimeoutException,
+        "",
+        "{} did not answer in time. Check the address and the network, or give it more time: "
+        "connect(…, timeout_s=…).",
+    ),
+    (
+        (httpx.ConnectError, httpx.UnsupportedProtocol, httpx.ProxyError),
+        "",
+        "Nothing answers at {}. Check its spelling and the network. With no network, replay(…) a "
+        "cassette.",
+    ),
+    (
+        httpx.DecodingError,
+        "",
+        "The response of {} is not compressed as its headers say. Try again.",
+    ),
     (httpx.TooManyRedirects, "", "{} redirects in a circle. Check the address and the path."),
-    (httpx.RequestError, "",
-     "The connection to {} broke before the response was complete. Try again."),
-)  # fmt: skip
+    (
+        httpx.RequestError,
+        "",
+        "The connection to {} broke before the response was complete. Try again.",
+    ),
+)
 
 
 def _explain(
