@@ -148,8 +148,8 @@ _MESSAGES: Final = (
     (
         httpx.ConnectError,
         "CERTIFICATE_VERIFY",
-        "The certificate of {} is not trusted, so the key was not sent. Check the address. Behind a "
-        "company's proxy, SSL_CERT_FILE may have to name its certificate.",
+        "The certificate of {} is not trusted, so the key was not sent. Check the address. Behind "
+        "a company's proxy, SSL_CERT_FILE may have to name its certificate.",
     ),
     (
         (httpx.ConnectError, httpx.ConnectTimeout),

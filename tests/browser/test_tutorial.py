@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser, Page
 
+# Set it to a folder to keep the pictures that the README files show.
+PICTURES = os.environ.get("DIRECTMAIL_LAB_PICTURES")
 ROOT = checkout()
 assert ROOT is not None
 NOTEBOOKS = sorted(path.name for path in (ROOT / "notebooks").glob("*.ipynb"))
@@ -74,6 +77,10 @@ def test_every_cell_of_a_tutorial_runs(lab: Tab, name: str) -> None:
     failures = panel.locator('[data-mime-type="application/vnd.jupyter.error"]').count()
     charts = panel.locator(".jp-OutputArea-output img").count()
     asked = sum("dm.chart" in cell for cell in panel.locator(".jp-CodeCell").all_inner_texts())
+    if PICTURES:
+        panel.locator("h2").nth(2).evaluate("heading => heading.scrollIntoView()")
+        page.wait_for_timeout(500)
+        page.screenshot(path=f"{PICTURES}/{name[3:].removesuffix('.ipynb')}.png")
 
     assert failures == 0
     assert charts >= asked
