@@ -37,30 +37,7 @@ _INTERRUPTED: Final = "There is no response: get_many() was interrupted. Request
 
 
 def get_many(session: Session, /, paths: Iterable[str], *, concurrency: int = 8) -> list[Result]:
-    """Send a GET to each of any number of paths, several at once, paced as the session is.
-
-    A progress bar appears after one second. After an interrupt nothing more is sent, and the
-    responses so far are returned. With a cassette, requests for the same path are sent one after
-    the other, so that a replay gives each of them the response that was recorded for it.
-
-    Parameters
-    ----------
-    paths
-        Below the base address, each with its query if it has one: ``"/v1/lists?page=2"``.
-    concurrency
-        The most requests that wait for their responses at the same time.
-
-    Returns
-    -------
-    list of httpx.Response or Exception
-        One for each path, in the same order: the response, whatever its status, or the error if
-        there was none. An error for one path does not stop the others.
-
-    Raises
-    ------
-    ValueError
-        ``concurrency`` is less than 1, or ``paths`` is a single string; nothing is sent.
-    """
+    """Do what `directmail_lab.get_many` does, with a given session."""
     if isinstance(paths, str) or concurrency < 1:
         raise argument_error("get_many() takes a list of paths, and concurrency=1 or more.")
     paths = list(paths)
@@ -106,46 +83,7 @@ def pages(
     cursor: str | None = None,
     max_pages: int | None = None,
 ) -> Iterator[httpx.Response]:
-    """Request the pages of a list, one after the other, paced as the session is.
-
-    The next page is where the header ``Link`` or a URL named ``next`` in the body says, unless you
-    name another way: ``page``, ``offset`` or ``cursor``. If a page says that there are more and not
-    where, a warning says so. A page that is empty or repeats an earlier one ends the list, and is
-    not yielded. ``frame(pages(…))`` is one frame of all their records.
-
-    Parameters
-    ----------
-    path
-        Below the base address.
-    params
-        The query of the first request: page size and start, as in ``{"limit": 100, "page": 0}``.
-    page
-        The query's parameter for the number of the page, which begins at its value in ``params``,
-        else at 1. A page that is shorter than the first is the last, and so is one before a 404.
-    offset
-        The query's parameter for the number of the first record, which begins at its value in
-        ``params``, else at 0. It ends as with ``page``.
-    cursor
-        Where in the body the token for the next page is: ``"next_cursor"``, or a dotted path such
-        as ``"meta.next_cursor"``. It is sent back under its name without ``next``: as ``cursor``.
-    max_pages
-        The most pages to request; by default 1,000, with a warning if there are more.
-
-    Yields
-    ------
-    httpx.Response
-        A page.
-
-    Raises
-    ------
-    ServiceError
-        The service answered with an error status.
-    InsecureAddressError
-        The next page's URL is on another server than the session's: nothing is sent there.
-    ValueError
-        More than one of ``page``, ``offset`` and ``cursor`` is given, or ``max_pages`` is less than
-        1; nothing is sent.
-    """
+    """Do what `directmail_lab.pages` does, with a given session."""
     if sum(map(bool, (page, offset, cursor))) > 1:
         raise argument_error("pages() takes only one of page=, offset= and cursor=.")
     if max_pages is not None and max_pages < 1:
