@@ -112,6 +112,26 @@ def test_an_interrupt_keeps_what_came(items: StandIn) -> None:
         assert len(session.me()) == 1
 
 
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs a real Ctrl-C")
+def test_after_an_interrupt_what_waited_for_the_allowance_is_not_sent() -> None:
+    """The threads that wait for the renewal end without it."""
+    with stand_in(limit=2, window_s=1.0, limits={}) as service, session_of(service) as session:
+
+        def interrupt(_: object) -> None:
+            if len(session.recording) == 2:
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+        stop = session.on_reading(interrupt)
+        got = get_many(session, ["/v1/users/me"] * 6, concurrency=3)
+        stop()
+        for thread in threading.enumerate():
+            if thread.name.endswith("(send_each)"):
+                thread.join()
+
+        assert service.requests.total() == 2
+        assert [type(each) for each in got].count(dm.DirectMailLabError) >= 4
+
+
 @pytest.mark.parametrize(("paths", "concurrency"), [("/v1/lists", 8), (["/v1/lists"], 0)])
 def test_what_would_send_nothing_is_refused(live: Session, paths: Any, concurrency: int) -> None:
     """One text is no list of paths."""

@@ -126,6 +126,21 @@ def test_what_fits_several_units_is_undetermined(readings: list[Reading]) -> Non
     assert {"seconds_left", "milliseconds_left"} <= set(evidence.candidates)
 
 
+@pytest.mark.parametrize(
+    "others",
+    [lambda n: 0 * n, lambda n: n % 3, lambda n: 7 * n % 5, lambda n: n * n % 11],
+    ids=["none", "0 1 2", "0 2 4 1 3", "0 1 4 9 5 3"],
+)
+def test_regular_polling_may_be_a_stroboscope(others: Callable[[int], int]) -> None:
+    """Polled every 1.002 s, milliseconds in windows of 1.001 s seem to fall by one a second."""
+    readings = [
+        reading(NOW_S + 1.002 * n, 1001 - 1002 * n % 1001, elapsed_s=0.0, remaining=299 - others(n))
+        for n in range(50)
+    ]
+
+    assert infer_reset_unit(readings).unit in ("undetermined", "milliseconds_left")
+
+
 def test_two_accounts_in_one_log_are_no_unit_and_the_reason_asks_for_one() -> None:
     """Values of two windows that alternate show nothing; values in two units fit none."""
     mixed = [reading(NOW_S + n / 10, 60 - n // 10 if n % 2 else 20 - n // 10) for n in range(100)]
@@ -135,6 +150,15 @@ def test_two_accounts_in_one_log_are_no_unit_and_the_reason_asks_for_one() -> No
     assert alternate.unit == in_two_units.unit == "undetermined"
     assert "one window of one account" in alternate.why
     assert "two accounts mixed" in in_two_units.why
+
+
+def test_a_clock_that_is_set_back_does_not_mislead() -> None:
+    """What was seen before the step and after it is not compared."""
+    first = window("seconds_left", BY_HAND)
+    second = window("seconds_left", BY_HAND, start=NOW_S - 1740, remaining=3)
+
+    for readings in (first + second, second + first):
+        assert infer_reset_unit(readings).unit in ("seconds_left", "undetermined")
 
 
 @pytest.mark.parametrize("stated", UNITS)
@@ -148,6 +172,17 @@ def test_a_stated_unit_stands_and_is_contradicted_by_any_other(stated: str, unit
 
 
 @pytest.mark.parametrize("unit", UNITS)
+def test_each_operation_counts_for_itself(unit: str) -> None:
+    """Two windows that are used in turn tell the unit as one does."""
+    windows = (
+        window(unit, BY_HAND, start=start, window_s=left_s, path=path)
+        for path, start, left_s in (("/a", NOW_S, 60.0), ("/b", NOW_S + 0.2, 90.0))
+    )
+
+    assert infer_reset_unit(chain(*zip(*windows, strict=True))).unit == unit
+
+
+@pytest.mark.parametrize("unit", UNITS)
 def test_a_recording_without_times_is_dated_by_the_service(unit: str) -> None:
     """By its Date headers, which are precise to a second."""
     timed = window(unit, BY_HAND)
@@ -157,6 +192,50 @@ def test_a_recording_without_times_is_dated_by_the_service(unit: str) -> None:
     ]
 
     assert infer_reset_unit(untimed).unit == unit
+
+
+def test_a_large_number_alone_is_no_time_left() -> None:
+    """It would be over a year in seconds, and a quota may last that long."""
+    evidence = infer_reset_unit([reading(NOW_S + n, 63_000_000 - n) for n in range(3)])
+
+    assert (evidence.unit, evidence.candidates) == ("undetermined", ("milliseconds_left",))
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_short_window_tells_its_unit_too(others: int) -> None:
+    """Of 28 requests in 10 s, windows of 2 s tell no more than 2 and 1; others may spend beside."""
+    readings = [
+        reading(
+            NOW_S + n * 0.36,
+            math.ceil(2.0 - n * 0.36 % 2.0),
+            remaining=39 - (n - math.ceil(n * 0.36 // 2.0 * 2.0 / 0.36)) - others * (n > 20),
+        )
+        for n in range(28)
+    ]
+
+    assert infer_reset_unit(readings).unit == "seconds_left"
+
+
+def test_others_on_the_account_only_delay_the_name() -> None:
+    """What remains falls by more than our own requests: a longer row of falls tells it."""
+    readings = [
+        reading(NOW_S + n * 0.78, 60 - round(n * 0.78), remaining=299 - n - 3 * n)
+        for n in range(20)
+    ]
+
+    assert infer_reset_unit(readings[:5]).unit == "undetermined"
+    assert infer_reset_unit(readings).unit == "seconds_left"
+
+
+def test_a_replay_in_the_time_of_its_playing_tells_nothing_of_seconds() -> None:
+    """Played one a second, with latencies unknown, hours that count down are no milliseconds."""
+    values = [86396, 86359, 86339, 86334, 86321, 86301, 86300, 86263, 86148, 86145]
+    played = [
+        reading(NOW_S + n, value, remaining=299 - n, elapsed_s=None, source="replayed")
+        for n, value in enumerate(values)
+    ]
+
+    assert infer_reset_unit(played).unit == "undetermined"
 
 
 @st.composite
