@@ -36,7 +36,7 @@ NOTEBOOKS = sorted(path.name for path in (ROOT / "notebooks").glob("*.ipynb"))
 def lab(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
     """The page that the command's address opens; what it asks for outside is noted."""
     home = tmp_path_factory.mktemp("command")
-    with started(home, "directmail_lab", "--no-browser", "--port", "0", at=ROOT) as server:
+    with started(home, "directmail_lab", "lab", "--no-browser", "--port", "0", at=ROOT) as server:
         server.autosave_every(3600)  # the tutorials are the repository's own
         tab = new_tab(browser, server, width=1360, height=1000)
         tab.page.goto(server.address)
