@@ -14,12 +14,13 @@ from base64 import b64encode
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from typing import TYPE_CHECKING, Any, Final
 from unittest import mock
 
 import nbformat
 from faulty_service import FaultyService
+from filelock import FileLock
 from nbclient import NotebookClient
 from nbformat.v4 import new_output
 
@@ -38,7 +39,9 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 # -- the cassettes -----------------------------------------------------------------------------
 
 # A cassette names the address that it was recorded at: the same port each time, the same file.
+# One recording at a time: the tests that record run side by side, in processes of their own.
 _PORT: Final = 8431
+_PORT_LOCK: Final = FileLock(Path(gettempdir()) / f"directmail-lab-port-{_PORT}.lock")
 _START: Final = 1_795_233_600.0
 _AT: Final = "2026-11-21T04:00:00.000000Z"  # the same time
 _PassTime = Callable[[float], None]
@@ -69,6 +72,7 @@ def record(name: str, path: Path) -> None:
     path.unlink(missing_ok=True)
     options: dict[str, Any] = {"limit": 5, "window_s": 10.0} if name == "waiting" else {}
     with (
+        _PORT_LOCK,
         FaultyService(port=_PORT, clock=clock.now, **options) as service,
         mock.patch.object(Session, "_clock", staticmethod(clock.now)),
         mock.patch.object(
