@@ -78,6 +78,8 @@ def connect(
     share : {"machine", "redis://…", None}, default "machine"
         Which sessions with the same key and address share what is known of its allowance: those on
         this machine, those that use this Redis server, or none.
+    retry : bool, default True
+        Whether a read that failed, or was refused (429), is sent again.
 
     Raises
     ------
@@ -403,7 +405,8 @@ def record(
     CassetteError
         The cassette cannot be read or written, or its name leads out of the folder.
     """
-    options: dict[str, Any] = {"redact": tuple(redact), "match_on": match_on}
+    rules = redact if isinstance(redact, str) else tuple(redact)
+    options: dict[str, Any] = {"redact": rules, "match_on": match_on}
     return ModeChange(
         lambda: session().record(cassette, record_mode=record_mode, **options).entered
     )

@@ -110,7 +110,8 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         if not self._allow_writes:
             raise WriteRefusedError(
                 f"{request.method} would change something at the live service, and nothing was "
-                "sent. If you mean it, connect(…, allow_writes=True)."
+                "sent. If you mean it, connect(…, allow_writes=True); in a test, run pytest "
+                "--directmail-allow-writes, or mark it: directmail(allow_writes=True)."
             )
         if not is_first:
             raise WriteRefusedError(

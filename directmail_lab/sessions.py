@@ -77,6 +77,7 @@ class SessionOptions(TypedDict, total=False):
     reset_unit: ResetUnit | None
     allow_writes: bool
     share: str | Share | None
+    retry: bool
 
 
 class Session:
@@ -110,6 +111,8 @@ class Session:
         ``"machine"``: this user's on this machine, through a file in the user's state folder.
         ``"redis://…"``, a Redis server's address: those on other machines too. None: this session
         shares nothing. If the file or the server fails, the session paces alone and warns once.
+    retry
+        Whether a read that failed, or was refused (429), is sent again.
 
     Attributes
     ----------
@@ -117,6 +120,8 @@ class Session:
         `httpx.Client` and `httpx.AsyncClient`, for everything that they can do. The session's mode
         decides whether a request is sent, recorded or replayed. The second runs under asyncio
         alone. With ``auth=None`` no key is sent.
+    cassette_folders
+        Where `record` and `replay` look for a name before they look for it as usual.
     """
 
     _clock: Callable[[], float] = staticmethod(time.time)
@@ -133,12 +138,14 @@ class Session:
         reset_unit: ResetUnit | None = None,
         allow_writes: bool = False,
         share: str | Share | None = "machine",
+        retry: bool = True,
     ) -> None:
         self._api_key = as_api_key(api_key)
         self.base_url = base_address(base_url, only_replays=self._api_key is None)
-        self._reset_unit = reset_unit
+        self._reset_unit, self._retry = reset_unit, retry
         self._own = SessionRecording("this session", self.base_url, reset_unit=reset_unit)
         self._listeners: dict[object, Callable[[Reading], None]] = {}
+        self.cassette_folders: Sequence[Path] = ()
         redactor = Redactor()
         self._redacted = redactor.text
         self._observe = Observer(self._notify, base_path(self.base_url), self._redacted)
@@ -183,13 +190,14 @@ class Session:
         metadata: Mapping[str, object] | None = None,
     ) -> ModeChange:
         """Record to a cassette; see `directmail_lab.record`."""
-        redactor = Redactor(redact=tuple(redact))
+        redactor = Redactor(redact=redact)
 
         def recording() -> Mode:
             if record_mode != "none":
                 self._require_key("record")
             opened = Cassette(
                 cassette,
+                folders=self.cassette_folders,
                 record_mode=record_mode,
                 redactor=redactor,
                 base_url=self.base_url,
@@ -214,7 +222,13 @@ class Session:
         factor = latency_factor(timing)
 
         def replaying() -> Mode:
-            opened = Cassette(cassette, match_on=match_on, repeat=repeat, base_url=self.base_url)
+            opened = Cassette(
+                cassette,
+                folders=self.cassette_folders,
+                match_on=match_on,
+                repeat=repeat,
+                base_url=self.base_url,
+            )
             return self._replaying(opened, factor)
 
         return self._change(replaying)
@@ -286,7 +300,7 @@ class Session:
         )
         if self.allowances.pace == "off":
             return observing
-        return PacingTransport(observing, self.allowances, clock=self._clock)
+        return PacingTransport(observing, self.allowances, retry=self._retry, clock=self._clock)
 
     @property
     def shared_with(self) -> str:

@@ -45,7 +45,7 @@ from .redaction.unpack import MAX_UNPACKED_BYTES
 ModeName = Literal["live", "record", "replay"]
 
 _ATTEMPT: Final = "directmail_lab.attempt"
-"""Where a request carries its own ``id`` and how many times it was sent."""
+"""Where a request carries how many times the call that is under way has sent it."""
 
 _USUAL_REASONS: Final = frozenset({"", *(status.phrase for status in HTTPStatus)})
 
@@ -219,6 +219,7 @@ class SessionTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 if mode.latency_factor:
                     time.sleep(_pause_s(mode, played[-1][1]))
                 return self._played(request, played, mode)
+        request.extensions[_ATTEMPT] = 0
         return mode.inner.handle_request(request)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -230,6 +231,7 @@ class SessionTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 if mode.latency_factor:
                     await asyncio.sleep(_pause_s(mode, played[-1][1]))
                 return self._played(request, played, mode)
+        request.extensions[_ATTEMPT] = 0
         return await mode.inner.handle_async_request(request)
 
     def _played(
@@ -347,10 +349,7 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     ) -> int | None:
         """Record a response before the caller has the whole of it: nothing seen is ever lost."""
         assert self.cassette is not None
-        # The request that follows a redirect takes the extensions over, but is another one.
-        sent, attempt = request.extensions.get(_ATTEMPT, (None, 0))
-        attempt = attempt + 1 if sent == id(request) else 1
-        request.extensions[_ATTEMPT] = id(request), attempt
+        request.extensions[_ATTEMPT] = attempt = request.extensions.get(_ATTEMPT, 0) + 1
         recorded_at = datetime.fromtimestamp(at, UTC)
         try:
             return self.cassette.record(

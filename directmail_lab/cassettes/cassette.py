@@ -44,6 +44,8 @@ class Cassette:
     ----------
     name
         A bare name, or the `Path` of a file.
+    folders
+        Where a name is looked for before it is looked for as usual; a new cassette is in the first.
     record_mode
         vcrpy's: ``"none"`` replays; ``"once"`` records a new cassette and replays an old one;
         ``"new_episodes"`` and ``"any"`` add what is not there; ``"all"`` records everything again,
@@ -84,6 +86,7 @@ class Cassette:
         self,
         name: str | Path,
         *,
+        folders: Sequence[Path] = (),
         record_mode: str = "none",
         redactor: Redactor | None = None,
         base_url: str | None = None,
@@ -107,7 +110,8 @@ class Cassette:
         self._base_url = base_url
         started_at = now.replace("+00:00", "Z")
         self._metadata = {"started_at": started_at, **(metadata or {}), "base_url": base_url}
-        self.path = find_cassette(name) if record_mode == "none" else new_cassette_path(name)
+        locate = find_cassette if record_mode == "none" else new_cassette_path
+        self.path = locate(name, folders)
         self.records = records(record_mode, self.path)
         self._recorder: Recorder | None = None
         # Of requests in which something was replaced: what they were, by what is recorded of them.

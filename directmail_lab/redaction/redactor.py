@@ -99,7 +99,7 @@ class Redactor(Hidden):
     def __init__(self, secrets: Iterable[str] = (), *, redact: Iterable[str] = ()) -> None:
         self.__keys = KeySearch(secrets)
         self.__version: object = None
-        self.__redact = tuple(redact)
+        self.__redact = (redact,) if isinstance(redact, str) else tuple(redact)
         self.__personal = Pseudonyms(self.__redact)
 
     @property
