@@ -125,13 +125,11 @@ class NetworkBlock:
     # -- what is refused -----------------------------------------------------------------------
 
     def _check_name(self, host: str | bytes | None, port: object = None) -> bool:
-        """Return whether a host is a name, which is asked of another machine, and is allowed."""
-        try:
-            ip_address(_text(host or "127.0.0.1"))
-        except ValueError:
+        """Return whether a host is a name, which another machine is asked for; it is allowed."""
+        is_name = bool(host) and not _is_address(_text(host or ""))
+        if is_name:
             self._check(host or "", port)
-            return True
-        return False
+        return is_name
 
     def _check(self, host: str | bytes, port: object = None) -> None:
         name = _text(host).lower()
@@ -140,7 +138,7 @@ class NetworkBlock:
             return
         shown = f"{name}:{port}" if port else name
         error = pytest.fail.Exception(
-            f"{self._place()} connects to {shown}, and the network is blocked.\n"
+            f"No connection to {shown} from {self._place()}: the network is blocked.\n"
             f"Replay it with a fixture, or allow it: --directmail-allowed-hosts={name}",
             pytrace=False,
         )
@@ -156,6 +154,14 @@ class NetworkBlock:
                 return f"{path.relative_to(self._root)}:{line}"
         file, first_line, _ = self._item.location if self._item else ("a test", None, "")
         return file if first_line is None else f"{file}:{first_line + 1}"
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def _text(host: str | bytes) -> str:
