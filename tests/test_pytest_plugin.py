@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -15,8 +17,11 @@ from key_search import traces
 import directmail_lab.cassettes.vcr_files  # noqa: F401
 from directmail_lab import Session
 from directmail_lab.credentials import ApiKey
+from directmail_lab.pytest_plugin import network
 
 if TYPE_CHECKING:
+    from faulty_service import FaultyService
+
     from directmail_lab.standin import StandIn
 
 OWN, TOUR = Path("cassettes/test_account/test_me.yaml"), Path("cassettes/tour.yaml")
@@ -24,6 +29,13 @@ PACKAGED = Path(__file__).parent.parent / "cassettes" / "first-look.yaml"
 RECORD = "--directmail-record-mode=once"
 QUIET = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-p", "no:asyncio")
 ONE_CALL = "def test_me(directmail): directmail.me()"
+ONE_WRITE = "def test_me(directmail): directmail.post('/v1/letters', json={'text': 'Hello'})"
+OPTIONS = """
+import pytest
+@pytest.fixture(scope="session")
+def directmail_options():
+    return {}
+"""
 TWO_CALLS = """
     def test_me(directmail):
         assert directmail.me()["name"].item() == "Stand-in User"
@@ -261,6 +273,346 @@ def test_the_session_is_the_current_one_for_the_test_alone(run: Run, service: St
         """
 
     run(source, passed=2)
+
+
+# -- settings ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ini", "fixture", "marker", "kept"),
+    [
+        ("", "{}", "", {"name", "email", "phone"}),
+        ("directmail_redact = name email", "{}", "", {"phone"}),
+        ("directmail_redact = name email", "{'redact': ['phone']}", "", {"name", "email"}),
+        ("directmail_redact = name", "{'redact': ['phone']}", "redact='email'", {"name", "phone"}),
+    ],
+)
+def test_the_marker_wins_over_the_fixture_and_that_over_the_ini_file(
+    pytester: pytest.Pytester,
+    run: Run,
+    account: FaultyService,
+    ini: str,
+    fixture: str,
+    marker: str,
+    kept: set[str],
+) -> None:
+    """One place for a project's settings, and another for what a test needs."""
+    account.fault(body=json.dumps({"name": "N1", "email": "E1", "phone": "P1"}))
+    pytester.makeini(f"[pytest]\n{ini}")
+    pytester.makeconftest(OPTIONS.format(fixture))
+    run(f"import pytest\n@pytest.mark.directmail({marker})\n{ONE_CALL}", RECORD, passed=1)
+    text = OWN.read_text(encoding="utf-8")
+
+    assert {n for n, v in (("name", "N1"), ("email", "E1"), ("phone", "P1")) if v in text} == kept
+
+
+def test_settings_in_pyproject(pytester: pytest.Pytester, run: Run, account: StandIn) -> None:
+    """The folder, the address and the matchers, all in TOML; the environment's address wins."""
+    pytester.path.joinpath("tox.ini").unlink()
+    pytester.makepyprojecttoml(
+        """
+        [tool.pytest.ini_options]
+        directmail_cassettes = "tapes"
+        directmail_base_url = "http://127.0.0.1:9"
+        directmail_match_on = ["method", "path"]
+        """
+    )
+    source = """
+        def test_me(directmail):
+            assert directmail.get("/v1/users/me", params={"n": N}).status_code == 200
+        """
+    run(source.replace("N}", "1}"), RECORD, passed=1)
+
+    run(source.replace("N}", "2}"), passed=1)
+    assert Path("tapes/test_account/test_me.yaml").is_file()
+
+
+def test_the_address_of_the_ini_file(
+    pytester: pytest.Pytester, run: Run, account: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is recorded from where the environment names none; a marker names another."""
+    monkeypatch.delenv("DIRECTMAIL_BASE_URL")
+    pytester.makeini(f"[pytest]\ndirectmail_base_url = {account.base_url}")
+    run(ONE_CALL, RECORD, passed=1)
+    mark = "@pytest.mark.directmail(base_url='https://elsewhere.test/v1')"
+    elsewhere = run(f"import pytest\n{mark}\n{ONE_CALL}", RECORD.replace("once", "all"), errors=1)
+
+    elsewhere.stdout.fnmatch_lines(["https://elsewhere.test/v1 is more than the base address*"])
+
+
+@pytest.mark.parametrize(
+    ("fixture", "line"),
+    [
+        ("{'redacted': ['name']}", "*test_me: *directmail_options has no *Did you mean redact[?]"),
+        ("{'tape': 1}", "*directmail_options has no setting 'tape'. There are cassette, *"),
+        ("{'repeat': 'often'}", "*directmail_options: repeat is one of strict, last."),
+        ("{'allow_writes': True}", "*Only the marker and --directmail-allow-writes take *"),
+    ],
+)
+def test_a_mistake_in_the_options_is_named(
+    pytester: pytest.Pytester, run: Run, fixture: str, line: str
+) -> None:
+    """A misspelt setting is an error, not left without effect."""
+    pytester.makeconftest(OPTIONS.format(fixture))
+
+    run(ONE_CALL, errors=1).stdout.fnmatch_lines([line])
+
+
+# -- writes and errors -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("marker", "options"), [("allow_writes=True", ()), ("", ("--directmail-allow-writes",))]
+)
+def test_a_write_is_recorded_if_it_is_allowed(
+    run: Run, account: StandIn, marker: str, options: tuple[str, ...]
+) -> None:
+    """By the marker or on the command line; refused, the message names both; replays are free."""
+    source = f"import pytest\n@pytest.mark.directmail({marker})\n{ONE_WRITE}"
+    refused = run(f"import pytest\n{ONE_WRITE}", RECORD, failed=1)
+    sent = account.requests.copy()
+    run(source, RECORD, *options, passed=1)
+
+    run(source, passed=1)
+    refused.stdout.fnmatch_lines(["*--directmail-allow-writes, or *directmail(allow_writes=True)*"])
+    assert not sent
+    assert sum(account.requests.values()) == 1
+
+
+def test_an_ini_file_allows_no_writes(pytester: pytest.Pytester, run: Run) -> None:
+    """Who sends what costs money says so each time, and not once for all."""
+    pytester.makeini("[pytest]\naddopts = --directmail-allow-writes")
+
+    run(ONE_CALL).stderr.fnmatch_lines(["*--directmail-allow-writes is for the command line*"])
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+@pytest.mark.parametrize(("marker", "seen"), [("", "STATUS"), ("retry=True", "200")])
+def test_an_error_is_recorded_as_the_test_saw_it(
+    run: Run, account: FaultyService, status: int, marker: str, seen: str
+) -> None:
+    """Nothing is sent again behind a test's back, unless its marker says so."""
+    account.fault(status=status, times=1, headers={"Retry-After": "0"})
+    seen = str(status) if status == 500 else seen.replace("STATUS", str(status))
+    source = f"""
+        import pytest
+
+        @pytest.mark.directmail({marker})
+        def test_me(directmail):
+            assert directmail.get("/v1/users/me").status_code == {seen}
+        """
+    run(source, RECORD, passed=1)
+
+    run(source, passed=1)
+    assert sum(account.requests.values()) == 1 + (seen == "200")
+
+
+# -- more than one cassette, client or test ----------------------------------------------------
+
+
+def test_another_cassette_is_looked_for_in_the_tests_own_folder_first(
+    run: Run, account: StandIn
+) -> None:
+    """Then in the folder of its file, then as always; what it records is put in its own."""
+    for folder, calls in (("cassettes/test_account", 1), ("cassettes", 2)):
+        recorded(Path(folder, "other.yaml"), account, calls)
+    recorded(Path("cassettes/shared.yaml"), account, 3)
+    source = """
+        def test_me(directmail):
+            directmail.me()
+            for name, count in (("other", 1), ("shared", 3), ("first-look", 102)):
+                with directmail.replay(name):
+                    assert len(directmail.open_cassette) == count
+            if directmail.mode == "record":
+                with directmail.record("third"):
+                    directmail.me()
+        """
+    run(source, RECORD, passed=1)
+
+    run(source, passed=1)
+    assert Path("cassettes/test_account/third.yaml").is_file()
+
+
+def test_a_module_sets_up_once(run: Run, account: StandIn) -> None:
+    """Its session has a cassette of its own, and its tests theirs; an unused answer fails none."""
+    source = """
+        import pytest
+
+        @pytest.fixture(scope="module")
+        def lists(directmail_session):
+            directmail_session.me()
+            return directmail_session.get("/v1/lists").json()
+
+        def test_one(lists, directmail):
+            assert directmail.me()["id"].item() == "usr_stand_in_1"
+
+        def test_two(lists):
+            assert lists
+        """
+    run(source, RECORD, passed=2)
+    sent = account.requests.copy()
+    names = sorted(path.stem for path in OWN.parent.iterdir())
+    unused = run(source, "--directmail-unused", passed=2)
+
+    run(source, "-k", "two", passed=1)
+    assert names == ["directmail_session", "test_one"]
+    assert sent == account.requests == {"GET /v1/users/me": 2, "GET /v1/lists": 1}
+    unused.stdout.fnmatch_lines(["*cassettes that no test uses*", "none"])
+
+
+def test_clients_of_other_libraries_record_and_replay(run: Run, account: StandIn) -> None:
+    """Through a local server, which has the key, and whose test fails for what is not recorded."""
+    source = """
+        import json, requests, urllib.request
+
+        def test_me(directmail_server):
+            assert requests.get(f"{directmail_server}/v1/users/me").json()["phone"] is None
+            body = urllib.request.urlopen(f"{directmail_server}/v1/lists?limit=1").read()
+            assert json.loads(body)
+        """
+    run(source, RECORD, passed=1)
+    sent = account.requests.copy()
+    changed = run(source.replace("limit=1", "limit=2"), failed=1)
+    swallowed = "\n".join(
+        line.replace("urllib.request.urlopen", "requests.get").replace(".read()", ".text")
+        for line in source.splitlines()
+    )
+    unseen = run(swallowed.replace("limit=1", "limit=2"), failed=1)
+
+    run(source, passed=1)
+    assert sent == account.requests
+    changed.stdout.fnmatch_lines(["*HTTP Error 502*", "not recorded:", "    GET /v1/lists"])
+    unseen.stdout.fnmatch_lines(["GET /v1/lists is not in cassette 'test_me'*"])
+    assert traces(OWN.read_bytes(), account.api_key) == []
+
+
+# -- the network -------------------------------------------------------------------------------
+
+
+CONNECTIONS = {
+    "httpx": "httpx.get('https://api.test/x')",
+    "httpx, async": "asyncio.run(httpx.AsyncClient().get('https://api.test/x'))",
+    "requests": "requests.get('http://api.test/x')",
+    "urllib": "urllib.request.urlopen('http://api.test/x')",
+    "asyncio": "asyncio.run(asyncio.open_connection('api.test', 80))",
+    "a socket": "socket.create_connection(('api.test', 80))",
+    "connect_ex": "using(socket.socket(), lambda s: s.connect_ex(('api.test', 80)))",
+    "UDP": "using(udp(), lambda s: s.sendto(b'x', ('api.test', 53)))",
+    "a thread": "run_in_thread(lambda: httpx.get('https://api.test/x'))",
+}
+
+
+@pytest.mark.parametrize("phase", ["test", "set-up", "tear-down"])
+@pytest.mark.parametrize("connection", CONNECTIONS.values(), ids=CONNECTIONS)
+def test_a_connection_to_another_machine_fails_the_test(
+    pytester: pytest.Pytester, run: Run, connection: str, phase: str
+) -> None:
+    """Also if the code under test catches all errors; its host and the line are named."""
+    before, during, after = (
+        connection if phase == each else "None" for each in ("set-up", "test", "tear-down")
+    )
+    pytester.makeini("[pytest]\ndirectmail_block_network = true")
+    pytester.makepyfile(
+        app="""
+        import asyncio, contextlib, httpx, requests, socket, threading, urllib.request
+
+        def udp():
+            return socket.socket(type=socket.SOCK_DGRAM)
+
+        def using(opened, function):
+            with opened:
+                function(opened)
+
+        def run_in_thread(function):
+            thread = threading.Thread(target=lambda: quietly(function))
+            thread.start(), thread.join()
+
+        def quietly(function):
+            with contextlib.suppress(BaseException):
+                function()
+        """
+    )
+    result = run(
+        f"""
+        import pytest
+        from app import *
+
+        @pytest.fixture
+        def around():
+            quietly(lambda: {before})
+            yield
+            quietly(lambda: {after})
+
+        def test_it(around):
+            quietly(lambda: {during})
+
+        def test_another():
+            pass
+        """,
+        passed=1 + (phase == "tear-down"),
+        failed=int(phase == "test"),
+        errors=int(phase != "test"),
+    )
+
+    result.stdout.fnmatch_lines(
+        [
+            "No connection to api.test* from test_account.py:*: the network is blocked.",
+            "Replay it with a fixture, or allow it: --directmail-allowed-hosts=api.test",
+        ]
+    )
+
+
+def test_what_stays_on_this_machine_is_not_blocked(run: Run, account: StandIn) -> None:
+    """Loopback by address and by name, Unix sockets; and the block ends with the run."""
+    connect = socket.socket.connect
+    source = f"""
+        import pytest, socket, urllib.request
+
+        @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+        def test_loopback(host):
+            address = "{account.base_url}".replace("127.0.0.1", host)
+            with pytest.raises(urllib.request.HTTPError, match="401"):
+                urllib.request.urlopen(f"{{address}}/v1/users/me")
+
+        def test_unix(tmp_path):
+            path, family = str(tmp_path / "s"), socket.AF_UNIX
+            with socket.socket(family) as server, socket.socket(family) as client:
+                server.bind(path), server.listen(), client.connect(path)
+        """
+
+    run(source, "--directmail-block-network", passed=3)
+    assert socket.socket.connect is connect
+
+
+@pytest.mark.parametrize(
+    ("option", "passed"), [("", 1), ("--directmail-allowed-hosts=b.test,127.0.*", 2)]
+)
+def test_a_recording_reaches_its_own_host_and_a_list_of_others(
+    run: Run, account: StandIn, monkeypatch: pytest.MonkeyPatch, option: str, passed: int
+) -> None:
+    """While a test records, the base address's host is allowed, and no longer."""
+    monkeypatch.setattr(network, "is_loopback", lambda _: False)
+    source = f"""
+        import urllib.request
+
+        def test_me(directmail):
+            directmail.me()
+
+        def test_other():
+            try:
+                urllib.request.urlopen("{account.base_url}/v1/users/me")
+            except urllib.request.HTTPError as error:
+                assert error.code == 401
+        """
+
+    run(
+        source,
+        RECORD,
+        "--directmail-block-network",
+        *filter(None, [option]),
+        passed=passed,
+        failed=2 - passed,
+    )
 
 
 # -- beside other plugins ----------------------------------------------------------------------

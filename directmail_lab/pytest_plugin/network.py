@@ -97,7 +97,11 @@ class NetworkBlock:
         def connect(sock: socket.socket, *args: Any) -> Any:
             address = args[-1] if args else None
             if sock.family in (socket.AF_INET, socket.AF_INET6) and isinstance(address, tuple):
-                self._check(*address[:2])
+                try:
+                    self._check(*address[:2])
+                except BaseException:
+                    sock.close()  # as Python's own callers do only for an OSError
+                    raise
             return original(sock, *args)
 
         return connect
