@@ -83,6 +83,8 @@ ANSWERS: Final[dict[str, Callable[[Asked], object]]] = {
         "callback": f"https://hooks.test/?token={a.key}",
     },
     "POST letters": lambda a: {"id": "let1", "once": a.header("Idempotency-Key")},
+    "POST messages": lambda _: EVENTS,
+    "POST chat/completions": lambda a: failed(429) if a.times % 2 else {"text": "Hello back"},
     "POST token": lambda _: {"access_token": "at-0123456789abcdef", "expires_in": 60},
 }
 
@@ -98,12 +100,12 @@ class Service(LoopbackServer):
         parts = urlsplit(request.uri)
         operation = f"{request.method} {parts.path.removeprefix('/v1/')}"
         self.requests[operation] += 1
-        sent = (header(request.headers, "Authorization") or "").removeprefix("Basic ")
+        scheme, _, sent = (header(request.headers, "Authorization") or "").partition(" ")
         asked = Asked(
             request,
             operation.partition(" ")[2].split("/"),
             {name: values[0] for name, values in parse_qs(parts.query).items()},
-            base64.b64decode(sent).decode().removesuffix(":"),
+            base64.b64decode(sent).decode().removesuffix(":") if scheme == "Basic" else sent,
             self.requests[operation],
         )
         for pattern, respond in ANSWERS.items():
