@@ -121,8 +121,8 @@ def directmail_server(request: pytest.FixtureRequest, directmail: Session) -> It
     """Give the address of a local server that answers any client as ``directmail`` does."""
     from ..server import ClientServer
 
-    refused = request.node.stash[USE].refused
-    with ClientServer(directmail.client, on_refusal=refused.append) as server:
+    unanswered = request.node.stash[USE].unanswered
+    with ClientServer(directmail.client, on_refusal=unanswered.append) as server:
         yield server.base_url
 
 
@@ -160,8 +160,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     """Fail a test that passed, but left responses of its own cassette unplayed."""
     result = yield
     use = item.stash.get(USE, None)
-    if use is not None and use.refused:
-        pytest.fail(use.refused[0], pytrace=False)
+    if use is not None and use.unanswered:
+        pytest.fail(use.unanswered[0], pytrace=False)
     if use is not None and use.is_strict and use.cassette.unplayed():
         advice = 'Record it again, or allow it: @pytest.mark.directmail(unplayed="allow").'
         pytest.fail(f"It did not request every response of its cassette. {advice}", pytrace=False)
@@ -249,7 +249,7 @@ class _Use:
     settings: Settings
     node: Node
     unmatched: list[RecordedRequest] = field(default_factory=list)
-    refused: list[str] = field(default_factory=list)  # by `directmail_server`, which raises nothing
+    unanswered: list[str] = field(default_factory=list)  # by `directmail_server`, which raises none
 
     @property
     def is_strict(self) -> bool:
