@@ -299,7 +299,7 @@ def test_the_marker_wins_over_the_fixture_and_that_over_the_ini_file(
     """One place for a project's settings, and another for what a test needs."""
     account.fault(body=json.dumps({"name": "N1", "email": "E1", "phone": "P1"}))
     pytester.makeini(f"[pytest]\n{ini}")
-    pytester.makeconftest(OPTIONS.format(fixture))
+    pytester.makeconftest(OPTIONS.replace("{}", fixture))
     run(f"import pytest\n@pytest.mark.directmail({marker})\n{ONE_CALL}", RECORD, passed=1)
     text = OWN.read_text(encoding="utf-8")
 
@@ -353,7 +353,7 @@ def test_a_mistake_in_the_options_is_named(
     pytester: pytest.Pytester, run: Run, fixture: str, line: str
 ) -> None:
     """A misspelt setting is an error, not left without effect."""
-    pytester.makeconftest(OPTIONS.format(fixture))
+    pytester.makeconftest(OPTIONS.replace("{}", fixture))
 
     run(ONE_CALL, errors=1).stdout.fnmatch_lines([line])
 
@@ -777,3 +777,17 @@ def test_cassettes_that_no_test_uses_are_listed(
 
     assert listed == ["cassettes/b.yaml", "cassettes/test_account/test_old.yaml"]
     part.stdout.fnmatch_lines(["*Run all tests to see them*"])
+
+
+@pytest.mark.parametrize("workers", ["-n0", slow("-n2")])
+def test_unused_ones_in_a_folder_that_the_fixture_names_are_listed(
+    pytester: pytest.Pytester, run: Run, workers: str
+) -> None:
+    """The folder is known once a test has run; a test that is deselected keeps its cassette."""
+    written_by_vcrpy("test_account/test_me", "test_account/test_late", "old")
+    Path("cassettes").rename("tapes")
+    pytester.makeconftest(OPTIONS.replace("{}", "{'cassettes': 'tapes'}"))
+    source = f"{ONE_CALL}\ndef test_late(directmail): pass"
+    result = run(source, workers, "--directmail-unused", "-k", "me", passed=1)
+
+    assert [line for line in result.outlines if line.startswith("tapes/")] == ["tapes/old.yaml"]

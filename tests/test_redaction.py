@@ -568,3 +568,8 @@ def test_a_redactor_shows_and_hands_on_nothing() -> None:
             hand_on(redactor)  # type: ignore[operator]
     with pytest.raises(TypeError):
         vars(redactor)
+
+
+def test_a_single_name_is_one_name() -> None:
+    """Not its letters, which would redact nothing and say nothing."""
+    assert Redactor(redact="email").redact == ("email",)

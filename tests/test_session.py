@@ -244,6 +244,23 @@ def test_a_replay_in_recorded_time_waits_as_long_as_the_service_took(
     assert pauses == slept * 2
 
 
+@pytest.mark.parametrize("retry", [True, False])
+def test_a_request_that_the_caller_sends_again_is_another_call(
+    service: FaultyService, retry: bool
+) -> None:
+    """As SDKs do that repeat what fails: a replay gives each call what it got."""
+    with Session(service.base_url, service.api_key, retry=retry, share=None) as session:
+        request = session.client.build_request("GET", "/v1/users/me")
+        service.fault(status=503, times=1, headers={"Retry-After": "0"})
+        with session.record("again"):
+            seen = [session.client.send(request).status_code for _ in range(2)]
+        with session.replay("again", repeat="strict"):
+            replayed = [session.client.send(request).status_code for _ in range(2)]
+
+    assert seen == replayed == [200 if retry else 503, 200]
+    assert service.requests == {"GET /v1/users/me": 3 if retry else 2}
+
+
 @pytest.mark.parametrize(
     ("fault", "error"),
     [
