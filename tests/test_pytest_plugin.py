@@ -248,6 +248,22 @@ def test_each_test_has_a_file_of_its_own(run: Run, account: StandIn) -> None:
     run(source, passed=4)
 
 
+def test_a_test_keeps_the_file_that_pytest_recording_gave_it(run: Run) -> None:
+    """A mark is taken off and nothing is renamed, whatever its parameters and classes are."""
+    written_by_vcrpy("test_account/TestIn.test_me[a-b]", "test_account/TestIn.test_me[a -b]")
+    source = """
+        import pytest
+
+        class TestOut:
+            class TestIn:
+                @pytest.mark.parametrize("x", ["a/b", "a :b"])
+                def test_me(self, directmail, x):
+                    directmail.me()
+        """
+
+    run(source, "--directmail-unused", passed=2).stdout.fnmatch_lines(["none"])
+
+
 def test_the_folder_is_configurable(pytester: pytest.Pytester, run: Run, account: StandIn) -> None:
     """Beside each test file, under another name."""
     pytester.makeini("[pytest]\ndirectmail_cassettes = tapes")

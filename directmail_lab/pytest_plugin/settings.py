@@ -127,8 +127,18 @@ def cassette_path(node: Node, settings: Settings) -> Path:
         with suppress(NotRecordedError):  # what `replay(name)` would find
             return find_cassette(cassette, [folder])
         return folder / f"{cassette.removesuffix('.yaml')}.yaml"
-    name = "directmail_session" if isinstance(node, pytest.Module) else _test_name(node)
-    return folder / node.path.stem / f"{name}.yaml"
+    own = folder / node.path.stem
+    if isinstance(node, pytest.Module):
+        return own / "directmail_session.yaml"
+    path, other = own / f"{_test_name(node)}.yaml", own / _name_of_pytest_recording(node)
+    return other if other.exists() and not path.exists() else path
+
+
+def _name_of_pytest_recording(node: pytest.Item) -> str:
+    """Return the file that pytest-recording gives a test: one whose mark was taken off keeps it."""
+    test_class = getattr(node, "cls", None)
+    name = f"{test_class.__name__}.{node.name}" if test_class else node.name
+    return re.sub(r"[<>?%*:|\"'/\\]", "-", name) + ".yaml"
 
 
 def _test_name(node: pytest.Item) -> str:
