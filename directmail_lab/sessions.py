@@ -120,7 +120,7 @@ class Session:
         `httpx.Client` and `httpx.AsyncClient`, for everything that they can do. The session's mode
         decides whether a request is sent, recorded or replayed. The second runs under asyncio
         alone. With ``auth=None`` no key is sent.
-    cassette_folders
+    folders
         Where `record` and `replay` look for a name before they look for it as usual.
     """
 
@@ -145,7 +145,7 @@ class Session:
         self._reset_unit, self._retry = reset_unit, retry
         self._own = SessionRecording("this session", self.base_url, reset_unit=reset_unit)
         self._listeners: dict[object, Callable[[Reading], None]] = {}
-        self.cassette_folders: Sequence[Path] = ()
+        self.folders: Sequence[Path] = ()
         redactor = Redactor()
         self._redacted = redactor.text
         self._observe = Observer(self._notify, base_path(self.base_url), self._redacted)
@@ -197,7 +197,7 @@ class Session:
                 self._require_key("record")
             opened = Cassette(
                 cassette,
-                folders=self.cassette_folders,
+                folders=self.folders,
                 record_mode=record_mode,
                 redactor=redactor,
                 base_url=self.base_url,
@@ -222,13 +222,8 @@ class Session:
         factor = latency_factor(timing)
 
         def replaying() -> Mode:
-            opened = Cassette(
-                cassette,
-                folders=self.cassette_folders,
-                match_on=match_on,
-                repeat=repeat,
-                base_url=self.base_url,
-            )
+            options: dict[str, Any] = {"match_on": match_on, "repeat": repeat}
+            opened = Cassette(cassette, folders=self.folders, base_url=self.base_url, **options)
             return self._replaying(opened, factor)
 
         return self._change(replaying)

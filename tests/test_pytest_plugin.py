@@ -359,10 +359,13 @@ def test_the_address_of_the_ini_file(
 @pytest.mark.parametrize(
     ("fixture", "line"),
     [
-        ("{'redacted': ['name']}", "*test_me: *directmail_options has no *Did you mean redact[?]"),
-        ("{'tape': 1}", "*directmail_options has no setting 'tape'. There are cassette, *"),
+        (
+            "{'redacted': ['name']}",
+            "*directmail_options has no setting redacted. Did you mean redact[?]",
+        ),
+        ("{'tape': 1}", "*directmail_options has no setting tape. There are cassette, *"),
         ("{'repeat': 'often'}", "*directmail_options: repeat is one of strict, last."),
-        ("{'allow_writes': True}", "*Only the marker and --directmail-allow-writes take *"),
+        ("{'allow_writes': True}", "*directmail_options does not allow writes: only the marker *"),
     ],
 )
 def test_a_mistake_in_the_options_is_named(
@@ -793,17 +796,3 @@ def test_cassettes_that_no_test_uses_are_listed(
 
     assert listed == ["cassettes/b.yaml", "cassettes/test_account/test_old.yaml"]
     part.stdout.fnmatch_lines(["*Run all tests to see them*"])
-
-
-@pytest.mark.parametrize("workers", ["-n0", slow("-n2")])
-def test_unused_ones_in_a_folder_that_the_fixture_names_are_listed(
-    pytester: pytest.Pytester, run: Run, workers: str
-) -> None:
-    """The folder is known once a test has run; a test that is deselected keeps its cassette."""
-    written_by_vcrpy("test_account/test_me", "test_account/test_late", "old")
-    Path("cassettes").rename("tapes")
-    pytester.makeconftest(OPTIONS.replace("{}", "{'cassettes': 'tapes'}"))
-    source = f"{ONE_CALL}\ndef test_late(directmail): pass"
-    result = run(source, workers, "--directmail-unused", "-k", "me", passed=1)
-
-    assert [line for line in result.outlines if line.startswith("tapes/")] == ["tapes/old.yaml"]

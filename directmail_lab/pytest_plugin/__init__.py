@@ -38,12 +38,12 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from .settings import (
-    MARKER,
+    DEFAULTS,
     MODES,
     WRITES_OPTION,
     Node,
     Settings,
-    add_ini_settings,
+    cassette_folder,
     cassette_path,
     relative,
     settings_of,
@@ -71,12 +71,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(_HOSTS_OPTION, default="", help="but to these hosts: a,*.b")
     parser.addini("directmail_block_network", f"as {_BLOCK_OPTION}", "bool")
     parser.addini("directmail_allowed_hosts", f"as {_HOSTS_OPTION}", "args")
-    add_ini_settings(parser)
+    # None of these records, or allows writes: both are meant each time.
+    parser.addini("directmail_match_on", "vcrpy's matchers, such as: method path body", "args")
+    parser.addini("directmail_redact", "headers, fields and kinds of data to redact", "args")
+    parser.addini("directmail_max_age", 'how old a recording may be, such as "90 days"')
+    parser.addini("directmail_on_old", "what an older one does: warn or fail", default="warn")
+    parser.addini("directmail_cassettes", "the folder beside each test file", default="cassettes")
+    parser.addini("directmail_base_url", "the address, if DIRECTMAIL_BASE_URL is not set")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker and, with the options for them, the block and the unused cassettes."""
-    config.addinivalue_line("markers", MARKER)
+    arguments = ", ".join(f"{name}={default!r}" for name, default in DEFAULTS.items())
+    marker = f"directmail({arguments}): how the fixture directmail records and replays"
+    config.addinivalue_line("markers", marker)
     if WRITES_OPTION in config.getini("addopts"):
         raise pytest.UsageError(f"{WRITES_OPTION} is for the command line: writes cost money.")
     if config.getoption(_BLOCK_OPTION) or config.getini("directmail_block_network"):
@@ -142,8 +150,8 @@ def _session(node: Node, options: Mapping[str, Any]) -> Iterator[Session]:
         start = _recording if is_recorded else _replaying
         with start(path, mode, settings, node) as session, _unblocked(session, node.config):
             assert session.open_cassette is not None, "the session was put on one just now"
-            folder = node.path.parent / settings.cassettes
-            session.cassette_folders = (folder / node.path.stem, folder)
+            folder = cassette_folder(node)
+            session.folders = (folder / node.path.stem, folder)
             use = _Use(session.open_cassette, settings, node)
             node.stash[USE] = use
             use.cassette.on_unmatched = use.unmatched.append

@@ -14,7 +14,6 @@ import traceback
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -23,10 +22,8 @@ import pytest
 
 from ..settings import is_loopback
 
-_CONNECTING: Final = ("connect", "connect_ex", "sendto")
-_RESOLVING: Final = ("getaddrinfo", "gethostbyname")
-_LIBRARIES: Final = Path(os.__file__).parent
-_Phase = Generator[None, Any, Any]
+_HERE: Final = ("", "0.0.0.0", "::")  # all addresses of this machine, where a server listens
+_LIBRARY: Final = Path(os.__file__).parent
 
 
 class NetworkBlock:
@@ -52,37 +49,28 @@ class NetworkBlock:
         """Allow the host of an address for as long as it is recorded from."""
         host = (urlsplit(base_url).hostname or "").lower()
         self._allowed.append(host)
-        yield
-        self._allowed.remove(host)
-        self._resolved.clear()
+        try:
+            yield
+        finally:
+            self._allowed.remove(host)
+            self._resolved.clear()
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtestloop(self) -> _Phase:
+    def pytest_runtestloop(self) -> Generator[None, Any, Any]:
         with pytest.MonkeyPatch.context() as patch:
-            for name in _CONNECTING:
+            for name in ("connect", "connect_ex", "sendto"):
                 patch.setattr(socket.socket, name, self._connecting(getattr(socket.socket, name)))
-            for name in _RESOLVING:
+            for name in ("getaddrinfo", "gethostbyname"):
                 patch.setattr(socket, name, self._resolving(getattr(socket, name)))
-            # It resolves names in a thread, whose stack has no line of the test.
+            # It resolves names in a thread, on whose stack the project's line is not.
             loop = asyncio.BaseEventLoop
-            patch.setattr(loop, "getaddrinfo", self._resolving_async(loop.getaddrinfo))
+            patch.setattr(loop, "getaddrinfo", self._resolving_later(loop.getaddrinfo))
             return (yield)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_setup(self, item: pytest.Item) -> _Phase:
-        self._item = item
-        return (yield from self._phase())
-
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_call(self) -> _Phase:
-        return (yield from self._phase())
-
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_teardown(self) -> _Phase:
-        return (yield from self._phase())
-
-    def _phase(self) -> _Phase:
+    def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, Any, Any]:
         """Fail a phase of a test that tried to connect, also if it caught the error."""
+        self._item = item
         try:
             return (yield)
         finally:
@@ -90,15 +78,14 @@ class NetworkBlock:
                 first, self._tried = self._tried[0], []
                 raise first
 
-    # -- what is patched -----------------------------------------------------------------------
+    pytest_runtest_call = pytest_runtest_teardown = pytest_runtest_setup
 
     def _connecting(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def connect(sock: socket.socket, *args: Any) -> Any:
-            address = args[-1] if args else None
-            if sock.family in (socket.AF_INET, socket.AF_INET6) and isinstance(address, tuple):
+            if sock.family in (socket.AF_INET, socket.AF_INET6):
                 try:
-                    self._check(*address[:2])
+                    self._check(*args[-1][:2])
                 except BaseException:
                     sock.close()  # as Python's own callers do only for an OSError
                     raise
@@ -109,64 +96,39 @@ class NetworkBlock:
     def _resolving(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def resolve(host: Any, *args: Any, **options: Any) -> Any:
-            is_name = self._check_name(host, *args[:1])
+            self._check(host, *args[:1])
             found = original(host, *args, **options)
-            if is_name:
-                addresses = [found] if isinstance(found, str) else [each[4][0] for each in found]
-                self._resolved.update(addresses)
+            self._resolved.update([found] if isinstance(found, str) else (e[4][0] for e in found))
             return found
 
         return resolve
 
-    def _resolving_async(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def _resolving_later(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
-        async def resolve(loop: Any, host: Any, port: Any, **options: Any) -> Any:
-            self._check_name(host, port)
-            return await original(loop, host, port, **options)
+        def resolve(loop: Any, host: Any, port: Any, **options: Any) -> Any:
+            self._check(host, port)
+            return original(loop, host, port, **options)
 
         return resolve
 
-    # -- what is refused -----------------------------------------------------------------------
-
-    def _check_name(self, host: str | bytes | None, port: object = None) -> bool:
-        """Return whether a host is a name, which another machine is asked for; it is allowed."""
-        is_name = bool(host) and not _is_address(_text(host or ""))
-        if is_name:
-            self._check(host or "", port)
-        return is_name
-
-    def _check(self, host: str | bytes, port: object = None) -> None:
-        name = _text(host).lower()
+    def _check(self, host: str | bytes | None, port: object = None) -> None:
+        """Refuse a host, which may be a name, that is neither this machine nor allowed."""
+        name = (host.decode("ascii", "replace") if isinstance(host, bytes) else host or "").lower()
         is_allowed = any(fnmatchcase(name, pattern) for pattern in self._allowed)
-        if is_allowed or is_loopback(name) or name in self._resolved:
+        if is_allowed or name in _HERE or is_loopback(name) or name in self._resolved:
             return
         shown = f"{name}:{port}" if port else name
-        error = pytest.fail.Exception(
-            f"No connection to {shown} from {self._place()}: the network is blocked.\n"
-            f"Replay it with a fixture, or allow it: --directmail-allowed-hosts={name}",
-            pytrace=False,
-        )
-        self._tried.append(error)
-        raise error
+        problem = f"No connection to {shown} from {self._line()}: the network is blocked."
+        advice = f"Replay it with a fixture, or allow it: --directmail-allowed-hosts={name}"
+        self._tried.append(pytest.fail.Exception(f"{problem}\n{advice}", pytrace=False))
+        raise self._tried[-1]
 
-    def _place(self) -> str:
+    def _line(self) -> str:
         """Return the project's line that is running; if none is in this thread, the test's own."""
-        for frame, line in traceback.walk_stack(None):
+        for frame, number in traceback.walk_stack(None):
             path = Path(frame.f_code.co_filename)
-            is_library = "-packages" in str(path) or path.is_relative_to(_LIBRARIES)
-            if path.is_relative_to(self._root) and not is_library and str(path) != __file__:
-                return f"{path.relative_to(self._root)}:{line}"
-        file, first_line, _ = self._item.location if self._item else ("a test", None, "")
-        return file if first_line is None else f"{file}:{first_line + 1}"
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True
-
-
-def _text(host: str | bytes) -> str:
-    return host.decode("ascii", "replace") if isinstance(host, bytes) else host
+            is_library = "-packages" in str(path) or _LIBRARY in path.parents
+            if self._root in path.parents and not is_library and str(path) != __file__:
+                return f"{path.relative_to(self._root)}:{number}"
+        file, first, _ = self._item.location if self._item else ("a test", None, "")
+        return file if first is None else f"{file}:{first + 1}"

@@ -24,11 +24,6 @@ Node = pytest.Item | pytest.Module
 
 MODES: Final = ("none", "once", "new_episodes", "any", "all")
 WRITES_OPTION: Final = "--directmail-allow-writes"
-MARKER: Final = (
-    "directmail(cassette=None, record_mode=None, repeat='strict', redact=(), match_on=None, "
-    "unplayed=None, max_age=None, on_old=None, base_url=None, cassettes='cassettes', retry=False, "
-    "allow_writes=False, before_record=None): how the fixture directmail records and replays"
-)
 
 _CHOICES: Final = {
     "record_mode": MODES,
@@ -54,7 +49,6 @@ class Settings:
     max_age: str = ""
     on_old: str = "warn"
     base_url: str | None = None
-    cassettes: str = "cassettes"
     retry: bool = False
     allow_writes: bool = False
     before_record: Callable[[Interaction], Interaction | None] | None = None
@@ -64,60 +58,50 @@ class Settings:
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 
-def add_ini_settings(parser: pytest.Parser) -> None:
-    """Add the settings that may stand in the ini file; each but one is an argument of the marker.
-
-    None of them allows writes, or records: both are meant each time.
-    """
-    parser.addini("directmail_match_on", "vcrpy's matchers, such as: method path body", "args")
-    parser.addini("directmail_redact", "headers, fields and kinds of data to redact", "args")
-    parser.addini("directmail_max_age", 'how old a recording may be, such as "90 days"')
-    parser.addini("directmail_on_old", "what an older one does: warn or fail", default="warn")
-    parser.addini("directmail_cassettes", "the folder beside each test file", default="cassettes")
-    parser.addini("directmail_base_url", "the address, if DIRECTMAIL_BASE_URL is not set")
+DEFAULTS: Final = {field.name: field.default for field in fields(Settings)}
 
 
 def settings_of(node: Node, options: Mapping[str, Any]) -> Settings:
     """Return the settings of a test or a module; ``options`` are the fixture's."""
-    names = ("match_on", "redact", "max_age", "on_old", "cassettes")
+    names = ("match_on", "redact", "max_age", "on_old")
     ini = {name: node.config.getini(f"directmail_{name}") for name in names}
     merged = {name: value for name, value in ini.items() if value}
-    sources = [("The fixture directmail_options", options)]
-    problem = ""
-    for marker in reversed(list(node.iter_markers("directmail"))):
-        sources.append(("The marker directmail", marker.kwargs))
-        if marker.args:
-            problem = "The marker directmail takes settings by their names alone."
-    for source, given in sources:
-        problem = problem or _problem(source, given)
-        merged.update(given)
     if "allow_writes" in options:
-        problem = f"Only the marker and {WRITES_OPTION} take allow_writes, since writes cost money."
-    if problem:
-        pytest.fail(f"{node.nodeid}: {problem}", pytrace=False)
+        only = f"only the marker and {WRITES_OPTION} do, since writes cost money"
+        pytest.fail(f"The fixture directmail_options does not allow writes: {only}.", pytrace=False)
+    sources = [("The fixture directmail_options", options)]
+    for marker in reversed(list(node.iter_markers("directmail"))):
+        by_place = dict.fromkeys(map(repr, marker.args))  # no setting has such a name
+        sources.append((f"{node.nodeid}: the marker directmail", {**by_place, **marker.kwargs}))
+    for source, given in sources:
+        for name, value in given.items():
+            _check(source, name, value)
+        merged.update(given)
     return Settings(**merged)
 
 
-def _problem(source: str, given: Mapping[str, Any]) -> str:
-    """Return what is wrong with the names and values that are given, or an empty text."""
-    names = [field.name for field in fields(Settings)]
-    for name, value in given.items():
-        if name not in names:
-            alike = get_close_matches(name, names, n=1)
-            advice = f"Did you mean {alike[0]}?" if alike else f"There are {', '.join(names)}."
-            return f"{source} has no setting {name!r}. {advice}"
-        allowed = _CHOICES.get(name, (value,))
-        if value is not None and value not in allowed:
-            return f"{source}: {name} is one of {', '.join(map(str, allowed))}."
-    return ""
+def _check(source: str, name: str, value: Any) -> None:
+    """Fail the test if a setting has a wrong name or value."""
+    allowed, alike = _CHOICES.get(name, (value,)), get_close_matches(name, DEFAULTS, n=1)
+    if name not in DEFAULTS:
+        advice = f"Did you mean {alike[0]}?" if alike else f"There are {', '.join(DEFAULTS)}."
+        pytest.fail(f"{source} has no setting {name}. {advice}", pytrace=False)
+    if value is not None and value not in allowed:
+        problem = f"{name} is one of {', '.join(map(str, allowed))}"
+        pytest.fail(f"{source}: {problem}.", pytrace=False)
 
 
 # -- which cassette ----------------------------------------------------------------------------
 
 
+def cassette_folder(node: Node) -> Path:
+    """Return the folder of the cassettes of a test's file."""
+    return node.path.parent / str(node.config.getini("directmail_cassettes"))
+
+
 def cassette_path(node: Node, settings: Settings) -> Path:
     """Return the file of the cassette of a test, or of a module."""
-    cassette, folder = settings.cassette, node.path.parent / settings.cassettes
+    cassette, folder = settings.cassette, cassette_folder(node)
     if isinstance(cassette, Path):
         return node.path.parent / cassette
     if cassette is not None:
