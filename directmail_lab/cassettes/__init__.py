@@ -9,7 +9,7 @@
 - `convert` writes whole files again.
 """
 
-from .cassette import Cassette as Cassette
+from .cassette import BeforeRecord as BeforeRecord, Cassette as Cassette
 from .library import (
     cassettes_by_name as cassettes_by_name,
     find_cassette as find_cassette,
