@@ -425,11 +425,8 @@ def record(
 
         dm.record("tour", before_record=slim)
     """
-    options: dict[str, Any] = {
-        "redact": tuple(redact),
-        "match_on": match_on,
-        "before_record": before_record,
-    }
+    options: dict[str, Any] = {"redact": tuple(redact), "match_on": match_on}
+    options["before_record"] = before_record
     return ModeChange(
         lambda: session().record(cassette, record_mode=record_mode, **options).entered
     )

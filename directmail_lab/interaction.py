@@ -141,8 +141,9 @@ def check_times(recorded_at: datetime | None, elapsed_s: float | None) -> None:
 
 def _check_message(headers: Headers, body: bytes | None, name: str) -> None:
     are_texts = _are_texts(text for name, value in headers for text in (name, value))
-    _check(isinstance(headers, tuple) and are_texts, f"the headers of its {name} are not text")
-    _check(isinstance(body, bytes | None), f"the body of its {name} is neither text nor bytes")
+    is_tuple = isinstance(headers, tuple)
+    _check(is_tuple and are_texts, f"the headers of its {name} are not pairs of text in a tuple")
+    _check(isinstance(body, bytes | None), f"the body of its {name} is not bytes")
 
 
 def _check(is_so: object, problem: str) -> None:

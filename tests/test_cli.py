@@ -133,6 +133,18 @@ def test_an_error_says_what_to_do_at_a_terminal(words: str, says: str, service: 
     assert done.stdout == ""
 
 
+def test_a_mismatch_is_told_line_by_line_at_a_terminal(tour: Path) -> None:
+    """The nearest requests and what is left as in a notebook, without the call of Python."""
+    tour.write_text(tour.read_text().replace("/users/me", "/users/us"))
+    done = invoke("me", "--cassette", "tour")
+    assert isinstance(done.exception, DirectMailLabError)
+    first, *_, last = error_message(done.exception).splitlines()
+
+    assert first.startswith("GET /v1/users/me is not in cassette 'tour'")
+    assert last.startswith("Left unplayed: GET /v1/users/us (2 times)")
+    assert last.endswith("See directmail-lab cassette list.")
+
+
 def test_a_wrong_option_is_a_usage_error() -> None:
     """It names the option, and nothing is started or printed."""
     done = invoke("serve", "--window", "-1")

@@ -8,21 +8,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import islice
 from pathlib import Path
 from threading import RLock
-from traceback import walk_tb
+from traceback import extract_tb
 from typing import Final, Literal, Self
 
 from ..display import plural
-from ..errors import CassetteError, check_choice
-from ..interaction import (
-    MALFORMED,
-    Interaction,
-    RecordedRequest,
-    check_interaction,
-    normalize_headers,
-)
+from ..errors import CassetteError, CassetteFormatError, NotRecordedError, check_choice
+from ..interaction import Interaction, RecordedRequest, check_interaction, normalize_headers
 from ..redaction import Redactor
 from .convert import notice_of_personal_data
 from .library import cassette_name, find_cassette, new_cassette_path
@@ -83,7 +76,7 @@ class Cassette:
     records
         Whether a request without a recorded response may be sent, and the response recorded.
     on_unmatched
-        Called with each request that `play` refuses, redacted.
+        Called with each error that `play` raises.
 
     Raises
     ------
@@ -111,7 +104,7 @@ class Cassette:
         check_match_on(match_on)
         self.name = cassette_name(name)
         self.record_mode = record_mode
-        self.on_unmatched: Callable[[RecordedRequest], object] = lambda _: None
+        self.on_unmatched: Callable[[NotRecordedError], object] = lambda _: None
         self._redactor = redactor or Redactor()
         self._match_on = match_on
         self._repeat = repeat
@@ -170,8 +163,9 @@ class Cassette:
         if self._recorder is not None:
             self._recorder.refuse_if_full()
             return []
-        self.on_unmatched(self._redactor.request(request))
-        raise self._player.refusal(request, is_played=is_played)
+        refusal = self._player.refusal(request, is_played=is_played)
+        self.on_unmatched(refusal)
+        raise refusal
 
     def looks_inside(self, method: str) -> bool:
         """Return whether more of a request than method and address decides what is played."""
@@ -311,22 +305,17 @@ class Cassette:
 
 def _changed(interaction: Interaction, before_record: BeforeRecord) -> Interaction | None:
     """Return what ``before_record`` returns, checked; raise `CassetteError` if it fails."""
+    problem = "returned neither an Interaction nor None"
     try:
         changed = before_record(interaction)
-    except Exception as error:
-        # Where, but not what it says, which may be a value that was to be taken out.
-        *_, (frame, line) = islice(walk_tb(error.__traceback__), 2)
-        problem = f"raised {type(error).__name__} ({frame.f_code.co_filename}, line {line})"
-    else:
-        if changed is None:
-            return None
-        with suppress(*MALFORMED):
-            return check_interaction(changed)
-        problem = f"returned {type(changed).__name__}, which cannot be recorded"
-    raise CassetteError(
-        f"before_record {problem}, so nothing was recorded of this request. It may return None, or "
-        "an Interaction whose bodies are bytes and whose headers are tuples of names and values."
-    )
+        if isinstance(changed, Interaction | None):
+            return changed and check_interaction(changed)
+    except CassetteFormatError as error:
+        problem = f"returned an interaction that cannot be recorded: {error}"
+    except Exception as error:  # not what it says: that may be a value that was to be taken out
+        place = extract_tb(error.__traceback__, 2)[-1]
+        problem = f"raised {type(error).__name__} ({place.filename}, line {place.lineno})"
+    raise CassetteError(f"before_record {problem}. Nothing was recorded of this request.")
 
 
 def _close_quietly(recorder: Recorder) -> None:
