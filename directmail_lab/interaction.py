@@ -66,7 +66,8 @@ class Interaction:
     """A request and its response.
 
     ``recorded_at`` is when the response came (an aware datetime, UTC) and ``elapsed_s`` the seconds
-    from sending the request until then; both are None in a cassette that other tools wrote.
+    from sending the request until then; in a cassette of vcrpy's they are the response's ``Date``,
+    if it has one, and None.
     ``attempt`` is 2 and more where the request was sent again after a response that allows that,
     such as a 503: one call, several interactions.
     """

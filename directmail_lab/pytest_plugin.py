@@ -185,7 +185,16 @@ def _cassette_path(node: pytest.Item, cassette: str | Path | None) -> Path:
             with suppress(NotRecordedError):  # what `replay(name)` would find
                 return find_cassette(cassette)
         return own
-    return folder / node.path.stem / f"{_test_name(node)}.yaml"
+    path = folder / node.path.stem / f"{_test_name(node)}.yaml"
+    return path if path.exists() else _path_by_vcr(node, path)
+
+
+def _path_by_vcr(node: pytest.Item, path: Path) -> Path:
+    """Return the file that pytest-recording gave a test, if there is one, else ``path``."""
+    test_class = getattr(node, "cls", None)
+    name = f"{test_class.__name__}.{node.name}" if test_class else node.name
+    theirs = path.with_name(re.sub(r"[<>?%*:|\"'/\\]", "-", name) + ".yaml")
+    return theirs if theirs.exists() else path
 
 
 def _folder(node: pytest.Item) -> Path:

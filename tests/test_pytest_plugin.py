@@ -11,9 +11,11 @@ import httpcore  # noqa: F401
 import pandas  # noqa: F401
 import pytest
 from key_search import traces
+from typer.testing import CliRunner
 
 import directmail_lab.cassettes.vcr_files  # noqa: F401
 from directmail_lab import Session
+from directmail_lab.cli import app
 from directmail_lab.credentials import ApiKey
 
 if TYPE_CHECKING:
@@ -392,6 +394,39 @@ def test_a_test_that_vcrpy_records_too_is_refused(
     assert ("Take the mark off this test" in str(result.stdout)) == bool(failed)
     for path in Path("cassettes").rglob("*"):
         assert path.is_dir() or traces(path.read_bytes(), account.api_key) == []
+
+
+@pytest.mark.slow
+def test_a_suite_of_pytest_recording_moves_test_by_test(run: Run, account: StandIn) -> None:
+    """Adopted, its tests pass with its marker and with our fixture, whatever their names are."""
+    pytest.importorskip("pytest_recording")
+    source = f"""
+        import httpx, pytest
+
+        @pytest.mark.vcr
+        class TestIt:
+            class TestMore:
+                @pytest.mark.parametrize("name", ["a b", "x/y=z"])
+                def test_letter(self, name):
+                    body = {{"name": name, "client_secret": "Wy5Nf0PtA3oVi7KzQm2E"}}
+                    auth = "{account.api_key}", ""
+                    url = "{account.base_url}/v1/letters"
+                    assert httpx.post(url, json=body, auth=auth).status_code == 201
+        """
+    run(source, "--record-mode=once", apart=True, passed=2)
+    account.close()
+    recorded_by_vcr = sorted(Path("cassettes").rglob("*.yaml"))
+    assert "Wy5Nf0PtA3oVi7KzQm2E" in recorded_by_vcr[0].read_text(encoding="utf-8")
+    adopted = CliRunner().invoke(app, ["cassette", "adopt", "cassettes", "--write"])
+    ours = source.replace("@pytest.mark.vcr", "").replace("self, name", "self, directmail, name")
+
+    assert (adopted.exit_code, "Rewrote 2 cassettes" in adopted.stdout) == (0, True)
+    run(source, "--block-network", apart=True, passed=2)
+    run(ours.replace("httpx.post", "directmail.client.post"), apart=True, passed=2)
+    assert sorted(Path("cassettes").rglob("*.yaml")) == recorded_by_vcr
+    for path in recorded_by_vcr:
+        assert traces(path.read_bytes(), account.api_key) == []
+        assert b"Wy5Nf0PtA3oVi7KzQm2E" not in path.read_bytes()
 
 
 @pytest.mark.slow
