@@ -305,7 +305,8 @@ def test_each_test_has_a_file_of_its_own(run: Run, account: StandIn) -> None:
         import pytest
 
         class TestIt:
-            @pytest.mark.parametrize("x", ["a/b", "a:b", "O'Hara", "é" * 400])
+            @pytest.mark.parametrize("x", ["a/b", "a:b", "O'Hara", "é" * 400],
+                ids=["a/b", "a:b", "O'Hara", "é" * 400])
             def test_me(self, directmail, x):
                 directmail.me()
         """
