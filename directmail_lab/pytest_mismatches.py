@@ -20,12 +20,14 @@ _COMMAND: Final = "directmail_command"  # an attribute of a report, which xdist 
 
 def say_briefly(error: NotRecordedError, command: str) -> None:
     """Make two lines of an error: what happened, and the command that records the test again."""
+    from .display import CONTROLS
+
     what = str(error).partition("\n")[0]
     for title, differing in error.nearest[:1]:
         names = ", ".join(differing)
         how = f"differs in {names}" if title == error.request else f"is not recorded, but {title}"
         what = f"{error.request} {how}"
-    error.args = (f"{what}\nRecord this test again: {command}",)
+    error.args = (f"{CONTROLS.sub(' ', what)}\nRecord this test again: {command}",)
 
 
 def hide_our_frames(call: pytest.CallInfo[Any], config: pytest.Config) -> None:
@@ -56,10 +58,11 @@ def add_to_report(
     for error in {error.request: error for error in refused}.values():
         lines += _nearest(error, has_values=config.get_verbosity() >= 2)
     lines.append((f"to record it again: {command}", "green"))
-    if config.pluginmanager.has_plugin("terminalreporter"):  # xdist's workers have none
-        mark = config.get_terminal_writer().markup
-        lines = [(mark(CONTROLS.sub(" ", line), **{colour: True}), "") for line, colour in lines]
-    report.sections.append(("directmail cassette", "\n".join(line for line, _ in lines)))
+    has_terminal = config.pluginmanager.has_plugin("terminalreporter")  # xdist's workers have none
+    writer = config.get_terminal_writer() if has_terminal else None
+    safe = [(CONTROLS.sub(" ", line), colour) for line, colour in lines]
+    texts = [writer.markup(line, **{colour: True}) if writer else line for line, colour in safe]
+    report.sections.append(("directmail cassette", "\n".join(texts)))
     crash = getattr(report.longrepr, "reprcrash", None)
     if crash and refused and str(refused[-1]) in crash.message:
         crash.message = str(refused[-1]).partition("\n")[0]

@@ -82,7 +82,6 @@ class Player:
         redactor: Redactor,
     ) -> None:
         self._recording = recording
-        self._match_on = match_on
         self._names = [name for name in match_on if isinstance(name, str)]
         self._rest = [each for each in match_on if each not in _INDEXED]
         self._base_url = base_url
