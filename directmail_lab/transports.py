@@ -330,18 +330,22 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         if self.cassette is None:
             return self.observe(self.recording, request, response, at=at, elapsed_s=elapsed_s)
         recorded, response = _as_recorded(request, response)
-        number = self._record(request, recorded, at, elapsed_s)
-        return self.observe(
-            self.recording,
-            request,
-            response,
-            body=recorded.body,
-            at=at,
-            elapsed_s=elapsed_s,
-            source="recorded",
-            cassette=self.cassette.name,
-            cassette_number=number,
-        )
+        number = None
+        try:
+            number = self._record(request, recorded, at, elapsed_s)
+        finally:  # a response that could not be recorded is in the session's recording
+            response = self.observe(
+                self.recording,
+                request,
+                response,
+                body=recorded.body,
+                at=at,
+                elapsed_s=elapsed_s,
+                source="recorded",
+                cassette=self.cassette.name,
+                cassette_number=number,
+            )
+        return response
 
     @hide_frames
     def _record(
@@ -349,18 +353,22 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     ) -> int | None:
         """Record a response before the caller has the whole of it: nothing seen is ever lost."""
         assert self.cassette is not None
-        request.extensions[_ATTEMPT] = attempt = request.extensions.get(_ATTEMPT, 0) + 1
+        attempt = request.extensions.get(_ATTEMPT, 0) + 1
         recorded_at = datetime.fromtimestamp(at, UTC)
         try:
-            return self.cassette.record(
+            number = self.cassette.record(
                 Interaction(recorded_request(request), response, recorded_at, elapsed_s, attempt)
             )
         except CassetteError as error:
             error.add_note(
                 f"The service had answered {response.status} to the {request.method}: "
-                "the request was carried out, and only its recording failed."
+                "the request was carried out, and only its recording failed. interactions() has "
+                "the response."
             )
             raise
+        if number != 0:  # what is left out is no attempt of the recording
+            request.extensions[_ATTEMPT] = attempt
+        return number or None
 
 
 def _as_recorded(

@@ -28,8 +28,7 @@ from __future__ import annotations
 
 import shlex
 import warnings
-from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,6 +36,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from .mismatches import add_to_report, hide_our_frames, print_commands, say_briefly
 from .settings import (
     DEFAULTS,
     MODES,
@@ -51,7 +51,7 @@ from .settings import (
 
 if TYPE_CHECKING:
     from ..cassettes import Cassette
-    from ..interaction import RecordedRequest
+    from ..errors import NotRecordedError
     from ..sessions import Session
 
 _OPTION: Final = "--directmail-record-mode"
@@ -154,7 +154,7 @@ def _session(node: Node, options: Mapping[str, Any]) -> Iterator[Session]:
             session.folders = (folder / node.path.stem, folder)
             use = _Use(session.open_cassette, settings, node)
             node.stash[USE] = use
-            use.cassette.on_unmatched = use.unmatched.append
+            use.cassette.on_unmatched = use.refuse
             use.check_age()
             make_current(session)
             yield session
@@ -177,13 +177,27 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[Any]
+) -> Generator[None, Any, Any]:
     """Add the requests that were left unplayed or not recorded to the report of a failure."""
+    uses = [use for node in item.listchain() if (use := node.stash.get(USE, None))]
+    if uses:
+        hide_our_frames(call, item.config)
     report = yield
-    for node in item.listchain() if report.failed else ():
-        if use := node.stash.get(USE, None):
-            report.sections.append(("directmail cassette", use.report()))
+    for use in uses if report.failed else ():
+        add_to_report(report, item.config, *use.summary())
     return report
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # around pytest's own, which ends in its summary
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter,
+) -> Generator[None, Any, Any]:
+    """Add the commands that record again to the short summary."""
+    result = yield
+    print_commands(terminalreporter)
+    return result
 
 
 def _command(node: Node, mode: str) -> str:
@@ -256,7 +270,7 @@ class _Use:
     cassette: Cassette
     settings: Settings
     node: Node
-    unmatched: list[RecordedRequest] = field(default_factory=list)
+    refused: list[NotRecordedError] = field(default_factory=list)
     unanswered: list[str] = field(default_factory=list)  # by `directmail_server`, which raises none
 
     @property
@@ -273,6 +287,11 @@ class _Use:
     def advice(self) -> str:
         return f"to record it again: {_command(self.node, 'all')}"
 
+    def refuse(self, error: NotRecordedError) -> None:
+        """Note a request that the cassette has no response to."""
+        say_briefly(error, _command(self.node, "all"))
+        self.refused.append(error)
+
     def check_age(self) -> None:
         """Warn of a recording that is older than ``max_age``, or fail the test."""
         if self.cassette.records or not self.settings.max_age:
@@ -286,20 +305,13 @@ class _Use:
         elif problem:
             warnings.warn(pytest.PytestWarning(message), stacklevel=2)
 
-    def report(self) -> str:
-        """Return which requests were left unplayed or not recorded, by method and path."""
+    def summary(self) -> tuple[str, list[str], list[NotRecordedError], str]:
+        """Return what is used, what was left unplayed, what was not recorded, and the command."""
+        heading = f"{self.shown_path}, record mode {self.cassette.record_mode}"
         unplayed = [] if self.cassette.records else self.cassette.unplayed()
-        lines = [f"{self.shown_path}, record mode {self.cassette.record_mode}"]
-        lines += self._counted("left unplayed", unplayed)
-        lines += self._counted("not recorded", self.unmatched)
-        return "\n".join([*lines, self.advice])
-
-    def _counted(self, title: str, requests: Sequence[RecordedRequest]) -> Iterator[str]:
         path_of = self.cassette.recording().path_of
-        counts = Counter(f"{request.method} {path_of(request)}" for request in requests)
-        yield f"{title}:" if counts else f"{title}: nothing"
-        for request, count in counts.items():
-            yield f"    {request}" + (f" ({count} times)" if count > 1 else "")
+        titles = [f"{each.method} {path_of(each)}" for each in unplayed]
+        return heading, titles, self.refused, _command(self.node, "all")
 
 
 USE: Final = pytest.StashKey[_Use]()

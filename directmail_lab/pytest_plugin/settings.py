@@ -6,8 +6,9 @@ markers, the one nearest to the test.
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
@@ -17,8 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import pytest
 
 if TYPE_CHECKING:
-    from ..cassettes import Matcher
-    from ..interaction import Interaction
+    from ..cassettes import BeforeRecord, Matcher
 
 Node = pytest.Item | pytest.Module
 
@@ -51,7 +51,7 @@ class Settings:
     base_url: str | None = None
     retry: bool = False
     allow_writes: bool = False
-    before_record: Callable[[Interaction], Interaction | None] | None = None
+    before_record: BeforeRecord | None = None
 
     def given(self, *names: str) -> dict[str, Any]:
         """Return those of the settings that have a value."""
@@ -114,15 +114,16 @@ def cassette_path(node: Node, settings: Settings) -> Path:
     own = folder / node.path.stem
     if isinstance(node, pytest.Module):
         return own / "directmail_session.yaml"
-    path, other = own / f"{_test_name(node)}.yaml", own / _name_of_pytest_recording(node)
-    return other if other.exists() and not path.exists() else path
+    path = own / f"{_test_name(node)}.yaml"
+    return path if path.exists() else _path_by_vcr(node, path)
 
 
-def _name_of_pytest_recording(node: pytest.Item) -> str:
-    """Return the file that pytest-recording gives a test: one whose mark was taken off keeps it."""
+def _path_by_vcr(node: pytest.Item, path: Path) -> Path:
+    """Return the file that pytest-recording gave a test, if there is one, else ``path``."""
     test_class = getattr(node, "cls", None)
     name = f"{test_class.__name__}.{node.name}" if test_class else node.name
-    return re.sub(r"[<>?%*:|\"'/\\]", "-", name) + ".yaml"
+    theirs = path.with_name(re.sub(r"[<>?%*:|\"'/\\]", "-", name) + ".yaml")
+    return theirs if os.path.exists(theirs) else path  # noqa: PTH110 - the name may be too long
 
 
 def _test_name(node: pytest.Item) -> str:
