@@ -476,6 +476,9 @@ def test_a_write_is_recorded_if_it_is_allowed(
     run(source, RECORD, *options, passed=1)
 
     run(source, passed=1)
+    changed = run(source.replace("Hello", "Bye"), failed=1)
+    needed = "" if marker else " --directmail-allow-writes"
+    changed.stdout.fnmatch_lines([f"to record it again: *-mode=all{needed}"])
     refused.stdout.fnmatch_lines(["*--directmail-allow-writes, or *directmail(allow_writes=True)*"])
     assert not sent
     assert sum(account.requests.values()) == 1

@@ -22,21 +22,32 @@ RECORD = ("--directmail-record-mode=once", "--directmail-allow-writes")
 OPTIONS = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-W", "error")
 APART = (*OPTIONS, "-o", "asyncio_default_fixture_loop_scope=function")
 IN_PROCESS = (*OPTIONS, "-p", "no:asyncio", "-p", "no:anyio", "-k", "not events and not at_once")
-NOT_IN = "*{} is not in cassette*"
-# What is changed, by what; and the line that says so.
+# What is changed, by what; and what the message says.
 CHANGES = {
-    "a wrong path": ("/v1/users/me", "/v1/user/me", NOT_IN.format("GET /v1/user/me")),
-    "a parameter left out": (', "city": city}', "}", NOT_IN.format("GET /v1/search")),
-    "a parameter renamed": ("?size=", "?limit=", NOT_IN.format("GET /v1/lists")),
-    "another method": ('"PATCH"', '"PUT"', NOT_IN.format("PUT /v1/lists/spring")),
-    "another host": ('"/v1/search"', '"https://b.test/v1/search"', NOT_IN.format("/v1/search")),
-    "another value": ('"static"', '"dynamic"', NOT_IN.format("POST /v1/lists")),
-    "a field renamed": ('"text": text', '"body": text', NOT_IN.format("POST /v1/letters")),
-    "a form's field": ("client_credentials", "password", NOT_IN.format("POST /v1/token")),
-    "a part renamed": ('"rows.csv"', '"data.csv"', NOT_IN.format("POST /v1/lists/spring/rows")),
-    "a header dropped": (', headers={"X-Currency": currency}', "", NOT_IN.format("/v1/balance")),
-    "a request less": ('self._send("DELETE", f"/v1/lists/{name}").status_code', "204", "*DELETE*"),
-    "a request more": ("letter = acc", "account.status('let1')\n        letter = acc", "*played*"),
+    "a wrong path": ("/v1/users/me", "/v1/user/me", "/v1/user/me is not recorded, but GET /v1/us*"),
+    "a parameter left out": (', "city": city}', "}", "GET /v1/search differs in query: city"),
+    "a parameter renamed": ("?size=", "?limit=", "differs in query: limit, query: size"),
+    "another method": ('"PATCH"', '"PUT"', "PUT /v1/lists/spring is not recorded, but PATCH *"),
+    "another host": (
+        '"/v1/search"',
+        '"https://b.test/v1/search"',
+        "GET https://b.test/v1/sea* but *",
+    ),
+    "another value": ('"static"', '"dynamic"', "POST /v1/lists differs in body: kind"),
+    "a field renamed": ('"text": text', '"page": text', "differs in body: page, body: text"),
+    "a form's field": ("client_credentials", "password", "differs in body: grant_type"),
+    "a part renamed": ('"rows.csv"', '"data.csv"', "POST /v1/lists/spring/rows differs in body"),
+    "a header dropped": (', headers={"X-Currency": currency}', "", "differs in match_on: currency"),
+    "a request less": (
+        'self._send("DELETE", f"/v1/lists/{name}").status_code',
+        "204",
+        "    DELETE *",
+    ),
+    "a request more": (
+        "letter = acc",
+        "account.status('let1')\n        letter = acc",
+        "*were played.",
+    ),
 }
 
 
@@ -93,7 +104,7 @@ def test_a_changed_client_fails(suite: pytest.Pytester, careless: Service) -> No
         path.write_text(sources[path], encoding="utf-8")
 
         assert result.parseoutcomes()["failed"] == 1, change
-        result.stdout.fnmatch_lines([line])
+        result.stdout.fnmatch_lines([f"*{line}"])
 
 
 def test_the_clients_of_sdks_record_and_replay(

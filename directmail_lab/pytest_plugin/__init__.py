@@ -284,12 +284,17 @@ class _Use:
         return relative(self.cassette.path, self.node.config)
 
     @property
-    def advice(self) -> str:
-        return f"to record it again: {_command(self.node, 'all')}"
+    def command(self) -> str:
+        """The command that records the test again, with its writes if it has any."""
+        from ..contract import SAFE_METHODS
+
+        methods = {each.request.method for each in self.cassette.recording()}
+        has_writes = not methods <= SAFE_METHODS and not self.settings.allow_writes
+        return _command(self.node, "all") + (f" {WRITES_OPTION}" if has_writes else "")
 
     def refuse(self, error: NotRecordedError) -> None:
         """Note a request that the cassette has no response to."""
-        say_briefly(error, _command(self.node, "all"))
+        say_briefly(error, self.command)
         self.refused.append(error)
 
     def check_age(self) -> None:
@@ -299,7 +304,7 @@ class _Use:
         from ..questions.drift import age_problem
 
         problem = age_problem(self.cassette.recording(), self.settings.max_age)
-        message = f"{self.shown_path} {problem}; {self.advice}"
+        message = f"{self.shown_path} {problem}; to record it again: {self.command}"
         if problem and self.settings.on_old == "fail":
             pytest.fail(message, pytrace=False)
         elif problem:
@@ -311,7 +316,7 @@ class _Use:
         unplayed = [] if self.cassette.records else self.cassette.unplayed()
         path_of = self.cassette.recording().path_of
         titles = [f"{each.method} {path_of(each)}" for each in unplayed]
-        return heading, titles, self.refused, _command(self.node, "all")
+        return heading, titles, self.refused, self.command
 
 
 USE: Final = pytest.StashKey[_Use]()
