@@ -381,7 +381,7 @@ def test_the_session_is_the_current_one_for_the_test_alone(run: Run, service: St
     ("ini", "fixture", "marker", "kept"),
     [
         ("", "{}", "", {"name", "email", "phone"}),
-        ("directmail_redact = name email", "{}", "", {"phone"}),
+        ("directmail_redact = name, email", "{}", "", {"phone"}),
         ("directmail_redact = name email", "{'redact': ['phone']}", "", {"name", "email"}),
         ("directmail_redact = name", "{'redact': ['phone']}", "redact='email'", {"name", "phone"}),
     ],
@@ -458,6 +458,13 @@ def test_a_mistake_in_the_options_is_named(
     pytester.makeconftest(OPTIONS.replace("{}", fixture))
 
     run(ONE_CALL, errors=1).stdout.fnmatch_lines([line])
+
+
+def test_a_mistake_in_the_ini_file_is_named(pytester: pytest.Pytester, run: Run) -> None:
+    """As of any setting."""
+    pytester.makeini("[pytest]\ndirectmail_on_old = sometimes")
+
+    run(ONE_CALL, errors=1).stdout.fnmatch_lines(["The ini file: on_old is one of warn, fail."])
 
 
 # -- writes and errors -------------------------------------------------------------------------

@@ -47,6 +47,7 @@ from .settings import (
     cassette_path,
     relative,
     settings_of,
+    words,
 )
 
 if TYPE_CHECKING:
@@ -90,8 +91,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption(_BLOCK_OPTION) or config.getini("directmail_block_network"):
         from .network import NetworkBlock
 
-        hosts = config.getoption(_HOSTS_OPTION).split(",")
-        hosts += config.getini("directmail_allowed_hosts")
+        hosts = words(config, "directmail_allowed_hosts", config.getoption(_HOSTS_OPTION))
         config.pluginmanager.register(NetworkBlock(config.rootpath, hosts), _BLOCK)
     if config.getoption(_UNUSED_OPTION):
         from .unused import Unused

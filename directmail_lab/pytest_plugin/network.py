@@ -39,7 +39,7 @@ class NetworkBlock:
 
     def __init__(self, root: Path, allowed: Sequence[str]) -> None:
         self._root = root
-        self._allowed = [host.strip().lower() for host in allowed if host.strip()]
+        self._allowed = [host.lower() for host in allowed]
         self._resolved: set[str] = set()  # the addresses of allowed names
         self._tried: list[BaseException] = []
         self._item: pytest.Item | None = None

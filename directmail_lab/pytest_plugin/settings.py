@@ -61,15 +61,23 @@ class Settings:
 DEFAULTS: Final = {field.name: field.default for field in fields(Settings)}
 
 
+def words(config: pytest.Config, name: str, given: str = "") -> list[str]:
+    """Return the words of an ini setting and of a text, which spaces or commas part."""
+    return " ".join([given, *config.getini(name)]).replace(",", " ").split()
+
+
 def settings_of(node: Node, options: Mapping[str, Any]) -> Settings:
     """Return the settings of a test or a module; ``options`` are the fixture's."""
-    names = ("match_on", "redact", "max_age", "on_old")
-    ini = {name: node.config.getini(f"directmail_{name}") for name in names}
-    merged = {name: value for name, value in ini.items() if value}
+    ini: dict[str, Any] = {
+        **{name: node.config.getini(f"directmail_{name}") for name in ("max_age", "on_old")},
+        **{name: words(node.config, f"directmail_{name}") for name in ("match_on", "redact")},
+    }
     if "allow_writes" in options:
         only = f"only the marker and {WRITES_OPTION} do, since writes cost money"
         pytest.fail(f"The fixture directmail_options does not allow writes: {only}.", pytrace=False)
-    sources = [("The fixture directmail_options", options)]
+    merged: dict[str, Any] = {}
+    sources = [("The ini file", {name: value for name, value in ini.items() if value})]
+    sources.append(("The fixture directmail_options", dict(options)))
     for marker in reversed(list(node.iter_markers("directmail"))):
         by_place = dict.fromkeys(map(repr, marker.args))  # no setting has such a name
         sources.append((f"{node.nodeid}: the marker directmail", {**by_place, **marker.kwargs}))
