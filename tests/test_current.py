@@ -30,10 +30,10 @@ def test_the_public_names_are_exactly_all() -> None:
 def test_help_shows_the_options_of_a_session_in_full() -> None:
     """Also in the help of the call that most people open one with."""
     options = list(inspect.signature(dm.Session).parameters)[2:]
+    shown = str(inspect.getdoc(dm.connect))
 
     assert len(options) == 6
-    for name in options:
-        assert f"    {name} : " in str(dm.connect.__doc__)
+    assert all(f"\n{name} : " in shown for name in options)
 
 
 def test_help_of_the_package_begins_with_its_calls() -> None:
