@@ -167,7 +167,7 @@ def test_a_session_that_another_replaces_closes_its_database(account: FaultyServ
         dm.connect()
         gc.collect()
 
-    assert [str(each.message) for each in caught] == []
+    assert not [each for each in caught if "database" in str(each.message)]
 
 
 def test_logout_forgets_the_session(service: FaultyService) -> None:
