@@ -122,17 +122,6 @@ def test_a_source_is_a_name_a_path_a_folder_a_session_or_several(
         names(5)
 
 
-def test_of_several_one_that_cannot_be_read_is_left_out(tour: Path) -> None:
-    """With a warning that names it; alone, it is an error."""
-    broken = tour.with_name("broken.yaml")
-    broken.write_text("no: cassette")
-
-    with pytest.warns(UserWarning, match=r"1 of 2 cassettes cannot be read.*broken"):
-        assert [each.name for each in recordings_of(tour.parent)] == ["tour"]
-    with pytest.raises(dm.errors.CassetteFormatError):
-        list(recordings_of(broken))
-
-
 # -- attempts ------------------------------------------------------------------------------------
 
 

@@ -28,7 +28,6 @@ from directmail_lab.redaction import (
     Redactor,
     has_placeholder,
     key as key_forms,
-    redact_foreign,
     redactor,
 )
 from directmail_lab.redaction.key import KeySearch
@@ -410,20 +409,6 @@ def test_credentials_of_bodies_are_removed_by_name_and_a_token_that_pages_stays(
 def test_what_redaction_replaced_is_told_from_what_was_sent(text: str, is_replaced: bool) -> None:
     """So that nothing sends a placeholder or a pseudonym."""
     assert has_placeholder(text) is is_replaced
-
-
-def test_a_foreign_file_is_shown_without_its_credentials() -> None:
-    """Wherever the credential was echoed; our own files are shown as they are."""
-    bearer = (("Authorization", f"Bearer {SECRET}"), ("Cookie", f"a={SECRET}"), ("X-A", "b"))
-    given = answered_with(ME, SECRET.encode(), *bearer)
-    (first, second), _ = redact_foreign([answered_with(f"{ME}{SECRET}", b""), given])
-
-    assert first.request.uri == f"{ME}{REDACTED}"
-    assert dict(second.request.headers) == {
-        "Authorization": f"Bearer {REDACTED}",
-        "X-A": "b",
-    }
-    assert second.response.body == REDACTED.encode()
 
 
 @pytest.mark.parametrize(
