@@ -23,7 +23,9 @@ _TOKEN: Final = re.compile(r"/[^/]*?(?=:[a-z][A-Za-z]+(?:/|$))|:[^/]+|/[^/]*|[^/
 _PLURAL: Final = re.compile(r"/.*[^su]s")
 # Names, however many siblings they have: words that stand where ids do, versions and other words
 # with a digit in front, words_like_this and likeThis, and what no template can have: "", "{".
-_COMMON: Final = re.compile(r"/(me|self|current|mine|search|count|all|new|latest|batch|bulk|default)")
+_COMMON: Final = re.compile(
+    r"/(me|self|current|mine|search|count|all|new|latest|batch|bulk|default)"
+)
 _NAME: Final = re.compile(r"/(v?\d.*|.*[{}].*|[a-z]+(_[a-z\d]+)+|[a-z]+([A-Z][a-z]+)+|)")
 _PLAIN: Final = re.compile(r"/[a-z-]+")
 
@@ -36,7 +38,7 @@ def operations_of(paths: Iterable[str], templates: Collection[str] = ()) -> dict
     templates
         What the caller knows, such as ``/v1/domains/{domain}``. The first that matches counts.
     """
-    patterns = [(_pattern(template), template) for template in templates]
+    patterns = [(pattern_of(template), template) for template in templates]
     known = {}
     for path in paths:
         matches = (template for pattern, template in patterns if pattern.fullmatch(path))
@@ -87,7 +89,9 @@ def _ids_among(siblings: dict[str, set[_Route]], parent: _Route, names: set[str]
     shapes = {token: {_shape(tail, names) for tail in tails} for token, tails in single.items()}
     counts = Counter(shape for each in shapes.values() for shape in each if any(shape))
     enough = 3 if is_list else 5
-    ids = {token for token, each in shapes.items() if any(counts[shape] >= enough for shape in each)}
+    ids = {
+        token for token, each in shapes.items() if any(counts[shape] >= enough for shape in each)
+    }
     ids |= {token for token, tails in words.items() if any(_is_like(t, beside) for t in tails)}
     known = beside.union(*[words[token] for token in ids])
     ids |= {
@@ -113,11 +117,11 @@ def _is_like(tail: _Route, others: set[_Route]) -> bool:
     )
 
 
-def _pattern(template: str) -> re.Pattern[str]:
-    """Return the pattern of the paths that a template names."""
+def pattern_of(template: str) -> re.Pattern[str]:
+    """Return the pattern of the paths that a template names; its groups are the ids."""
     is_template = isinstance(template, str) and re.fullmatch(r"(/([^/{}]|\{\w+\})*)+", template)
     if not is_template:
         raise argument_error(
             f'{template!r} in paths is no template. Give a list such as ["/v1/domains/{{domain}}"].'
         )
-    return re.compile(re.sub(r"\\\{\w+\\\}", "[^/]+", re.escape(template)))
+    return re.compile(re.sub(r"\\\{\w+\\\}", "([^/]+)", re.escape(template)))

@@ -7,7 +7,7 @@ import inspect
 import logging
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import (
     TYPE_CHECKING,
@@ -38,6 +38,7 @@ from .errors import DirectMailLabError, NotConnectedError, argument_error, hide_
 from .http import AsyncClient, Client, httpx, service_error
 from .interaction import base_path
 from .network import NetworkTransport
+from .operations import operations_of
 from .pacing import Allowances, Pace, PacingTransport
 from .pacing.shared import Share
 from .redaction import Redactor
@@ -77,6 +78,7 @@ class SessionOptions(TypedDict, total=False):
     reset_unit: ResetUnit | None
     allow_writes: bool
     share: str | Share | None
+    paths: Collection[str]
 
 
 class Session:
@@ -110,6 +112,9 @@ class Session:
         ``"machine"``: this user's on this machine, through a file in the user's state folder.
         ``"redis://…"``, a Redis server's address: those on other machines too. None: this session
         shares nothing. If the file or the server fails, the session paces alone and warns once.
+    paths
+        Templates of paths, such as ``["/v1/domains/{domain}"]``, where `rate_limits`, `findings`
+        and the like take a name for an id or an id for a name. Pacing does not use them.
 
     Attributes
     ----------
@@ -133,9 +138,12 @@ class Session:
         reset_unit: ResetUnit | None = None,
         allow_writes: bool = False,
         share: str | Share | None = "machine",
+        paths: Collection[str] = (),
     ) -> None:
         self._api_key = as_api_key(api_key)
         self.base_url = base_address(base_url, only_replays=self._api_key is None)
+        self.paths = tuple(paths)
+        operations_of((), self.paths)  # raises where one is no template
         self._reset_unit = reset_unit
         self._own = SessionRecording("this session", self.base_url, reset_unit=reset_unit)
         self._listeners: dict[object, Callable[[Reading], None]] = {}

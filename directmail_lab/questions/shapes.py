@@ -6,6 +6,7 @@ Shared by the questions that look into bodies.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from typing import Any, Final, TypeVar
@@ -15,6 +16,7 @@ from ..current import describe as describe_source
 
 _T = TypeVar("_T")
 _K = TypeVar("_K")
+Schema = dict[str, Any]
 
 ANY_NAME: Final = "{id}"
 """Stands for the names of fields that are values themselves, such as ids or e-mail addresses."""
@@ -42,6 +44,9 @@ _FORMATS: Final = {
     "uri": re.compile(r"https?://[!-~]+"),
     "uuid": re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.I),
 }
+# Fields of an object that stands around what was asked for.
+_ENVELOPE: Final = frozenset({"data", "items", "results", "records", "entries"})
+_PLURAL: Final = re.compile(r"(?<=ss|sh|ch)es$|(?<=x)es$|(?<![sui])s$")
 _TYPES: Final = {bool: "boolean", dict: "object", int: "integer", list: "array", str: "string"}
 # Numbers, hex digits, UUIDs, texts with an "@" or a space, such as a person's name, telephone
 # numbers, and redaction's "<…>".
@@ -68,76 +73,148 @@ def is_value(name: str) -> bool:
     return _VALUE_AS_NAME.fullmatch(name) is not None
 
 
-def schema_of(values: Sequence[object], *, depth: int = 0) -> dict[str, Any]:
+def schema_of(values: Iterable[object]) -> Schema:
     """Return a JSON Schema that all values match: types and fields, no ``enum`` and no example.
 
     A format is there if every text has it; a field is required if every object has it. Names of
     fields that are values are not told apart (``additionalProperties``), and nothing is said of
     what is deeper than 30.
     """
-    types = {type_of(value) for value in values}
-    if "number" in types:  # which includes integers
-        types.discard("integer")
-    names = sorted(types, key=lambda name: (name == "null", name))
-    schema: dict[str, Any] = {"type": names[0] if len(names) == 1 else names} if names else {}
-    formats = {_format_of(value) for value in values if isinstance(value, str)}
-    if len(formats) == 1 and None not in formats:
-        schema["format"] = formats.pop()
-    if depth == _DEEPEST:
-        return schema
-    objects = [value for value in values if isinstance(value, dict)]
-    for name, members in _fields(objects).items():
-        inner = schema_of(members, depth=depth + 1)
-        if name == ANY_NAME:
-            schema["additionalProperties"] = inner
-            continue
-        schema.setdefault("properties", {})[name] = inner
-        if len(members) == len(objects):
-            schema.setdefault("required", []).append(name)
-    elements = [element for value in values if isinstance(value, list) for element in value]
-    if elements:
-        schema["items"] = schema_of(elements, depth=depth + 1)
+    return _union([_schema(value) for value in values])
+
+
+def _schema(value: object, depth: int = 0) -> Schema:
+    """Return the schema of one value, each of whose fields is required."""
+    schema: Schema = {"type": type_of(value)}
+    if isinstance(value, str):
+        schema["format"] = next((n for n, form in _FORMATS.items() if form.fullmatch(value)), None)
+    elif isinstance(value, dict) and depth < _DEEPEST:
+        schema["properties"] = {name: _schema(each, depth + 1) for name, each in value.items()}
+        schema["required"] = list(value)
+    elif isinstance(value, list) and value and depth < _DEEPEST:
+        schema["items"] = _union([_schema(each, depth + 1) for each in value])
     return schema
 
 
-def _fields(objects: Sequence[dict[str, object]]) -> dict[str, list[object]]:
-    """Return the values of each field; of those whose name is a value, by ``ANY_NAME``.
+def _union(schemas: Sequence[Schema]) -> Schema:
+    """Return the schema that all values of these schemas match."""
+    types = {name for schema in schemas for name in _types(schema)}
+    if "number" in types:  # which includes integers
+        types.discard("integer")
+    names = sorted(types, key=lambda name: (name == "null", name))
+    union: Schema = {"type": names[0] if len(names) == 1 else names} if names else {}
+    for word, its_type in (("format", "string"), ("$ref", "object")):
+        given = {schema.get(word) for schema in schemas if its_type in _types(schema)}
+        if len(given) == 1 and given != {None}:
+            union[word] = given.pop()
+    objects = [schema for schema in schemas if "object" in _types(schema)]
+    fields = {name: _union(parts) for name, parts in _fields(objects).items()}
+    if ANY_NAME in fields:
+        union["additionalProperties"] = fields.pop(ANY_NAME)
+    if fields:
+        union["properties"] = fields
+    counts = Counter(name for schema in objects for name in schema.get("required", ()))
+    if required := [name for name in fields if counts[name] == len(objects)]:
+        union["required"] = required
+    if items := [schema["items"] for schema in schemas if "items" in schema]:
+        union["items"] = _union(items)
+    return union
+
+
+def _fields(objects: Sequence[Schema]) -> dict[str, list[Schema]]:
+    """Return the schemas of each field; of those whose name is a value, by ``ANY_NAME``.
 
     If three objects or more have no name in common, or there are more than 200 names, they are
     taken for values.
     """
-    members = [member for each in objects for member in each.items()]
+    members = [member for each in objects for member in each.get("properties", {}).items()]
     fields = grouped(members, itemgetter(0))
     are_all_different = len(fields) == len(members) >= 3 and len(objects) >= 3
     are_values = are_all_different or len(fields) > _MOST_NAMES
-    values: dict[str, list[object]] = {}
+    parts = {ANY_NAME: [o["additionalProperties"] for o in objects if "additionalProperties" in o]}
     for name, same in fields.items():
         key = ANY_NAME if are_values or is_value(name) else name
-        values.setdefault(key, []).extend(value for _, value in same)
-    return values
+        parts.setdefault(key, []).extend(part for _, part in same)
+    return {name: same for name, same in parts.items() if same}
 
 
-def _format_of(text: str) -> str | None:
-    return next((name for name, pattern in _FORMATS.items() if pattern.fullmatch(text)), None)
+def _types(schema: Schema) -> Sequence[str]:
+    types: str | list[str] = schema.get("type", [])
+    return [types] if isinstance(types, str) else types
 
 
-def describe(schema: dict[str, Any]) -> str:
-    """Return a schema on one line: ``id string, company.city? string or null``."""
-    return ", ".join(_described(schema, "")) or "anything"
+# -- each object once --------------------------------------------------------------------------
 
 
-def _described(schema: dict[str, Any], path: str) -> list[str]:
-    required = schema.get("required", ())
-    parts = {
-        f".{name}{'' if name in required else '?'}": part
-        for name, part in schema.get("properties", {}).items()
-    }
-    others = {"additionalProperties": f".{ANY_NAME}", "items": "[]"}
-    parts |= {name: schema[word] for word, name in others.items() if word in schema}
-    leaves = [leaf for name, part in parts.items() for leaf in _described(part, path + name)]
-    types = schema.get("type", [])
-    words = types if isinstance(types, str) else " or ".join(types)
-    return leaves or [f"{path} {words}".removeprefix(".").strip()]
+class Components(dict[str, Schema]):
+    """Schemas of objects by name, each kind of object once."""
+
+    def refer(self, schema: Schema, name: str, kind: str = "") -> Schema:
+        """Return a schema that refers to these for its objects, which are named after ``name``.
+
+        ``kind`` is given for a whole body, and ends its name if another object has that; an array
+        is one of these too then. Beside a reference stands the type, until it is `resolved`.
+        """
+        if "items" in schema:
+            schema = schema | {"items": self.refer(schema["items"], singular(name))}
+        if "properties" in schema:
+            parts = {field: (part, field) for field, part in schema["properties"].items()}
+            parts |= {field: (parts[field][0], name) for field in parts.keys() & _ENVELOPE}
+            fields = {field: self.refer(*part) for field, part in parts.items()}
+            schema = schema | {"properties": fields}
+        elif not kind or "$ref" not in schema.get("items", ()):
+            return schema
+        types = [each for each in _types(schema) if each != "null"]
+        if len(types) > 1:
+            return schema
+        key = self._key(schema | {"type": types[0]}, name, kind)
+        return {"type": schema["type"], "$ref": f"#/components/schemas/{key}"}
+
+    def _key(self, schema: Schema, name: str, kind: str) -> str:
+        """Return the name of an object that is like this one, or of this as a new one."""
+        for key, other in self.items():
+            if _is_alike(other, schema):
+                self[key] = _union([other, schema])
+                return key
+        word = "".join(part[:1].upper() + part[1:] for part in re.split(r"[^A-Za-z0-9]+", name))
+        names = (word + ending for ending in ("", kind, *map(str, range(2, len(self) + 3))))
+        key = next(each for each in names if each and each not in self)
+        self[key] = schema
+        return key
+
+
+def _is_alike(one: Schema, other: Schema) -> bool:
+    """Return whether two schemas differ by null, formats, and optional fields alone."""
+    types, others = ({*_types(each)} - {"null"} for each in (one, other))
+    if not types or not others:
+        return True
+    mine, theirs = one.get("properties", {}), other.get("properties", {})
+    required = {*one.get("required", ()), *other.get("required", ())}
+    both = mine.keys() & theirs.keys()
+    return (
+        (types == others or types | others == {"integer", "number"})
+        and one.get("$ref") == other.get("$ref")
+        and _is_alike(one.get("items", {}), other.get("items", {}))
+        and (required <= both if both else mine == theirs)
+        and all(_is_alike(mine[name], theirs[name]) for name in both)
+    )
+
+
+def resolved(value: Any) -> Any:
+    """Return a document as one of its own, with references as JSON Schema writes them."""
+    if isinstance(value, list):
+        return [resolved(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    reference = {"$ref": value.get("$ref")}
+    if "type" in value and isinstance(reference["$ref"], str):
+        return {"anyOf": [reference, {"type": "null"}]} if "null" in value["type"] else reference
+    return {name: resolved(each) for name, each in value.items()}
+
+
+def singular(name: str) -> str:
+    """Return the name of one of these: ``list`` for ``lists``, ``company`` for ``companies``."""
+    return _PLURAL.sub("", re.sub("ies$", "y", name))
 
 
 def notes_on(recordings: Iterable[Recording]) -> list[str]:
