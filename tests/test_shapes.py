@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, strategies as st
 from jsonschema import Draft202012Validator
 
-from directmail_lab.questions.shapes import describe, schema_of
+from directmail_lab.questions.findings import describe
+from directmail_lab.questions.shapes import schema_of
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3),

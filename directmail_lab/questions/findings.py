@@ -256,7 +256,7 @@ def _codes(responses: _Responses) -> str:
 
 
 def _fields(responses: _Responses) -> str:
-    return _in_words(schema_of([each.json[0] for each in responses if each.kind == "JSON"]))
+    return describe(schema_of([each.json[0] for each in responses if each.kind == "JSON"]))
 
 
 def _kinds(responses: _Responses) -> str:
@@ -278,7 +278,7 @@ def _versions(responses: _Responses) -> str:
     return _joined(note for each in responses for note in each.versions)
 
 
-def _in_words(schema: Schema) -> str:
+def describe(schema: Schema) -> str:
     """Return a schema on one line: ``id string, company.city? string or null``."""
     return ", ".join(_described(schema, "")) or "anything"
 

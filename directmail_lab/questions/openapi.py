@@ -21,7 +21,7 @@ import yaml
 
 from ..bodies import read_form, read_json_body
 from ..cassettes.recording import Recording
-from ..contract import HEADERS
+from ..contract import MEANINGS
 from ..current import named_paths, recordings_of
 from ..display import plural, ranges
 from ..errors import CassetteError
@@ -51,17 +51,11 @@ _JSON: Final = re.compile(r".+/(.+\+)?json")
 _TEXT: Final = re.compile(r"^text/|json|yaml|csv|script")
 _PLAIN_VALUE: Final = re.compile(r"-?(0|[1-9]\d{0,17})(\.\d{1,17})?|true|false", re.ASCII)
 _STATUSES: Final = {each.value: f"{each.phrase}. {each.description}".strip() for each in HTTPStatus}
-_MEANINGS: Final = {
-    HEADERS[0]: "The number of requests allowed in the window.",
-    HEADERS[1]: "The number of requests still available in the current window.",
-    HEADERS[2]: "When the allowance renews.",
-}
-_NAMES: Final = {name.lower(): name for name in HEADERS}
+_NAMES: Final = {name.lower(): name for name in MEANINGS}
 _BASIC: Final = {"type": "http", "scheme": "basic", "description": "The key is the user name."}
 _LIMITED: Final = {"$ref": "#/components/responses/TooManyRequests"}
 # Parts of a path that name no resource: `/api/v1/lists/{list_id}` is about lists.
 _NO_NAME: Final = re.compile(r"(api|rest|v?\d.*|.*\{.*)?")
-
 _NO_WORD: Final = re.compile(r"\W+", re.ASCII)
 # A scheme of authentication at the start of a header, or a name that a component can have.
 _TOKEN: Final = re.compile(r"[\w.-]+", re.ASCII)
@@ -222,15 +216,14 @@ def _security(recording: Recording) -> Iterator[tuple[str, dict[str, str]]]:
     if recording.path is None or "started_at" in recording.metadata:  # recorded by a session
         yield "basic", _BASIC
         return
-    for request, response in ((each.request, each.response) for each in recording):
-        shown = header(request.headers, "Authorization")
-        shown = shown or header(response.headers, "WWW-Authenticate") or ""
-        if scheme := _TOKEN.match(shown.lower()):
+    for each in recording:
+        sent, asked = each.request.headers, header(each.response.headers, "WWW-Authenticate")
+        if scheme := _TOKEN.match((header(sent, "Authorization") or asked or "").lower()):
             yield scheme[0], {"type": "http", "scheme": scheme[0]}
-        sent = {"header": request.headers, "query": parse_qsl(urlsplit(request.uri).query)}
-        for where, pairs in sent.items():
-            for name, value in pairs:
-                if value == REDACTED and _TOKEN.fullmatch(name):
+        query = parse_qsl(urlsplit(each.request.uri).query)
+        for where, pairs in (("header", sent), ("query", query)):
+            for name in (name for name, value in pairs if value == REDACTED):
+                if _TOKEN.fullmatch(name):
                     yield name, {"type": "apiKey", "in": where, "name": name}
 
 
@@ -254,7 +247,8 @@ def _rows(template: str, calls: Iterable[_Call]) -> Iterator[tuple[str, ...]]:
 
 def _template(operation: str) -> str:
     """Return an operation's template, with its ids named: ``/v1/lists/{list_id}``."""
-    segments, before = [], ""
+    segments: list[str] = []
+    before = ""
     for segment in operation.split("/"):
         name = f"{singular(before)}_id".removeprefix("_")
         while f"{{{name}}}" in "/".join(segments):
@@ -268,11 +262,10 @@ def _described(by_template: dict[str, list[_Call]]) -> dict[str, Any]:
     """Return the paths of a document, and its components."""
     calls = [call for same in by_template.values() for call in same]
     headers = _texts([call.headers for call in calls])
-    headers |= {
-        name: {"description": _MEANINGS[name], **headers[name]}
-        for name in headers.keys() & _MEANINGS
-    }
-    schemas, paths, ids = Components(), {}, set()
+    for name in headers.keys() & MEANINGS:
+        headers[name] = {"description": MEANINGS[name], **headers[name]}
+    schemas, ids = Components(), set()
+    paths: dict[str, dict[str, Any]] = {}
     limited = [call for call in calls if call.status == "429"]
     responses = {"TooManyRequests": _response(limited, "error", schemas)} if limited else {}
     for template, same in by_template.items():
@@ -281,12 +274,10 @@ def _described(by_template: dict[str, list[_Call]]) -> dict[str, Any]:
             while name in ids:
                 name += "_2"
             ids.add(name)
-            paths.setdefault(template, {})[method] = {
-                "operationId": name,
-                **_operation(template, each, schemas),
-            }
+            described = {"operationId": name} | _operation(template, each, schemas)
+            paths.setdefault(template, {})[method] = described
     components = {"responses": responses, "headers": headers, "schemas": schemas}
-    return resolved({"paths": paths, "components": components})
+    return dict(resolved({"paths": paths, "components": components}))
 
 
 def _operation(template: str, calls: Sequence[_Call], schemas: Components) -> dict[str, Any]:

@@ -160,6 +160,8 @@ class Components(dict[str, Schema]):
         if "properties" in schema:
             parts = {field: (part, field) for field, part in schema["properties"].items()}
             parts |= {field: (parts[field][0], name) for field in parts.keys() & _ENVELOPE}
+            if name in parts:  # `Error` is the whole body
+                parts[name] = (parts[name][0], f"{name}_details")
             fields = {field: self.refer(*part) for field, part in parts.items()}
             schema = schema | {"properties": fields}
         elif not kind or "$ref" not in schema.get("items", ()):

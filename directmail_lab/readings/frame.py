@@ -97,8 +97,8 @@ def frame_of_many(
 ) -> pd.DataFrame:
     """Return the readings of several recordings, each with the unit of its ``reset``, as one frame.
 
-    The numbers are each recording's own; operations are decided over the paths of all. ``attrs["reset_unit"]`` is the unit if it is the same for
-    all, else ``"undetermined"``.
+    The numbers are each recording's own; operations are decided over the paths of all.
+    ``attrs["reset_unit"]`` is the unit if it is the same for all, else ``"undetermined"``.
     """
     parts = [frame_of(readings, unit=unit) for readings, unit in recordings]
     frame = pd.concat(parts or [frame_of([], unit="undetermined")])
