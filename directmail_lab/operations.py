@@ -27,7 +27,7 @@ _COMMON: Final = re.compile(
 )
 # Versions and other words that begin with a digit, likeThis, like_this, and what is no word.
 _NAME: Final = re.compile(r"/(v?\d.*|[a-z]+([A-Z][a-z]+)+|[a-z]+(_[a-z\d]+)+|\{id\}|)|[^/].*")
-_DEEPEST: Final = 12
+_MOST_SEGMENTS: Final = 20
 _PLAIN: Final = re.compile(r"/[a-z-]+")
 
 
@@ -41,7 +41,10 @@ def operations_of(paths: Iterable[str], templates: Collection[str] = ()) -> dict
     for path in paths:
         named = (each for each, pattern in patterns.items() if pattern.fullmatch(path))
         known[path] = next(named, None) or operation_of(path)
-    routes = {each: tuple(_TOKEN.findall(each)) for each in {*known.values()} - {*templates}}
+    others = {*known.values()} - {*templates}
+    routes = {
+        each: tuple(_TOKEN.findall(each)) for each in others if each.count("/") < _MOST_SEGMENTS
+    }
     while ids := _ids(set(routes.values())):
         for each, route in routes.items():
             starts = (route[:end] for end in range(1, len(route) + 1))
@@ -53,7 +56,7 @@ def _ids(routes: Collection[_Route]) -> set[_Route]:
     """Return beginnings of routes, of which the last token is an id and was not known as one."""
     below: dict[_Route, dict[str, set[_Route]]] = defaultdict(lambda: defaultdict(set))
     for route in routes:
-        for end, token in enumerate(route[:_DEEPEST]):
+        for end, token in enumerate(route):
             below[route[:end]][token].add(route[end + 1 :])
     ids = {
         (*parent, token)
