@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 from jsonschema import Draft202012Validator
 
 from directmail_lab.questions.findings import describe
-from directmail_lab.questions.shapes import schema_of
+from directmail_lab.questions.shapes import Components, resolved, schema_of
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3),
@@ -42,6 +42,19 @@ def test_every_value_meets_the_schema_of_all(values: list[Any]) -> None:
     schema = schema_of(values)
 
     assert all(Draft202012Validator(schema).is_valid(value) for value in values)
+
+
+@given(st.lists(st.lists(JSON, min_size=1, max_size=3), min_size=1, max_size=4))
+def test_every_value_meets_the_components_that_its_schema_refers_to(groups: list[Any]) -> None:
+    """Whatever objects of other places became one with its own."""
+    components = Components()
+    schemas = [components.refer(schema_of(values), "a", "Response") for values in groups]
+    whole = {"schemas": schemas, "components": {"schemas": components}}
+    document = resolved(whole)
+
+    for number, values in enumerate(groups):
+        schema = {**document["schemas"][number], "components": document["components"]}
+        assert all(Draft202012Validator(schema).is_valid(value) for value in values)
 
 
 def test_a_shape_is_bounded() -> None:
