@@ -86,11 +86,13 @@ class Document(dict[str, Any]):
         return yaml.safe_dump(dict(self), sort_keys=False, allow_unicode=True, width=100)
 
     def _repr_html_(self) -> str:
-        head = "<tr><th>operation</th><th>responses</th><th>recorded</th></tr>"
-        cells = [[f'<td style="text-align:left">{cell}</td>' for cell in row] for row in self.rows]
-        body = "".join(f"<tr>{''.join(row)}</tr>" for row in cells)
-        about = html.escape(self["info"]["description"])
-        return f"<table><thead>{head}</thead><tbody>{body}</tbody></table><p>{about}</p>"
+        style = ' style="text-align:left"'  # in each cell: JupyterLab has a style for cells
+        head = "".join(f"<th{style}>{name}</th>" for name in ("operation", "responses", "recorded"))
+        rows = ("".join(f"<td{style}>{cell}</td>" for cell in row) for row in self.rows)
+        body = "".join(f"<tr>{row}</tr>" for row in (head, *rows))
+        only = ", ".join(self.get("x-only-404", ()))
+        about = self["info"]["description"] + (f" Nothing but 404: {only}." if only else "")
+        return f"<table>{body}</table><p>{html.escape(about)}</p>"
 
 
 yaml.SafeDumper.add_representer(Document, yaml.SafeDumper.represent_dict)
