@@ -28,21 +28,12 @@ from ..errors import CassetteError
 from ..interaction import RecordedRequest, RecordedResponse, header
 from ..operations import operations_of, pattern_of
 from ..redaction.key import REDACTED
-from .shapes import (
-    PASSING_HEADERS,
-    Components,
-    Schema,
-    grouped,
-    is_value,
-    notes_on,
-    resolved,
-    schema_of,
-    singular,
-)
+from . import shapes
+from .shapes import Components, Schema, grouped, is_value, schema_of, singular
 
 _METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 # Response headers that OpenAPI describes elsewhere, or that say nothing about the service.
-_LEFT_OUT: Final = (PASSING_HEADERS | {"content-type", "date", "server"}) - {"retry-after"}
+_LEFT_OUT: Final = (shapes.PASSING_HEADERS | {"content-type", "date", "server"}) - {"retry-after"}
 # Request headers that a caller chooses, in contrast to those that an HTTP library adds.
 _OWN_HEADER: Final = re.compile(r"(?!x-forwarded)(x-.+|prefer|idempotency-key|if-.+)")
 _MEDIA_TYPE: Final = re.compile(r"[\w.+-]{1,60}/[\w.+-]{1,60}")
@@ -139,7 +130,7 @@ def openapi(
     """
     recordings = list(recordings_of(source))
     calls = [call for recording in recordings for call in _calls(recording)]
-    notes = notes_on(recordings)
+    notes = shapes.notes_on(recordings)
     if not calls:
         names = ", ".join(recording.name for recording in recordings) or "no recording"
         problem = f"There are no interactions in {names} to describe."
@@ -279,7 +270,7 @@ def _described(by_template: dict[str, list[_Call]]) -> dict[str, Any]:
             described = {"operationId": name} | _operation(template, each, schemas)
             paths.setdefault(template, {})[method] = described
     components = {"responses": responses, "headers": headers, "schemas": schemas}
-    return dict(resolved({"paths": paths, "components": components}))
+    return dict(shapes.resolved({"paths": paths, "components": components}))
 
 
 def _operation(template: str, calls: Sequence[_Call], schemas: Components) -> dict[str, Any]:
@@ -352,11 +343,7 @@ def _body_schema(media_type: str, messages: Sequence[_Message]) -> Schema:
     is_json = _JSON.fullmatch(media_type) is not None
     read = [read_json_body(each.headers, each.body or b"") for each in messages]
     # Text that is a number is JSON too: in a body of another type, only objects and arrays count.
-    values = [
-        value
-        for value, problem in read
-        if problem is None and (is_json or isinstance(value, dict | list))
-    ]
+    values = [v for v, problem in read if not problem and (is_json or isinstance(v, dict | list))]
     if len(values) == len(read):
         return schema_of(values)
     if is_json or values or "xml" in media_type:  # a schema for XML is one of elements

@@ -46,6 +46,7 @@ _FORMATS: Final = {
 }
 # Fields of an object that stands around what was asked for.
 _ENVELOPE: Final = frozenset({"data", "items", "results", "records", "entries"})
+_IES: Final = re.compile(r"(?<!mov)(?<!cook)(?<!ser)(?<!spec)ies$")
 _PLURAL: Final = re.compile(r"(?<=ss|sh|ch)es$|(?<=x)es$|(?<![sui])s$")
 _TYPES: Final = {bool: "boolean", dict: "object", int: "integer", list: "array", str: "string"}
 # Numbers, hex digits, UUIDs, texts with an "@" or a space, such as a person's name, telephone
@@ -216,7 +217,7 @@ def resolved(value: Any) -> Any:
 
 def singular(name: str) -> str:
     """Return the name of one of these: ``list`` for ``lists``, ``company`` for ``companies``."""
-    return _PLURAL.sub("", re.sub("ies$", "y", name))
+    return _PLURAL.sub("", _IES.sub("y", name))
 
 
 def notes_on(recordings: Iterable[Recording]) -> list[str]:
