@@ -158,6 +158,16 @@ def test_an_id_stays_one_as_more_paths_come(service: str) -> None:
         known = told
 
 
+def test_many_words_below_a_list_are_its_ids_but_for_those_that_ask() -> None:
+    """Nothing follows them: eight are enough, while seven may be actions."""
+    words = [f"/v1/tags/{word}" for word in WORDS.split()[:8]]
+    asking = ["/v1/tags/search", "/v1/tags/me", "/v1/tags/v2", "/v1/tags/sendAll"]
+
+    assert {*operations_of(words).values()} == {"/v1/tags/{id}"}
+    assert {*operations_of(words[:7]).values()} == {*words[:7]}
+    assert {*operations_of(words + asking).values()} == {"/v1/tags/{id}", *asking}
+
+
 COLLECTIONS = "list letter campaign template contact segment tag folder invoice report domain file"
 RPC = "auth.test chat.post chat.update users.info users.list files.list pins.add team.info dnd.end"
 
