@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from operator import itemgetter
 from typing import Any, Final, TypeVar
 
@@ -85,20 +86,27 @@ def schema_of(values: Iterable[object]) -> Schema:
 
 
 def _schema(value: object, depth: int = 0) -> Schema:
-    """Return the schema of one value, each of whose fields is required."""
-    schema: Schema = {"type": type_of(value)}
-    if isinstance(value, str):
-        schema["format"] = next((n for n, form in _FORMATS.items() if form.fullmatch(value)), None)
-    elif isinstance(value, dict) and depth < _DEEPEST:
-        schema["properties"] = {name: _schema(each, depth + 1) for name, each in value.items()}
-        schema["required"] = list(value)
-    elif isinstance(value, list) and value and depth < _DEEPEST:
-        schema["items"] = _union([_schema(each, depth + 1) for each in value])
-    return schema
+    """Return the schema of one value; of an array, ``items`` are the schemas of each."""
+    if isinstance(value, dict) and depth < _DEEPEST:
+        fields = {name: _schema(each, depth + 1) for name, each in value.items()}
+        return {"type": "object", "properties": fields, "required": list(value)}
+    if isinstance(value, list) and value and depth < _DEEPEST:
+        return {"type": "array", "items": [_schema(each, depth + 1) for each in value]}
+    return _leaf(type_of(value), _format_of(value) if isinstance(value, str) else None)
+
+
+@cache
+def _leaf(its_type: str, form: str | None) -> Schema:
+    return {"type": its_type, "format": form}
+
+
+def _format_of(text: str) -> str | None:
+    return next((name for name, pattern in _FORMATS.items() if pattern.fullmatch(text)), None)
 
 
 def _union(schemas: Sequence[Schema]) -> Schema:
     """Return the schema that all values of these schemas match."""
+    schemas = list({id(each): each for each in schemas}.values())  # most are the same leaves
     types = {name for schema in schemas for name in _types(schema)}
     if "number" in types:  # which includes integers
         types.discard("integer")
@@ -117,7 +125,8 @@ def _union(schemas: Sequence[Schema]) -> Schema:
     counts = Counter(name for schema in objects for name in schema.get("required", ()))
     if required := [name for name in fields if counts[name] == len(objects)]:
         union["required"] = required
-    if items := [schema["items"] for schema in schemas if "items" in schema]:
+    parts = [schema["items"] for schema in schemas if "items" in schema]
+    if items := [each for part in parts for each in (part if type(part) is list else [part])]:
         union["items"] = _union(items)
     return union
 
