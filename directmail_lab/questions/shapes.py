@@ -6,9 +6,7 @@ Shared by the questions that look into bodies.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
 from operator import itemgetter
 from typing import Any, Final, TypeVar
 
@@ -75,82 +73,67 @@ def is_value(name: str) -> bool:
     return _VALUE_AS_NAME.fullmatch(name) is not None
 
 
-def schema_of(values: Iterable[object]) -> Schema:
+def schema_of(values: Sequence[object], *, depth: int = 0) -> Schema:
     """Return a JSON Schema that all values match: types and fields, no ``enum`` and no example.
 
     A format is there if every text has it; a field is required if every object has it. Names of
     fields that are values are not told apart (``additionalProperties``), and nothing is said of
     what is deeper than 30.
     """
-    return _union([_schema(value) for value in values])
+    schema = _typed(map(type_of, values))
+    formats = {_format_of(value) for value in values if isinstance(value, str)}
+    if len(formats) == 1 and None not in formats:
+        schema["format"] = formats.pop()
+    if depth == _DEEPEST:
+        return schema
+    objects = [value for value in values if isinstance(value, dict)]
+    for name, members in _fields(objects).items():
+        inner = schema_of(members, depth=depth + 1)
+        if name == ANY_NAME:
+            schema["additionalProperties"] = inner
+            continue
+        schema.setdefault("properties", {})[name] = inner
+        if len(members) == len(objects):
+            schema.setdefault("required", []).append(name)
+    elements = [element for value in values if isinstance(value, list) for element in value]
+    if elements:
+        schema["items"] = schema_of(elements, depth=depth + 1)
+    return schema
 
 
-def _schema(value: object, depth: int = 0) -> Schema:
-    """Return the schema of one value; of an array, ``items`` are the schemas of each."""
-    if isinstance(value, dict) and depth < _DEEPEST:
-        fields = {name: _schema(each, depth + 1) for name, each in value.items()}
-        return {"type": "object", "properties": fields, "required": list(value)}
-    if isinstance(value, list) and value and depth < _DEEPEST:
-        return {"type": "array", "items": [_schema(each, depth + 1) for each in value]}
-    return _leaf(type_of(value), _format_of(value) if isinstance(value, str) else None)
-
-
-@cache
-def _leaf(its_type: str, form: str | None) -> Schema:
-    return {"type": its_type, "format": form}
-
-
-def _format_of(text: str) -> str | None:
-    return next((name for name, pattern in _FORMATS.items() if pattern.fullmatch(text)), None)
-
-
-def _union(schemas: Sequence[Schema]) -> Schema:
-    """Return the schema that all values of these schemas match."""
-    schemas = list({id(each): each for each in schemas}.values())  # most are the same leaves
-    types = {name for schema in schemas for name in _types(schema)}
-    if "number" in types:  # which includes integers
-        types.discard("integer")
-    names = sorted(types, key=lambda name: (name == "null", name))
-    union: Schema = {"type": names[0] if len(names) == 1 else names} if names else {}
-    for word, its_type in (("format", "string"), ("$ref", "object")):
-        given = {schema.get(word) for schema in schemas if its_type in _types(schema)}
-        if len(given) == 1 and given != {None}:
-            union[word] = given.pop()
-    objects = [schema for schema in schemas if "object" in _types(schema)]
-    fields = {name: _union(parts) for name, parts in _fields(objects).items()}
-    if ANY_NAME in fields:
-        union["additionalProperties"] = fields.pop(ANY_NAME)
-    if fields:
-        union["properties"] = fields
-    counts = Counter(name for schema in objects for name in schema.get("required", ()))
-    if required := [name for name in fields if counts[name] == len(objects)]:
-        union["required"] = required
-    parts = [schema["items"] for schema in schemas if "items" in schema]
-    if items := [each for part in parts for each in (part if type(part) is list else [part])]:
-        union["items"] = _union(items)
-    return union
-
-
-def _fields(objects: Sequence[Schema]) -> dict[str, list[Schema]]:
-    """Return the schemas of each field; of those whose name is a value, by ``ANY_NAME``.
-
-    If three objects or more have no name in common, or there are more than 200 names, they are
-    taken for values.
-    """
-    members = [member for each in objects for member in each.get("properties", {}).items()]
-    fields = grouped(members, itemgetter(0))
-    are_all_different = len(fields) == len(members) >= 3 and len(objects) >= 3
-    are_values = are_all_different or len(fields) > _MOST_NAMES
-    parts = {ANY_NAME: [o["additionalProperties"] for o in objects if "additionalProperties" in o]}
-    for name, same in fields.items():
-        key = ANY_NAME if are_values or is_value(name) else name
-        parts.setdefault(key, []).extend(part for _, part in same)
-    return {name: same for name, same in parts.items() if same}
+def _typed(types: Iterable[str]) -> Schema:
+    """Return the schema of values of these types."""
+    names = set(types)
+    if "number" in names:  # which includes integers
+        names.discard("integer")
+    in_order = sorted(names, key=lambda name: (name == "null", name))
+    return {"type": in_order[0] if len(in_order) == 1 else in_order} if in_order else {}
 
 
 def _types(schema: Schema) -> Sequence[str]:
     types: str | list[str] = schema.get("type", [])
     return [types] if isinstance(types, str) else types
+
+
+def _fields(objects: Sequence[dict[str, object]]) -> dict[str, list[object]]:
+    """Return the values of each field; of those whose name is a value, by ``ANY_NAME``.
+
+    If three objects or more have no name in common, or there are more than 200 names, they are
+    taken for values.
+    """
+    members = [member for each in objects for member in each.items()]
+    fields = grouped(members, itemgetter(0))
+    are_all_different = len(fields) == len(members) >= 3 and len(objects) >= 3
+    are_values = are_all_different or len(fields) > _MOST_NAMES
+    values: dict[str, list[object]] = {}
+    for name, same in fields.items():
+        key = ANY_NAME if are_values or is_value(name) else name
+        values.setdefault(key, []).extend(value for _, value in same)
+    return values
+
+
+def _format_of(text: str) -> str | None:
+    return next((name for name, pattern in _FORMATS.items() if pattern.fullmatch(text)), None)
 
 
 # -- each object once --------------------------------------------------------------------------
@@ -186,7 +169,7 @@ class Components(dict[str, Schema]):
         """Return the name of an object that is like this one, or of this as a new one."""
         for key, other in self.items():
             if _is_alike(other, schema):
-                self[key] = _union([other, schema])
+                self[key] = _merged(other, schema)
                 return key
         word = "".join(part[:1].upper() + part[1:] for part in re.split(r"[^A-Za-z0-9]+", name))
         names = (word + ending for ending in ("", kind, *map(str, range(2, len(self) + 3))))
@@ -210,6 +193,22 @@ def _is_alike(one: Schema, other: Schema) -> bool:
         and (required <= both if both else mine == theirs)
         and all(_is_alike(mine[name], theirs[name]) for name in both)
     )
+
+
+def _merged(one: Schema, other: Schema) -> Schema:
+    """Return the schema that the values of two match, which are alike."""
+    merged = one | other | _typed([*_types(one), *_types(other)])
+    if "string" in {*_types(one)} & {*_types(other)} and one.get("format") != other.get("format"):
+        del merged["format"]
+    for word in {"items", "additionalProperties"} & one.keys() & other.keys():
+        merged[word] = _merged(one[word], other[word])
+    mine, theirs = one.get("properties", {}), other.get("properties", {})
+    if mine and theirs:
+        both = {name: _merged(mine[name], theirs[name]) for name in mine.keys() & theirs.keys()}
+        merged["properties"] = mine | theirs | both
+        required = {*other.get("required", ())}
+        merged["required"] = [name for name in one.get("required", ()) if name in required]
+    return {word: value for word, value in merged.items() if value != []}
 
 
 def resolved(value: Any) -> Any:
