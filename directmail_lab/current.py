@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, Final, Literal, Unpack
@@ -80,6 +80,9 @@ def connect(
         this machine, those that use this Redis server, or none.
     retry : bool, default True
         Whether a read that failed, or was refused (429), is sent again.
+    paths : list of str, optional
+        Templates of paths, such as ``["/v1/domains/{domain}"]``, where `rate_limits`, `findings`
+        and the like take a name for an id or an id for a name.
 
     Raises
     ------
@@ -348,6 +351,7 @@ def burst(n: int, path: str = ME_PATH) -> pd.DataFrame:
         recording.readings()[first:],
         unit=recording.evidence.unit,
         numbers=range(first + 1, len(recording) + 1),
+        paths=opened.paths,
     )
 
 
@@ -505,9 +509,11 @@ def rate_limits(source: Source | Iterable[Source] = None) -> pd.DataFrame:
     """
     from .readings.frame import frame_of, frame_of_many
 
+    paths = named_paths(source)
     if is_many(source):
         recordings = recordings_of(source)
-        return frame_of_many((each.readings(), each.evidence.unit) for each in recordings)
+        readings = ((each.readings(), each.evidence.unit) for each in recordings)
+        return frame_of_many(readings, paths=paths)
     recording = recording_of(source)
     evidence = recording.evidence
     if evidence.contradiction:
@@ -516,7 +522,7 @@ def rate_limits(source: Source | Iterable[Source] = None) -> pd.DataFrame:
             "Leave it out, and the unit is inferred.",
             stacklevel=2,
         )
-    frame = frame_of(recording.readings(), unit=evidence.unit)
+    frame = frame_of(recording.readings(), unit=evidence.unit, paths=paths)
     frame.attrs.update(describe(recording))
     return frame
 
@@ -590,6 +596,12 @@ def is_many(source: object) -> bool:
     if isinstance(source, str | Path):
         return is_folder(source)
     return isinstance(source, Iterable)
+
+
+def named_paths(source: object = None) -> Collection[str]:
+    """Return the templates of paths that a session names: the source, or the current session."""
+    chosen = source if isinstance(source, Session) else _current.session
+    return () if chosen is None else chosen.paths
 
 
 def describe(recording: Recording) -> dict[str, Any]:

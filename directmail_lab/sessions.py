@@ -7,7 +7,7 @@ import inspect
 import logging
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import (
     TYPE_CHECKING,
@@ -39,6 +39,7 @@ from .errors import DirectMailLabError, NotConnectedError, argument_error, hide_
 from .http import AsyncClient, Client, httpx, service_error
 from .interaction import base_path
 from .network import NetworkTransport
+from .operations import operations_of
 from .pacing import Allowances, Pace, PacingTransport
 from .pacing.shared import Share
 from .redaction import Redactor
@@ -79,6 +80,7 @@ class SessionOptions(TypedDict, total=False):
     allow_writes: bool
     share: str | Share | None
     retry: bool
+    paths: Collection[str]
 
 
 class Session:
@@ -114,6 +116,9 @@ class Session:
         shares nothing. If the file or the server fails, the session paces alone and warns once.
     retry
         Whether a read that failed, or was refused (429), is sent again.
+    paths
+        Templates of paths, such as ``["/v1/domains/{domain}"]``, where `rate_limits`, `findings`
+        and the like take a name for an id or an id for a name. Pacing does not use them.
 
     Attributes
     ----------
@@ -140,9 +145,12 @@ class Session:
         allow_writes: bool = False,
         share: str | Share | None = "machine",
         retry: bool = True,
+        paths: Collection[str] = (),
     ) -> None:
         self._api_key = as_api_key(api_key)
         self.base_url = base_address(base_url, only_replays=self._api_key is None)
+        self.paths = tuple(paths)
+        operations_of((), self.paths)  # raises where one is no template
         self._reset_unit, self._retry = reset_unit, retry
         self._own = SessionRecording("this session", self.base_url, reset_unit=reset_unit)
         self._listeners: dict[object, Callable[[Reading], None]] = {}

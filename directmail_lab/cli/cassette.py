@@ -170,18 +170,20 @@ def _look_through(path: Path, max_age: str, counts: Counter[str], *, write: bool
 def openapi(
     names: list[str] = _NAMES,
     out: Path | None = typer.Option(None, help="The file to write, as YAML, or JSON by its name."),
+    title: str = typer.Option("Recorded API", help="What the document calls the API."),
+    version: str = typer.Option("0", help="What it says is the API's version."),
+    paths: list[str] = typer.Option([], "--path", help='As "/v1/domains/{domain}". Repeatable.'),
     force: bool = FORCE,
 ) -> None:
     """Describe what cassettes hold as an OpenAPI 3.1 document, on standard output or in a file."""
-    from ..questions.openapi import written
-
     if out is not None:
         refuse_existing(out, force)
-    document = dm.openapi([cassette_file(name) for name in names])
+    sources = [cassette_file(name) for name in names]
+    document = dm.openapi(sources, title=title, version=version, paths=paths)
     if out is None:
-        typer.echo(written(document), nl=False)
+        typer.echo(document.text(), nl=False)
     else:
-        out.write_text(written(document, as_json=out.suffix == ".json"), encoding="utf-8")
+        document.save(out)
 
 
 @app.command()

@@ -22,7 +22,7 @@ import pandas as pd
 
 from ..cassettes import Recording
 from ..contract import SAFE_METHODS
-from ..current import Source, describe, is_many, recording_of, recordings_of
+from ..current import Source, describe, is_many, named_paths, recording_of, recordings_of
 from ..display import CONTROLS, readable
 from ..errors import CassetteError, check_choice
 from ..interaction import (
@@ -30,9 +30,9 @@ from ..interaction import (
     RecordedRequest,
     base_path,
     header,
-    operation_of,
     path_below,
 )
+from ..operations import operations_of
 from ..redaction.key import has_placeholder
 from ..settings import API_KEY_VARIABLE, origin_of, trusted_origins
 
@@ -92,13 +92,19 @@ def interactions(
     """
     if is_many(source):
         frames = [_frame(each, is_one_of_many=True) for each in recordings_of(source)]
-        return readable(pd.concat(frames or [_frame(Recording(""), is_one_of_many=True)]))
+        frame = pd.concat(frames or [_frame(Recording(""), is_one_of_many=True)])
+        return readable(_with_operations(frame, source))
     recording = recording_of(source)
     if number is not None:
         return InteractionView(recording.interaction(number), recording.has_bodies(number))
-    frame = _frame(recording)
+    frame = _with_operations(_frame(recording), source)
     frame.attrs.update(describe(recording), cassette=recording.name, problem=recording.problem)
     return readable(frame)
+
+
+def _with_operations(frame: pd.DataFrame, source: object) -> pd.DataFrame:
+    operations = operations_of(frame["path"].unique(), named_paths(source))
+    return frame.assign(operation=frame["path"].map(operations).astype("string"))
 
 
 def _frame(recording: Recording, *, is_one_of_many: bool = False) -> pd.DataFrame:
@@ -120,7 +126,7 @@ def _row(recording: Recording, number: int, interaction: Interaction) -> tuple[o
         request.method,
         path,
         urlsplit(request.uri).query,
-        operation_of(path),
+        path,
         response.status,
         header(response.headers, "content-type"),
         len(response.body) if is_kept else None,
