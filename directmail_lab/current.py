@@ -13,7 +13,15 @@ from .cassettes.library import files_of, is_folder
 from .contract import ME_PATH
 from .credentials import ApiKey, as_api_key, find_api_key, forget_api_key
 from .display import ProgressBar, plural
-from .errors import CassetteError, NotConnectedError, argument_error, hide_frames
+from .errors import (
+    CassetteError,
+    NotConnectedError,
+    argument_error,
+    check_names,
+    check_number,
+    check_options,
+    hide_frames,
+)
 from .http import httpx, recorded_request
 from .paging import Result, get_many as get_many_with, pages as pages_with
 from .sessions import ModeChange, Session, SessionOptions, Timing, replaying_session
@@ -90,6 +98,9 @@ def connect(
     CassetteError
         The cassette cannot be found, read or written.
     """
+    check_options("connect", options, SessionOptions.__annotations__)
+    if record_mode is not None and cassette is None:
+        raise argument_error("A record_mode needs a cassette: connect(…, cassette=…).")
     hidden = as_api_key(api_key)
     mode = record_mode or "none"
     if cassette is not None and mode == "none":
@@ -324,8 +335,7 @@ def burst(n: int, path: str = ME_PATH) -> pd.DataFrame:
     """
     from .readings.frame import frame_of
 
-    if not isinstance(n, int) or n < 1:
-        raise argument_error(f"burst({n!r}) would send nothing. Give 1 or more.")
+    check_number("n", n, least=1)
     opened = session()
     recorded = recorded_request(opened.client.build_request("GET", path))
     cassette, first, repeated = opened.open_cassette, len(opened.recording), 0
@@ -403,7 +413,7 @@ def record(
     CassetteError
         The cassette cannot be read or written, or its name leads out of the folder.
     """
-    options: dict[str, Any] = {"redact": tuple(redact), "match_on": match_on}
+    options: dict[str, Any] = {"redact": check_names("redact", redact), "match_on": match_on}
     return ModeChange(
         lambda: session().record(cassette, record_mode=record_mode, **options).entered
     )
@@ -547,8 +557,8 @@ def recordings_of(source: Source | Iterable[Source] = None) -> Iterator[Recordin
                 yield from recordings_of(each)
     else:
         raise argument_error(
-            f"{source!r} is no source of interactions. Give a cassette's name, a path, a folder, "
-            "a list of these, or a Session."
+            f"{shorten(repr(source), 60)} is no source of interactions. Give a cassette's name, a "
+            "path, a folder, a list of these, or a Session."
         )
 
 

@@ -22,8 +22,14 @@ from socketserver import ThreadingTCPServer
 from typing import Any, Final, Literal, Self
 
 from .cassettes import Cassette
-from .errors import CassetteError, DirectMailLabError, NotRecordedError
-from .http import httpx
+from .errors import (
+    CassetteError,
+    DirectMailLabError,
+    InsecureAddressError,
+    NotRecordedError,
+    check_number,
+)
+from .http import parse_url
 from .interaction import Headers, RecordedRequest, RecordedResponse, header
 from .settings import is_loopback
 
@@ -141,6 +147,7 @@ class LoopbackServer:
     handler: type[Handler] = Handler
 
     def __init__(self, port: int = 0) -> None:
+        check_number("port", port, least=0)
         try:
             self._server = _Server((HOST, port), self.handler)
         except OSError as error:
@@ -250,10 +257,10 @@ class CassetteServer(LoopbackServer):
             return error_response(403, problem, reason="refused")
         try:
             response = self._played(request)
+        except (InsecureAddressError, ValueError) as error:
+            response = error_response(400, str(error), reason="invalid")
         except DirectMailLabError as error:  # an interaction that cannot be read
             response = error_response(502, str(error), reason="unreadable")
-        except (httpx.InvalidURL, ValueError) as error:
-            response = error_response(400, str(error), reason="invalid")
         if header(request.headers, "sec-fetch-mode") == "navigate":
             # A recorded web page is shown, but its scripts must not run with JupyterLab's cookies.
             sandbox = ("Content-Security-Policy", "sandbox")
@@ -262,7 +269,7 @@ class CassetteServer(LoopbackServer):
 
     def _played(self, request: RecordedRequest) -> RecordedResponse:
         asked = [  # spelled as httpx recorded it: %22 for a quotation mark, and so on
-            (each, replace(request, uri=str(httpx.URL(f"{each.base_url}{request.uri}"))))
+            (each, replace(request, uri=str(parse_url(f"{each.base_url}{request.uri}"))))
             for each in self.cassettes
         ]
         refusals: list[NotRecordedError] = []

@@ -68,7 +68,9 @@ def base_address(text: str, *, only_replays: bool = False) -> str:
     except ValueError:
         parts = urlsplit("")
     # httpx takes no tab, which Python drops.
-    if not address.isprintable() or parts.scheme not in ("http", "https") or not parts.hostname:
+    host = parts.hostname
+    is_plain = address.isprintable() and " " not in parts.netloc
+    if not is_plain or parts.scheme not in ("http", "https") or not host:
         # Text without :// may be a key, so it is not repeated.
         shown = f"{address[:60]!r}" if "://" in address else "The value given"
         raise InsecureAddressError(
@@ -77,7 +79,7 @@ def base_address(text: str, *, only_replays: bool = False) -> str:
         )
     base = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
     if not only_replays:
-        _check_live_address(base, parts.hostname)
+        _check_live_address(base, host)
     return base
 
 

@@ -20,7 +20,7 @@ from ..bodies import decode_text, read_json_body
 from ..cassettes import Recording
 from ..current import recording_of, session as current
 from ..display import plural, readable
-from ..errors import DirectMailLabError
+from ..errors import DirectMailLabError, check_names
 from ..http import recorded_response
 from ..interaction import Interaction, RecordedRequest, operation_of
 from ..redaction import Redactor, has_placeholder
@@ -105,10 +105,10 @@ def drift(cassette: str | Path, *, ignore: Iterable[str] = ()) -> pd.DataFrame:
     CassetteError
         The cassette cannot be found or read.
     """
+    patterns = check_names("ignore", ignore)
     session, recording = current(), recording_of(cassette)
     reads, not_sent = _reads(recording)
     redactor = Redactor(redact=recording.redact)
-    patterns = [ignore] if isinstance(ignore, str) else list(ignore)
     rows: list[tuple[object, ...]] = []
     with session.drift_mode():
         for number, recorded in reads.items():
