@@ -19,6 +19,7 @@ from directmail_lab.cassettes import (
     read_cassette,
     shown_path,
 )
+from directmail_lab.cassettes.vcr_files import block_text
 from directmail_lab.errors import CassetteError, CassetteFormatError, NotRecordedError
 
 
@@ -311,3 +312,15 @@ def test_reading_cassettes_does_not_import_vcrpy_or_yaml(tmp_path: Path) -> None
     )
 
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_the_reading_of_a_large_file_of_vcrpys_tells_how_far_it_is(tmp_path: Path) -> None:
+    """Part by part, which are all of it."""
+    one = answered(get("/0"), b'"' + b"long " * 20_000 + b'"')
+    path, parts = tmp_path / "theirs.yaml", list[float]()
+    path.write_text(block_text([one] * 20, metadata={}))
+    read_cassette(path, parts.append)
+
+    assert len(parts) > 30
+    assert 0 < max(parts) < 0.1
+    assert 0.9 < sum(parts) <= 1.001

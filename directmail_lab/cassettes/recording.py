@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import urlsplit
 
-from ..display import plural
+from ..display import Progress, ProgressBar, plural
 from ..errors import CassetteError, CassetteFormatError
 from ..interaction import (
     MALFORMED,
@@ -286,8 +286,11 @@ def _size(exchange: RawInteraction) -> int:
 # -- of a file -----------------------------------------------------------------------------------
 
 
-def read_cassette(path: Path) -> Recording:
+def read_cassette(path: Path, progress: Progress | None = None) -> Recording:
     """Return the recording in a file: a cassette of any layout that vcrpy reads, ours, or HAR.
+
+    ``progress`` is called with each part of a large file that was read, of which all is 1; by
+    default a bar shows them.
 
     Raises
     ------
@@ -297,15 +300,18 @@ def read_cassette(path: Path) -> Recording:
         It is not a cassette, is not safe to load, or is too large. An interaction in our layout is
         read, and checked, when it is asked for.
     """
-    return parse_cassette(read_bytes(path), path)
+    with ProgressBar(
+        1.0, desc=f"Reading {path.stem}", bar_format="{desc}: {percentage:.0f} %{bar}"
+    ) as bar:
+        return parse_cassette(read_bytes(path), path, progress or bar.update)
 
 
-def parse_cassette(data: bytes, path: Path) -> Recording:
+def parse_cassette(data: bytes, path: Path, progress: Progress = lambda _: None) -> Recording:
     """Return the recording that the bytes of a file hold; ``path`` is for messages alone."""
     if not data.strip():
         return Recording(path.stem, path=path)
     ours = _parse_lines(data, path)
-    return _parse_third_party(data, path) if ours is None else ours
+    return _parse_third_party(data, path, progress) if ours is None else ours
 
 
 def read_bytes(path: Path) -> bytes:
@@ -414,7 +420,7 @@ def _parse_lines(data: bytes, path: Path) -> Recording | None:
     return Recording(path.stem, lines, base_url, problem, path, "lines", metadata, position)
 
 
-def _parse_third_party(data: bytes, path: Path) -> Recording:
+def _parse_third_party(data: bytes, path: Path, progress: Progress) -> Recording:
     """Return a recording of another layout, without its credentials."""
     kind: Literal["json", "vcrpy", "har"]
     metadata: object = {}
@@ -427,7 +433,7 @@ def _parse_third_party(data: bytes, path: Path) -> Recording:
 
         try:
             text = data.decode("utf-8-sig")
-            metadata, interactions = load_cassette_text(text)
+            metadata, interactions = load_cassette_text(text, progress)
         except UnicodeDecodeError:
             raise CassetteFormatError(f"{path} is not a cassette: it is not UTF-8 text.") from None
         except CassetteFormatError as error:

@@ -237,6 +237,12 @@ async function loadParts(view) {
   }
 }
 
+/* The kernel still reads the file; `part` of it, up to 1. */
+function showReading(view, { title, part }) {
+  setText(view.title, title);
+  if (part) view.progress.value = part;
+}
+
 function clear(view) {
   const empty = { rows: [], shown: [], words: [], widest: [], bodies: new Map(), since: Infinity, until: -Infinity };
   Object.assign(view, empty, { restarts: false, selected: null });
@@ -504,7 +510,7 @@ export function createBrowser(root, { send, onChange = () => () => {}, fill = fa
   resized.observe(view.list.grid);
   root.append(whole);
   clear(view);
-  const stop = onChange((change) => (change.title ? setText(view.title, change.title) : load(view, change)));
+  const stop = onChange((change) => (change.title ? showReading(view, change) : load(view, change)));
   load(view);
   return {
     destroy: () => {
