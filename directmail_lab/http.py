@@ -300,8 +300,8 @@ def _renewal(reading: Reading) -> str:
     if reading.reset is None:
         return "The service does not say when it renews."
     return (
-        f"X-RateLimit-Reset is {reading.reset}. Its unit is not documented: findings() says what "
-        "is known of it."
+        f"X-RateLimit-Reset is {reading.reset}: rate_limits() says when that is if its unit is "
+        "known, and findings() what is known of the unit."
     )
 
 

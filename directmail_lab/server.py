@@ -21,7 +21,7 @@ from pathlib import Path
 from socketserver import ThreadingTCPServer
 from typing import Any, Final, Literal, Self
 
-from .cassettes import Cassette
+from .cassettes import DEFAULT_MATCH_ON, Cassette
 from .errors import (
     CassetteError,
     DirectMailLabError,
@@ -245,7 +245,8 @@ class CassetteServer(LoopbackServer):
     """
 
     def __init__(self, paths: Sequence[Path], *, port: int = 0, repeat: Repeat = "last") -> None:
-        self.cassettes = [Cassette(path, repeat=repeat) for path in paths]
+        match_on = (*DEFAULT_MATCH_ON, _same_range)
+        self.cassettes = [Cassette(path, repeat=repeat, match_on=match_on) for path in paths]
         for cassette in self.cassettes:
             if not len(cassette):
                 raise CassetteError(f"Cassette {cassette.name} has no interactions: record some.")
@@ -280,6 +281,11 @@ class CassetteServer(LoopbackServer):
                 refusals.append(error)
         nearest = max(refusals, key=lambda refusal: refusal.similarity)
         return error_response(404, str(nearest), reason=nearest.reason)
+
+
+def _same_range(request: Any, recorded: Any) -> bool:
+    """Return whether both ask for the same part of a body, or for the whole."""
+    return bool(request.headers.get("Range") == recorded.headers.get("Range"))
 
 
 def _problem(request: RecordedRequest) -> str:

@@ -331,7 +331,10 @@ def test_lab_asks_no_server_outside(tmp_path: Path) -> None:
         "--LabApp.news_url=None",
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
         "--LabApp.extension_manager=readonly",
+        "--Application.log_level=ERROR",
     } <= set(given)
+    talkative = programs.lab_arguments(tmp_path, "a.ipynb", None, no_browser=True, verbose=True)
+    assert "--Application.log_level=INFO" in talkative
 
 
 @pytest.mark.slow
