@@ -311,7 +311,12 @@ def test_a_key_in_a_reason_phrase_or_a_cookie_is_not_shown(
     with mock.patch.object(service, "answer", return_value=refused):
         shown = repr(live.get("/v1/users/me"))
 
+    hostile = replace(answered(), response=RecordedResponse(403, "No\x1b[2J"))
+    with Session(BASE_URL) as replayed, replayed.replay(recorded("hostile.yaml", hostile)):
+        harmless = repr(replayed.get("/v1/users/me"))
+
     assert service.api_key not in f"{kept}{response.headers.get('set-cookie')}"
+    assert harmless == "<Response [403 No [2J]>"
     assert shown == "<Response [403 No <API_KEY>]>"
 
 
