@@ -6,12 +6,7 @@ import re
 from typing import Final
 
 from IPython import get_ipython
-from IPython.core.completer import (
-    CompletionContext,
-    SimpleCompletion,
-    SimpleMatcherResult,
-    context_matcher,
-)
+from IPython.core import completer
 
 # A call that takes a cassette, or several, up to the name that is being typed.
 _TYPED: Final = re.compile(
@@ -20,8 +15,8 @@ _TYPED: Final = re.compile(
 )
 
 
-@context_matcher(identifier="directmail_lab.cassettes")  # type: ignore[untyped-decorator]
-def cassettes(context: CompletionContext) -> SimpleMatcherResult:
+@completer.context_matcher(identifier="directmail_lab.cassettes")  # type: ignore[untyped-decorator]
+def cassettes(context: completer.CompletionContext) -> completer.SimpleMatcherResult:
     """Return the names that begin with what is typed in a call that takes a cassette."""
     names: list[str] = []
     typed = _TYPED.search(context.text_until_cursor)
@@ -30,7 +25,7 @@ def cassettes(context: CompletionContext) -> SimpleMatcherResult:
 
         names = [name for name in cassettes_by_name() if name.startswith(typed[1])]
     return {
-        "completions": [SimpleCompletion(name, type="cassette") for name in names],
+        "completions": [completer.SimpleCompletion(name, type="cassette") for name in names],
         "matched_fragment": typed[1] if typed else "",
         "suppress": bool(names),  # files of the working directory, which IPython would offer
     }

@@ -8,20 +8,13 @@ from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, Final, Literal, Unpack
 
+from . import errors
 from .cassettes import DEFAULT_MATCH_ON, Matcher, Recording, read_cassette
 from .cassettes.library import files_of, is_folder
 from .contract import ME_PATH
 from .credentials import ApiKey, as_api_key, find_api_key, forget_api_key
 from .display import ProgressBar, plural
-from .errors import (
-    CassetteError,
-    NotConnectedError,
-    argument_error,
-    check_names,
-    check_number,
-    check_options,
-    hide_frames,
-)
+from .errors import CassetteError, NotConnectedError, argument_error, hide_frames
 from .http import httpx, recorded_request
 from .paging import Result, get_many as get_many_with, pages as pages_with
 from .sessions import ModeChange, Session, SessionOptions, Timing, replaying_session
@@ -98,7 +91,7 @@ def connect(
     CassetteError
         The cassette cannot be found, read or written.
     """
-    check_options("connect", options, SessionOptions.__annotations__)
+    errors.check_options("connect", options, SessionOptions.__annotations__)
     if record_mode is not None and cassette is None:
         raise argument_error("A record_mode needs a cassette: connect(…, cassette=…).")
     hidden = as_api_key(api_key)
@@ -335,7 +328,7 @@ def burst(n: int, path: str = ME_PATH) -> pd.DataFrame:
     """
     from .readings.frame import frame_of
 
-    check_number("n", n, least=1)
+    errors.check_number("n", n, least=1)
     opened = session()
     recorded = recorded_request(opened.client.build_request("GET", path))
     cassette, first, repeated = opened.open_cassette, len(opened.recording), 0
@@ -413,7 +406,7 @@ def record(
     CassetteError
         The cassette cannot be read or written, or its name leads out of the folder.
     """
-    options: dict[str, Any] = {"redact": check_names("redact", redact), "match_on": match_on}
+    options: dict[str, Any] = {"redact": errors.check_names("redact", redact), "match_on": match_on}
     return ModeChange(
         lambda: session().record(cassette, record_mode=record_mode, **options).entered
     )

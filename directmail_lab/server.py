@@ -22,13 +22,7 @@ from socketserver import ThreadingTCPServer
 from typing import Any, Final, Literal, Self
 
 from .cassettes import DEFAULT_MATCH_ON, Cassette
-from .errors import (
-    CassetteError,
-    DirectMailLabError,
-    InsecureAddressError,
-    NotRecordedError,
-    check_number,
-)
+from .errors import CassetteError, DirectMailLabError, InsecureAddressError, NotRecordedError
 from .http import parse_url
 from .interaction import Headers, RecordedRequest, RecordedResponse, header
 from .settings import is_loopback
@@ -147,7 +141,6 @@ class LoopbackServer:
     handler: type[Handler] = Handler
 
     def __init__(self, port: int = 0) -> None:
-        check_number("port", port, least=0)
         try:
             self._server = _Server((HOST, port), self.handler)
         except OSError as error:

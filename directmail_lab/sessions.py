@@ -24,6 +24,7 @@ from typing import (
     cast,
 )
 
+from . import errors
 from .cassettes import (
     DEFAULT_MATCH_ON,
     Cassette,
@@ -36,16 +37,7 @@ from .cassettes import (
 from .contract import ME_PATH
 from .credentials import ApiKey, as_api_key
 from .display import plural
-from .errors import (
-    DirectMailLabError,
-    InsecureAddressError,
-    NotConnectedError,
-    argument_error,
-    check_names,
-    check_number,
-    check_options,
-    hide_frames,
-)
+from .errors import DirectMailLabError, NotConnectedError, argument_error, hide_frames
 from .http import REQUEST_OPTIONS, AsyncClient, Client, httpx, parse_url, service_error
 from .interaction import base_path
 from .network import NetworkTransport
@@ -146,7 +138,7 @@ class Session:
         share: str | Share | None = "machine",
     ) -> None:
         for name, seconds in (("timeout_s", timeout_s), ("max_wait_s", max_wait_s)):
-            check_number(name, seconds, least=0, kind=Real)
+            errors.check_number(name, seconds, least=0, kind=Real)
         self._api_key = as_api_key(api_key)
         self.base_url = base_address(base_url, only_replays=self._api_key is None)
         parse_url(self.base_url)
@@ -197,7 +189,7 @@ class Session:
         metadata: Mapping[str, object] | None = None,
     ) -> ModeChange:
         """Record to a cassette; see `directmail_lab.record`."""
-        redactor = Redactor(redact=check_names("redact", redact))
+        redactor = Redactor(redact=errors.check_names("redact", redact))
 
         def recording() -> Mode:
             if record_mode != "none":
@@ -324,7 +316,7 @@ class Session:
 
     def request(self, /, method: str, path: str, **options: Any) -> httpx.Response:
         """Send a request below the base address; see `directmail_lab.request`."""
-        check_options("request", options, REQUEST_OPTIONS)
+        errors.check_options("request", options, REQUEST_OPTIONS)
         return self.client.request(method, path, **options)
 
     def get(self, /, path: str, **options: Any) -> httpx.Response:
@@ -485,7 +477,7 @@ def replaying_session(
     """Return a session that can only replay, at the address that the cassette was recorded at."""
     if base_url is None:
         base_url = read_cassette(find_cassette(cassette)).base_url
-        with suppress(InsecureAddressError):  # of a stranger's cassette
+        with suppress(errors.InsecureAddressError):  # of a stranger's cassette
             return Session(base_url or "", **options)
         base_url = "https://recorded.invalid"
     return Session(base_url, **options)

@@ -64,13 +64,10 @@ def base_address(text: str, *, only_replays: bool = False) -> str:
     try:
         parts = urlsplit(address)
         _ = parts.port  # raises ValueError if the port is not a number
-        (parts.hostname or "").encode("idna")  # raises UnicodeError for a label that is too long
     except ValueError:
         parts = urlsplit("")
     # httpx takes no tab, which Python drops.
-    host = parts.hostname
-    is_plain = address.isprintable() and " " not in parts.netloc
-    if not is_plain or parts.scheme not in ("http", "https") or not host:
+    if not address.isprintable() or parts.scheme not in ("http", "https") or not parts.hostname:
         # Text without :// may be a key, so it is not repeated.
         shown = f"{address[:60]!r}" if "://" in address else "The value given"
         raise InsecureAddressError(
@@ -79,7 +76,7 @@ def base_address(text: str, *, only_replays: bool = False) -> str:
         )
     base = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
     if not only_replays:
-        _check_live_address(base, host)
+        _check_live_address(base, parts.hostname)
     return base
 
 

@@ -14,12 +14,11 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from email.utils import formatdate
-from numbers import Real
 from typing import Final, Literal, NamedTuple, get_args
 
 from .contract import HEADERS, ME_PATH, STAND_IN_KEY, TYPICAL_LIMIT, TYPICAL_WINDOW_S
 from .credentials import ApiKey
-from .errors import check_choice, check_number
+from .errors import argument_error, check_choice
 from .interaction import (
     Headers,
     RecordedRequest,
@@ -111,9 +110,8 @@ class StandIn(LoopbackServer):
     def __post_init__(self) -> None:
         ApiKey(self.api_key)
         check_choice("reset_unit", self.reset_unit, get_args(ResetUnit))
-        check_number("window_s", self.window_s, least=0.001, kind=Real)
-        for limit in (self.limit, *self.limits.values()):
-            check_number("limit", limit, least=0)
+        if self.window_s <= 0 or min([self.limit, *self.limits.values()]) < 0:
+            raise argument_error("window_s must be more than 0, and no allowance less than 0.")
         self.requests: Counter[str] = Counter()
         self._quotas: dict[tuple[bool, str, str], _Quota] = {}
         self._lock = threading.Lock()  # each connection has a thread of its own

@@ -10,13 +10,7 @@ from typing import Final
 
 from filelock import FileLock, Timeout
 
-from ..errors import (
-    CassetteError,
-    CassetteInUseError,
-    NotRecordedError,
-    argument_error,
-    did_you_mean,
-)
+from ..errors import CassetteError, CassetteInUseError, NotRecordedError, did_you_mean
 from ..settings import CASSETTES_VARIABLE, variable
 
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
@@ -131,7 +125,7 @@ def is_folder(source: str | Path) -> bool:
 def cassette_name(name: str | Path) -> str:
     """Return what a cassette is called in messages: its name without folder and suffix."""
     if not isinstance(name, str | Path):
-        raise argument_error(f"A cassette is a name or a Path, not a {type(name).__name__}.")
+        raise CassetteError(f"A cassette is a name or a Path, not a {type(name).__name__}.")
     return name.stem if isinstance(name, Path) else name.removesuffix(".yaml")
 
 
@@ -199,11 +193,8 @@ def _with_suffix(path: Path) -> Path:
         raise CassetteError(f"{path} is a folder. Give the file of a cassette.")
     if path.suffix not in _SUFFIXES and path.suffix.lower() != ".har":
         path = path.with_name(path.name + ".yaml")
-    try:
-        longest = max(len(os.fsencode(part)) for part in path.parts)
-    except UnicodeError:  # a lone surrogate
-        raise CassetteError(f"No file can be named {path.name!r}. Give another name.") from None
-    if longest > _MAX_NAME_BYTES or len(os.fsencode(path)) > _MAX_PATH_BYTES:
+    longest = max(len(part.encode(errors="replace")) for part in path.parts)
+    if longest > _MAX_NAME_BYTES or len(str(path).encode(errors="replace")) > _MAX_PATH_BYTES:
         raise CassetteError(
             f"{path.name[:40]}… is too long for the name of a cassette. Give a shorter one."
         )

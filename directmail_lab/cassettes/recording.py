@@ -47,6 +47,7 @@ _MAX_KEPT_BYTES: Final = 64 * 1024**2
 # What addresses and headers of a usual response take.
 _HEADERS_BYTES: Final = 4096
 _READINGS_FOR_UNIT: Final = 1_000
+_PERCENT: Final = "{desc}: {percentage:.0f} % {bar}"
 
 _NOT_PARSED: Final = RecordedRequest("", "")
 
@@ -300,9 +301,7 @@ def read_cassette(path: Path, progress: Progress | None = None) -> Recording:
         It is not a cassette, is not safe to load, or is too large. An interaction in our layout is
         read, and checked, when it is asked for.
     """
-    with ProgressBar(
-        1.0, desc=f"Reading {path.stem}", bar_format="{desc}: {percentage:.0f} %{bar}"
-    ) as bar:
+    with ProgressBar(1.0, desc=f"Reading {path.stem}", bar_format=_PERCENT) as bar:
         return parse_cassette(read_bytes(path), path, progress or bar.update)
 
 

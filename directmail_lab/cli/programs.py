@@ -49,9 +49,7 @@ def lab(port: int | None = _PORT, no_browser: bool = _NO_BROWSER, verbose: bool 
     _run_jupyterlab(first.parents[1], f"notebooks/{first.name}", port, no_browser, verbose)
 
 
-def demo(
-    port: int | None = _PORT, no_browser: bool = _NO_BROWSER, verbose: bool = _VERBOSE
-) -> None:
+def demo(port: int | None = _PORT, no_browser: bool = _NO_BROWSER) -> None:
     """Try everything out: the stand-in service, and a notebook that is ready to sign in to it."""
     folder = Path("directmail-lab-demo").absolute()
     (folder / "cassettes").mkdir(parents=True, exist_ok=True)
@@ -61,7 +59,7 @@ def demo(
     with stand_in() as service:
         # The kernels find the address and the key in their environment.
         os.environ |= {BASE_URL_VARIABLE: service.base_url, API_KEY_VARIABLE: service.api_key}
-        _run_jupyterlab(folder, _DEMO, port, no_browser, verbose)
+        _run_jupyterlab(folder, _DEMO, port, no_browser)
 
 
 def lab_arguments(
@@ -84,7 +82,7 @@ def lab_arguments(
 
 
 def _run_jupyterlab(
-    folder: Path, notebook: str, port: int | None, no_browser: bool, verbose: bool
+    folder: Path, notebook: str, port: int | None, no_browser: bool, verbose: bool = False
 ) -> None:
     LoopbackServer(port or 0).close()  # if the port is taken, JupyterLab would take another
     typer.echo("Starting JupyterLab; its address follows. Ctrl-C ends it.")

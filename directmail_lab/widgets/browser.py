@@ -61,7 +61,7 @@ class Opening(Future[Recording]):
     Attributes
     ----------
     part
-        How much of it was read, up to 1; ``on_progress`` is called whenever that is more.
+        How much of it was read, up to 1; ``on_progress`` is called for each hundredth.
     """
 
     def __init__(self, path: Path) -> None:
@@ -77,8 +77,9 @@ class Opening(Future[Recording]):
             self.set_exception(error)
 
     def _tell(self, part: float) -> None:
-        self.part += part
-        self.on_progress()
+        before, self.part = self.part, self.part + part
+        if int(100 * self.part) > int(100 * before):
+            self.on_progress()
 
 
 class BrowserWidget(Widget):
