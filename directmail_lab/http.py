@@ -138,10 +138,12 @@ class _Requests(httpx.Client if TYPE_CHECKING else object):  # type: ignore[misc
     @hide_frames
     def build_request(self, method: str, url: httpx.URL | str, **options: Any) -> httpx.Request:
         try:
-            request: httpx.Request = super().build_request(method, parse_url(url), **options)
+            request: httpx.Request = super().build_request(method, url, **options)
             return request
-        except (AttributeError, TypeError, ValueError) as error:
+        except (httpx.InvalidURL, AttributeError, TypeError, ValueError) as error:
             reason = self._redacted(str(error))
+        if isinstance(url, str):
+            parse_url(url)
         raise argument_error(f"This request cannot be made: {reason}. See help(httpx.request).")
 
 
