@@ -91,7 +91,7 @@ def connect(
     CassetteError
         The cassette cannot be found, read or written.
     """
-    errors.check_options("connect", options, SessionOptions.__annotations__)
+    errors.check_options("connect", options, ["api_key", *SessionOptions.__annotations__])
     if record_mode is not None and cassette is None:
         raise argument_error("A record_mode needs a cassette: connect(…, cassette=…).")
     hidden = as_api_key(api_key)

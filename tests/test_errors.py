@@ -75,7 +75,10 @@ def test_a_cell_shows_its_own_line_and_one_message(run: Callable[[str], list[str
         ("dm.browse(5)", "CassetteError: A cassette is a name or a Path"),
         ("dm.interactions(5)", "ValueError: 5 is no source"),
         ("dm.chart_rate_limits(5)", "ValueError: 5 is no source"),
-        ("dm.interactions('first-look', number='x')", "ValueError: number must be"),
+        (
+            "dm.interactions('first-look', number='x')",
+            "CassetteError: first-look has no interaction x",
+        ),
         ("dm.get('/v1/lists', parms={})", "TypeError: .* no parms. Did you mean params\\?"),
         ("dm.get(5)", "ValueError: This request cannot be made"),
         ("dm.get('/', headers={'X-Mine': 'ä'})", "ValueError: This request cannot be made"),

@@ -253,7 +253,7 @@ def test_a_key_in_a_path_is_hidden_in_every_form(service: FaultyService, live: S
 
 NO_ADDRESSES = [
     *("http://[::1", "http://127.0.0.1:8\t0", "http://127.0.0.1:x", "http://a\x01b/", "/v1/\x00"),
-    *(f"http://{'a' * 300}.example.com", "http://xn--a.com", "/v1/\ud800", "http://\u202ea.com"),
+    *(f"https://{'a' * 300}.example.com", "https://xn--a.com", "/v1/\ud800", "http://\u202ea.com"),
 ]
 
 

@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import islice
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import urlsplit
@@ -153,7 +154,7 @@ class Recording:
         return True
 
     def _check_number(self, number: int) -> None:
-        if not 1 <= number <= len(self):
+        if not (isinstance(number, Integral) and 1 <= number <= len(self)):
             count = plural(len(self), "interaction")
             raise CassetteError(
                 f"{self.name} has no interaction {number}: it has {count}, numbered from 1."

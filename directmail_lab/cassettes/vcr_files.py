@@ -40,6 +40,7 @@ Matcher = Callable[[Any, Any], object]
 # Of the time that a large file takes, the part in which it becomes nodes; how often that is told.
 _COMPOSING: Final = 0.7
 _TOLD_CHARACTERS: Final = 100_000
+_TOLD_INTERACTIONS: Final = 100
 
 # By a name at the top of the file.
 _OTHER_FILES: Final = {
@@ -92,7 +93,8 @@ def load_cassette_text(
     interactions = []
     for number, entry in enumerate(entries or [], 1):
         interactions.append(_interaction(entry, number))
-        progress((1 - _COMPOSING) / len(entries or []))
+        if number % _TOLD_INTERACTIONS == 0:
+            progress(_TOLD_INTERACTIONS * (1 - _COMPOSING) / len(entries or []))
     return members.get("recording") or members.get("metadata") or {}, interactions
 
 

@@ -24,7 +24,7 @@ from ..cassettes import Recording
 from ..contract import SAFE_METHODS
 from ..current import Source, describe, is_many, recording_of, recordings_of
 from ..display import CONTROLS, readable
-from ..errors import CassetteError, check_choice, check_number
+from ..errors import CassetteError, check_choice
 from ..interaction import (
     Interaction,
     RecordedRequest,
@@ -95,7 +95,6 @@ def interactions(
         return readable(pd.concat(frames or [_frame(Recording(""), is_one_of_many=True)]))
     recording = recording_of(source)
     if number is not None:
-        check_number("number", number, least=0)
         return InteractionView(recording.interaction(number), recording.has_bodies(number))
     frame = _frame(recording)
     frame.attrs.update(describe(recording), cassette=recording.name, problem=recording.problem)
