@@ -8,6 +8,7 @@ from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, Final, Literal, Unpack
 
+from . import errors
 from .cassettes import DEFAULT_MATCH_ON, BeforeRecord, Matcher, Recording, read_cassette
 from .cassettes.library import files_of, is_folder
 from .contract import ME_PATH
@@ -95,6 +96,9 @@ def connect(
     CassetteError
         The cassette cannot be found, read or written.
     """
+    errors.check_options("connect", options, ["api_key", *SessionOptions.__annotations__])
+    if record_mode is not None and cassette is None:
+        raise argument_error("A record_mode needs a cassette: connect(…, cassette=…).")
     hidden = as_api_key(api_key)
     mode = record_mode or "none"
     if cassette is not None and mode == "none":
@@ -329,8 +333,7 @@ def burst(n: int, path: str = ME_PATH) -> pd.DataFrame:
     """
     from .readings.frame import frame_of
 
-    if not isinstance(n, int) or n < 1:
-        raise argument_error(f"burst({n!r}) would send nothing. Give 1 or more.")
+    errors.check_number("n", n, least=1)
     opened = session()
     recorded = recorded_request(opened.client.build_request("GET", path))
     cassette, first, repeated = opened.open_cassette, len(opened.recording), 0
@@ -431,8 +434,7 @@ def record(
 
         dm.record("tour", before_record=slim)
     """
-    rules = redact if isinstance(redact, str) else tuple(redact)
-    options: dict[str, Any] = {"redact": rules, "match_on": match_on}
+    options: dict[str, Any] = {"redact": errors.check_names("redact", redact), "match_on": match_on}
     options["before_record"] = before_record
     return ModeChange(
         lambda: session().record(cassette, record_mode=record_mode, **options).entered
@@ -579,8 +581,8 @@ def recordings_of(source: Source | Iterable[Source] = None) -> Iterator[Recordin
                 yield from recordings_of(each)
     else:
         raise argument_error(
-            f"{source!r} is no source of interactions. Give a cassette's name, a path, a folder, "
-            "a list of these, or a Session."
+            f"{shorten(repr(source), 60)} is no source of interactions. Give a cassette's name, a "
+            "path, a folder, a list of these, or a Session."
         )
 
 

@@ -17,7 +17,7 @@ import sys
 import textwrap
 import time
 import weakref
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractContextManager
 from datetime import datetime
 from itertools import pairwise, zip_longest
@@ -206,6 +206,9 @@ def _one_line(text: str) -> str:
 
 
 # -- progress ----------------------------------------------------------------------------------
+
+Progress = Callable[[float], object]
+"""What is called with how much more is done."""
 
 
 class ProgressBar(AbstractContextManager["ProgressBar"]):

@@ -17,7 +17,7 @@ from .errors import (
     hide_frames,
     without_traceback,
 )
-from .http import SENT, WANTS_KEY, httpx, is_write, lost_response, origin
+from .http import SENT, WANTS_KEY, httpx, is_write, lost_response, origin, parse_url
 from .settings import is_loopback
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     def _checked_and_signed(self, request: httpx.Request) -> httpx.Request:
         """Return a request with the key, as a copy; or as it is, if it is to be sent without."""
-        url = request.url
+        url = parse_url(request.url)
         if url.scheme != "https" and not is_loopback(url.host):
             raise InsecureAddressError(
                 f"{url.scheme}://{url.host} is not encrypted, and nothing was "

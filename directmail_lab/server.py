@@ -21,9 +21,9 @@ from pathlib import Path
 from socketserver import ThreadingTCPServer
 from typing import Any, Final, Literal, Self
 
-from .cassettes import Cassette
-from .errors import CassetteError, DirectMailLabError, NotRecordedError
-from .http import httpx, recorded_response
+from .cassettes import DEFAULT_MATCH_ON, Cassette
+from .errors import CassetteError, DirectMailLabError, InsecureAddressError, NotRecordedError
+from .http import httpx, parse_url, recorded_response
 from .interaction import Headers, RecordedRequest, RecordedResponse, header, normalize_headers
 from .settings import is_loopback
 
@@ -238,7 +238,8 @@ class CassetteServer(LoopbackServer):
     """
 
     def __init__(self, paths: Sequence[Path], *, port: int = 0, repeat: Repeat = "last") -> None:
-        self.cassettes = [Cassette(path, repeat=repeat) for path in paths]
+        match_on = (*DEFAULT_MATCH_ON, _same_range)
+        self.cassettes = [Cassette(path, repeat=repeat, match_on=match_on) for path in paths]
         for cassette in self.cassettes:
             if not len(cassette):
                 raise CassetteError(f"Cassette {cassette.name} has no interactions: record some.")
@@ -250,10 +251,10 @@ class CassetteServer(LoopbackServer):
             return error_response(403, problem, reason="refused")
         try:
             response = self._played(request)
+        except (InsecureAddressError, ValueError) as error:
+            response = error_response(400, str(error), reason="invalid")
         except DirectMailLabError as error:  # an interaction that cannot be read
             response = error_response(502, str(error), reason="unreadable")
-        except (httpx.InvalidURL, ValueError) as error:
-            response = error_response(400, str(error), reason="invalid")
         if header(request.headers, "sec-fetch-mode") == "navigate":
             # A recorded web page is shown, but its scripts must not run with JupyterLab's cookies.
             sandbox = ("Content-Security-Policy", "sandbox")
@@ -262,7 +263,7 @@ class CassetteServer(LoopbackServer):
 
     def _played(self, request: RecordedRequest) -> RecordedResponse:
         asked = [  # spelled as httpx recorded it: %22 for a quotation mark, and so on
-            (each, replace(request, uri=str(httpx.URL(f"{each.base_url}{request.uri}"))))
+            (each, replace(request, uri=str(parse_url(f"{each.base_url}{request.uri}"))))
             for each in self.cassettes
         ]
         refusals: list[NotRecordedError] = []
@@ -273,6 +274,11 @@ class CassetteServer(LoopbackServer):
                 refusals.append(error)
         nearest = max(refusals, key=lambda refusal: refusal.similarity)
         return error_response(404, str(nearest), reason=nearest.reason)
+
+
+def _same_range(request: Any, recorded: Any) -> bool:
+    """Return whether both ask for the same part of a body, or for the whole."""
+    return bool(request.headers.get("Range") == recorded.headers.get("Range"))
 
 
 class ClientServer(LoopbackServer):

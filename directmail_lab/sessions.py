@@ -8,6 +8,8 @@ import logging
 import time
 import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from numbers import Real
 from pathlib import Path
 from typing import (
     TYPE_CHECKING,
@@ -22,6 +24,7 @@ from typing import (
     cast,
 )
 
+from . import errors
 from .cassettes import (
     DEFAULT_MATCH_ON,
     BeforeRecord,
@@ -36,7 +39,7 @@ from .contract import ME_PATH
 from .credentials import ApiKey, as_api_key
 from .display import plural
 from .errors import DirectMailLabError, NotConnectedError, argument_error, hide_frames
-from .http import AsyncClient, Client, httpx, service_error
+from .http import REQUEST_OPTIONS, AsyncClient, Client, httpx, parse_url, service_error
 from .interaction import base_path
 from .network import NetworkTransport
 from .operations import operations_of
@@ -147,10 +150,13 @@ class Session:
         retry: bool = True,
         paths: Collection[str] = (),
     ) -> None:
+        for name, seconds in (("timeout_s", timeout_s), ("max_wait_s", max_wait_s)):
+            errors.check_number(name, seconds, least=0, kind=Real)
         self._api_key = as_api_key(api_key)
         self.base_url = base_address(base_url, only_replays=self._api_key is None)
         self.paths = tuple(paths)
         operations_of((), self.paths)  # raises where one is no template
+        parse_url(self.base_url)
         self._reset_unit, self._retry = reset_unit, retry
         self._own = SessionRecording("this session", self.base_url, reset_unit=reset_unit)
         self._listeners: dict[object, Callable[[Reading], None]] = {}
@@ -200,7 +206,7 @@ class Session:
         metadata: Mapping[str, object] | None = None,
     ) -> ModeChange:
         """Record to a cassette; see `directmail_lab.record`."""
-        redactor = Redactor(redact=redact)
+        redactor = Redactor(redact=errors.check_names("redact", redact))
 
         def recording() -> Mode:
             if record_mode != "none":
@@ -330,15 +336,16 @@ class Session:
 
     def request(self, /, method: str, path: str, **options: Any) -> httpx.Response:
         """Send a request below the base address; see `directmail_lab.request`."""
+        errors.check_options("request", options, REQUEST_OPTIONS)
         return self.client.request(method, path, **options)
 
     def get(self, /, path: str, **options: Any) -> httpx.Response:
         """Send a GET; see `request`."""
-        return self.client.request("GET", path, **options)
+        return self.request("GET", path, **options)
 
     def post(self, /, path: str, **options: Any) -> httpx.Response:
         """Send a POST, which needs ``allow_writes=True`` as all writes do; see `request`."""
-        return self.client.request("POST", path, **options)
+        return self.request("POST", path, **options)
 
     def check(self, response: httpx.Response) -> httpx.Response:
         """Return a response as it is, or raise `ServiceError` if its status is an error."""
@@ -477,7 +484,7 @@ class ModeChange:
 def latency_factor(timing: Timing) -> float:
     """Return the factor of recorded latencies that a replay waits: 0 not at all, 1 as recorded."""
     factor = {"instant": 0.0, "recorded": 1.0}.get(timing) if isinstance(timing, str) else timing
-    if factor is None or not factor >= 0:
+    if not isinstance(factor, Real) or not factor >= 0:
         raise argument_error(
             'timing is "instant", "recorded", or a factor of the recorded latencies.'
         )
@@ -489,5 +496,8 @@ def replaying_session(
 ) -> Session:
     """Return a session that can only replay, at the address that the cassette was recorded at."""
     if base_url is None:
-        base_url = read_cassette(find_cassette(cassette)).base_url or "https://recorded.invalid"
+        base_url = read_cassette(find_cassette(cassette)).base_url
+        with suppress(errors.InsecureAddressError):  # of a stranger's cassette
+            return Session(base_url or "", **options)
+        base_url = "https://recorded.invalid"
     return Session(base_url, **options)

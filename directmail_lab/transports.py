@@ -26,6 +26,7 @@ from typing import Final, Literal, Protocol, cast
 
 from .cassettes import Cassette, SessionRecording
 from .cassettes.recording import RawInteraction
+from .display import CONTROLS
 from .errors import CassetteError, InsecureAddressError, NotConnectedError, hide_frames
 from .http import as_response, httpx, recorded_request, recorded_response
 from .interaction import (
@@ -167,10 +168,11 @@ class Observer:
 
 
 def _hide_key(response: httpx.Response, redacted: Callable[[str], str]) -> None:
-    """Take the key out of what httpx shows of a response, and out of the cookies that it keeps."""
+    """Take the key out of what httpx shows, and out of its cookies; and a terminal's controls."""
     reason = response.reason_phrase
     if reason not in _USUAL_REASONS:
-        response.extensions["reason_phrase"] = redacted(reason).encode("ascii", "replace")
+        shown = CONTROLS.sub(" ", redacted(reason))
+        response.extensions["reason_phrase"] = shown.encode("ascii", "replace")
     if "set-cookie" in response.headers:
         cookies = response.headers.get_list("set-cookie")
         if redacted("\n".join(cookies)) != "\n".join(cookies):

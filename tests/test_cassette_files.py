@@ -7,7 +7,7 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from cassette_samples import answered, get, opened, recorded
+from cassette_samples import answered, get, opened, recorded, theirs
 
 from directmail_lab.cassettes import (
     Cassette,
@@ -17,6 +17,7 @@ from directmail_lab.cassettes import (
     read_cassette,
     shown_path,
 )
+from directmail_lab.cassettes.vcr_files import block_text
 from directmail_lab.errors import CassetteError, CassetteFormatError, NotRecordedError
 
 
@@ -296,3 +297,18 @@ def test_windows_line_ends_are_read_and_mended_when_added_to(tmp_path: Path) -> 
     assert b"\r" not in path.read_bytes()
     assert len(read_cassette(path)) == 2
     assert read_cassette(path).problem is None
+
+
+def test_the_reading_of_a_large_file_of_vcrpys_tells_how_far_it_is(tmp_path: Path) -> None:
+    """Part by part, which are all of it."""
+    one = answered(get("/0"), b'"' + b"long " * 200 + b'"')
+    path, parts = tmp_path / "theirs.yaml", list[float]()
+    path.write_text(block_text([one] * 1000, metadata={}))
+    read_cassette(path, parts.append)
+    small, told = theirs(tmp_path / "small.yaml", one), list[float]()
+    read_cassette(small, told.append)
+
+    assert len(parts) > 15
+    assert 0 < max(parts) < 0.1
+    assert 0.9 < sum(parts) <= 1.001
+    assert not told

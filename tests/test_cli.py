@@ -19,7 +19,7 @@ import httpx
 import nbformat
 import pytest
 import vcr
-from cassette_samples import answered, recorded
+from cassette_samples import answered, get, recorded
 from jupyter_client import BlockingKernelClient
 from key_search import traces
 from typer.testing import CliRunner
@@ -172,6 +172,15 @@ def test_a_cassettes_data_is_printed_as_json_csv_and_a_table(command: str) -> No
     assert len(rows) == len(list(csv.DictReader(io.StringIO(as_csv.stdout)))) > 0
     assert list(rows[0]) == as_csv.stdout.splitlines()[0].split(",")
     assert str(rows[0].get("path") or next(iter(rows[0].values()))) in table.stdout
+
+
+def test_json_has_no_character_that_a_terminal_obeys() -> None:
+    """They are escaped, and so lost to no program."""
+    recorded(Path("cassettes/odd.yaml"), answered(get("/\u202ea\u2028")))
+    printed = invoke("cassette", "show", "odd", "--json").stdout
+
+    assert {"\u202e", "\u2028"}.isdisjoint(printed)
+    assert json.loads(printed)[0]["path"] == "/\u202ea\u2028"
 
 
 def test_the_live_service_is_asked_where_no_cassette_is_named(account: StandIn) -> None:
@@ -348,7 +357,10 @@ def test_lab_asks_no_server_outside(tmp_path: Path) -> None:
         "--LabApp.news_url=None",
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
         "--LabApp.extension_manager=readonly",
+        "--Application.log_level=ERROR",
     } <= set(given)
+    talkative = programs.lab_arguments(tmp_path, "a.ipynb", None, no_browser=True, verbose=True)
+    assert "--Application.log_level=INFO" in talkative
 
 
 @pytest.mark.slow

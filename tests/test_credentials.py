@@ -192,7 +192,7 @@ WRONG_CALLS: list[tuple[str, Callable[[], object], str]] = [
     (KEY, lambda: connect("nonsense", KEY), "not a base address"),
     (KEY, lambda: connect(ADDRESS, f"{KEY}:"), "holds a colon"),
     (f"{KEY}:", lambda: connect(ADDRESS), "holds a colon"),
-    ("", lambda: connect(ADDRESS, "a-key", apikey=KEY), "unexpected keyword argument 'apikey'"),  # type: ignore[call-arg]
+    ("", lambda: connect(ADDRESS, "a-key", apikey=KEY), r"no apikey\. Did you mean api_key\?"),  # type: ignore[call-arg]
     ("", lambda: connect(KEY, ADDRESS), "Give the address first, then the key"),
     ("", lambda: connect(KEY.encode(), "a-key"), "not a base address"),  # type: ignore[arg-type]
     ("", lambda: Session(KEY, ADDRESS), "Give the address first, then the key"),

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest import mock
 
+import httpx
 import pytest
 from cassette_samples import BASE_URL, answered, get, opened, paths_in, recorded, theirs, typed
 
@@ -16,6 +20,8 @@ from directmail_lab.sessions import Session
 
 if TYPE_CHECKING:
     from faulty_service import FaultyService
+
+    from directmail_lab.interaction import RecordedRequest, RecordedResponse
 
 
 def test_interactions_are_numbered_from_one(tour: Path) -> None:
@@ -166,10 +172,35 @@ def test_an_attempt_without_the_one_before_it_is_a_response_of_its_own(tmp_path:
 # -- what happens to a file ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("change", ["removed", "replaced", "longer"])
+def test_a_response_that_comes_after_the_recording_has_ended_is_returned(
+    service: FaultyService, live: Session, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its request was in flight; it is not recorded, and a notice says so."""
+    received: list[httpx.Response] = []
+    answer, is_sent, may_come = service.answer, threading.Event(), threading.Event()
+    asking = threading.Thread(target=lambda: received.append(live.get("/v1/users/me")))
+
+    def late(request: RecordedRequest) -> RecordedResponse:
+        is_sent.set()
+        may_come.wait(10)
+        return answer(request)
+
+    with mock.patch.object(service, "answer", late):
+        with live.record("tour"):
+            asking.start()
+            is_sent.wait(10)
+        may_come.set()
+        asking.join()
+
+    assert [each.status_code for each in received] == [200]
+    assert "A response came after cassette 'tour' had been closed" in caplog.text
+    assert not Path("cassettes/tour.yaml").exists()
+
+
+@pytest.mark.parametrize("change", ["folder removed", "removed", "replaced", "longer"])
 def test_a_file_that_changes_under_a_recording_loses_nothing(tmp_path: Path, change: str) -> None:
     """What follows goes to a file beside, and a notice says so."""
-    path, notices = tmp_path / "tour.yaml", list[str]()
+    path, notices = tmp_path / "own" / "tour.yaml", list[str]()
     with opened(path, notice=notices.append) as cassette:
         cassette.record(answered(get("/before")))
         text = path.read_text()
@@ -177,17 +208,19 @@ def test_a_file_that_changes_under_a_recording_loses_nothing(tmp_path: Path, cha
             path.write_text(f"{text}# an editor's line\n")
         else:
             path.unlink()
+        if change == "folder removed":
+            shutil.rmtree(path.parent)
         if change == "replaced":
             path.write_text(text)
         cassette.record(answered(get("/after")))
         cassette.record(answered(get("/then")))
 
-    beside = tmp_path / "tour.unfinished.yaml"
+    beside = path.with_name("tour.unfinished.yaml")
     assert paths_in(beside) == ["/after", "/then"]
     assert read_cassette(beside).problem is None
     assert len(notices) == 1
     assert str(beside) in notices[0]
-    assert path.exists() is (change != "removed")
+    assert path.exists() is ("removed" not in change)
 
 
 def test_a_full_cassette_refuses_before_anything_is_sent(

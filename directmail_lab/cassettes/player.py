@@ -41,8 +41,8 @@ _BOUNDARY: Final = re.compile(r'boundary="?([^";]+)', re.IGNORECASE)
 
 def check_match_on(match_on: Sequence[str | Matcher]) -> None:
     """Raise ValueError for a name that no matcher has."""
-    for name in match_on:
-        if isinstance(name, str) and name not in MATCHERS:
+    for name in match_on if isinstance(match_on, Sequence) else [match_on]:
+        if not (callable(name) or name in MATCHERS):
             raise argument_error(
                 f"{name!r} is not a matcher. Use {', '.join(sorted(MATCHERS))}, "
                 "or a function of two requests."

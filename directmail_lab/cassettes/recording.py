@@ -17,11 +17,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import islice
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import urlsplit
 
-from ..display import plural
+from ..display import Progress, ProgressBar, plural
 from ..errors import CassetteError, CassetteFormatError
 from ..interaction import (
     MALFORMED,
@@ -47,6 +48,7 @@ _MAX_KEPT_BYTES: Final = 64 * 1024**2
 # What addresses and headers of a usual response take.
 _HEADERS_BYTES: Final = 4096
 _READINGS_FOR_UNIT: Final = 1_000
+_PERCENT: Final = "{desc}: {percentage:.0f} % {bar}"
 
 _NOT_PARSED: Final = RecordedRequest("", "")
 
@@ -152,7 +154,7 @@ class Recording:
         return True
 
     def _check_number(self, number: int) -> None:
-        if not 1 <= number <= len(self):
+        if not (isinstance(number, Integral) and 1 <= number <= len(self)):
             count = plural(len(self), "interaction")
             raise CassetteError(
                 f"{self.name} has no interaction {number}: it has {count}, numbered from 1."
@@ -286,8 +288,11 @@ def _size(exchange: RawInteraction) -> int:
 # -- of a file -----------------------------------------------------------------------------------
 
 
-def read_cassette(path: Path) -> Recording:
+def read_cassette(path: Path, progress: Progress | None = None) -> Recording:
     """Return the recording in a file: a cassette of any layout that vcrpy reads, ours, or HAR.
+
+    ``progress`` is called with each part of a large file that was read, of which all is 1; by
+    default a bar shows them.
 
     Raises
     ------
@@ -297,15 +302,16 @@ def read_cassette(path: Path) -> Recording:
         It is not a cassette, is not safe to load, or is too large. An interaction in our layout is
         read, and checked, when it is asked for.
     """
-    return parse_cassette(read_bytes(path), path)
+    with ProgressBar(1.0, desc=f"Reading {path.stem}", bar_format=_PERCENT) as bar:
+        return parse_cassette(read_bytes(path), path, progress or bar.update)
 
 
-def parse_cassette(data: bytes, path: Path) -> Recording:
+def parse_cassette(data: bytes, path: Path, progress: Progress = lambda _: None) -> Recording:
     """Return the recording that the bytes of a file hold; ``path`` is for messages alone."""
     if not data.strip():
         return Recording(path.stem, path=path)
     ours = _parse_lines(data, path)
-    return _parse_third_party(data, path) if ours is None else ours
+    return _parse_third_party(data, path, progress) if ours is None else ours
 
 
 def read_bytes(path: Path) -> bytes:
@@ -414,7 +420,7 @@ def _parse_lines(data: bytes, path: Path) -> Recording | None:
     return Recording(path.stem, lines, base_url, problem, path, "lines", metadata, position)
 
 
-def _parse_third_party(data: bytes, path: Path) -> Recording:
+def _parse_third_party(data: bytes, path: Path, progress: Progress) -> Recording:
     """Return a recording of another layout, without its credentials."""
     kind: Literal["json", "vcrpy", "har"]
     metadata: object = {}
@@ -427,7 +433,7 @@ def _parse_third_party(data: bytes, path: Path) -> Recording:
 
         try:
             text = data.decode("utf-8-sig")
-            metadata, interactions = load_cassette_text(text)
+            metadata, interactions = load_cassette_text(text, progress)
         except UnicodeDecodeError:
             raise CassetteFormatError(f"{path} is not a cassette: it is not UTF-8 text.") from None
         except CassetteFormatError as error:

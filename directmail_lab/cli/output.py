@@ -12,7 +12,7 @@ import typer
 
 from .. import errors
 from ..cassettes import cassettes_by_name, find_cassette
-from ..display import as_text
+from ..display import CONTROLS, as_text
 from ..errors import DirectMailLabError
 
 if TYPE_CHECKING:
@@ -85,7 +85,8 @@ def show(frame: pd.DataFrame, *, as_json: bool = False, as_csv: bool = False) ->
         raise typer.BadParameter("Give --json or --csv, not both.")
     if as_json:
         text = frame.to_json(orient="records", date_format="iso", date_unit="us") or "[]"
-        typer.echo(json.dumps(json.loads(text), ensure_ascii=False, indent=2))
+        shown = json.dumps(json.loads(text), ensure_ascii=False, indent=2)
+        typer.echo(CONTROLS.sub(lambda control: ascii(control[0])[1:-1], shown))
     elif as_csv:
         flat = frame.map(lambda cell: json.dumps(cell) if isinstance(cell, list | dict) else cell)
         typer.echo(flat.to_csv(index=False), nl=False)

@@ -20,7 +20,7 @@ from ..bodies import decode_text, read_json_body
 from ..cassettes import Recording
 from ..current import named_paths, recording_of, session as current
 from ..display import plural, readable
-from ..errors import DirectMailLabError
+from ..errors import DirectMailLabError, check_names
 from ..http import recorded_response
 from ..interaction import Interaction, RecordedRequest
 from ..operations import operations_of
@@ -106,6 +106,7 @@ def drift(cassette: str | Path, *, ignore: Iterable[str] = ()) -> pd.DataFrame:
     CassetteError
         The cassette cannot be found or read.
     """
+    patterns = check_names("ignore", ignore)
     session, recording = current(), recording_of(cassette)
     paths = {recording.path_of(each.request) for each in recording}
     operations = operations_of(paths, named_paths())
@@ -116,7 +117,6 @@ def drift(cassette: str | Path, *, ignore: Iterable[str] = ()) -> pd.DataFrame:
     reads, others = _reads(recording)
     not_sent = list(dict.fromkeys(map(operation_of, others)))
     redactor = Redactor(redact=recording.redact)
-    patterns = [ignore] if isinstance(ignore, str) else list(ignore)
     rows: list[tuple[object, ...]] = []
     with session.drift_mode():
         for number, recorded in reads.items():

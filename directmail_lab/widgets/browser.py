@@ -7,12 +7,13 @@ import json
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any, Final
 
-from ..cassettes import Recording
-from ..cassettes.library import files_of
-from ..current import Source, recording_of, session
-from ..errors import CassetteError
+from ..cassettes import Recording, read_cassette
+from ..cassettes.library import files_of, is_folder
+from ..current import Source, session
+from ..errors import CassetteError, argument_error
 from ..sessions import Session
 from . import page
 from .widget import Follower, Widget, can_show_widgets, describe_mode, nothing_played
@@ -45,25 +46,40 @@ def browse(source: Source = None) -> BrowserWidget:
     """
     if source is None or isinstance(source, Session):
         return BrowserWidget(source or session())
-    name, _ = files_of(source)[0]
-    opening = _start(lambda: recording_of(source))
+    if is_folder(source):
+        raise argument_error("browse() shows one cassette. Give its name or its path.")
+    name, path = files_of(source)[0]
+    opening = Opening(path)
     with contextlib.suppress(TimeoutError):
         opening.result(_READ_S if can_show_widgets() else None)
     return BrowserWidget(opening, name)
 
 
-def _start(read: Callable[[], Recording]) -> Future[Recording]:
-    """Call a function in a thread, which does not keep the kernel from ending."""
-    future: Future[Recording] = Future()
+class Opening(Future[Recording]):
+    """A cassette that a thread reads, which does not keep the kernel from ending.
 
-    def run() -> None:
+    Attributes
+    ----------
+    part
+        How much of it was read, up to 1; ``on_progress`` is called for each hundredth.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.part = 0.0
+        self.on_progress: Callable[[], object] = lambda: None
+        threading.Thread(target=self._read, args=[path], daemon=True).start()
+
+    def _read(self, path: Path) -> None:
         try:
-            future.set_result(read())
+            self.set_result(read_cassette(path, self._tell if can_show_widgets() else None))
         except Exception as error:
-            future.set_exception(error)
+            self.set_exception(error)
 
-    threading.Thread(target=run, daemon=True).start()
-    return future
+    def _tell(self, part: float) -> None:
+        before, self.part = self.part, self.part + part
+        if int(100 * self.part) > int(100 * before):
+            self.on_progress()
 
 
 class BrowserWidget(Widget):
@@ -74,14 +90,16 @@ class BrowserWidget(Widget):
 
     _esm, _css = page.read_page("common", "page", "widget", "browser")
 
-    def __init__(self, source: Session | Future[Recording], name: str = "") -> None:
+    def __init__(self, source: Session | Opening, name: str = "") -> None:
         self._name = name
+        self._opening: Future[Recording]
         super().__init__()
         if isinstance(source, Session):
             self._show_recording(source.recording)
             self.follower = Follower(self, source, interval_s=_UPDATE_S)
         else:
             self._opening = source
+            source.on_progress = self._tell_progress
             source.add_done_callback(lambda _: self.update_static_output())
 
     def _show_recording(self, recording: Recording) -> None:
@@ -108,10 +126,13 @@ class BrowserWidget(Widget):
         if kind == "hello":
             self.send({"type": "ready"})
         if kind == "request" and buffers:
-            if not self._opening.done():
-                self.send({"type": "reading", "title": self._name})
+            self._tell_progress()
             request = json.loads(bytes(buffers[0]))
             self._opening.add_done_callback(lambda _: self._respond(request))
+
+    def _tell_progress(self) -> None:
+        if isinstance(self._opening, Opening) and not self._opening.done():
+            self.send({"type": "reading", "title": self._name, "part": self._opening.part})
 
     def _respond(self, request: dict[str, Any]) -> None:
         try:

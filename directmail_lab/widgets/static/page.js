@@ -59,19 +59,20 @@ const FIELDS = {
 };
 
 function parseFilter({ filter, bodies }) {
-  const words = [];
+  const [words, unknown] = [[], []];
   const tests = filter.value.toLowerCase().split(/\s+/).filter(Boolean).map((typed) => {
     const wanted = !/^-./.test(typed);
     const term = wanted ? typed : typed.slice(1);
     const [, name, value] = term.match(/^(\w+):(?!\/\/)(.+)$/) ?? [];
     const [values, has] = Object.hasOwn(FIELDS, name) ? FIELDS[name] : [];
     if (values?.test(value)) return (row) => has(row, value) === wanted;
+    if (name) unknown.push(term);
     if (term.length > 1) words.push(term);
     const inBody = (number) => bodies.get(term)?.found.has(number) ?? false;
     return (row, number) =>
       (`${row[METHOD]} ${row[PATH]} ${row[STATUS]}`.toLowerCase().includes(term) || inBody(number)) === wanted;
   });
-  return { words, passes: (row, number) => tests.every((test) => test(row, number)) };
+  return { words, unknown, passes: (row, number) => tests.every((test) => test(row, number)) };
 }
 
 /* Python looks for the filter's words in the bodies, in one part of the recording after the other. */
@@ -177,9 +178,9 @@ function draw(view) {
 
 /* Filter and sort the rows, and draw them. */
 function arrange(view) {
-  const { words, passes } = parseFilter(view);
+  const { words, unknown, passes } = parseFilter(view);
   const [column, descending] = view.order;
-  view.words = words;
+  Object.assign(view, { words, unknown });
   view.shown = view.rows.map((_, i) => i + 1).filter((number) => passes(view.rows[number - 1], number));
   if (column || descending) {
     const keys = view.rows.map((row, i) => COLUMNS[column][3](row, i + 1));
@@ -195,7 +196,7 @@ function arrange(view) {
   draw(view);
 }
 
-function showCount({ rows, shown, total, count, searching }) {
+function showCount({ rows, shown, total, count, searching, unknown }) {
   const parts = [plural(total, "interaction")];
   if (rows.length < total) parts[0] = `${format(rows.length)} of ${parts[0]} read`;
   if (shown.length < rows.length) parts.unshift(`${format(shown.length)} shown`);
@@ -204,6 +205,7 @@ function showCount({ rows, shown, total, count, searching }) {
     if (marked) parts.push(`${symbol} ${format(marked)} ${mark}`);
   }
   if (searching) parts.push("searching the bodies …");
+  if (unknown.length) parts.push(`${unknown.join(", ")}: looked for as text, the fields are ${Object.keys(FIELDS).join(", ")}`);
   setText(count, parts.join(" · "));
 }
 
@@ -235,6 +237,12 @@ async function loadParts(view) {
     addRows(view, await request(view, "list", { first, limit: first > 1 ? MAX_ROWS : FIRST_ROWS }));
     view.progress.value = view.rows.length / Math.max(view.total, 1);
   }
+}
+
+/* The kernel still reads the file; `part` of it, up to 1. */
+function showReading(view, { title, part }) {
+  setText(view.title, title);
+  if (part) view.progress.value = part;
 }
 
 function clear(view) {
@@ -504,7 +512,7 @@ export function createBrowser(root, { send, onChange = () => () => {}, fill = fa
   resized.observe(view.list.grid);
   root.append(whole);
   clear(view);
-  const stop = onChange((change) => (change.title ? setText(view.title, change.title) : load(view, change)));
+  const stop = onChange((change) => (change.title ? showReading(view, change) : load(view, change)));
   load(view);
   return {
     destroy: () => {
