@@ -136,7 +136,7 @@ class Session:
     ) -> None:
         self._api_key = as_api_key(api_key)
         self.base_url = base_address(base_url, only_replays=self._api_key is None)
-        self._reset_unit = reset_unit
+        self._reset_unit, self._allow_writes = reset_unit, allow_writes
         self._own = SessionRecording("this session", self.base_url, reset_unit=reset_unit)
         self._listeners: dict[object, Callable[[Reading], None]] = {}
         redactor = Redactor()
@@ -341,6 +341,11 @@ class Session:
             self._listeners.pop(token, None)
 
         return stop
+
+    @property
+    def allow_writes(self) -> bool:
+        """Whether methods other than GET, HEAD and OPTIONS may be sent to the live service."""
+        return self._allow_writes
 
     @property
     def api_key(self) -> ApiKey | None:
