@@ -179,10 +179,8 @@ export async function createPlugin(shared) {
     content.activate();
   }
 
-  const optional = [
-    ...[services.IDefaultDrive, application.ILayoutRestorer, launcher.ILauncher],
-    notebook.INotebookTracker,
-  ];
+  const optional = [services.IDefaultDrive, application.ILayoutRestorer, launcher.ILauncher];
+  optional.push(notebook.INotebookTracker);
   return {
     id: "directmail-lab:plugin",
     description: "Opens recorded sessions, inserts cells, and adds cards to the launcher.",

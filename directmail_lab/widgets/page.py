@@ -274,7 +274,7 @@ def response_of(recording: Recording, number: int) -> httpx.Response:
     interaction = recording.interaction(number)
     if not recording.has_bodies(number):
         raise CassetteError(
-            f"The body of interaction {number} is no longer kept. Send the request again, or "
+            f"The body of interaction {number} is not kept. Send the request again, or "
             "record the session: a cassette keeps all."
         )
     sent, body = interaction.request, _read_body(interaction.response)[0]

@@ -65,8 +65,8 @@ function makePairs(noun, list = "") {
     const label = `${noun} ${pairs.length + 1}`;
     const pair = {
       on: make("input", { type: "checkbox", checked: true, ariaLabel: `Send ${label.toLowerCase()}` }),
-      name: make("input", { ariaLabel: `${label}: name`, placeholder: "name", value: name, spellcheck: false }),
-      value: make("input", { ariaLabel: `${label}: value`, placeholder: "value", value, spellcheck: false }),
+      name: make("input", { ariaLabel: `${label} name`, placeholder: "name", value: name, spellcheck: false }),
+      value: make("input", { ariaLabel: `${label} value`, placeholder: "value", value, spellcheck: false }),
     };
     if (list) pair.name.setAttribute("list", list);
     pairs.push(pair);
@@ -75,7 +75,7 @@ function makePairs(noun, list = "") {
   box.addEventListener("input", ({ target }) => {
     if (target === pairs.at(-1).name) add();
   });
-  const root = make("fieldset", {}, make("legend", { textContent: `${noun}s` }), box);
+  const root = make("div", { role: "group", ariaLabel: `${noun}s` }, make("b", { textContent: `${noun}s` }), box);
   const isSent = ({ on, name }) => on.checked && name.value;
   const read = () => pairs.filter(isSent).map(({ name, value }) => [name.value, value.value]);
   const fillWith = (values) => {

@@ -5,9 +5,8 @@
  * `send` takes a request of Python's `page.handle_request`, and resolves to its response, with the
  * bodies as `buffers`. `onChange` takes a callback to call when there is more, with { restart: true }
  * if all is new, and with { title } while a file is read; it returns a function that ends the calls.
- * `onSelect` is told the number of the selected interaction. `makeForm`, see explorer.js, makes the form
- * that writes requests, where they can be sent. With `fill` the browser is as high as `root`. A row is an
- * array, whose null is what is not known.
+ * `onSelect` is told the number of the selected one; `makeForm` is explorer.js's, where requests can be sent.
+ * With `fill` the browser is as high as `root`. A row is an array, whose null is what is not known.
  */
 
 const [AT, METHOD, PATH, STATUS, REMAINING, ELAPSED, BYTES, MARK] = Array(8).keys();
@@ -391,8 +390,7 @@ async function showTable(view, number, place) {
   const { columns, rows, shape } = await request(view, "table", { number });
   const cells = (tag, texts) => make("tr", {}, ...texts.map((textContent) => make(tag, { textContent })));
   const caption = `dm.frame: ${plural(shape[0], "row")}, ${plural(shape[1], "column")}`;
-  const less = rows.length < shape[0] ? `; the first ${rows.length}` : "";
-  const head = make("caption", { className: "dml-soft", textContent: caption + less });
+  const head = make("caption", { className: "dml-soft", textContent: `${caption}; the first ${rows.length}` });
   const table = make("table", {}, head, make("thead", {}, cells("th", columns)));
   table.append(make("tbody", {}, ...rows.map((row) => cells("td", row))));
   place.replaceChildren(make("div", { className: "dml-b-table", tabIndex: 0, role: "region", ariaLabel: "Table" }, table));
