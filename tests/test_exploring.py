@@ -237,7 +237,7 @@ def test_the_path_completes_from_what_was_seen(
     after = page.ask("hint", method="GET", path="/v1/lists/lst_stand_in_3")
 
     assert (before["left"], before["parameters"]) == ("", ["page"])
-    assert after["left"] == "58 of 60 left, the last time"
+    assert after["left"] == "58 of 60 left at the last response"
     assert after["parameters"] == ["fields"]
     assert {"/v1/lists", "/v1/lists/{id}"} <= set(after["operations"])
     assert "/x" not in after["operations"]

@@ -142,7 +142,7 @@ class Explorer:
         )
         latest = next(alike, None)
         return {
-            "left": f"{latest.remaining} of {latest.limit} left, the last time" if latest else "",
+            "left": f"{latest.remaining} of {latest.limit} left at the last response" if latest else "",
             "operations": sorted([*self._parameters]),
             "parameters": sorted(self._parameters.get(operation, ())),
         }
