@@ -211,7 +211,7 @@ def test_a_wait_is_told_and_cancelled(service: FaultyService, browsed: Callable[
 
 
 def test_in_a_replay_the_cassette_answers(browsed: Callable[..., Page]) -> None:
-    """What it does not have is said, with the nearest; a write that it has needs no question."""
+    """What it does not have is said, with the nearest."""
     recorded("tour.yaml", answered(get("/v1/lists?page=2")))
     dm.replay(Path("tour.yaml"))
     page = browsed()
@@ -301,8 +301,10 @@ def test_a_body_that_was_not_kept_is_no_empty_response(
 def test_a_table_has_the_first_rows_of_the_frame(browsed: Callable[..., Page]) -> None:
     """As texts, with how many there are; a body that makes no frame says so."""
     people = [{"name": "<b>", "at": {"city": "x" * 500}, "no": None if n else 1} for n in range(30)]
-    error = answered(body='{"error": "no"}', status=404)
-    recorded("tape.yaml", answered(body=json.dumps(people)), error, answered(body="<p>"))
+    odd = answered(replace(get("/\x7f\n"), headers=(("X-Ü", "é"),)))
+    bodies = [json.dumps(people), '{"error": "no"}', "<p>"]
+    responses = [answered(get(), body, status=404 if "error" in body else 200) for body in bodies]
+    recorded("tape.yaml", *responses, odd)
     page = browsed("tape.yaml")
     table = page.ask("table", number=1)
 
@@ -310,3 +312,4 @@ def test_a_table_has_the_first_rows_of_the_frame(browsed: Callable[..., Page]) -
     assert table["rows"][:2] == [["<b>", "x" * 100, "1"], ["<b>", "x" * 100, ""]]
     assert page.ask("table", number=2)["rows"] == [["no"]]
     assert "is not JSON" in page.ask("table", number=3)["problem"]
+    assert page.ask("table", number=4)["problem"] == "This interaction cannot be shown."

@@ -33,8 +33,7 @@ _MOST_BYTES: Final = 4 * 1024**2
 _MOST_INTERACTIONS: Final = 200
 _PATH: Final = re.compile(r"/(?!/)[^#\\{}]*")
 _SET_BY_SESSION: Final = re.compile(
-    r"\s*((proxy-)?authorization|connection|content-length|cookie|host|transfer-encoding)\s*",
-    re.IGNORECASE,
+    r"(?i)\s*((proxy-)?authorization|connection|content-length|cookie|host|transfer-encoding)\s*"
 )
 
 
@@ -46,6 +45,7 @@ class Explorer:
         self._is_sending = threading.Lock()
         self._last: _Sending | None = None
         self._asked: dict[str, _Sending] = {}
+        self._learned: tuple[Recording | None, int] = None, 0
 
     def handle(self, request: Any, body: bytes, respond: Respond) -> bool:
         """Respond to a request, perhaps later in another thread; return whether it is a known one.
@@ -116,8 +116,8 @@ class Explorer:
         if self._last is None or not self._is_sending.locked():
             return None
         session, request = self._last
-        operation = f"{request.method} {operation_of(request.url.path)}".replace("HEAD", "GET", 1)
-        until = session.waiting_until.get(operation)
+        method = request.method.replace("HEAD", "GET")  # they share an allowance
+        until = session.waiting_until.get(f"{method} {operation_of(request.url.path)}")
         return None if until is None else max(0.0, until - time.time())
 
     # -- what can be typed ------------------------------------------------------------------
@@ -134,7 +134,9 @@ class Explorer:
 
     def _hint(self, method: str, path: str) -> dict[str, Any]:
         recording, operation = self._session().recording, operation_of(path)
-        _learn(self._parameters, recording)
+        last, count = self._learned
+        self._learned = recording, len(recording)
+        _learn(self._parameters, recording, count if last is recording else 0)
         alike = (
             each
             for each in reversed(recording.readings())
@@ -142,16 +144,18 @@ class Explorer:
         )
         latest = next(alike, None)
         return {
-            "left": f"{latest.remaining} of {latest.limit} left at the last response" if latest else "",
+            "left": f"{latest.remaining} of {latest.limit} left at the last response"
+            if latest
+            else "",
             "operations": sorted([*self._parameters]),
             "parameters": sorted(self._parameters.get(operation, ())),
         }
 
 
-def _learn(parameters: dict[str, set[str]], recording: Recording) -> None:
-    """Add the operations of a recording's last interactions, save those that are not there."""
+def _learn(parameters: dict[str, set[str]], recording: Recording, after: int = 0) -> None:
+    """Add the operations of a recording's last interactions, without those that are not there."""
     last = len(recording)
-    for number in range(max(1, last - _MOST_INTERACTIONS + 1), last + 1):
+    for number in range(max(after, last - _MOST_INTERACTIONS) + 1, last + 1):
         interaction = recording.interaction(number)
         if interaction.response.status != 404:
             path = recording.path_of(interaction.request)
@@ -182,15 +186,12 @@ def _written(session: Session, form: Any, body: bytes) -> httpx.Request:
             raise DirectMailLabError(f"Leave out the header {name}: the session sets it.")
     params = [*parse_qsl(query, keep_blank_values=True), *map(tuple, form["parameters"])]
     headers = [*map(tuple, form["headers"])]
-    options: dict[str, Any] = {
-        "params": params,
-        "headers": headers,
-        "extensions": {CANCELLED: threading.Event()},
-    }
+    options: dict[str, Any] = {"params": params, "headers": headers, "content": body}
     try:
-        request = session.client.build_request(form["method"], path, content=body, **options)
+        request = session.client.build_request(form["method"], path, **options)
     except (ValueError, httpx.InvalidURL):
         raise DirectMailLabError("The address or a header cannot be sent as it is.") from None
+    request.extensions[CANCELLED] = threading.Event()
     texts = [str(request.url), *request.headers.values(), body.decode("latin-1")]
     if session.mode != "replay" and any(map(has_placeholder, texts)):
         raise DirectMailLabError("A value was replaced when this was recorded: put in your own.")

@@ -82,7 +82,7 @@ def handle_request(recording: Recording, request: object) -> Response:
                 return {"found": _search(recording, words, _numbers(recording, first, limit))}, []
     except DirectMailLabError as error:
         return {"problem": str(error)}, []
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError, httpx.InvalidURL):
         return {"problem": "This interaction cannot be shown."}, []
     return {"problem": "The page's request is not known. Reload the page."}, []
 
@@ -252,7 +252,7 @@ def _classify_body(body: bytes, media_type: str, charset: str | None) -> tuple[s
 def table(recording: Recording, number: int) -> dict[str, Any]:
     """Return the first rows that `frame` makes of a response's body, as texts.
 
-    ``columns`` has their names, ``rows`` their values, ``total`` how many rows there are.
+    ``columns`` has their names, ``rows`` their values; ``shape`` is that of the whole frame.
     """
     from ..frames import frame  # as `copied` above
 
@@ -273,16 +273,12 @@ def response_of(recording: Recording, number: int) -> httpx.Response:
     """
     interaction = recording.interaction(number)
     if not recording.has_bodies(number):
-        raise CassetteError(
-            f"The body of interaction {number} is not kept. Send the request again, or "
-            "record the session: a cassette keeps all."
-        )
+        raise CassetteError(f"The body of interaction {number} is not kept. Send it again.")
     sent, body = interaction.request, _read_body(interaction.response)[0]
     plain = replace(interaction.response, body=body)
     response = as_response(normalize_headers(plain, method=sent.method))
-    response.request = httpx.Request(
-        sent.method, sent.uri, headers=sent.headers, content=sent.body or b""
-    )
+    headers = [(name.encode(), value.encode()) for name, value in sent.headers]
+    response.request = httpx.Request(sent.method, sent.uri, headers=headers, content=sent.body)
     response.extensions[READING] = recording.reading(number)
     response.read()
     return response
