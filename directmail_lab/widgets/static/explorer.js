@@ -12,9 +12,8 @@ const HINT_MS = 200;
 const FORM_TYPE = "application/x-www-form-urlencoded";
 const TYPES = { json: "application/json", form: FORM_TYPE, text: "text/plain; charset=utf-8" };
 const KINDS = { none: "No body", json: "JSON", form: "Form", text: "Text", file: "File" };
-// Headers that the session sets, and sets anew.
-const SET_ANEW =
-  /^((host|content-length|transfer-encoding|connection|accept-encoding|user-agent|(proxy-)?authorization|cookie):|accept: \*\/\*$)/i;
+// Headers that the session sets anew.
+const SET_ANEW = /^((host|content-length|transfer-encoding|connection|accept-encoding|user-agent):|accept: \*\/\*$)/i;
 const makeSelect = (ariaLabel, values) =>
   make("select", { ariaLabel }, ...Object.entries(values).map(([value, text]) => make("option", { value }, text)));
 
@@ -157,7 +156,8 @@ async function readForm(form) {
   const headers = form.headers.read();
   const type = kind === "file" ? file.type || "application/octet-stream" : TYPES[kind];
   if (type && !headers.some(([name]) => name.toLowerCase() === "content-type")) headers.unshift(["Content-Type", type]);
-  const text = { json: form.text.value, text: form.text.value, form: new URLSearchParams(form.fields.read()).toString() };
+  const fields = String(new URLSearchParams(form.fields.read()));
+  const text = { json: form.text.value, text: form.text.value, form: fields };
   const body = kind === "file" ? await file.arrayBuffer() : (text[kind] ?? "");
   const address = { method: form.method.value, path: form.path.value, parameters: form.parameters.read() };
   return [{ action: "send", request: { ...address, headers } }, body];

@@ -328,7 +328,7 @@ async function open(view) {
   const copies = Object.entries({ curl: "curl", httpx: "httpx", request: "dm.request" }).map(([kind, name]) =>
     makeButton(name, () => told(view, copy(view, number, kind)), { ariaLabel: `Copy as ${name}` }),
   );
-  const inserting = makeButton("Insert cell", () => told(view, insertCell(view, number)));
+  const inserting = makeButton("Insert cell", () => told(view, insertCell(view, number)), { hidden: !view.onSelect });
   const editing = makeButton("Edit", () => edit(view), { title: "Change it and send it again (e)", hidden: !view.sends });
   const closing = makeButton("Close", () => {
     close(view);
