@@ -157,7 +157,7 @@ class Session:
         self.paths = tuple(paths)
         operations_of((), self.paths)  # raises where one is no template
         parse_url(self.base_url)
-        self._reset_unit, self._retry = reset_unit, retry
+        self._reset_unit, self._retry, self._allow_writes = reset_unit, retry, allow_writes
         self._own = SessionRecording("this session", self.base_url, reset_unit=reset_unit)
         self._listeners: dict[object, Callable[[Reading], None]] = {}
         self.folders: Sequence[Path] = ()
@@ -368,6 +368,11 @@ class Session:
             self._listeners.pop(token, None)
 
         return stop
+
+    @property
+    def allow_writes(self) -> bool:
+        """Whether methods other than GET, HEAD and OPTIONS may be sent to the live service."""
+        return self._allow_writes
 
     @property
     def api_key(self) -> ApiKey | None:

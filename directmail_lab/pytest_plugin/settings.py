@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -90,10 +89,12 @@ def settings_of(node: Node, options: Mapping[str, Any]) -> Settings:
 
 def _check(source: str, name: str, value: Any) -> None:
     """Fail the test if a setting has a wrong name or value."""
-    allowed, alike = _CHOICES.get(name, (value,)), get_close_matches(name, DEFAULTS, n=1)
+    from ..errors import did_you_mean
+
+    allowed = _CHOICES.get(name, (value,))
     if name not in DEFAULTS:
-        advice = f"Did you mean {alike[0]}?" if alike else f"There are {', '.join(DEFAULTS)}."
-        pytest.fail(f"{source} has no setting {name}. {advice}", pytrace=False)
+        advice = did_you_mean(name, DEFAULTS) or f"There are {', '.join(DEFAULTS)}."
+        pytest.fail(f"{source} has no setting {name}. {advice.rstrip()}", pytrace=False)
     if value is not None and value not in allowed:
         problem = f"{name} is one of {', '.join(map(str, allowed))}"
         pytest.fail(f"{source}: {problem}.", pytrace=False)
