@@ -104,12 +104,33 @@ class KeyedAuth(httpx.Auth):
         yield request
 
 
-class Client(httpx.Client):
-    """`httpx.Client` with plain error messages; ``redacted`` removes the key from a text."""
+class _Cookies(httpx.Cookies):
+    """httpx's, which does not look for cookies where there are none: a quarter of a replay."""
+
+    def extract_cookies(self, response: httpx.Response) -> None:
+        if "set-cookie" in response.headers:
+            super().extract_cookies(response)
+
+
+class _SessionClient:
+    """What both clients of a session have in common; ``redacted`` removes the key from a text."""
 
     def __init__(self, redacted: Callable[[str], str], **options: Any) -> None:
-        super().__init__(auth=KeyedAuth(), headers=_HEADERS, **options)
+        super().__init__(auth=KeyedAuth(), headers=_HEADERS, **options)  # type: ignore[call-arg]
         self._redacted = redacted
+        self._own_cookies = _Cookies()
+
+    @property
+    def cookies(self) -> httpx.Cookies:
+        return self._own_cookies
+
+    @cookies.setter
+    def cookies(self, cookies: Any) -> None:
+        self._own_cookies = _Cookies(cookies)
+
+
+class Client(_SessionClient, httpx.Client):
+    """`httpx.Client` with plain error messages."""
 
     @hide_frames
     def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
@@ -119,12 +140,8 @@ class Client(httpx.Client):
             raise _explain(error, request, self._redacted) from None
 
 
-class AsyncClient(httpx.AsyncClient):
+class AsyncClient(_SessionClient, httpx.AsyncClient):
     """`httpx.AsyncClient` with plain error messages."""
-
-    def __init__(self, redacted: Callable[[str], str], **options: Any) -> None:
-        super().__init__(auth=KeyedAuth(), headers=_HEADERS, **options)
-        self._redacted = redacted
 
     @hide_frames
     async def send(self, request: httpx.Request, **options: Any) -> httpx.Response:

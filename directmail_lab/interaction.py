@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from importlib.util import find_spec
+from itertools import chain
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
@@ -88,6 +89,7 @@ _METHOD: Final = re.compile("[!-~]{1,64}")
 _LONGEST_S: Final = 1e9
 _YEARS: Final = range(1900, 2200)
 """Years that the times of a DataFrame can hold in any unit and any time zone."""
+_NO_YEAR: Final = f"its year is not from {_YEARS[0]} to {_YEARS[-1]}"
 
 
 def unreadable(which: str, error: Exception) -> CassetteFormatError:
@@ -133,16 +135,15 @@ def check_response(response: RecordedResponse) -> RecordedResponse:
 
 def check_times(recorded_at: datetime | None, elapsed_s: float | None) -> None:
     """Raise `CassetteFormatError` for a year or a number of seconds that no recording has."""
-    is_year = recorded_at is None or recorded_at.year in _YEARS
-    _check(is_year, f"its year is not from {_YEARS[0]} to {_YEARS[-1]}")
+    _check(recorded_at is None or recorded_at.year in _YEARS, _NO_YEAR)
     is_time = elapsed_s is None or 0 <= elapsed_s <= _LONGEST_S
     _check(is_time, "its seconds are negative, or not a number")
 
 
 def _check_message(headers: Headers, body: bytes | None, name: str) -> None:
-    are_texts = _are_texts(text for pair in headers for text in pair)
-    _check(are_texts, f"the headers of its {name} are not text")
-    _check(isinstance(body, bytes | None), f"the body of its {name} is neither text nor bytes")
+    _check(_are_texts(chain.from_iterable(headers)), f"the headers of its {name} are not text")
+    is_body = body is None or isinstance(body, bytes)
+    _check(is_body, f"the body of its {name} is neither text nor bytes")
 
 
 def _check(is_so: object, problem: str) -> None:

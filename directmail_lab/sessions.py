@@ -26,6 +26,7 @@ from .cassettes import (
     DEFAULT_MATCH_ON,
     Cassette,
     Matcher,
+    ReplayRecording,
     SessionRecording,
     find_cassette,
     read_cassette,
@@ -259,9 +260,8 @@ class Session:
         return Mode("live", self._sending(recording, observe=observe), recording)
 
     def _replaying(self, cassette: Cassette, factor: float = 0.0) -> Mode:
-        played = SessionRecording(
-            cassette.name, self.base_url, is_replay=True, reset_unit=self._reset_unit
-        )
+        file = cassette.recording()
+        played = ReplayRecording(file, self.base_url, reset_unit=self._reset_unit)
         return Mode("replay", _NOTHING_SENT, played, cassette, factor)
 
     def _require_key(self, purpose: str) -> None:

@@ -14,7 +14,6 @@ In a replay there is nothing below the first. Each class has both ``handle_reque
 from __future__ import annotations
 
 import asyncio
-import math
 import threading
 import time
 from collections.abc import Callable
@@ -25,7 +24,7 @@ from http import HTTPStatus
 from typing import Final, Literal, Protocol, cast
 
 from .cassettes import Cassette, SessionRecording
-from .cassettes.recording import RawInteraction
+from .cassettes.recording import decoded
 from .errors import CassetteError, InsecureAddressError, NotConnectedError, hide_frames
 from .http import as_response, httpx, recorded_request, recorded_response
 from .interaction import (
@@ -35,10 +34,10 @@ from .interaction import (
     RecordedRequest,
     RecordedResponse,
     below,
-    header,
     normalize_headers,
+    path_below,
 )
-from .readings.reading import Reading, Source, raw_values
+from .readings.reading import Reading, Source, raw_values, reading_of
 from .redaction import unpack
 from .redaction.unpack import MAX_UNPACKED_BYTES
 
@@ -141,25 +140,31 @@ class Observer:
         body: bytes | None = None,
     ) -> httpx.Response:
         """Return the response. ``body`` is None if it was not read yet."""
-        _hide_key(response, self.redacted)
-        raw = response.headers.raw
         reading = Reading(
             at,
             request.method,
             self.redacted(below(request.url.raw_path.decode("ascii"), self.prefix)),
             response.status_code,
-            raw_values(raw),
+            raw_values(response.headers.raw),
             elapsed_s,
             source,
             cassette,
             cassette_number,
         )
-        sent = request.content if hasattr(request, "_content") else b""
-        exchange = RawInteraction(
-            request.url, request.headers.raw, sent, raw, response.reason_phrase, body
-        )
+        return self.keep(recording, request, response, reading, body)
+
+    def keep(
+        self,
+        recording: SessionRecording,
+        request: httpx.Request,
+        response: httpx.Response,
+        reading: Reading,
+        body: bytes | None,
+    ) -> httpx.Response:
+        """Return the response, after both it and its reading were kept."""
+        _hide_key(response, self.redacted)
         response.extensions[READING] = reading
-        number = recording.add(reading, exchange)
+        number = recording.add(reading, request, response, body)
         if body is None:
             response.extensions[NUMBER] = recording, number
         self.on_reading(reading)
@@ -237,20 +242,20 @@ class SessionTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     ) -> httpx.Response:
         """Observe each attempt, and return the response to the last one."""
         assert mode.cassette is not None
-        for number, interaction in played:
-            at = interaction.recorded_at
-            stored = _decoded(interaction.response, request.method)
-            response = self._observe(
+        for number, recorded in played:
+            stored = decoded(recorded.response, request.method)
+            response = self._observe.keep(
                 mode.recording,
                 request,
                 as_response(stored),
-                body=stored.body,
-                # The time of the recording: the chart of a replay is that of the recording.
-                at=math.nan if at is None else at.timestamp(),
-                elapsed_s=interaction.elapsed_s,
-                source="replayed",
-                cassette=mode.cassette.name,
-                cassette_number=number,
+                reading_of(
+                    recorded,
+                    path_below(recorded.request.uri, self._observe.prefix),
+                    source="replayed",
+                    cassette=mode.cassette.name,
+                    cassette_number=number,
+                ),
+                stored.body,
             )
         return response
 
@@ -272,20 +277,6 @@ def _as_asked(request: httpx.Request, cassette: Cassette) -> RecordedRequest:
 
 def _pause_s(mode: Mode, played: Interaction) -> float:
     return min(mode.latency_factor * (played.elapsed_s or 0.0), _LONGEST_PAUSE_S)
-
-
-def _decoded(stored: RecordedResponse, method: str) -> RecordedResponse:
-    """Return a recorded response with its body decoded: httpx would decode it without a bound."""
-    coding = header(stored.headers, "content-encoding")
-    if not coding:
-        return stored
-    try:
-        body = unpack(stored.body, coding)
-    except ValueError as error:
-        raise CassetteError(f"The recorded body is {error}, so it is not replayed.") from None
-    return normalize_headers(
-        RecordedResponse(stored.status, stored.reason, stored.headers, body), method=method
-    )
 
 
 @dataclass(eq=False, repr=False)

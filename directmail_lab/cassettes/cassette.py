@@ -20,7 +20,7 @@ from .convert import notice_of_personal_data
 from .library import cassette_name, find_cassette, new_cassette_path
 from .player import DEFAULT_MATCH_ON, Matcher, Player, check_match_on
 from .recorder import Recorder, unfinished_files
-from .recording import Lines, Recording, read_cassette
+from .recording import Recording, read_cassette
 
 RECORD_MODES: Final = ("none", "once", "new_episodes", "any", "all")
 
@@ -141,6 +141,7 @@ class Cassette:
         NotRecordedError
             Where there is none and this cassette does not record.
         """
+        request = self._redactor.request(request)
         with self._lock:
             run = self._player.find(request)
             is_played = run is not None and bool(self._player.played[run.start])
@@ -149,13 +150,11 @@ class Cassette:
                     self._player.played[index] = 1
         if run is not None and (not is_played or (self._repeat == "last" and not self.records)):
             indexes = run[-1:] if is_played else run
-            recorded = self._recording.interactions
-            answer = recorded.answer if isinstance(recorded, Lines) else recorded.__getitem__
-            return [(index + 1, answer(index)) for index in indexes]
+            return [(index + 1, self._recording.answer(index + 1, request)) for index in indexes]
         if self._recorder is not None:
             self._recorder.refuse_if_full()
             return []
-        self.on_unmatched(self._redactor.request(request))
+        self.on_unmatched(request)
         raise self._player.refusal(request, is_played=is_played)
 
     def looks_inside(self, method: str) -> bool:
@@ -165,7 +164,7 @@ class Cassette:
     def has_unplayed(self, request: RecordedRequest) -> bool:
         """Return whether a response to a request was not played yet."""
         with self._lock:
-            run = self._player.find(request)
+            run = self._player.find(self._redactor.request(request))
             return run is not None and not self._player.played[run.start]
 
     def record(self, interaction: Interaction) -> int | None:

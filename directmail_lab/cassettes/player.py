@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
+from functools import cached_property
 from itertools import chain, islice
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -18,7 +19,8 @@ from ..display import plural
 from ..errors import NotRecordedError, argument_error
 from ..interaction import RecordedRequest, header
 from ..redaction import Redactor
-from .recording import Lines, Recording
+from .layout import Address
+from .recording import Recording
 
 Matcher = Callable[[Any, Any], object]
 
@@ -81,57 +83,75 @@ class Player:
         self._match_on = match_on
         self._names = [name for name in match_on if isinstance(name, str)]
         self._rest = [each for each in match_on if each not in _INDEXED]
+        self._knows_addresses = set(self._names) == set(_INDEXED)
         self._base_url = base_url
         self._redactor = redactor
         self.played = bytearray(len(recording))
-        # By each key of its request a response, with all its attempts: the range of their indexes.
-        self._runs: dict[Hashable, list[range]] = {}
-        keys: list[Hashable] = []
-        before = None
-        for index in range(len(recording)):
-            request, attempt = self._request(index)
-            if attempt > 1 and before == (request.method, request.uri):
-                for key in keys:
-                    self._runs[key][-1] = range(self._runs[key][-1].start, index + 1)
+        # By each address the responses to it, the next one last, each with all its attempts: the
+        # range of their indexes.
+        self._runs: dict[Address, list[range]] = {}
+        before, start = None, 0
+        for index, (address, attempt) in enumerate(recording.addresses()):
+            if attempt > 1 and address == before:
+                self._runs[address][-1] = range(start, index + 1)
                 continue
-            before = request.method, request.uri
-            keys = list(self._keys(request, recording.base_url or ""))
-            keys += [(key, _body(request)) for key in keys if self._needs_body(request)]
-            for key in keys:
-                self._runs.setdefault(key, []).append(range(index, index + 1))
+            before, start = address, index
+            self._runs.setdefault(address, []).append(range(index, index + 1))
+        for runs in self._runs.values():
+            runs.reverse()
+
+    @cached_property
+    def _alike(self) -> dict[Hashable, list[range]]:
+        """The same by each key of a request: most replays ask for the very addresses alone."""
+        alike: dict[Hashable, list[range]] = {}
+        for (method, uri), runs in self._runs.items():
+            for key in self._keys(RecordedRequest(method, uri), self._recording.base_url or ""):
+                alike.setdefault(key, []).extend(runs)
+                for run in runs if self._needs_body(method) else ():
+                    body = _body(self._request(run.start))
+                    alike.setdefault((key, body), []).append(run)
+        for runs in alike.values():
+            runs.sort(key=lambda run: run.start, reverse=True)
+        return alike
 
     def find(self, request: RecordedRequest) -> range | None:
-        """Return the indexes of the next response to a request, one for each attempt.
+        """Return the indexes of the next response to a redacted request, one for each attempt.
 
         That is the first one not played yet, else the last one. One whose request has the same
         bytes comes before one whose request is only equal to a matcher.
         """
-        request = self._redactor.request(request)
+        looks_inside = self.looks_inside(request.method)
+        # Of parameters in another order, that of the recordings decides.
+        is_by_address = self._knows_addresses and not looks_inside and "&" not in request.uri
+        same = self._runs.get((request.method, request.uri)) if is_by_address else None
+        if same and not self._is_played(run := self._next(same)):
+            return run
         for key in self._keys(request, self._base_url):
-            if runs := self._runs.get(key):
-                if not self.looks_inside(request.method):
+            if runs := self._alike.get(key):
+                if not looks_inside:
                     return self._next(runs)
-                same = self._runs.get((key, _body(request)), [])
+                same = self._alike.get((key, _body(request)), [])
                 if same and self._rest == ["body"] and not self._is_played(run := self._next(same)):
                     return run
-                unplayed = (run for run in chain(same, runs) if not self._is_played(run))
-                for run in chain(unplayed, reversed(same), reversed(runs)):
+                in_order = chain(reversed(same), reversed(runs))
+                unplayed = (run for run in in_order if not self._is_played(run))
+                for run in chain(unplayed, same, runs):
                     if self._matches(request, run):
                         return run
         return None
 
     def _next(self, runs: list[range]) -> range:
         """Return the first that was not played, else the last; those before it are forgotten."""
-        while len(runs) > 1 and self._is_played(runs[0]):
-            del runs[0]
-        return runs[0]
+        while len(runs) > 1 and self._is_played(runs[-1]):
+            runs.pop()
+        return runs[-1]
 
     def _is_played(self, run: range) -> bool:
         return bool(self.played[run.start])
 
     def unplayed(self) -> list[RecordedRequest]:
         """Return the requests whose responses were not played."""
-        return [self._request(i)[0] for i, is_played in enumerate(self.played) if not is_played]
+        return [self._request(i) for i, is_played in enumerate(self.played) if not is_played]
 
     def refusal(self, request: RecordedRequest, *, is_played: bool) -> NotRecordedError:
         """Return the error that says why a request has no response, and what to do.
@@ -176,14 +196,14 @@ class Player:
         """Return whether more than the address decides; bodies do for writes alone."""
         return any(each != "body" or method not in SAFE_METHODS for each in self._rest)
 
-    def _needs_body(self, request: RecordedRequest) -> bool:
-        return "body" in self._rest and request.method not in SAFE_METHODS
+    def _needs_body(self, method: str) -> bool:
+        return "body" in self._rest and method not in SAFE_METHODS
 
     def _matches(self, request: RecordedRequest, run: range) -> bool:
         from .vcr_files import matches
 
         # Once more, for what another program wrote: this session may know a key that it holds.
-        recorded = self._redactor.request(self._request(run.start)[0])
+        recorded = self._redactor.request(self._request(run.start))
         rest = [each for each in self._rest if each != "body" or request.method not in SAFE_METHODS]
         if "body" in rest:
             request, recorded = (replace(each, body=_body(each)) for each in (request, recorded))
@@ -191,13 +211,8 @@ class Player:
                 return False
         return matches(rest, request, recorded)
 
-    def _request(self, index: int) -> tuple[RecordedRequest, int]:
-        """Return a recorded request, if that is enough only its method and address, its attempt."""
-        interactions = self._recording.interactions
-        if isinstance(interactions, Lines):
-            return interactions.request(index, lambda method: not self.looks_inside(method))
-        interaction = interactions[index]
-        return interaction.request, interaction.attempt
+    def _request(self, index: int) -> RecordedRequest:
+        return self._recording.interactions[index].request
 
     # -- what is nearest -------------------------------------------------------------------------
 
@@ -213,7 +228,7 @@ class Player:
             return SequenceMatcher(None, path, other_path).ratio(), request.method == other.method
 
         runs = islice((runs[0] for runs in self._runs.values()), _MAX_COMPARED)
-        nearest = max((self._request(run[0])[0] for run in runs), key=similarity, default=None)
+        nearest = max((self._request(run[0]) for run in runs), key=similarity, default=None)
         if nearest is None:
             return "", 0.0
         differing = " and ".join(self._differences(request, nearest))

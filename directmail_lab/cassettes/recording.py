@@ -12,8 +12,8 @@ import math
 import stat
 import threading
 from array import array
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import islice
@@ -32,6 +32,7 @@ from ..interaction import (
     check_request,
     check_response,
     check_times,
+    header,
     normalize_headers,
     path_below,
     text_headers,
@@ -39,16 +40,15 @@ from ..interaction import (
 )
 from ..readings.reading import Reading, reading_of
 from ..readings.reset_unit import Evidence, ResetUnit, ResetUnitInference, infer_reset_unit
-from ..redaction import Redactor, redact_foreign
+from ..redaction import Redactor, redact_foreign, unpack
 from . import layout
+from .layout import Address
 
 MAX_FILE_BYTES: Final = 256 * 1024**2
 _MAX_KEPT_BYTES: Final = 64 * 1024**2
 # What addresses and headers of a usual response take.
 _HEADERS_BYTES: Final = 4096
 _READINGS_FOR_UNIT: Final = 1_000
-
-_NOT_PARSED: Final = RecordedRequest("", "")
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
 Credentials = Literal["key", "none", "wrong", "unknown"]
@@ -134,6 +134,17 @@ class Recording:
         self._check_number(number)
         return self.interactions[number - 1]
 
+    def answer(self, number: int, request: RecordedRequest) -> Interaction:
+        """Return an interaction with a request in the place of its own, to replay its response."""
+        if isinstance(self.interactions, Lines):
+            return self.interactions.answer(number - 1, request)
+        return replace(self.interactions[number - 1], request=request)
+
+    def addresses(self) -> Iterable[tuple[Address, int]]:
+        """Return of each interaction its method and address, and which attempt it is."""
+        recorded = self.interactions
+        return recorded.addresses() if isinstance(recorded, Lines) else map(_address_of, recorded)
+
     def reading(self, number: int) -> Reading:
         """Return the reading of an interaction's response; raises as `interaction` does."""
         interaction = self.interaction(number)
@@ -183,23 +194,13 @@ class SessionRecording(Recording):
 
     Attributes
     ----------
-    is_replay
-        Whether it keeps what one replay played.
     explored
         Responses to `explore`, with what stood in for the key: no question but `findings` asks
         for these.
     """
 
-    def __init__(
-        self,
-        name: str,
-        base_url: str,
-        *,
-        is_replay: bool = False,
-        reset_unit: ResetUnit | None = None,
-    ) -> None:
+    def __init__(self, name: str, base_url: str, *, reset_unit: ResetUnit | None = None) -> None:
         super().__init__(name, base_url=base_url)
-        self.is_replay = is_replay
         self.explored: list[tuple[Interaction, Credentials]] = []
         self._readings: list[Reading] = []
         self._exchanges: dict[int, RawInteraction] = {}
@@ -208,12 +209,21 @@ class SessionRecording(Recording):
         self._observed = 0
         self._lock = threading.Lock()
 
-    @property
-    def title(self) -> str:
-        return f"{self.name} (replayed)" if self.is_replay else self.name
+    def add(self, reading: Reading, request: Any, response: Any, body: bytes | None) -> int:
+        """Keep a response of httpx and its request, and return its number.
 
-    def add(self, reading: Reading, exchange: RawInteraction) -> int:
-        """Keep a response, and return its number."""
+        ``body`` is None if it was not read yet.
+        """
+        sent = request.content if hasattr(request, "_content") else b""
+        return self._add(
+            reading,
+            RawInteraction(
+                *(request.url, request.headers.raw, sent),
+                *(response.headers.raw, response.reason_phrase, body),
+            ),
+        )
+
+    def _add(self, reading: Reading, exchange: RawInteraction) -> int:
         with self._lock:
             self._readings.append(reading)
             number = len(self._readings)
@@ -223,7 +233,7 @@ class SessionRecording(Recording):
     def extend(self, other: SessionRecording) -> None:
         """Keep what another session's recording has, such as the trial of a key."""
         for number, reading in enumerate(other.readings(), 1):
-            self.add(reading, other._exchanges[number])
+            self._add(reading, other._exchanges[number])
 
     def add_body(self, number: int, body: bytes) -> None:
         """Keep the body of a response that was read after it was added."""
@@ -279,8 +289,61 @@ class SessionRecording(Recording):
         return exchange is not None and exchange.body is not None
 
 
+class ReplayRecording(SessionRecording):
+    """What one replay of a ``file`` played: the readings, and the addresses that were asked for.
+
+    Headers and bodies are the file's.
+    """
+
+    is_replay = True
+
+    def __init__(self, file: Recording, base_url: str, *, reset_unit: ResetUnit | None) -> None:
+        super().__init__(file.name, base_url, reset_unit=reset_unit)
+        self._file = file
+        self._addresses: list[str] = []
+
+    @property
+    def title(self) -> str:
+        return f"{self.name} (replayed)"
+
+    def add(self, reading: Reading, request: Any, response: Any, body: bytes | None) -> int:  # noqa: ARG002
+        with self._lock:
+            self._readings.append(reading)
+            self._addresses.append(str(request.url))
+            return len(self._readings)
+
+    def interaction(self, number: int) -> Interaction:
+        recorded = self._file.interaction(self.reading(number).cassette_number or 0)
+        request = replace(recorded.request, uri=self._addresses[number - 1])
+        response = decoded(recorded.response, request.method)
+        return self.redactor.interaction(replace(recorded, request=request, response=response))
+
+    def has_bodies(self, number: int) -> bool:  # noqa: ARG002
+        return True
+
+
 def _size(exchange: RawInteraction) -> int:
     return _HEADERS_BYTES + len(exchange.request_body) + len(exchange.body or b"")
+
+
+def decoded(stored: RecordedResponse, method: str) -> RecordedResponse:
+    """Return a recorded response with its body decoded: httpx would decode it without a bound.
+
+    Raises
+    ------
+    CassetteError
+        Where it cannot be decoded, or not within the bound.
+    """
+    coding = header(stored.headers, "content-encoding")
+    if not coding:
+        return stored
+    try:
+        body = unpack(stored.body, coding)
+    except ValueError as error:
+        raise CassetteError(f"The recorded body is {error}, so it is not replayed.") from None
+    return normalize_headers(
+        RecordedResponse(stored.status, stored.reason, stored.headers, body), method=method
+    )
 
 
 # -- of a file -----------------------------------------------------------------------------------
@@ -338,44 +401,35 @@ class Lines(Sequence[Interaction]):
         return len(self._starts)
 
     def __getitem__(self, index: Any) -> Any:
-        with self._format_errors(index) as lines:
-            return replace(
-                self.answer(index), request=check_request(layout.request_of(_parse(lines[3])))
-            )
+        return self.answer(index)
 
-    def answer(self, index: int) -> Interaction:
-        """Return an interaction whose request is not parsed, to replay its response."""
-        with self._format_errors(index) as (at, elapsed, attempt, _, response):
-            interaction = Interaction(
-                _NOT_PARSED,
-                check_response(layout.response_of(_parse(response))),
-                layout.recorded_at_of(at.decode("ascii", "replace")),
-                layout.elapsed_s_of(elapsed),
-                int(attempt or 1),
-            )
-            check_times(interaction.recorded_at, interaction.elapsed_s)
-        return interaction
-
-    def request(self, index: int, is_enough: Callable[[str], bool]) -> tuple[RecordedRequest, int]:
-        """Return one request and its attempt; without headers and body if ``is_enough`` says so.
-
-        ``is_enough`` is asked for the method: a read is found by its address.
-        """
-        found = layout.address_of(self._data, self._starts[index])
-        if found is None or not is_enough(found[0].method):
-            with self._format_errors(index) as (_, _, attempt, request, _):
-                return check_request(layout.request_of(_parse(request))), int(attempt or 1)
-        return found
-
-    @contextmanager
-    def _format_errors(self, index: int) -> Iterator[tuple[bytes, ...]]:
+    def answer(self, index: int, request: RecordedRequest | None = None) -> Interaction:
+        """Return an interaction; with a request, that stands for its own, which is not parsed."""
         match = layout.INTERACTION.match(self._data, self._starts[index])
         assert match is not None, "the index was made by this pattern"
         try:
-            yield match.groups()
+            at, elapsed_s, attempt, request_line, response_line = match.groups()
+            interaction = Interaction(
+                request or check_request(layout.request_of(_parse(request_line))),
+                check_response(layout.response_of(_parse(response_line))),
+                layout.recorded_at_of(at.decode("ascii", "replace")),
+                layout.elapsed_s_of(elapsed_s),
+                int(attempt or 1),
+            )
+            check_times(interaction.recorded_at, interaction.elapsed_s)
         except MALFORMED as error:
             number = index % len(self) + 1
             raise unreadable(f"Interaction {number} of cassette {self._name!r}", error) from None
+        return interaction
+
+    def addresses(self) -> Iterator[tuple[Address, int]]:
+        """Yield method and address of each interaction, and which attempt it is."""
+        for index, start in enumerate(self._starts):
+            yield layout.address_of(self._data, start) or _address_of(self[index])
+
+
+def _address_of(interaction: Interaction) -> tuple[Address, int]:
+    return (interaction.request.method, interaction.request.uri), interaction.attempt
 
 
 def _parse(line: bytes) -> Any:
