@@ -24,7 +24,7 @@ from http import HTTPStatus
 from typing import Final, Literal, Protocol, cast
 
 from .cassettes import Cassette, SessionRecording
-from .cassettes.recording import decoded
+from .cassettes.recording import RawInteraction
 from .errors import CassetteError, InsecureAddressError, NotConnectedError, hide_frames
 from .http import as_response, httpx, recorded_request, recorded_response
 from .interaction import (
@@ -164,7 +164,12 @@ class Observer:
         """Return the response, after both it and its reading were kept."""
         _hide_key(response, self.redacted)
         response.extensions[READING] = reading
-        number = recording.add(reading, request, response, body)
+        sent = request.content if hasattr(request, "_content") else b""
+        exchange = RawInteraction(
+            *(request.url, request.headers.raw, sent),
+            *(response.headers.raw, response.reason_phrase, body),
+        )
+        number = recording.add(reading, exchange)
         if body is None:
             response.extensions[NUMBER] = recording, number
         self.on_reading(reading)
@@ -243,19 +248,16 @@ class SessionTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         """Observe each attempt, and return the response to the last one."""
         assert mode.cassette is not None
         for number, recorded in played:
-            stored = decoded(recorded.response, request.method)
+            reading = reading_of(
+                recorded,
+                path_below(recorded.request.uri, self._observe.prefix),
+                source="replayed",
+                cassette=mode.cassette.name,
+                cassette_number=number,
+            )
+            stored = recorded.response
             response = self._observe.keep(
-                mode.recording,
-                request,
-                as_response(stored),
-                reading_of(
-                    recorded,
-                    path_below(recorded.request.uri, self._observe.prefix),
-                    source="replayed",
-                    cassette=mode.cassette.name,
-                    cassette_number=number,
-                ),
-                stored.body,
+                mode.recording, request, as_response(stored), reading, stored.body
             )
         return response
 

@@ -10,12 +10,12 @@ import time
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-import httpx
 import pytest
 from reading_samples import reading as sample
 
 import directmail_lab as dm
 from directmail_lab.cassettes import SessionRecording
+from directmail_lab.cassettes.recording import RawInteraction
 from directmail_lab.errors import NotConnectedError
 from directmail_lab.readings.reading import Reading
 from directmail_lab.widgets.monitor import MAX_POINTS, History, MonitorWidget
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from directmail_lab.standin import StandIn
 
 WAIT_S = 10.0
-MESSAGES = httpx.Request("GET", "https://api.example.test"), httpx.Response(200), None
+NO_MESSAGES = RawInteraction("", (), b"", (), "", None)
 
 
 def reading(remaining: int | None = 1, *, status: int = 200, path: str = "/v1/users/me") -> Reading:
@@ -41,7 +41,7 @@ def history(readings: Iterable[Reading]) -> History:
     """Return the history of a recording of these readings."""
     recording = SessionRecording("this session", "https://api.example.test")
     for each in readings:
-        recording.add(each, *MESSAGES)
+        recording.add(each, NO_MESSAGES)
     return History(recording)
 
 
@@ -79,7 +79,7 @@ def test_ten_times_the_readings_make_a_snapshot_of_the_same_size(
     sizes = []
     for count in (2_000, 18_000):
         for number in range(count):
-            live.recording.add(reading(300 - number % 300, path=f"/v1/x/{number % 3}"), *MESSAGES)
+            live.recording.add(reading(300 - number % 300, path=f"/v1/x/{number % 3}"), NO_MESSAGES)
         sizes.append(len(json.dumps(monitor.snapshot())))
 
     assert monitor.snapshot()["responses"] == 20_000

@@ -135,10 +135,19 @@ class Recording:
         return self.interactions[number - 1]
 
     def answer(self, number: int, request: RecordedRequest) -> Interaction:
-        """Return an interaction with a request in the place of its own, to replay its response."""
-        if isinstance(self.interactions, Lines):
-            return self.interactions.answer(number - 1, request)
-        return replace(self.interactions[number - 1], request=request)
+        """Return an interaction with a request in the place of its own, to replay its response.
+
+        Raises
+        ------
+        CassetteError
+            Its body cannot be decoded, or not within the bound.
+        """
+        recorded = self.interactions
+        if isinstance(recorded, Lines):
+            interaction = recorded.answer(number - 1, request)
+        else:
+            interaction = replace(recorded[number - 1], request=request)
+        return _decoded(interaction)
 
     def addresses(self) -> Iterable[tuple[Address, int]]:
         """Return of each interaction its method and address, and which attempt it is."""
@@ -209,21 +218,8 @@ class SessionRecording(Recording):
         self._observed = 0
         self._lock = threading.Lock()
 
-    def add(self, reading: Reading, request: Any, response: Any, body: bytes | None) -> int:
-        """Keep a response of httpx and its request, and return its number.
-
-        ``body`` is None if it was not read yet.
-        """
-        sent = request.content if hasattr(request, "_content") else b""
-        return self._add(
-            reading,
-            RawInteraction(
-                *(request.url, request.headers.raw, sent),
-                *(response.headers.raw, response.reason_phrase, body),
-            ),
-        )
-
-    def _add(self, reading: Reading, exchange: RawInteraction) -> int:
+    def add(self, reading: Reading, exchange: RawInteraction) -> int:
+        """Keep a response, and return its number."""
         with self._lock:
             self._readings.append(reading)
             number = len(self._readings)
@@ -233,7 +229,7 @@ class SessionRecording(Recording):
     def extend(self, other: SessionRecording) -> None:
         """Keep what another session's recording has, such as the trial of a key."""
         for number, reading in enumerate(other.readings(), 1):
-            self._add(reading, other._exchanges[number])
+            self.add(reading, other._exchanges[number])
 
     def add_body(self, number: int, body: bytes) -> None:
         """Keep the body of a response that was read after it was added."""
@@ -292,7 +288,7 @@ class SessionRecording(Recording):
 class ReplayRecording(SessionRecording):
     """What one replay of a ``file`` played: the readings, and the addresses that were asked for.
 
-    Headers and bodies are the file's.
+    The rest is the file's.
     """
 
     is_replay = True
@@ -306,17 +302,14 @@ class ReplayRecording(SessionRecording):
     def title(self) -> str:
         return f"{self.name} (replayed)"
 
-    def add(self, reading: Reading, request: Any, response: Any, body: bytes | None) -> int:  # noqa: ARG002
-        with self._lock:
-            self._readings.append(reading)
-            self._addresses.append(str(request.url))
-            return len(self._readings)
+    def _keep(self, number: int, exchange: RawInteraction) -> None:  # noqa: ARG002
+        self._addresses.append(str(exchange.url))
 
     def interaction(self, number: int) -> Interaction:
-        recorded = self._file.interaction(self.reading(number).cassette_number or 0)
-        request = replace(recorded.request, uri=self._addresses[number - 1])
-        response = decoded(recorded.response, request.method)
-        return self.redactor.interaction(replace(recorded, request=request, response=response))
+        of_file = self.reading(number).cassette_number or 0
+        request = self._file.interaction(of_file).request
+        request = replace(request, uri=self._addresses[number - 1])
+        return self.redactor.interaction(self._file.answer(of_file, request))
 
     def has_bodies(self, number: int) -> bool:  # noqa: ARG002
         return True
@@ -324,26 +317,6 @@ class ReplayRecording(SessionRecording):
 
 def _size(exchange: RawInteraction) -> int:
     return _HEADERS_BYTES + len(exchange.request_body) + len(exchange.body or b"")
-
-
-def decoded(stored: RecordedResponse, method: str) -> RecordedResponse:
-    """Return a recorded response with its body decoded: httpx would decode it without a bound.
-
-    Raises
-    ------
-    CassetteError
-        Where it cannot be decoded, or not within the bound.
-    """
-    coding = header(stored.headers, "content-encoding")
-    if not coding:
-        return stored
-    try:
-        body = unpack(stored.body, coding)
-    except ValueError as error:
-        raise CassetteError(f"The recorded body is {error}, so it is not replayed.") from None
-    return normalize_headers(
-        RecordedResponse(stored.status, stored.reason, stored.headers, body), method=method
-    )
 
 
 # -- of a file -----------------------------------------------------------------------------------
@@ -430,6 +403,19 @@ class Lines(Sequence[Interaction]):
 
 def _address_of(interaction: Interaction) -> tuple[Address, int]:
     return (interaction.request.method, interaction.request.uri), interaction.attempt
+
+
+def _decoded(interaction: Interaction) -> Interaction:
+    """Return an interaction with its response decoded: httpx would decode it without a bound."""
+    response = interaction.response
+    if not (coding := header(response.headers, "content-encoding")):
+        return interaction
+    try:
+        response = replace(response, body=unpack(response.body, coding))
+    except ValueError as error:
+        raise CassetteError(f"The recorded body is {error}, so it is not replayed.") from None
+    response = normalize_headers(response, method=interaction.request.method)
+    return replace(interaction, response=response)
 
 
 def _parse(line: bytes) -> Any:
