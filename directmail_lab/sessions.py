@@ -156,14 +156,9 @@ class Session:
             self._network = NetworkTransport(self.base_url, self._api_key, allow_writes)
             start = self._live_mode()
         self._transport = SessionTransport(start, self._observe)
-        options: dict[str, Any] = {
-            "redacted": self._redacted,
-            "transport": self._transport,
-            "base_url": self.base_url,
-            "timeout": timeout_s,
-        }
-        self.client: httpx.Client = Client(**options)
-        self.async_client: httpx.AsyncClient = AsyncClient(**options)
+        both: Any = {"transport": self._transport, "base_url": self.base_url, "timeout": timeout_s}
+        self.client: httpx.Client = Client(self._redacted, **both)
+        self.async_client: httpx.AsyncClient = AsyncClient(self._redacted, **both)
         self._end_log_guard = guard_logs(redactor)
         # A session that is dropped without close() must not leave its filter, which has the key.
         weakref.finalize(self, self._end_log_guard)

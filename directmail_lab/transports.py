@@ -14,6 +14,7 @@ In a replay there is nothing below the first. Each class has both ``handle_reque
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -37,7 +38,7 @@ from .interaction import (
     normalize_headers,
     path_below,
 )
-from .readings.reading import Reading, Source, raw_values, reading_of
+from .readings.reading import Reading, Source, raw_values
 from .redaction import unpack
 from .redaction.unpack import MAX_UNPACKED_BYTES
 
@@ -138,37 +139,19 @@ class Observer:
         cassette: str | None = None,
         cassette_number: int | None = None,
         body: bytes | None = None,
+        path: str | None = None,
     ) -> httpx.Response:
-        """Return the response. ``body`` is None if it was not read yet."""
-        reading = Reading(
-            at,
-            request.method,
-            self.redacted(below(request.url.raw_path.decode("ascii"), self.prefix)),
-            response.status_code,
-            raw_values(response.headers.raw),
-            elapsed_s,
-            source,
-            cassette,
-            cassette_number,
-        )
-        return self.keep(recording, request, response, reading, body)
-
-    def keep(
-        self,
-        recording: SessionRecording,
-        request: httpx.Request,
-        response: httpx.Response,
-        reading: Reading,
-        body: bytes | None,
-    ) -> httpx.Response:
-        """Return the response, after both it and its reading were kept."""
+        """Return the response. ``body`` is None if it was not read yet; ``path`` is redacted."""
         _hide_key(response, self.redacted)
-        response.extensions[READING] = reading
+        raw = response.headers.raw
+        path = path or self.redacted(below(request.url.raw_path.decode("ascii"), self.prefix))
+        about = elapsed_s, source, cassette, cassette_number
+        reading = Reading(at, request.method, path, response.status_code, raw_values(raw), *about)
         sent = request.content if hasattr(request, "_content") else b""
         exchange = RawInteraction(
-            *(request.url, request.headers.raw, sent),
-            *(response.headers.raw, response.reason_phrase, body),
+            request.url, request.headers.raw, sent, raw, response.reason_phrase, body
         )
+        response.extensions[READING] = reading
         number = recording.add(reading, exchange)
         if body is None:
             response.extensions[NUMBER] = recording, number
@@ -248,16 +231,19 @@ class SessionTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         """Observe each attempt, and return the response to the last one."""
         assert mode.cassette is not None
         for number, recorded in played:
-            reading = reading_of(
-                recorded,
-                path_below(recorded.request.uri, self._observe.prefix),
+            at = recorded.recorded_at
+            response = self._observe(
+                mode.recording,
+                request,
+                as_response(recorded.response),
+                body=recorded.response.body,
+                # The time of the recording: the chart of a replay is that of the recording.
+                at=math.nan if at is None else at.timestamp(),
+                elapsed_s=recorded.elapsed_s,
                 source="replayed",
                 cassette=mode.cassette.name,
                 cassette_number=number,
-            )
-            stored = recorded.response
-            response = self._observe.keep(
-                mode.recording, request, as_response(stored), reading, stored.body
+                path=path_below(recorded.request.uri, self._observe.prefix),
             )
         return response
 

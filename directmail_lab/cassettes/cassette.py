@@ -104,7 +104,6 @@ class Cassette:
         self._notice = notice
         self._lock = RLock()
         now = datetime.now(UTC).isoformat(timespec="microseconds")
-        self._base_url = base_url
         started_at = now.replace("+00:00", "Z")
         self._metadata = {"started_at": started_at, **(metadata or {}), "base_url": base_url}
         self.path = find_cassette(name) if record_mode == "none" else new_cassette_path(name)
@@ -128,7 +127,7 @@ class Cassette:
     @property
     def base_url(self) -> str | None:
         """The base address of the recording."""
-        return self._recording.base_url or self._base_url
+        return self._recording.base_url
 
     def play(self, request: RecordedRequest) -> list[tuple[int, Interaction]]:
         """Return the recorded response to a request with its number, after its failed attempts.

@@ -123,31 +123,28 @@ class Player:
         looks_inside = self.looks_inside(request.method)
         # Of parameters in another order, that of the recordings decides.
         is_by_address = self._knows_addresses and not looks_inside and "&" not in request.uri
-        same = self._runs.get((request.method, request.uri)) if is_by_address else None
-        if same and not self._is_played(run := self._next(same)):
+        same = self._runs.get((request.method, request.uri), []) if is_by_address else []
+        if run := self._next(same):
             return run
         for key in self._keys(request, self._base_url):
             if runs := self._alike.get(key):
                 if not looks_inside:
-                    return self._next(runs)
+                    return self._next(runs) or runs[0]
                 same = self._alike.get((key, _body(request)), [])
-                if same and self._rest == ["body"] and not self._is_played(run := self._next(same)):
+                if self._rest == ["body"] and (run := self._next(same)):
                     return run
                 in_order = chain(reversed(same), reversed(runs))
-                unplayed = (run for run in in_order if not self._is_played(run))
+                unplayed = (run for run in in_order if not self.played[run.start])
                 for run in chain(unplayed, same, runs):
                     if self._matches(request, run):
                         return run
         return None
 
-    def _next(self, runs: list[range]) -> range:
-        """Return the first that was not played, else the last; those before it are forgotten."""
-        while len(runs) > 1 and self._is_played(runs[-1]):
+    def _next(self, runs: list[range]) -> range | None:
+        """Return the first that was not played, or None; those before it are forgotten."""
+        while len(runs) > 1 and self.played[runs[-1].start]:
             runs.pop()
-        return runs[-1]
-
-    def _is_played(self, run: range) -> bool:
-        return bool(self.played[run.start])
+        return runs[-1] if runs and not self.played[runs[-1].start] else None
 
     def unplayed(self) -> list[RecordedRequest]:
         """Return the requests whose responses were not played."""

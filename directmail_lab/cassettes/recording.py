@@ -96,7 +96,7 @@ class Recording:
     @property
     def title(self) -> str:
         """What is shown of where its interactions come from."""
-        return self.name
+        return f"{self.name} (replayed)" if self.is_replay else self.name
 
     @property
     def is_third_party(self) -> bool:
@@ -142,12 +142,9 @@ class Recording:
         CassetteError
             Its body cannot be decoded, or not within the bound.
         """
-        recorded = self.interactions
-        if isinstance(recorded, Lines):
-            interaction = recorded.answer(number - 1, request)
-        else:
-            interaction = replace(recorded[number - 1], request=request)
-        return _decoded(interaction)
+        if isinstance(self.interactions, Lines):
+            return _decoded(self.interactions.answer(number - 1, request))
+        return _decoded(replace(self.interactions[number - 1], request=request))
 
     def addresses(self) -> Iterable[tuple[Address, int]]:
         """Return of each interaction its method and address, and which attempt it is."""
@@ -282,7 +279,7 @@ class SessionRecording(Recording):
 
     def has_bodies(self, number: int) -> bool:
         exchange = self._exchanges.get(number)
-        return exchange is not None and exchange.body is not None
+        return self.is_replay or (exchange is not None and exchange.body is not None)
 
 
 class ReplayRecording(SessionRecording):
@@ -298,10 +295,6 @@ class ReplayRecording(SessionRecording):
         self._file = file
         self._addresses: list[str] = []
 
-    @property
-    def title(self) -> str:
-        return f"{self.name} (replayed)"
-
     def _keep(self, number: int, exchange: RawInteraction) -> None:  # noqa: ARG002
         self._addresses.append(str(exchange.url))
 
@@ -310,9 +303,6 @@ class ReplayRecording(SessionRecording):
         request = self._file.interaction(of_file).request
         request = replace(request, uri=self._addresses[number - 1])
         return self.redactor.interaction(self._file.answer(of_file, request))
-
-    def has_bodies(self, number: int) -> bool:  # noqa: ARG002
-        return True
 
 
 def _size(exchange: RawInteraction) -> int:
