@@ -83,7 +83,7 @@ class Player:
         self._match_on = match_on
         self._names = [name for name in match_on if isinstance(name, str)]
         self._rest = [each for each in match_on if each not in _INDEXED]
-        self._knows_addresses = set(self._names) == set(_INDEXED)
+        self._knows_addresses = set(_INDEXED) <= set(self._names)
         self._base_url = base_url
         self._redactor = redactor
         self.played = bytearray(len(recording))
