@@ -142,8 +142,7 @@ def check_times(recorded_at: datetime | None, elapsed_s: float | None) -> None:
 
 def _check_message(headers: Headers, body: bytes | None, name: str) -> None:
     _check(_are_texts(chain.from_iterable(headers)), f"the headers of its {name} are not text")
-    is_body = body is None or isinstance(body, bytes)
-    _check(is_body, f"the body of its {name} is neither text nor bytes")
+    _check(isinstance(body, bytes | None), f"the body of its {name} is neither text nor bytes")
 
 
 def _check(is_so: object, problem: str) -> None:

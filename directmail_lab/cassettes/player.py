@@ -83,6 +83,7 @@ class Player:
         self._match_on = match_on
         self._names = [name for name in match_on if isinstance(name, str)]
         self._rest = [each for each in match_on if each not in _INDEXED]
+        self._rest_of_reads = [each for each in self._rest if each != "body"]
         self._knows_addresses = set(_INDEXED) <= set(self._names)
         self._base_url = base_url
         self._redactor = redactor
@@ -107,7 +108,7 @@ class Player:
         for (method, uri), runs in self._runs.items():
             for key in self._keys(RecordedRequest(method, uri), self._recording.base_url or ""):
                 alike.setdefault(key, []).extend(runs)
-                for run in runs if self._needs_body(method) else ():
+                for run in runs if "body" in self._rest_of(method) else ():
                     body = _body(self._request(run.start))
                     alike.setdefault((key, body), []).append(run)
         for runs in alike.values():
@@ -190,18 +191,19 @@ class Player:
             yield method, address[len(base_url) :] or "/", parameters
 
     def looks_inside(self, method: str) -> bool:
-        """Return whether more than the address decides; bodies do for writes alone."""
-        return any(each != "body" or method not in SAFE_METHODS for each in self._rest)
+        """Return whether more than the address decides."""
+        return bool(self._rest_of(method))
 
-    def _needs_body(self, method: str) -> bool:
-        return "body" in self._rest and method not in SAFE_METHODS
+    def _rest_of(self, method: str) -> list[str | Matcher]:
+        """Return what the index does not decide; bodies count for writes alone."""
+        return self._rest_of_reads if method in SAFE_METHODS else self._rest
 
     def _matches(self, request: RecordedRequest, run: range) -> bool:
         from .vcr_files import matches
 
         # Once more, for what another program wrote: this session may know a key that it holds.
         recorded = self._redactor.request(self._request(run.start))
-        rest = [each for each in self._rest if each != "body" or request.method not in SAFE_METHODS]
+        rest = self._rest_of(request.method)
         if "body" in rest:
             request, recorded = (replace(each, body=_body(each)) for each in (request, recorded))
             if _is_form_without_fields(request) and request.body != recorded.body:
