@@ -161,8 +161,7 @@ class Observer:
 
 def _hide_key(response: httpx.Response, redacted: Callable[[str], str]) -> None:
     """Take the key out of what httpx shows of a response, and out of the cookies that it keeps."""
-    reason = response.reason_phrase
-    if reason not in _USUAL_REASONS:
+    if (reason := response.reason_phrase) not in _USUAL_REASONS:
         response.extensions["reason_phrase"] = redacted(reason).encode("ascii", "replace")
     if "set-cookie" in response.headers:
         cookies = response.headers.get_list("set-cookie")

@@ -188,6 +188,15 @@ def test_of_addresses_that_are_alike_the_order_of_recording_decides(
     assert bodies(cassette, *map(get, reversed(addresses)), get(addresses[0])) == [b"0", b"1", b"1"]
 
 
+def test_an_address_in_two_spellings_is_first_the_one_that_is_asked_for(path: Path) -> None:
+    """The other is played where nothing else is left; one that repeats has no need of it."""
+    recorded(path, answered(get("/?a=%7E"), "escaped"), answered(get("/?a=~"), "plain"))
+    plain = [get("/?a=~")] * 2
+
+    assert bodies(Cassette(path), *plain) == [b"plain"] * 2
+    assert bodies(Cassette(path, repeat="strict"), *plain) == [b"plain", b"escaped"]
+
+
 def test_matching_is_on_the_redacted_form_on_both_sides(path: Path) -> None:
     """A key in the address does not keep a recording by another key from being played."""
     first, second = "dm_live_8fK2xQ9zLr7TtVb3", "dm_test_nWm5YcHs1pAe0123"

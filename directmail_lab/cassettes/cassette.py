@@ -141,13 +141,14 @@ class Cassette:
             Where there is none and this cassette does not record.
         """
         request = self._redactor.request(request)
+        repeats = self._repeat == "last" and not self.records
         with self._lock:
-            run = self._player.find(request)
+            run = self._player.find(request, repeats=repeats)
             is_played = run is not None and bool(self._player.played[run.start])
             if run is not None:
                 for index in run:
                     self._player.played[index] = 1
-        if run is not None and (not is_played or (self._repeat == "last" and not self.records)):
+        if run is not None and (repeats or not is_played):
             indexes = run[-1:] if is_played else run
             return [(index + 1, self._recording.answer(index + 1, request)) for index in indexes]
         if self._recorder is not None:

@@ -115,17 +115,18 @@ class Player:
             runs.sort(key=lambda run: run.start, reverse=True)
         return alike
 
-    def find(self, request: RecordedRequest) -> range | None:
+    def find(self, request: RecordedRequest, *, repeats: bool = False) -> range | None:
         """Return the indexes of the next response to a redacted request, one for each attempt.
 
         That is the first one not played yet, else the last one. One whose request has the same
-        bytes comes before one whose request is only equal to a matcher.
+        bytes comes before one whose request is only equal to a matcher; with ``repeats``, the last
+        one to the very address also comes before others that were not played.
         """
         looks_inside = self.looks_inside(request.method)
         # Of parameters in another order, that of the recordings decides.
         is_by_address = self._knows_addresses and not looks_inside and "&" not in request.uri
         same = self._runs.get((request.method, request.uri), []) if is_by_address else []
-        if run := self._next(same):
+        if run := self._next(same) or (same[0] if same and repeats else None):
             return run
         for key in self._keys(request, self._base_url):
             if runs := self._alike.get(key):
