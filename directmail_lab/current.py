@@ -8,7 +8,7 @@ from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, Final, Literal, Unpack
 
-from .cassettes import DEFAULT_MATCH_ON, Matcher, Recording, read_cassette
+from .cassettes import DEFAULT_MATCH_ON, BeforeRecord, Matcher, Recording, read_cassette
 from .cassettes.library import files_of, is_folder
 from .contract import ME_PATH
 from .credentials import ApiKey, as_api_key, find_api_key, forget_api_key
@@ -371,6 +371,7 @@ def record(
     record_mode: str = "new_episodes",
     redact: Iterable[str] = (),
     match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON,
+    before_record: BeforeRecord | None = None,
 ) -> ModeChange:
     """Record the session to a cassette.
 
@@ -393,6 +394,10 @@ def record(
     match_on
         What must be equal in two requests: names of vcrpy's matchers, and functions that
         compare two of vcrpy's requests.
+    before_record
+        A function that takes each `Interaction` before it is redacted, and returns what is recorded
+        in its place, or None to leave it out. The caller and the session have the response as it
+        came. A replay compares requests with those that it returned.
 
     Raises
     ------
@@ -401,9 +406,27 @@ def record(
     CassetteInUseError
         Another recording holds the cassette.
     CassetteError
-        The cassette cannot be read or written, or its name leads out of the folder.
+        The cassette cannot be read or written, or its name leads out of the folder. By a request:
+        ``before_record`` failed. The request was carried out, and `interactions` has the response.
+
+    Examples
+    --------
+    Leave out what is polled, and empty the bodies of files::
+
+        from dataclasses import replace
+
+        def slim(interaction):
+            request, response = interaction.request, interaction.response
+            if request.uri.endswith("/v1/status"):
+                return None
+            if ("content-type", "application/pdf") in response.headers:
+                return replace(interaction, response=replace(response, body=b""))
+            return interaction
+
+        dm.record("tour", before_record=slim)
     """
     options: dict[str, Any] = {"redact": tuple(redact), "match_on": match_on}
+    options["before_record"] = before_record
     return ModeChange(
         lambda: session().record(cassette, record_mode=record_mode, **options).entered
     )

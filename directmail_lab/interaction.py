@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from importlib.util import find_spec
-from itertools import chain
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
@@ -67,7 +66,8 @@ class Interaction:
     """A request and its response.
 
     ``recorded_at`` is when the response came (an aware datetime, UTC) and ``elapsed_s`` the seconds
-    from sending the request until then; both are None in a cassette that other tools wrote.
+    from sending the request until then; in a cassette of vcrpy's they are the response's ``Date``,
+    if it has one, and None.
     ``attempt`` is 2 and more where the request was sent again after a response that allows that,
     such as a 503: one call, several interactions.
     """
@@ -141,8 +141,10 @@ def check_times(recorded_at: datetime | None, elapsed_s: float | None) -> None:
 
 
 def _check_message(headers: Headers, body: bytes | None, name: str) -> None:
-    _check(_are_texts(chain.from_iterable(headers)), f"the headers of its {name} are not text")
-    _check(isinstance(body, bytes | None), f"the body of its {name} is neither text nor bytes")
+    are_texts = _are_texts(text for name, value in headers for text in (name, value))
+    is_tuple = isinstance(headers, tuple)
+    _check(is_tuple and are_texts, f"the headers of its {name} are not pairs of text in a tuple")
+    _check(isinstance(body, bytes | None), f"the body of its {name} is not bytes")
 
 
 def _check(is_so: object, problem: str) -> None:

@@ -18,10 +18,10 @@ Until a test uses the fixture this module imports only pytest, and it never impo
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import warnings
-from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
@@ -30,9 +30,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pytest
 
+from .pytest_mismatches import add_to_report, hide_our_frames, print_commands, say_briefly
+
 if TYPE_CHECKING:
     from .cassettes import Cassette, Matcher
-    from .interaction import RecordedRequest
+    from .errors import NotRecordedError
     from .sessions import Session
 
 
@@ -88,7 +90,7 @@ def directmail(request: pytest.FixtureRequest) -> Iterator[Session]:
             assert session.open_cassette is not None, "the session was put on one just now"
             use = _Use(session.open_cassette, settings, node)
             node.stash[_USE] = use
-            use.cassette.on_unmatched = use.unmatched.append
+            use.cassette.on_unmatched = use.refuse
             use.check_age()
             make_current(session)
             yield session
@@ -109,13 +111,27 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[Any]
+) -> Generator[None, Any, Any]:
     """Add the requests that were left unplayed or not recorded to the report of a failure."""
-    report = yield
     use = item.stash.get(_USE, None)
+    if use is not None:
+        hide_our_frames(call, item.config)
+    report = yield
     if use is not None and report.failed:
-        report.sections.append(("directmail cassette", use.report()))
+        add_to_report(report, item.config, *use.summary())
     return report
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # around pytest's own, which ends in its summary
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter,
+) -> Generator[None, Any, Any]:
+    """Add the commands that record again to the short summary."""
+    result = yield
+    print_commands(terminalreporter)
+    return result
 
 
 # -- which cassette ----------------------------------------------------------------------------
@@ -170,7 +186,16 @@ def _cassette_path(node: pytest.Item, cassette: str | Path | None) -> Path:
             with suppress(NotRecordedError):  # what `replay(name)` would find
                 return find_cassette(cassette)
         return own
-    return folder / node.path.stem / f"{_test_name(node)}.yaml"
+    path = folder / node.path.stem / f"{_test_name(node)}.yaml"
+    return path if path.exists() else _path_by_vcr(node, path)
+
+
+def _path_by_vcr(node: pytest.Item, path: Path) -> Path:
+    """Return the file that pytest-recording gave a test, if there is one, else ``path``."""
+    test_class = getattr(node, "cls", None)
+    name = f"{test_class.__name__}.{node.name}" if test_class else node.name
+    theirs = path.with_name(re.sub(r"[<>?%*:|\"'/\\]", "-", name) + ".yaml")
+    return theirs if os.path.exists(theirs) else path  # noqa: PTH110 - the name may be too long
 
 
 def _folder(node: pytest.Item) -> Path:
@@ -252,7 +277,7 @@ class _Use:
     cassette: Cassette
     settings: _Settings
     node: pytest.Item
-    unmatched: list[RecordedRequest] = field(default_factory=list)
+    refused: list[NotRecordedError] = field(default_factory=list)
 
     @property
     def is_strict(self) -> bool:
@@ -268,6 +293,11 @@ class _Use:
     def advice(self) -> str:
         return f"to record it again: {_command(self.node, 'all')}"
 
+    def refuse(self, error: NotRecordedError) -> None:
+        """Note a request that the cassette has no response to."""
+        say_briefly(error, _command(self.node, "all"))
+        self.refused.append(error)
+
     def check_age(self) -> None:
         """Warn of a recording that is older than ``max_age``, or fail the test."""
         if self.cassette.records or not self.settings.max_age:
@@ -281,20 +311,13 @@ class _Use:
         elif problem:
             warnings.warn(pytest.PytestWarning(message), stacklevel=2)
 
-    def report(self) -> str:
-        """Return which requests were left unplayed or not recorded, by method and path."""
+    def summary(self) -> tuple[str, list[str], list[NotRecordedError], str]:
+        """Return what is used, what was left unplayed, what was not recorded, and the command."""
+        heading = f"{self.shown_path}, record mode {self.cassette.record_mode}"
         unplayed = [] if self.cassette.records else self.cassette.unplayed()
-        lines = [f"{self.shown_path}, record mode {self.cassette.record_mode}"]
-        lines += self._counted("left unplayed", unplayed)
-        lines += self._counted("not recorded", self.unmatched)
-        return "\n".join([*lines, self.advice])
-
-    def _counted(self, title: str, requests: Sequence[RecordedRequest]) -> Iterator[str]:
         path_of = self.cassette.recording().path_of
-        counts = Counter(f"{request.method} {path_of(request)}" for request in requests)
-        yield f"{title}:" if counts else f"{title}: nothing"
-        for request, count in counts.items():
-            yield f"    {request}" + (f" ({count} times)" if count > 1 else "")
+        titles = [f"{each.method} {path_of(each)}" for each in unplayed]
+        return heading, titles, self.refused, _command(self.node, "all")
 
 
 _USE: Final = pytest.StashKey[_Use]()

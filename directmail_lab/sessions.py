@@ -24,6 +24,7 @@ from typing import (
 
 from .cassettes import (
     DEFAULT_MATCH_ON,
+    BeforeRecord,
     Cassette,
     Matcher,
     ReplayRecording,
@@ -176,6 +177,7 @@ class Session:
         record_mode: str = "new_episodes",
         redact: Iterable[str] = (),
         match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON,
+        before_record: BeforeRecord | None = None,
         metadata: Mapping[str, object] | None = None,
     ) -> ModeChange:
         """Record to a cassette; see `directmail_lab.record`."""
@@ -190,6 +192,7 @@ class Session:
                 redactor=redactor,
                 base_url=self.base_url,
                 match_on=match_on,
+                before_record=before_record,
                 metadata=metadata,
             )
             if record_mode == "none":

@@ -306,18 +306,22 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         if self.cassette is None:
             return self.observe(self.recording, request, response, at=at, elapsed_s=elapsed_s)
         recorded, response = _as_recorded(request, response)
-        number = self._record(request, recorded, at, elapsed_s)
-        return self.observe(
-            self.recording,
-            request,
-            response,
-            body=recorded.body,
-            at=at,
-            elapsed_s=elapsed_s,
-            source="recorded",
-            cassette=self.cassette.name,
-            cassette_number=number,
-        )
+        number = None
+        try:
+            number = self._record(request, recorded, at, elapsed_s)
+        finally:  # a response that could not be recorded is in the session's recording
+            response = self.observe(
+                self.recording,
+                request,
+                response,
+                body=recorded.body,
+                at=at,
+                elapsed_s=elapsed_s,
+                source="recorded",
+                cassette=self.cassette.name,
+                cassette_number=number,
+            )
+        return response
 
     @hide_frames
     def _record(
@@ -328,18 +332,21 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         # The request that follows a redirect takes the extensions over, but is another one.
         sent, attempt = request.extensions.get(_ATTEMPT, (None, 0))
         attempt = attempt + 1 if sent == id(request) else 1
-        request.extensions[_ATTEMPT] = id(request), attempt
         recorded_at = datetime.fromtimestamp(at, UTC)
         try:
-            return self.cassette.record(
+            number = self.cassette.record(
                 Interaction(recorded_request(request), response, recorded_at, elapsed_s, attempt)
             )
         except CassetteError as error:
             error.add_note(
                 f"The service had answered {response.status} to the {request.method}: "
-                "the request was carried out, and only its recording failed."
+                "the request was carried out, and only its recording failed. interactions() has "
+                "the response."
             )
             raise
+        if number != 0:  # what is left out is no attempt of the recording
+            request.extensions[_ATTEMPT] = id(request), attempt
+        return number or None
 
 
 def _as_recorded(

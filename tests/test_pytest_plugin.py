@@ -11,9 +11,11 @@ import httpcore  # noqa: F401
 import pandas  # noqa: F401
 import pytest
 from key_search import traces
+from typer.testing import CliRunner
 
 import directmail_lab.cassettes.vcr_files  # noqa: F401
 from directmail_lab import Session
+from directmail_lab.cli import app
 from directmail_lab.credentials import ApiKey
 
 if TYPE_CHECKING:
@@ -185,6 +187,85 @@ def test_nothing_is_sent_in_a_replay(run: Run, account: StandIn) -> None:
     assert account.requests == before
 
 
+# -- what a mismatch says ----------------------------------------------------------------------
+
+LIST_OF_PAGE = """
+    def test_lists(directmail):
+        try:
+            directmail.get("/v1/lists", params={"page": 2, "token": "short"})
+        except Exception as error:
+            raise
+    """
+AGAIN = "pytest test_account.py::test_lists --directmail-record-mode=all"
+
+
+@pytest.fixture
+def lists(pytester: pytest.Pytester, service: StandIn) -> None:
+    """The cassette of a test that asked for a page of lists, with a token."""
+    token = "k" * 20
+    recorded(OWN.with_stem("test_lists"), service, 1, f"/v1/lists?page=1&size=5&token={token}")
+
+
+@pytest.mark.usefixtures("lists")
+def test_a_mismatch_is_told_in_two_lines_and_below_in_full(run: Run) -> None:
+    """No frame of ours; names and no values; two lines in the short summary."""
+    result = run(LIST_OF_PAGE.replace("short", "long" * 4), failed=1)
+
+    result.stdout.fnmatch_lines(
+        [
+            "E  *NotRecordedError: GET /v1/lists differs in query: page, query: size",
+            f"E  *Record this test again: {AGAIN}",
+            "test_account.py:*: NotRecordedError",
+            "*- directmail cassette -*",
+            "not recorded:",
+            "    GET /v1/lists",
+            "nearest to GET /v1/lists:",
+            "    GET /v1/lists, which differs in query: page, query: size",
+            f"to record it again: {AGAIN}",
+            "*= short test summary info =*",
+            "FAILED test_account.py::test_lists - GET /v1/lists differs in query: page,*",
+            f"to record it again: {AGAIN}",
+        ],
+        consecutive=False,
+    )
+    assert "httpx" not in str(result.stdout)
+    assert "query: page:" not in str(result.stdout)
+
+
+@pytest.mark.usefixtures("lists")
+def test_values_are_shown_when_they_are_asked_for_and_redacted(run: Run) -> None:
+    """With -vv; and in colour where pytest's output is."""
+    result = run(LIST_OF_PAGE, "-vv", "--color=yes", failed=1)
+    lines = str(result.stdout).replace("\x1b[", "^").splitlines()
+
+    assert "^36m        query: page: '2', recorded '1'^0m" in lines
+    assert "^36m        query: token: 'short', recorded '<REDACTED>'^0m" in lines
+    assert f"^32mto record it again: {AGAIN}^0m" in lines
+
+
+@pytest.mark.usefixtures("lists")
+@pytest.mark.parametrize("args", ["", slow("-n2"), "--tb=native", "--tb=line"])
+def test_a_client_that_raises_its_own_error_tells_it_too(run: Run, args: str) -> None:
+    """The two lines are the cause's; the list is in the report of the test, of a worker too."""
+    source = LIST_OF_PAGE.replace("raise\n", "raise OSError('no connection') from error\n")
+    result = run(source, *args.split(), failed=1)
+
+    result.stdout.fnmatch_lines(["*directmail cassette*", f"to record it again: {AGAIN}"])
+    assert "--tb=line" in args or f"Record this test again: {AGAIN}" in str(result.stdout)
+
+
+def test_what_was_played_before_and_another_operation_are_said(run: Run, service: StandIn) -> None:
+    """A response that is used up has no nearest; of another operation its name is enough."""
+    recorded(OWN, service)
+    calls = ("directmail.me(), directmail.me()", "directmail.get('/v1/users/mi')")
+    outputs = [run(f"def test_me(directmail): {call}", failed=1).outlines for call in calls]
+
+    assert [lines[-3].partition(" - ")[2] for lines in outputs] == [
+        "GET /v1/users/me is in cassette 'test_me', ...",
+        "GET /v1/users/mi is not recorded, but GET /...",
+    ]
+
+
 # -- the marker and the names ------------------------------------------------------------------
 
 
@@ -224,7 +305,8 @@ def test_each_test_has_a_file_of_its_own(run: Run, account: StandIn) -> None:
         import pytest
 
         class TestIt:
-            @pytest.mark.parametrize("x", ["a/b", "a:b", "O'Hara", "é" * 400])
+            @pytest.mark.parametrize("x", ["a/b", "a:b", "O'Hara", "é" * 400],
+                ids=["a/b", "a:b", "O'Hara", "é" * 400])
             def test_me(self, directmail, x):
                 directmail.me()
         """
@@ -313,6 +395,39 @@ def test_a_test_that_vcrpy_records_too_is_refused(
     assert ("Take the mark off this test" in str(result.stdout)) == bool(failed)
     for path in Path("cassettes").rglob("*"):
         assert path.is_dir() or traces(path.read_bytes(), account.api_key) == []
+
+
+@pytest.mark.slow
+def test_a_suite_of_pytest_recording_moves_test_by_test(run: Run, account: StandIn) -> None:
+    """Adopted, its tests pass with its marker and with our fixture, whatever their names are."""
+    pytest.importorskip("pytest_recording")
+    source = f"""
+        import httpx, pytest
+
+        @pytest.mark.vcr
+        class TestIt:
+            class TestMore:
+                @pytest.mark.parametrize("name", ["a b", "x/y=z"])
+                def test_letter(self, name):
+                    body = {{"name": name, "client_secret": "Wy5Nf0PtA3oVi7KzQm2E"}}
+                    auth = "{account.api_key}", ""
+                    url = "{account.base_url}/v1/letters"
+                    assert httpx.post(url, json=body, auth=auth).status_code == 201
+        """
+    run(source, "--record-mode=once", apart=True, passed=2)
+    account.close()
+    recorded_by_vcr = sorted(Path("cassettes").rglob("*.yaml"))
+    assert "Wy5Nf0PtA3oVi7KzQm2E" in recorded_by_vcr[0].read_text(encoding="utf-8")
+    adopted = CliRunner().invoke(app, ["cassette", "adopt", "cassettes", "--write"])
+    ours = source.replace("@pytest.mark.vcr", "").replace("self, name", "self, directmail, name")
+
+    assert (adopted.exit_code, "Rewrote 2 cassettes" in adopted.stdout) == (0, True)
+    run(source, "--block-network", apart=True, passed=2)
+    run(ours.replace("httpx.post", "directmail.client.post"), apart=True, passed=2)
+    assert sorted(Path("cassettes").rglob("*.yaml")) == recorded_by_vcr
+    for path in recorded_by_vcr:
+        assert traces(path.read_bytes(), account.api_key) == []
+        assert b"Wy5Nf0PtA3oVi7KzQm2E" not in path.read_bytes()
 
 
 @pytest.mark.slow

@@ -6,10 +6,13 @@ An index on method, address and query finds the few that may; vcrpy's own matche
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from difflib import SequenceMatcher
 from functools import cached_property
+from heapq import nlargest
 from itertools import chain, islice
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -20,6 +23,7 @@ from ..errors import NotRecordedError, argument_error
 from ..interaction import RecordedRequest, header
 from ..redaction import Redactor
 from .layout import Address
+from .mismatch import Differences, differences, place_of
 from .recording import Recording
 
 Matcher = Callable[[Any, Any], object]
@@ -80,7 +84,6 @@ class Player:
         redactor: Redactor,
     ) -> None:
         self._recording = recording
-        self._match_on = match_on
         self._names = [name for name in match_on if isinstance(name, str)]
         self._rest = [each for each in match_on if each not in _INDEXED]
         self._rest_of_reads = [each for each in self._rest if each != "body"]
@@ -158,22 +161,25 @@ class Player:
         ``is_played`` says that all the responses to it were played.
         """
         name, request = self._recording.name, self._redactor.request(request)
-        title = f"{request.method} {self._shown_path(request)}"
-        advice = f'ecord it with record({name!r}, record_mode="new_episodes").'
+        title, count = self._title(request, self._base_url), len(self._recording)
+        record = f'ecord it with record({name!r}, record_mode="new_episodes").'
+        nearest, similarity = ([], 1.0) if is_played else self._nearest(request)
         if is_played:
-            return NotRecordedError(
-                f"{title} is in cassette {name!r}, but all its answers were played. "
-                f'Replay with repeat="last" to have the last one again, or r{advice}',
-                reason="nothing_left",
-            )
-        count = len(self._recording)
-        others = ", all for other requests" if count else ""
-        nearest, similarity = self._nearest(request)
+            what = f"is in cassette {name!r}, but all its answers were played."
+            record = f'Replay with repeat="last" to have the last one again, or r{record}'
+        else:
+            others = ", all for other requests" if count else ""
+            what = f"is not in cassette {name!r} ({plural(count, 'interaction')}{others})."
+            record = f"R{record}"
+        lines = [f"{other}, which differs in {', '.join(names)}" for other, names in nearest]
+        more = "Nearest: " + ";\n         ".join(lines) + ".\n" if lines else ""
+        more += f"Left unplayed: {left}.\n" if (left := self._left_unplayed()) else ""
         return NotRecordedError(
-            f"{title} is not in cassette {name!r} ({plural(count, 'interaction')}{others}). "
-            f"{nearest}R{advice}",
-            reason="no_match",
+            f"{title} {what}\n{more}{record}",
+            reason="nothing_left" if is_played else "no_match",
             similarity=similarity,
+            request=title,
+            nearest=nearest,
         )
 
     # -- what is equal ---------------------------------------------------------------------------
@@ -216,47 +222,56 @@ class Player:
 
     # -- what is nearest -------------------------------------------------------------------------
 
-    def _nearest(self, request: RecordedRequest) -> tuple[str, float]:
-        """Name the most similar recorded request and in what it differs, without its values.
+    def _nearest(self, request: RecordedRequest) -> tuple[list[tuple[str, Differences]], float]:
+        """Return the three most similar recorded requests, each with what differs.
 
-        The number says how similar their paths are, from 0 to 1.
+        The number says how similar the path of the first is, from 0 to 1.
         """
-        path = self._shown_path(request)
+        base_url, path = self._recording.base_url or "", place_of(request, self._base_url)[1]
 
         def similarity(other: RecordedRequest) -> tuple[float, bool]:
-            other_path = self._recording.path_of(other)[:200]
-            return SequenceMatcher(None, path, other_path).ratio(), request.method == other.method
+            ratio = SequenceMatcher(None, path, place_of(other, base_url)[1]).ratio()
+            return ratio, request.method == other.method
 
-        runs = islice((runs[0] for runs in self._runs.values()), _MAX_COMPARED)
-        nearest = max((self._request(run[0]) for run in runs), key=similarity, default=None)
-        if nearest is None:
-            return "", 0.0
-        differing = " and ".join(self._differences(request, nearest))
-        differs = f", which differs in {differing}" if differing else ""
-        shown = f"{nearest.method} {self._recording.path_of(nearest)[:200]}"
-        return f"Nearest: {shown}{differs}. ", similarity(nearest)[0]
+        indexes = {runs[0].start for runs in islice(self._runs.values(), _MAX_COMPARED)}
+        others = nlargest(9, (self._request(i) for i in sorted(indexes)), key=similarity)
+        ranked = [(each, self._differences(request, each)) for each in others]
+        ranked.sort(key=lambda pair: (*similarity(pair[0]), -len(pair[1])), reverse=True)
+        titled = [(self._title(other, base_url), differing) for other, differing in ranked]
+        nearest = list({(title, *names): (title, names) for title, names in titled}.values())[:3]
+        return nearest, similarity(ranked[0][0])[0] if ranked else 0.0
 
-    def _differences(self, request: RecordedRequest, other: RecordedRequest) -> list[str]:
-        """Return by name what differs: parts of the address, parameters, headers, the body."""
-        differing = ["method"] if request.method != other.method else []
-        if self._shown_path(request) != self._recording.path_of(other)[:200]:
-            differing.append("path")
-        sent, recorded = (
-            dict(_parameters(each.uri.partition("?")[2])) for each in (request, other)
-        )
-        names = [name for name in {**sent, **recorded} if sent.get(name) != recorded.get(name)]
-        differing += [f"query: {', '.join(names)}"] if names else []
-        if "body" in self._match_on and _body(request) != _body(other):
-            differing.append("body")
-        if "headers" in self._match_on:
-            names = [n for n, v in request.headers if header(other.headers, n) != v]
-            differing += [f"headers: {', '.join(names)}"] if names else []
+    def _differences(self, request: RecordedRequest, other: RecordedRequest) -> Differences:
+        """Return by name what differs of what is compared, functions of ``match_on`` among it."""
+        from .vcr_files import matches
+
+        other = self._redactor.request(other)
+        sent, recorded = (replace(each, body=_body(each)) for each in (request, other))
+        rest = self._rest_of(request.method)
+        compared = {name for name in self._names if name in _INDEXED or name in rest}
+        base_urls = self._base_url, self._recording.base_url or ""
+        differing = differences((sent, base_urls[0]), (recorded, base_urls[1]), compared)
+        for each in () if {"method", "path"} & differing.keys() else rest:
+            name = each if isinstance(each, str) else f"match_on: {getattr(each, '__name__', '')}"
+            is_named = any(part.startswith(name.removesuffix("s")) for part in differing)
+            with suppress(Exception):  # of a function that was not written for these two
+                if not is_named and not matches([each], sent, recorded):
+                    differing[name] = None, None
         return differing
 
-    def _shown_path(self, request: RecordedRequest) -> str:
-        """Return the start of a path; the time to compare two grows with the square of it."""
-        sent_to = Recording("", base_url=self._base_url)
-        return sent_to.path_of(request)[:200]
+    def _left_unplayed(self) -> str:
+        """Return the titles of the requests whose responses were not played."""
+        base_url = self._recording.base_url or ""
+        left = [index for index, is_played in enumerate(self.played) if not is_played]
+        requests = (self._request(index) for index in left[:_MAX_COMPARED])
+        shown = Counter(self._title(each, base_url) for each in requests).most_common(3)
+        titles = [f"{title} ({count} times)" if count > 1 else title for title, count in shown]
+        more = len(left) - sum(count for _, count in shown)
+        return ", ".join(titles) + (f", and {plural(more, 'other')}" if more else "")
+
+    def _title(self, request: RecordedRequest, base_url: str) -> str:
+        origin, path, _ = place_of(request, base_url)
+        return self._redactor.text(f"{request.method} {origin}{path}")
 
 
 def _body(request: RecordedRequest) -> bytes:
