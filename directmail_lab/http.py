@@ -128,12 +128,29 @@ def parse_url(url: httpx.URL | str) -> httpx.URL:
     raise InsecureAddressError(_NO_ADDRESS)
 
 
-class _Requests(httpx.Client if TYPE_CHECKING else object):  # type: ignore[misc]
-    """What both clients do: say in a sentence why a request cannot be made."""
+class _Cookies(httpx.Cookies):
+    """httpx's, which does not look for cookies where there are none: a quarter of a replay."""
+
+    def extract_cookies(self, response: httpx.Response) -> None:
+        if "set-cookie" in response.headers:
+            super().extract_cookies(response)
+
+
+class _SessionClient(httpx.Client if TYPE_CHECKING else object):  # type: ignore[misc]
+    """What both clients of a session have in common; ``redacted`` removes the key from a text."""
 
     def __init__(self, redacted: Callable[[str], str], **options: Any) -> None:
         super().__init__(auth=KeyedAuth(), headers=_HEADERS, **options)
         self._redacted = redacted
+        self._own_cookies = _Cookies()
+
+    @property
+    def cookies(self) -> httpx.Cookies:
+        return self._own_cookies
+
+    @cookies.setter
+    def cookies(self, cookies: Any) -> None:
+        self._own_cookies = _Cookies(cookies)
 
     @hide_frames
     def build_request(self, method: str, url: httpx.URL | str, **options: Any) -> httpx.Request:
@@ -147,8 +164,8 @@ class _Requests(httpx.Client if TYPE_CHECKING else object):  # type: ignore[misc
         raise argument_error(f"This request cannot be made: {reason}. See help(httpx.request).")
 
 
-class Client(_Requests, httpx.Client):
-    """`httpx.Client` with plain error messages; ``redacted`` removes the key from a text."""
+class Client(_SessionClient, httpx.Client):
+    """`httpx.Client` with plain error messages."""
 
     @hide_frames
     def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
@@ -158,7 +175,7 @@ class Client(_Requests, httpx.Client):
             raise _explain(error, request, self._redacted) from None
 
 
-class AsyncClient(_Requests, httpx.AsyncClient):
+class AsyncClient(_SessionClient, httpx.AsyncClient):
     """`httpx.AsyncClient` with plain error messages."""
 
     @hide_frames

@@ -106,6 +106,7 @@ _METHOD: Final = re.compile("[!-~]{1,64}")
 _LONGEST_S: Final = 1e9
 _YEARS: Final = range(1900, 2200)
 """Years that the times of a DataFrame can hold in any unit and any time zone."""
+_NO_YEAR: Final = f"its year is not from {_YEARS[0]} to {_YEARS[-1]}"
 
 
 def unreadable(which: str, error: Exception) -> CassetteFormatError:
@@ -151,8 +152,7 @@ def check_response(response: RecordedResponse) -> RecordedResponse:
 
 def check_times(recorded_at: datetime | None, elapsed_s: float | None) -> None:
     """Raise `CassetteFormatError` for a year or a number of seconds that no recording has."""
-    is_year = recorded_at is None or recorded_at.year in _YEARS
-    _check(is_year, f"its year is not from {_YEARS[0]} to {_YEARS[-1]}")
+    _check(recorded_at is None or recorded_at.year in _YEARS, _NO_YEAR)
     is_time = elapsed_s is None or 0 <= elapsed_s <= _LONGEST_S
     _check(is_time, "its seconds are negative, or not a number")
 

@@ -30,6 +30,7 @@ from .cassettes import (
     BeforeRecord,
     Cassette,
     Matcher,
+    ReplayRecording,
     SessionRecording,
     find_cassette,
     read_cassette,
@@ -177,14 +178,9 @@ class Session:
             self._network = NetworkTransport(self.base_url, self._api_key, allow_writes)
             start = self._live_mode()
         self._transport = SessionTransport(start, self._observe)
-        options: dict[str, Any] = {
-            "redacted": self._redacted,
-            "transport": self._transport,
-            "base_url": self.base_url,
-            "timeout": timeout_s,
-        }
-        self.client: httpx.Client = Client(**options)
-        self.async_client: httpx.AsyncClient = AsyncClient(**options)
+        both: Any = {"transport": self._transport, "base_url": self.base_url, "timeout": timeout_s}
+        self.client: httpx.Client = Client(self._redacted, **both)
+        self.async_client: httpx.AsyncClient = AsyncClient(self._redacted, **both)
         self._end_log_guard = guard_logs(redactor)
         # A session that is dropped without close() must not leave its filter, which has the key.
         weakref.finalize(self, self._end_log_guard)
@@ -285,9 +281,8 @@ class Session:
         return Mode("live", self._sending(recording, observe=observe), recording)
 
     def _replaying(self, cassette: Cassette, factor: float = 0.0) -> Mode:
-        played = SessionRecording(
-            cassette.name, self.base_url, is_replay=True, reset_unit=self._reset_unit
-        )
+        file = cassette.recording()
+        played = ReplayRecording(file, self.base_url, reset_unit=self._reset_unit)
         return Mode("replay", _NOTHING_SENT, played, cassette, factor)
 
     def _require_key(self, purpose: str) -> None:

@@ -36,8 +36,8 @@ from .interaction import (
     RecordedRequest,
     RecordedResponse,
     below,
-    header,
     normalize_headers,
+    path_below,
 )
 from .readings.reading import Reading, Source, raw_values
 from .redaction import unpack
@@ -140,21 +140,14 @@ class Observer:
         cassette: str | None = None,
         cassette_number: int | None = None,
         body: bytes | None = None,
+        path: str | None = None,
     ) -> httpx.Response:
-        """Return the response. ``body`` is None if it was not read yet."""
+        """Return the response. ``body`` is None if it was not read yet; ``path`` is redacted."""
         _hide_key(response, self.redacted)
         raw = response.headers.raw
-        reading = Reading(
-            at,
-            request.method,
-            self.redacted(below(request.url.raw_path.decode("ascii"), self.prefix)),
-            response.status_code,
-            raw_values(raw),
-            elapsed_s,
-            source,
-            cassette,
-            cassette_number,
-        )
+        path = path or self.redacted(below(request.url.raw_path.decode("ascii"), self.prefix))
+        about = elapsed_s, source, cassette, cassette_number
+        reading = Reading(at, request.method, path, response.status_code, raw_values(raw), *about)
         sent = request.content if hasattr(request, "_content") else b""
         exchange = RawInteraction(
             request.url, request.headers.raw, sent, raw, response.reason_phrase, body
@@ -169,8 +162,7 @@ class Observer:
 
 def _hide_key(response: httpx.Response, redacted: Callable[[str], str]) -> None:
     """Take the key out of what httpx shows, and out of its cookies; and a terminal's controls."""
-    reason = response.reason_phrase
-    if reason not in _USUAL_REASONS:
+    if (reason := response.reason_phrase) not in _USUAL_REASONS:
         shown = CONTROLS.sub(" ", redacted(reason))
         response.extensions["reason_phrase"] = shown.encode("ascii", "replace")
     if "set-cookie" in response.headers:
@@ -241,20 +233,20 @@ class SessionTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     ) -> httpx.Response:
         """Observe each attempt, and return the response to the last one."""
         assert mode.cassette is not None
-        for number, interaction in played:
-            at = interaction.recorded_at
-            stored = _decoded(interaction.response, request.method)
+        for number, recorded in played:
+            at = recorded.recorded_at
             response = self._observe(
                 mode.recording,
                 request,
-                as_response(stored),
-                body=stored.body,
+                as_response(recorded.response),
+                body=recorded.response.body,
                 # The time of the recording: the chart of a replay is that of the recording.
                 at=math.nan if at is None else at.timestamp(),
-                elapsed_s=interaction.elapsed_s,
+                elapsed_s=recorded.elapsed_s,
                 source="replayed",
                 cassette=mode.cassette.name,
                 cassette_number=number,
+                path=path_below(recorded.request.uri, self._observe.prefix),
             )
         return response
 
@@ -276,20 +268,6 @@ def _as_asked(request: httpx.Request, cassette: Cassette) -> RecordedRequest:
 
 def _pause_s(mode: Mode, played: Interaction) -> float:
     return min(mode.latency_factor * (played.elapsed_s or 0.0), _LONGEST_PAUSE_S)
-
-
-def _decoded(stored: RecordedResponse, method: str) -> RecordedResponse:
-    """Return a recorded response with its body decoded: httpx would decode it without a bound."""
-    coding = header(stored.headers, "content-encoding")
-    if not coding:
-        return stored
-    try:
-        body = unpack(stored.body, coding)
-    except ValueError as error:
-        raise CassetteError(f"The recorded body is {error}, so it is not replayed.") from None
-    return normalize_headers(
-        RecordedResponse(stored.status, stored.reason, stored.headers, body), method=method
-    )
 
 
 @dataclass(eq=False, repr=False)

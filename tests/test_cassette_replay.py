@@ -217,6 +217,33 @@ def test_bodies_of_reads_are_not_compared(path: Path, match_on: Sequence[str | M
     assert Cassette(path, match_on=match_on).play(replace(get("/?b=2&a=1"), body=b"anything"))
 
 
+@pytest.mark.parametrize(
+    ("addresses", "match_on"),
+    [
+        (("/?a=1&b=2", "/?b=2&a=1"), DEFAULT_MATCH_ON),
+        (("/?a=1", "/?a=2"), ["method", "path"]),
+        (("/a", "/b"), ["method"]),
+    ],
+)
+def test_of_addresses_that_are_alike_the_order_of_recording_decides(
+    path: Path, addresses: tuple[str, str], match_on: list[str]
+) -> None:
+    """As in vcrpy, whichever of them is asked for first."""
+    recorded(path, *(answered(get(each), str(i)) for i, each in enumerate(addresses)))
+    cassette = Cassette(path, match_on=match_on)
+
+    assert bodies(cassette, *map(get, reversed(addresses)), get(addresses[0])) == [b"0", b"1", b"1"]
+
+
+def test_an_address_in_two_spellings_is_first_the_one_that_is_asked_for(path: Path) -> None:
+    """The other is played where nothing else is left; one that repeats has no need of it."""
+    recorded(path, answered(get("/?a=%7E"), "escaped"), answered(get("/?a=~"), "plain"))
+    plain = [get("/?a=~")] * 2
+
+    assert bodies(Cassette(path), *plain) == [b"plain"] * 2
+    assert bodies(Cassette(path, repeat="strict"), *plain) == [b"plain", b"escaped"]
+
+
 def test_matching_is_on_the_redacted_form_on_both_sides(path: Path) -> None:
     """A key in the address does not keep a recording by another key from being played."""
     first, second = "dm_live_8fK2xQ9zLr7TtVb3", "dm_test_nWm5YcHs1pAe0123"

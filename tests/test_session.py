@@ -337,6 +337,25 @@ def test_a_key_in_a_reason_phrase_or_a_cookie_is_not_shown(
     assert shown == "<Response [403 No <API_KEY>]>"
 
 
+def test_cookies_are_kept_and_sent_back(service: FaultyService, live: Session) -> None:
+    """As httpx's clients do; they can be read, and replaced."""
+
+    async def cookies_async() -> dict[str, str]:
+        async with Session(live.base_url, ApiKey(STAND_IN_KEY)) as session:
+            await session.async_client.get("/v1/users/me")
+            return dict(session.async_client.cookies)
+
+    with service.fault(headers={"Set-Cookie": "theme=dark"}):
+        live.get("/v1/users/me")
+        kept = asyncio.run(cookies_async())
+    sent = live.get("/v1/users/me").request.headers["Cookie"]
+    live.client.cookies = {"theme": "light"}
+    replaced = live.get("/v1/users/me").request.headers["Cookie"]
+
+    assert kept == {"theme": "dark"}
+    assert (sent, replaced) == ("theme=dark", "theme=light")
+
+
 def test_the_key_goes_to_the_base_address_alone(service: FaultyService, live: Session) -> None:
     """Another origin gets no key, by an absolute address or by a redirect, nor does `auth=None`."""
     without = live.client.get("/v1/users/me", auth=None)

@@ -20,6 +20,7 @@ from .library import (
 from .player import DEFAULT_MATCH_ON as DEFAULT_MATCH_ON, Matcher as Matcher
 from .recording import (
     Recording as Recording,
+    ReplayRecording as ReplayRecording,
     SessionRecording as SessionRecording,
     read_cassette as read_cassette,
 )

@@ -21,7 +21,7 @@ from .convert import notice_of_personal_data
 from .library import cassette_name, find_cassette, new_cassette_path
 from .player import DEFAULT_MATCH_ON, Matcher, Player, check_match_on
 from .recorder import Recorder, unfinished_files
-from .recording import Lines, Recording, read_cassette
+from .recording import Recording, read_cassette
 
 BeforeRecord = Callable[[Interaction], Interaction | None]
 """Returns what is to be recorded in place of an interaction, or None to leave it out."""
@@ -115,7 +115,6 @@ class Cassette:
         self._notice = notice
         self._lock = RLock()
         now = datetime.now(UTC).isoformat(timespec="microseconds")
-        self._base_url = base_url
         started_at = now.replace("+00:00", "Z")
         self._metadata = {"started_at": started_at, **(metadata or {}), "base_url": base_url}
         locate = find_cassette if record_mode == "none" else new_cassette_path
@@ -140,7 +139,7 @@ class Cassette:
     @property
     def base_url(self) -> str | None:
         """The base address of the recording."""
-        return self._recording.base_url or self._base_url
+        return self._recording.base_url
 
     def play(self, request: RecordedRequest) -> list[tuple[int, Interaction]]:
         """Return the recorded response to a request with its number, after its failed attempts.
@@ -153,17 +152,17 @@ class Cassette:
         NotRecordedError
             Where there is none and this cassette does not record.
         """
+        request = self._redactor.request(request)
+        repeats = self._repeat == "last" and not self.records
         with self._lock:
-            run = self._player.find(request)
+            run = self._player.find(request, repeats=repeats)
             is_played = run is not None and bool(self._player.played[run.start])
             if run is not None:
                 for index in run:
                     self._player.played[index] = 1
-        if run is not None and (not is_played or (self._repeat == "last" and not self.records)):
+        if run is not None and (repeats or not is_played):
             indexes = run[-1:] if is_played else run
-            recorded = self._recording.interactions
-            answer = recorded.answer if isinstance(recorded, Lines) else recorded.__getitem__
-            return [(index + 1, answer(index)) for index in indexes]
+            return [(index + 1, self._recording.answer(index + 1, request)) for index in indexes]
         if self._recorder is not None:
             self._recorder.refuse_if_full()
             return []
@@ -178,7 +177,7 @@ class Cassette:
     def has_unplayed(self, request: RecordedRequest) -> bool:
         """Return whether a response to a request was not played yet."""
         with self._lock:
-            run = self._player.find(request)
+            run = self._player.find(self._redactor.request(request))
             return run is not None and not self._player.played[run.start]
 
     def record(self, interaction: Interaction) -> int | None:

@@ -148,10 +148,11 @@ class Redactor(Hidden):
         Where its address or body differs from the request's own, a value in it was replaced: two
         requests that differ by that value alone are one afterwards.
         """
-        self._learn(_secrets_of(request))
+        self._learn()
         is_bare = not (request.headers or request.body or self.__personal)
         if is_bare and not self._is_affected(request.uri):
             return request  # as a replay asks for most
+        self._learn(_secrets_of(request))
         texts = [request.method, _ESCAPED_PLACEHOLDER.sub(r"<\1>", request.uri)]
         (method, uri), headers, body = self._message(texts, request.headers, request.body or b"")
         return RecordedRequest(method, uri, headers, None if request.body is None else body)
