@@ -144,7 +144,7 @@ def answered_with(uri: str, body: bytes, *headers: tuple[str, str]) -> Interacti
     return Interaction(RecordedRequest("GET", uri, headers), response)
 
 
-MARKED = ApiKey('a"b\\c/d+e-f&g%h')
+MARKED = 'a"b\\c/d+e-f&g%h'
 
 
 @pytest.mark.parametrize(
@@ -159,17 +159,16 @@ MARKED = ApiKey('a"b\\c/d+e-f&g%h')
         ("https://us\u00e0er@host/".encode(), "text/plain"),
         (b"https://user@host/", "text/plain"),
         (b'{"password": "x"}', "text/plain; charset=UTF-8"),
-        (json.dumps(json.dumps(MARKED.reveal())).encode(), "text/plain"),
-        (MARKED.reveal().encode(), "text/plain"),
+        (json.dumps(json.dumps(MARKED)).encode(), "text/plain"),
+        (MARKED.encode(), "text/plain"),
     ],
-    ids=repr,
 )
 def test_what_is_searched_as_written_is_written_as_if_it_was_taken_apart(
     body: bytes, media_type: str
 ) -> None:
     """Most interactions are only searched as they are written: all else is told from these."""
     given = answered_with(ME, body, ("Content-Type", media_type))
-    redactor = Redactor([KEY, MARKED.reveal()])
+    redactor = Redactor([KEY, MARKED])
     redacted = redactor.interaction(given)
 
     assert redacted != given
