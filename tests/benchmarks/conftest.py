@@ -42,7 +42,8 @@ def pytest_benchmark_group_stats(benchmarks: list[dict[str, Any]]) -> None:
             extra_us = (each["min"] - peer_s) / info.get("requests", 1) * 1e6
             bound = f" (at most {info['at_most_us']})" if "at_most_us" in info else ""
             _ON_TOP.append(
-                f"{each['group']}: {extra_us:.1f} us a request on top of {info['on_top_of']}{bound}"
+                f"{each['group']}, {each['name']}: {extra_us:.1f} us a request on top of "
+                f"{info['on_top_of']}{bound}"
             )
 
 
