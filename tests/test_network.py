@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import os
 import socket
@@ -129,7 +130,8 @@ def test_a_streamed_body_that_breaks_off_is_explained_too(
     ):
         response.read()
 
-    assert not [frame for frame in caught.traceback if "httpcore" in str(frame.path)]
+    assert not [frame for frame in caught.traceback if "_transports" in str(frame.path)]
+    assert caught.value.__cause__ is caught.value.__context__ is None
 
 
 def answering(monkeypatch: pytest.MonkeyPatch) -> tuple[mock.Mock, mock.Mock]:
@@ -212,6 +214,31 @@ def test_under_trio_the_async_client_says_what_to_do(service: FaultyService, liv
     trio.run(ask)
 
     assert service.requests.total() == 1
+
+
+def test_each_event_loop_has_connections_of_its_own(
+    live: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while another one still runs: a connection belongs to the loop that opened it."""
+    used: list[tuple[object, asyncio.AbstractEventLoop]] = []
+
+    class Noted(httpx.AsyncHTTPTransport):
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            used.append((self, asyncio.get_running_loop()))
+            return await super().handle_async_request(request)
+
+    async def ask() -> None:
+        await live.async_client.get("/v1/users/me")
+
+    async def ask_here_and_in_another_loop() -> None:
+        await ask()
+        await asyncio.to_thread(asyncio.run, ask())
+        await ask()
+
+    monkeypatch.setattr(httpx, "AsyncHTTPTransport", Noted)
+    asyncio.run(ask_here_and_in_another_loop())
+
+    assert len(set(used)) == len({pool for pool, _ in used}) == 2
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
