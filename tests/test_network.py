@@ -142,6 +142,38 @@ def answering(monkeypatch: pytest.MonkeyPatch) -> tuple[mock.Mock, mock.Mock]:
     return connect, send
 
 
+def test_a_write_that_found_no_service_was_not_sent(
+    service: FaultyService, writing: Session
+) -> None:
+    """It can be repeated, so its outcome is not called unknown."""
+    service.close()
+    with pytest.raises(httpx.ConnectError, match="Nothing answers"):
+        writing.post("/v1/letters", json={})
+
+
+@pytest.mark.parametrize("error", [httpx.ReadTimeout, dm.DirectMailLabError])
+def test_a_key_in_an_errors_message_is_removed(
+    live: Session, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    """Whoever wrote the message: a host name, or what a server said, may hold it."""
+    assert live.api_key is not None
+    _, send = answering(monkeypatch)
+    send.side_effect = error(f"about {live.api_key.reveal()}")
+    with pytest.raises(error, match="about <API_KEY>"):
+        live.me()
+
+
+def test_an_excerpt_that_ends_within_the_key_has_nothing_of_it(
+    service: FaultyService, live: Session
+) -> None:
+    """More of an error's body is searched than is shown."""
+    service.fault(status=500, body="-" * 190 + service.api_key)
+    with pytest.raises(dm.errors.ServiceError) as caught:
+        live.me()
+
+    assert caught.value.excerpt == ("-" * 190 + "<API_KEY>")[:200]
+
+
 def test_an_authorization_of_ones_own_is_sent_alone(
     live: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
