@@ -36,6 +36,7 @@ from .interaction import (
     base_path,
     operation_of,
     path_below,
+    text_headers,
 )
 from .readings.reading import Reading
 
@@ -330,7 +331,7 @@ def _renewal(reading: Reading) -> str:
 def recorded_request(request: httpx.Request) -> RecordedRequest:
     """Return a request as a value; no body, or one not read, is an empty one (vcrpy's way)."""
     body = request.content if hasattr(request, "_content") else b""
-    headers = tuple(request.headers.multi_items())
+    headers = text_headers(request.headers.raw)
     return RecordedRequest(request.method, str(request.url), headers, body)
 
 
@@ -339,7 +340,7 @@ def recorded_response(response: httpx.Response, body: bytes | None = None) -> Re
     return RecordedResponse(
         status=response.status_code,
         reason=response.reason_phrase,
-        headers=tuple(response.headers.multi_items()),
+        headers=text_headers(response.headers.raw),
         body=response.content if body is None else body,
     )
 

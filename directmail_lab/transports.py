@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import aclosing, closing
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Final, Literal, Protocol, cast
@@ -36,6 +36,7 @@ from .interaction import (
     RecordedRequest,
     RecordedResponse,
     below,
+    header,
     normalize_headers,
     path_below,
 )
@@ -359,18 +360,17 @@ def _as_recorded(
     If it was compressed, both are what a replay will give: the decoded body, with headers that fit
     it. A body that is too large, or cannot be decoded, is the caller's alone.
     """
-    body = b"".join(cast("httpx.ByteStream", response.stream))
-    coding = response.headers.get("content-encoding", "")
+    recorded = recorded_response(response, b"".join(cast("httpx.ByteStream", response.stream)))
+    body, coding = recorded.body, header(recorded.headers, "content-encoding")
     try:
         plain = unpack(body, coding) if coding else body
         # What is not compressed as its header says is an error, which httpx tells the caller.
         if len(plain) > MAX_UNPACKED_BYTES or (coding and body and plain is body):
             raise ValueError
     except ValueError:
-        placeholder = recorded_response(response, b"<not recorded: %d bytes>" % len(body))
+        placeholder = replace(recorded, body=b"<not recorded: %d bytes>" % len(body))
         return normalize_headers(placeholder, method=request.method), response
-    recorded = recorded_response(response, plain)
     if not coding:
         return recorded, response
-    recorded = normalize_headers(recorded, method=request.method)
+    recorded = normalize_headers(replace(recorded, body=plain), method=request.method)
     return recorded, as_response(recorded)

@@ -123,7 +123,7 @@ def exchange_with(form: str, *places: str) -> Interaction:
 def test_each_form_goes_from_each_place(form: str, place: str) -> None:
     """And leaves a placeholder there, the rest of the address byte for byte."""
     given = exchange_with(FORMS[form], place)
-    written = Redactor([KEY]).redacted_text(given, interaction_text)
+    written, _ = Redactor([KEY]).redacted_text(given, interaction_text)
     redacted = Redactor([KEY]).interaction(given)
 
     assert written == interaction_text(redacted)
@@ -141,6 +141,37 @@ ME = "https://a.test/"
 def answered_with(uri: str, body: bytes, *headers: tuple[str, str]) -> Interaction:
     response = RecordedResponse(200, "", headers, body)
     return Interaction(RecordedRequest("GET", uri, headers), response)
+
+
+MARKED = 'a"b\\c/d+e-f&g%h'
+
+
+@pytest.mark.parametrize(
+    ("body", "media_type"),
+    [
+        (KEY.encode("utf-16-le"), "text/plain"),
+        (b"plain", "text/plain; charset=utf-16"),
+        (f"é{KEY}".encode("latin-1"), "text/plain; charset=latin-1"),
+        (gzip.compress(KEY.encode()), "application/octet-stream"),
+        (b"\xff" + KEY.encode(), "image/png"),
+        (b"https://us\x01er@host/", "text/plain"),
+        ("https://us\u00e0er@host/".encode(), "text/plain"),
+        (b"https://user@host/", "text/plain"),
+        (b'{"password": "x"}', "text/plain; charset=UTF-8"),
+        (json.dumps(json.dumps(MARKED)).encode(), "text/plain"),
+        (MARKED.encode(), "text/plain"),
+    ],
+)
+def test_what_is_searched_as_written_is_written_as_if_it_was_taken_apart(
+    body: bytes, media_type: str
+) -> None:
+    """Most interactions are only searched as they are written: all else is told from these."""
+    given = answered_with(ME, body, ("Content-Type", media_type))
+    redactor = Redactor([KEY, MARKED])
+    redacted = redactor.interaction(given)
+
+    assert redacted != given
+    assert redactor.redacted_text(given, interaction_text) == (interaction_text(redacted), redacted)
 
 
 def escapes_but(mark: str) -> dict[str, Any]:
@@ -169,7 +200,7 @@ OFF: dict[str, tuple[ModuleType, dict[str, Any], Interaction]] = {
         ),
         (
             "headers",
-            {"_DROPPED": (), "_is_credential": lambda _: False},
+            {"_mask": lambda _: ""},
             answered_with(ME, b"", ("X-Api-Key", SECRET), ("Cookie", SECRET)),
         ),
         (

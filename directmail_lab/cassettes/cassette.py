@@ -206,12 +206,12 @@ class Cassette:
         if request.body is None:  # as vcrpy records httpx, so that its body matcher agrees
             request = replace(request, body=b"")
         response = normalize_headers(interaction.response, method=request.method)
+        if request is not interaction.request or response is not interaction.response:
+            interaction = replace(interaction, request=request, response=response)
         with self._lock:
             with self._write_errors():
-                number = self._recorder.append(
-                    replace(interaction, request=request, response=response)
-                )
-            self._warn_if_alike(request)
+                number, written = self._recorder.append(interaction)
+            self._warn_if_alike(request, written)
         return number
 
     def recording(self) -> Recording:
@@ -281,9 +281,8 @@ class Cassette:
             )
         return recorder
 
-    def _warn_if_alike(self, request: RecordedRequest) -> None:
+    def _warn_if_alike(self, request: RecordedRequest, written: RecordedRequest) -> None:
         """Give notice if two recorded requests differ by a replaced value alone."""
-        written = self._redactor.request(request)
         if (written.uri, written.body) == (request.uri, request.body):
             return
         what, is_recorded_as = hash((request.uri, request.body)), (written.method, written.uri)

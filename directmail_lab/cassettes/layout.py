@@ -37,10 +37,8 @@ END: Final = re.compile(rb"# end: (\d{1,18}) interactions?, sha256 ([0-9a-f]{64}
 
 # JSON may hold these as they are; YAML may not, or takes them for line breaks or a byte order mark
 # (YAML 1.1, section 5.1, `c-printable`, and 5.4, line breaks).
-_ESCAPED: Final = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
-
 # No escape of a lone surrogate can be read by libyaml, so it becomes the replacement character.
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_ESCAPED: Final = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 
 # libyaml takes no longer key than 1,024 characters, unless it is written as `? key : value`. An
 # escape has up to six.
@@ -194,7 +192,12 @@ def _one_line(text: str) -> str:
     """Return JSON, whose non-ASCII is all within texts, with what YAML cannot hold escaped."""
     if text.isascii() and "\x7f" not in text:
         return text
-    return _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", _SURROGATE.sub("\ufffd", text))
+    return _ESCAPED.sub(_escaped, text)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return "\ufffd" if 0xD800 <= code <= 0xDFFF else f"\\u{code:04x}"
 
 
 def _time(at: datetime | None) -> str:
