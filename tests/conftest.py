@@ -44,6 +44,7 @@ def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pyte
     # cassetter, which the benchmarks compare with, and pytest-recording have options of one name;
     # pytest-randomly imports NumPy.
     monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:cassetter -p no:randomly")
+    monkeypatch.delenv("CI", raising=False)  # where it is set, pytest cuts no line of its summary
     return pytester
 
 
