@@ -189,8 +189,8 @@ def _written(session: Session, form: Any, body: bytes) -> httpx.Request:
     options: dict[str, Any] = {"params": params, "headers": headers, "content": body}
     try:
         request = session.client.build_request(form["method"], path, **options)
-    except (ValueError, httpx.InvalidURL):
-        raise DirectMailLabError("The address or a header cannot be sent as it is.") from None
+    except ValueError:
+        raise DirectMailLabError("A header cannot be sent as it is.") from None
     request.extensions[CANCELLED] = threading.Event()
     texts = [str(request.url), *request.headers.values(), body.decode("latin-1")]
     if session.mode != "replay" and any(map(has_placeholder, texts)):
