@@ -26,7 +26,7 @@ import inspect
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from numbers import Integral
 from typing import Any, Literal, ParamSpec, TypeVar, cast
@@ -248,10 +248,17 @@ class NotRecordedError(CassetteError):
         ``"no_such_cassette"``, ``"nothing_left"`` (all were played) or ``"no_match"``.
     similarity
         Of the request to the nearest one in the cassette, from 0 to 1.
+    request
+        Its method and path.
+    nearest
+        Method and path of up to three recorded requests, each with what differs by its name: the
+        value as it was sent and as it was recorded, both redacted.
     """
 
     reason: Literal["no_such_cassette", "nothing_left", "no_match"]
     similarity: float = 1.0
+    request: str = ""
+    nearest: Sequence[tuple[str, Mapping[str, tuple[object, object]]]] = ()
 
 
 class CassetteFormatError(CassetteError):

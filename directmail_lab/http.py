@@ -36,6 +36,7 @@ from .interaction import (
     base_path,
     operation_of,
     path_below,
+    text_headers,
 )
 from .readings.reading import Reading
 
@@ -128,12 +129,29 @@ def parse_url(url: httpx.URL | str) -> httpx.URL:
     raise InsecureAddressError(_NO_ADDRESS)
 
 
-class _Requests(httpx.Client if TYPE_CHECKING else object):  # type: ignore[misc]
-    """What both clients do: say in a sentence why a request cannot be made."""
+class _Cookies(httpx.Cookies):
+    """httpx's, which does not look for cookies where there are none: a quarter of a replay."""
+
+    def extract_cookies(self, response: httpx.Response) -> None:
+        if "set-cookie" in response.headers:
+            super().extract_cookies(response)
+
+
+class _SessionClient(httpx.Client if TYPE_CHECKING else object):  # type: ignore[misc]
+    """What both clients of a session have in common; ``redacted`` removes the key from a text."""
 
     def __init__(self, redacted: Callable[[str], str], **options: Any) -> None:
         super().__init__(auth=KeyedAuth(), headers=_HEADERS, **options)
         self._redacted = redacted
+        self._own_cookies = _Cookies()
+
+    @property
+    def cookies(self) -> httpx.Cookies:
+        return self._own_cookies
+
+    @cookies.setter
+    def cookies(self, cookies: Any) -> None:
+        self._own_cookies = _Cookies(cookies)
 
     @hide_frames
     def build_request(self, method: str, url: httpx.URL | str, **options: Any) -> httpx.Request:
@@ -147,8 +165,8 @@ class _Requests(httpx.Client if TYPE_CHECKING else object):  # type: ignore[misc
         raise argument_error(f"This request cannot be made: {reason}. See help(httpx.request).")
 
 
-class Client(_Requests, httpx.Client):
-    """`httpx.Client` with plain error messages; ``redacted`` removes the key from a text."""
+class Client(_SessionClient, httpx.Client):
+    """`httpx.Client` with plain error messages."""
 
     @hide_frames
     def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
@@ -158,7 +176,7 @@ class Client(_Requests, httpx.Client):
             raise _explain(error, request, self._redacted) from None
 
 
-class AsyncClient(_Requests, httpx.AsyncClient):
+class AsyncClient(_SessionClient, httpx.AsyncClient):
     """`httpx.AsyncClient` with plain error messages."""
 
     @hide_frames
@@ -313,7 +331,7 @@ def _renewal(reading: Reading) -> str:
 def recorded_request(request: httpx.Request) -> RecordedRequest:
     """Return a request as a value; no body, or one not read, is an empty one (vcrpy's way)."""
     body = request.content if hasattr(request, "_content") else b""
-    headers = tuple(request.headers.multi_items())
+    headers = text_headers(request.headers.raw)
     return RecordedRequest(request.method, str(request.url), headers, body)
 
 
@@ -322,7 +340,7 @@ def recorded_response(response: httpx.Response, body: bytes | None = None) -> Re
     return RecordedResponse(
         status=response.status_code,
         reason=response.reason_phrase,
-        headers=tuple(response.headers.multi_items()),
+        headers=text_headers(response.headers.raw),
         body=response.content if body is None else body,
     )
 

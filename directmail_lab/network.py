@@ -84,33 +84,37 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     def _checked_and_signed(self, request: httpx.Request) -> httpx.Request:
         """Return a request with the key, as a copy; or as it is, if it is to be sent without."""
-        url = parse_url(request.url)
-        if url.scheme != "https" and not is_loopback(url.host):
+        url, extensions = request.url, request.extensions
+        is_ours = origin(url) == self._origin  # which was checked when the session was opened
+        if not is_ours and parse_url(url).scheme != "https" and not is_loopback(url.host):
             raise InsecureAddressError(
                 f"{url.scheme}://{url.host} is not encrypted, and nothing was "
                 "sent. Use https:// (plain http is for this machine alone)."
             )
-        is_first = request.extensions.setdefault(SENT, id(request)) == id(request)
+        is_first = extensions.setdefault(SENT, id(request)) == id(request)
         if is_write(request):
             self._refuse_write(request, is_first)
-        wants_key = request.extensions.get(WANTS_KEY) and origin(url) == self._origin
-        if not wants_key or "Authorization" in request.headers:
+        if not (is_ours and extensions.get(WANTS_KEY)) or "Authorization" in request.headers:
             return request
-        # service.md part 5: HTTP Basic, the key as user name and an empty password.
-        pair = f"{self._api_key.reveal()}:{PASSWORD}".encode("ascii")
-        return httpx.Request(
+        # Not from texts: httpx would encode each header again.
+        signed = httpx.Request(
             request.method,
             url,
-            headers=[*request.headers.raw, (b"Authorization", b"Basic " + b64encode(pair))],
+            headers=request.headers,
             stream=request.stream,
-            extensions=request.extensions,
+            extensions=extensions,
         )
+        # service.md part 5: HTTP Basic, the key as user name and an empty password.
+        pair = f"{self._api_key.reveal()}:{PASSWORD}".encode("ascii")
+        signed.headers["Authorization"] = f"Basic {b64encode(pair).decode()}"
+        return signed
 
     def _refuse_write(self, request: httpx.Request, is_first: bool) -> None:
         if not self._allow_writes:
             raise WriteRefusedError(
                 f"{request.method} would change something at the live service, and nothing was "
-                "sent. If you mean it, connect(…, allow_writes=True)."
+                "sent. If you mean it, connect(…, allow_writes=True); in a test, run pytest "
+                "--directmail-allow-writes, or mark it: directmail(allow_writes=True)."
             )
         if not is_first:
             raise WriteRefusedError(

@@ -1,7 +1,7 @@
-"""A small HTTP/1.1 server on loopback, and one that answers from cassettes.
+"""A small HTTP/1.1 server on loopback, one that answers from cassettes, and one for a client.
 
 The stand-in service is a `LoopbackServer`, too. A `CassetteServer` is for curl, a browser, PHP and
-so on.
+so on; a `ClientServer` for tests of other HTTP libraries than httpx.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from typing import Any, Final, Literal, Self
 
 from .cassettes import DEFAULT_MATCH_ON, Cassette
 from .errors import CassetteError, DirectMailLabError, InsecureAddressError, NotRecordedError
-from .http import parse_url
-from .interaction import Headers, RecordedRequest, RecordedResponse, header
+from .http import httpx, parse_url, recorded_response
+from .interaction import Headers, RecordedRequest, RecordedResponse, header, normalize_headers
 from .settings import is_loopback
 
 Repeat = Literal["last", "strict"]
@@ -279,6 +279,37 @@ class CassetteServer(LoopbackServer):
 def _same_range(request: Any, recorded: Any) -> bool:
     """Return whether both ask for the same part of a body, or for the whole."""
     return bool(request.headers.get("Range") == recorded.headers.get("Range"))
+
+
+class ClientServer(LoopbackServer):
+    """Passes each request below its own address to a client, as a request below its base address.
+
+    Parameters
+    ----------
+    client
+        A session's client, which replays a response, or gets one and records it.
+    on_refusal
+        Called with the message of each error in the place of a response.
+    """
+
+    def __init__(self, client: httpx.Client, on_refusal: Callable[[str], object]) -> None:
+        self._client, self._on_refusal = client, on_refusal
+        super().__init__()
+
+    def answer(self, request: RecordedRequest) -> RecordedResponse:
+        """Return what the client got, or why it got nothing."""
+        if problem := _problem(request):
+            return error_response(403, problem, reason="refused")
+        own = {"host", "accept-encoding", *_NOT_PASSED_ON}
+        headers = [pair for pair in request.headers if pair[0].lower() not in own]
+        try:
+            response = self._client.request(
+                request.method, request.uri, headers=headers, content=request.body
+            )
+        except (DirectMailLabError, httpx.RequestError, httpx.InvalidURL, ValueError) as error:
+            self._on_refusal(str(error))
+            return error_response(502, str(error), reason="refused")
+        return normalize_headers(recorded_response(response), method=request.method)
 
 
 def _problem(request: RecordedRequest) -> str:

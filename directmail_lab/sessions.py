@@ -7,7 +7,7 @@ import inspect
 import logging
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from numbers import Real
 from pathlib import Path
@@ -27,8 +27,10 @@ from typing import (
 from . import errors
 from .cassettes import (
     DEFAULT_MATCH_ON,
+    BeforeRecord,
     Cassette,
     Matcher,
+    ReplayRecording,
     SessionRecording,
     find_cassette,
     read_cassette,
@@ -41,6 +43,7 @@ from .errors import DirectMailLabError, NotConnectedError, argument_error, hide_
 from .http import REQUEST_OPTIONS, AsyncClient, Client, httpx, parse_url, service_error
 from .interaction import base_path
 from .network import NetworkTransport
+from .operations import operations_of
 from .pacing import Allowances, Pace, PacingTransport
 from .pacing.shared import Share
 from .redaction import Redactor
@@ -80,6 +83,8 @@ class SessionOptions(TypedDict, total=False):
     reset_unit: ResetUnit | None
     allow_writes: bool
     share: str | Share | None
+    retry: bool
+    paths: Collection[str]
 
 
 class Session:
@@ -113,6 +118,11 @@ class Session:
         ``"machine"``: this user's on this machine, through a file in the user's state folder.
         ``"redis://…"``, a Redis server's address: those on other machines too. None: this session
         shares nothing. If the file or the server fails, the session paces alone and warns once.
+    retry
+        Whether a read that failed, or was refused (429), is sent again.
+    paths
+        Templates of paths, such as ``["/v1/domains/{domain}"]``, where `rate_limits`, `findings`
+        and the like take a name for an id or an id for a name. Pacing does not use them.
 
     Attributes
     ----------
@@ -120,6 +130,8 @@ class Session:
         `httpx.Client` and `httpx.AsyncClient`, for everything that they can do. The session's mode
         decides whether a request is sent, recorded or replayed. The second runs under asyncio
         alone. With ``auth=None`` no key is sent.
+    folders
+        Where `record` and `replay` look for a name before they look for it as usual.
     """
 
     _clock: Callable[[], float] = staticmethod(time.time)
@@ -136,15 +148,20 @@ class Session:
         reset_unit: ResetUnit | None = None,
         allow_writes: bool = False,
         share: str | Share | None = "machine",
+        retry: bool = True,
+        paths: Collection[str] = (),
     ) -> None:
         for name, seconds in (("timeout_s", timeout_s), ("max_wait_s", max_wait_s)):
             errors.check_number(name, seconds, least=0, kind=Real)
         self._api_key = as_api_key(api_key)
         self.base_url = base_address(base_url, only_replays=self._api_key is None)
+        self.paths = tuple(paths)
+        operations_of((), self.paths)  # raises where one is no template
         parse_url(self.base_url)
-        self._reset_unit = reset_unit
+        self._reset_unit, self._retry, self._allow_writes = reset_unit, retry, allow_writes
         self._own = SessionRecording("this session", self.base_url, reset_unit=reset_unit)
         self._listeners: dict[object, Callable[[Reading], None]] = {}
+        self.folders: Sequence[Path] = ()
         redactor = Redactor()
         self._redacted = redactor.text
         self._observe = Observer(self._notify, base_path(self.base_url), self._redacted)
@@ -161,14 +178,9 @@ class Session:
             self._network = NetworkTransport(self.base_url, self._api_key, allow_writes)
             start = self._live_mode()
         self._transport = SessionTransport(start, self._observe)
-        options: dict[str, Any] = {
-            "redacted": self._redacted,
-            "transport": self._transport,
-            "base_url": self.base_url,
-            "timeout": timeout_s,
-        }
-        self.client: httpx.Client = Client(**options)
-        self.async_client: httpx.AsyncClient = AsyncClient(**options)
+        both: Any = {"transport": self._transport, "base_url": self.base_url, "timeout": timeout_s}
+        self.client: httpx.Client = Client(self._redacted, **both)
+        self.async_client: httpx.AsyncClient = AsyncClient(self._redacted, **both)
         self._end_log_guard = guard_logs(redactor)
         # A session that is dropped without close() must not leave its filter, which has the key.
         weakref.finalize(self, self._end_log_guard)
@@ -186,6 +198,7 @@ class Session:
         record_mode: str = "new_episodes",
         redact: Iterable[str] = (),
         match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON,
+        before_record: BeforeRecord | None = None,
         metadata: Mapping[str, object] | None = None,
     ) -> ModeChange:
         """Record to a cassette; see `directmail_lab.record`."""
@@ -196,10 +209,12 @@ class Session:
                 self._require_key("record")
             opened = Cassette(
                 cassette,
+                folders=self.folders,
                 record_mode=record_mode,
                 redactor=redactor,
                 base_url=self.base_url,
                 match_on=match_on,
+                before_record=before_record,
                 metadata=metadata,
             )
             if record_mode == "none":
@@ -220,7 +235,8 @@ class Session:
         factor = latency_factor(timing)
 
         def replaying() -> Mode:
-            opened = Cassette(cassette, match_on=match_on, repeat=repeat, base_url=self.base_url)
+            options: dict[str, Any] = {"match_on": match_on, "repeat": repeat}
+            opened = Cassette(cassette, folders=self.folders, base_url=self.base_url, **options)
             return self._replaying(opened, factor)
 
         return self._change(replaying)
@@ -265,9 +281,8 @@ class Session:
         return Mode("live", self._sending(recording, observe=observe), recording)
 
     def _replaying(self, cassette: Cassette, factor: float = 0.0) -> Mode:
-        played = SessionRecording(
-            cassette.name, self.base_url, is_replay=True, reset_unit=self._reset_unit
-        )
+        file = cassette.recording()
+        played = ReplayRecording(file, self.base_url, reset_unit=self._reset_unit)
         return Mode("replay", _NOTHING_SENT, played, cassette, factor)
 
     def _require_key(self, purpose: str) -> None:
@@ -292,7 +307,7 @@ class Session:
         )
         if self.allowances.pace == "off":
             return observing
-        return PacingTransport(observing, self.allowances, clock=self._clock)
+        return PacingTransport(observing, self.allowances, retry=self._retry, clock=self._clock)
 
     @property
     def shared_with(self) -> str:
@@ -348,6 +363,11 @@ class Session:
             self._listeners.pop(token, None)
 
         return stop
+
+    @property
+    def allow_writes(self) -> bool:
+        """Whether methods other than GET, HEAD and OPTIONS may be sent to the live service."""
+        return self._allow_writes
 
     @property
     def api_key(self) -> ApiKey | None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 from unittest import mock
 
@@ -299,19 +297,6 @@ def test_windows_line_ends_are_read_and_mended_when_added_to(tmp_path: Path) -> 
     assert b"\r" not in path.read_bytes()
     assert len(read_cassette(path)) == 2
     assert read_cassette(path).problem is None
-
-
-def test_reading_cassettes_does_not_import_vcrpy_or_yaml(tmp_path: Path) -> None:
-    """Our own are read by line, so a replay starts without them."""
-    path = write(tmp_path / "tour.yaml")
-    code = (
-        "import sys\nfrom pathlib import Path\nfrom directmail_lab.cassettes import Cassette\n"
-        "from directmail_lab.interaction import RecordedRequest\n"
-        f"Cassette(Path({str(path)!r})).play(RecordedRequest('GET', {get().uri!r}))\n"
-        "assert not {'vcr', 'yaml'} & set(sys.modules)"
-    )
-
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 def test_the_reading_of_a_large_file_of_vcrpys_tells_how_far_it_is(tmp_path: Path) -> None:

@@ -257,19 +257,6 @@ def test_a_file_that_was_edited_afterwards_says_so(tour: Path) -> None:
     assert len(read_cassette(tour)) == 3
 
 
-def test_new_interactions_are_added_after_the_old_ones(tour: Path) -> None:
-    """The old lines stay as they are, byte for byte; one closing line stands at the end."""
-    before, _, end = tour.read_bytes().partition(b"# end")
-    add(tour, answered(get("/more")))
-
-    assert end.startswith(b": 3 interactions, sha256 ")
-    assert tour.read_bytes().startswith(before)
-    assert tour.read_bytes().count(b"# end") == 1
-    assert paths_in(tour) == ["/0", "/1", "/2", "/more"]
-    assert read_cassette(tour).problem is None
-    assert list(tour.parent.iterdir()) == [tour]
-
-
 @pytest.mark.parametrize("mode", ["new_episodes", "all"])
 def test_an_interaction_is_on_disk_before_record_returns(tmp_path: Path, mode: str) -> None:
     """Another reader finds it meanwhile; with nothing to lose, "all" too records in place."""

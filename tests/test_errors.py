@@ -160,27 +160,6 @@ def test_an_interrupt_is_told_as_briefly(
 
 
 @pytest.mark.parametrize(
-    "call",
-    [
-        f"Session('https://api.example.com', b'{KEY}')",
-        f"Session('{KEY}', 'https://api.example.com')",
-        f"connect('{KEY}', 'https://api.example.com')",
-        f"connect(b'{KEY}', 'some-other-key')",
-        f"connect('https://api.example.com', '{KEY}:')",
-    ],
-)
-def test_a_key_in_the_wrong_place_is_shown_nowhere(
-    run: Callable[[str], list[str]], call: str
-) -> None:
-    """Nor as bytes, by `%xmode Verbose`, which prints the values of each frame."""
-    run("%xmode Verbose")
-    lines = run(f"dm.{call}")
-
-    assert len(lines) == 2, lines
-    assert KEY not in "\n".join(lines)
-
-
-@pytest.mark.parametrize(
     "fault", [{"cut_after": 20}, {"headers": {"Content-Encoding": "gzip"}}], ids=str
 )
 def test_an_answer_that_breaks_in_its_body_shows_nothing_of_it(

@@ -133,7 +133,8 @@ def test_a_streamed_body_that_breaks_off_is_explained_too(
     ):
         response.read()
 
-    assert not [frame for frame in caught.traceback if "httpcore" in str(frame.path)]
+    assert not [frame for frame in caught.traceback if "_transports" in str(frame.path)]
+    assert caught.value.__cause__ is caught.value.__context__ is None
 
 
 def answering(monkeypatch: pytest.MonkeyPatch) -> tuple[mock.Mock, mock.Mock]:
@@ -142,6 +143,38 @@ def answering(monkeypatch: pytest.MonkeyPatch) -> tuple[mock.Mock, mock.Mock]:
     connect = mock.Mock(side_effect=lambda **_: httpx.MockTransport(send))
     monkeypatch.setattr(httpx, "HTTPTransport", connect)
     return connect, send
+
+
+def test_a_write_that_found_no_service_was_not_sent(
+    service: FaultyService, writing: Session
+) -> None:
+    """It can be repeated, so its outcome is not called unknown."""
+    service.close()
+    with pytest.raises(httpx.ConnectError, match="Nothing answers"):
+        writing.post("/v1/letters", json={})
+
+
+@pytest.mark.parametrize("error", [httpx.ReadTimeout, dm.DirectMailLabError])
+def test_a_key_in_an_errors_message_is_removed(
+    live: Session, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    """Whoever wrote the message: a host name, or what a server said, may hold it."""
+    assert live.api_key is not None
+    _, send = answering(monkeypatch)
+    send.side_effect = error(f"about {live.api_key.reveal()}")
+    with pytest.raises(error, match="about <API_KEY>"):
+        live.me()
+
+
+def test_an_excerpt_that_ends_within_the_key_has_nothing_of_it(
+    service: FaultyService, live: Session
+) -> None:
+    """More of an error's body is searched than is shown."""
+    service.fault(status=500, body="-" * 190 + service.api_key)
+    with pytest.raises(dm.errors.ServiceError) as caught:
+        live.me()
+
+    assert caught.value.excerpt == ("-" * 190 + "<API_KEY>")[:200]
 
 
 def test_an_authorization_of_ones_own_is_sent_alone(
@@ -216,6 +249,31 @@ def test_under_trio_the_async_client_says_what_to_do(service: FaultyService, liv
     trio.run(ask)
 
     assert service.requests.total() == 1
+
+
+def test_each_event_loop_has_connections_of_its_own(
+    live: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while another one still runs: a connection belongs to the loop that opened it."""
+    used: list[tuple[object, asyncio.AbstractEventLoop]] = []
+
+    class Noted(httpx.AsyncHTTPTransport):
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            used.append((self, asyncio.get_running_loop()))
+            return await super().handle_async_request(request)
+
+    async def ask() -> None:
+        await live.async_client.get("/v1/users/me")
+
+    async def ask_here_and_in_another_loop() -> None:
+        await ask()
+        await asyncio.to_thread(asyncio.run, ask())
+        await ask()
+
+    monkeypatch.setattr(httpx, "AsyncHTTPTransport", Noted)
+    asyncio.run(ask_here_and_in_another_loop())
+
+    assert len(set(used)) == len({pool for pool, _ in used}) == 2
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")

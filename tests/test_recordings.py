@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import shutil
 import threading
 from dataclasses import replace
@@ -93,6 +94,25 @@ def test_old_bodies_are_dropped_and_their_numbers_stay(
     assert [each.remaining for each in live.recording.readings()] == list(range(299, 289, -1))
 
 
+def test_a_replays_recording_has_the_files_bodies_below_the_address_that_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many there are: it keeps none of them. A compressed one is decoded, as played."""
+    monkeypatch.setattr(recording_module, "_MAX_KEPT_BYTES", 0)
+    packed = typed("text/plain", gzip.compress(b"plain"), ("Content-Encoding", "gzip"))
+    path = theirs(tmp_path / "a.yaml", answered(get("/v1/x?b=2&a=1")), packed)
+    with Session("https://eu.test") as session, session.replay(path):
+        played = [session.get("/v1/x?a=1&b=2", headers={"X-Mine": "1"}), session.get("/v1/x")]
+        kept, has_bodies = list(session.recording), session.recording.has_bodies(1)
+
+    assert [each.content for each in played] == [b'{"id": 1}', b"plain"]
+    assert [each.response.body for each in kept] == [b'{"id": 1}', b"plain"]
+    assert has_bodies
+    assert [each.request.uri for each in kept] == [str(each.url) for each in played]
+    assert kept[0].request.headers == (("Accept", "*/*"),)
+    assert "Content-Encoding" not in dict(kept[1].response.headers)
+
+
 def test_another_programs_file_is_read_without_its_credentials(tmp_path: Path) -> None:
     """Wherever the service repeated them; the scheme of an Authorization stays."""
     token = "s3cr3t-t0ken-0123456789"
@@ -126,17 +146,6 @@ def test_a_source_is_a_name_a_path_a_folder_a_session_or_several(
     assert names(None) == ["first-look"]
     with pytest.raises(ValueError, match="5 is no source"):
         names(5)
-
-
-def test_of_several_one_that_cannot_be_read_is_left_out(tour: Path) -> None:
-    """With a warning that names it; alone, it is an error."""
-    broken = tour.with_name("broken.yaml")
-    broken.write_text("no: cassette")
-
-    with pytest.warns(UserWarning, match=r"1 of 2 cassettes cannot be read.*broken"):
-        assert [each.name for each in recordings_of(tour.parent)] == ["tour"]
-    with pytest.raises(dm.errors.CassetteFormatError):
-        list(recordings_of(broken))
 
 
 # -- attempts ------------------------------------------------------------------------------------

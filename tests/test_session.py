@@ -246,6 +246,23 @@ def test_a_replay_in_recorded_time_waits_as_long_as_the_service_took(
     assert pauses == slept * 2
 
 
+@pytest.mark.parametrize("retry", [True, False])
+def test_a_request_that_the_caller_sends_again_is_another_call(
+    service: FaultyService, retry: bool
+) -> None:
+    """As SDKs do that repeat what fails: a replay gives each call what it got."""
+    with Session(service.base_url, service.api_key, retry=retry, share=None) as session:
+        request = session.client.build_request("GET", "/v1/users/me")
+        service.fault(status=503, times=1, headers={"Retry-After": "0"})
+        with session.record("again"):
+            seen = [session.client.send(request).status_code for _ in range(2)]
+        with session.replay("again", repeat="strict"):
+            replayed = [session.client.send(request).status_code for _ in range(2)]
+
+    assert seen == replayed == [200 if retry else 503, 200]
+    assert service.requests == {"GET /v1/users/me": 3 if retry else 2}
+
+
 @pytest.mark.parametrize(
     ("fault", "error"),
     [
@@ -318,6 +335,25 @@ def test_a_key_in_a_reason_phrase_or_a_cookie_is_not_shown(
     assert service.api_key not in f"{kept}{response.headers.get('set-cookie')}"
     assert harmless == "<Response [403 No [2J]>"
     assert shown == "<Response [403 No <API_KEY>]>"
+
+
+def test_cookies_are_kept_and_sent_back(service: FaultyService, live: Session) -> None:
+    """As httpx's clients do; they can be read, and replaced."""
+
+    async def cookies_async() -> dict[str, str]:
+        async with Session(live.base_url, ApiKey(STAND_IN_KEY)) as session:
+            await session.async_client.get("/v1/users/me")
+            return dict(session.async_client.cookies)
+
+    with service.fault(headers={"Set-Cookie": "theme=dark"}):
+        live.get("/v1/users/me")
+        kept = asyncio.run(cookies_async())
+    sent = live.get("/v1/users/me").request.headers["Cookie"]
+    live.client.cookies = {"theme": "light"}
+    replaced = live.get("/v1/users/me").request.headers["Cookie"]
+
+    assert kept == {"theme": "dark"}
+    assert (sent, replaced) == ("theme=dark", "theme=light")
 
 
 def test_the_key_goes_to_the_base_address_alone(service: FaultyService, live: Session) -> None:

@@ -16,6 +16,9 @@ from typing import Any, Final
 
 from ..interaction import Headers, Interaction, RecordedRequest, RecordedResponse
 
+Address = tuple[str, str]
+"""The method and the whole address of a request."""
+
 # A recording's metadata is under `recording`, not `metadata`: with the latter vcrpy's loader
 # returns three values instead of two, and pytest-recording (0.14) fails on that.
 _START: Final = b'version: 1\nrecording: {"recorded_with": "directmail-lab'
@@ -34,10 +37,8 @@ END: Final = re.compile(rb"# end: (\d{1,18}) interactions?, sha256 ([0-9a-f]{64}
 
 # JSON may hold these as they are; YAML may not, or takes them for line breaks or a byte order mark
 # (YAML 1.1, section 5.1, `c-printable`, and 5.4, line breaks).
-_ESCAPED: Final = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
-
 # No escape of a lone surrogate can be read by libyaml, so it becomes the replacement character.
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_ESCAPED: Final = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 
 # libyaml takes no longer key than 1,024 characters, unless it is written as `? key : value`. An
 # escape has up to six.
@@ -98,8 +99,8 @@ def is_by_hand(tail: bytes) -> bool:
     return tail.endswith(b"\n") and b"\n  response:" in tail
 
 
-def address_of(data: bytes, start: int) -> tuple[RecordedRequest, int] | None:
-    """Return method, address and attempt of the interaction at ``start``; nothing else is parsed.
+def address_of(data: bytes, start: int) -> tuple[Address, int] | None:
+    """Return the address and the attempt of the interaction at ``start``; nothing else is parsed.
 
     None if the lines differ from what we write: an escape in the address, another order. An address
     that the pattern matches is a valid URL, so it needs no further check.
@@ -108,7 +109,7 @@ def address_of(data: bytes, start: int) -> tuple[RecordedRequest, int] | None:
     if match is None:
         return None
     attempt, method, uri = match.groups()
-    return RecordedRequest(method.decode(), uri.decode()), int(attempt or 1)
+    return (method.decode(), uri.decode()), int(attempt or 1)
 
 
 def request_of(value: Mapping[str, Any]) -> RecordedRequest:
@@ -161,11 +162,12 @@ def text_of(value: object) -> str:
 
 def headers_of(value: Mapping[str, Any]) -> Headers:
     """Return headers from a mapping of each name to its values, or to the only one."""
-    return tuple(
+    pairs = [
         (text_of(name), text_of(item))
         for name, items in value.items()
-        for item in (items if isinstance(items, list | tuple) else (items,))
-    )
+        for item in (items if isinstance(items, (list, tuple)) else (items,))
+    ]
+    return tuple(pairs)
 
 
 def _headers_text(headers: Headers) -> str:
@@ -190,7 +192,12 @@ def _one_line(text: str) -> str:
     """Return JSON, whose non-ASCII is all within texts, with what YAML cannot hold escaped."""
     if text.isascii() and "\x7f" not in text:
         return text
-    return _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", _SURROGATE.sub("\ufffd", text))
+    return _ESCAPED.sub(_escaped, text)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return "\ufffd" if 0xD800 <= code <= 0xDFFF else f"\\u{code:04x}"
 
 
 def _time(at: datetime | None) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -21,13 +22,14 @@ _MAX_PATH_BYTES: Final = 4000
 _ROOT_MARKS: Final = ("pyproject.toml", ".git", "notebooks")
 
 
-def find_cassette(name: str | Path) -> Path:
+def find_cassette(name: str | Path, first: Sequence[Path] = ()) -> Path:
     """Return the file that a cassette is read from.
 
-    A name is looked up in ``DIRECTMAIL_CASSETTES``, in the nearest ``cassettes/`` folder from the
-    working directory up to the project's root (the first folder that holds ``pyproject.toml``,
-    ``.git`` or ``notebooks``), and among the packaged ones; a `Path` is the file itself. It is
-    looked for neither above the home folder nor in a folder of another user.
+    A name is looked up in the folders that come ``first``, in ``DIRECTMAIL_CASSETTES``, in the
+    nearest ``cassettes/`` folder from the working directory up to the project's root (the first
+    folder that holds ``pyproject.toml``, ``.git`` or ``notebooks``), and among the packaged ones; a
+    `Path` is the file itself. It is looked for neither above the home folder nor in a folder of
+    another user.
 
     Raises
     ------
@@ -38,7 +40,8 @@ def find_cassette(name: str | Path) -> Path:
     """
     title = cassette_name(name)
     # In a checkout, the nearest folder may be the packaged one.
-    folders = [name.parent] if isinstance(name, Path) else list(dict.fromkeys(_folders()))
+    found = [name.parent] if isinstance(name, Path) else [*first, *_folders()]
+    folders = list(dict.fromkeys(found))
     for folder in folders:
         path = _with_suffix(name) if isinstance(name, Path) else _path_in(folder, name)
         if os.path.lexists(path):
@@ -53,11 +56,12 @@ def find_cassette(name: str | Path) -> Path:
     )
 
 
-def new_cassette_path(name: str | Path) -> Path:
+def new_cassette_path(name: str | Path, first: Sequence[Path] = ()) -> Path:
     """Return the file that a cassette is recorded to, in the first folder of your own.
 
-    That is ``DIRECTMAIL_CASSETTES``, else the nearest ``cassettes/`` as `find_cassette` looks for
-    it, else one to be made in the working directory. The packaged cassettes are never written to.
+    That is the one that comes ``first``, else ``DIRECTMAIL_CASSETTES``, else the nearest
+    ``cassettes/`` as `find_cassette` looks for it, else one to be made in the working directory.
+    The packaged cassettes are never written to.
 
     Raises
     ------
@@ -72,7 +76,7 @@ def new_cassette_path(name: str | Path) -> Path:
         )
     if isinstance(name, Path):
         return _with_suffix(name)
-    folder = next(_own_folders(), Path.cwd() / _FOLDER)
+    folder = next(chain(first, _own_folders()), Path.cwd() / _FOLDER)
     if folder.exists() and not _is_own(folder):
         raise CassetteError(
             f"{folder} belongs to another user. Set {CASSETTES_VARIABLE} to a folder of your own."

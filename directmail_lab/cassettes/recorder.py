@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from ..errors import CassetteError
-from ..interaction import Interaction
+from ..interaction import Interaction, RecordedRequest
 from ..redaction import Redactor
 from ..settings import VERSION
 from . import layout
@@ -146,7 +146,7 @@ def write_cassette(
         writer = LineWriter(new, header_text(metadata, redactor))
         try:
             for interaction in interactions:
-                writer.append(redactor.redacted_text(interaction, layout.interaction_text))
+                writer.append(redactor.redacted_text(interaction, layout.interaction_text)[0])
         finally:
             writer.close()
 
@@ -200,17 +200,17 @@ class Recorder:
         self._process = os.getpid()
         self.closed = False
 
-    def append(self, interaction: Interaction) -> int | None:
+    def append(self, interaction: Interaction) -> tuple[int | None, RecordedRequest]:
         """Redact an interaction and write it: when this returns, a kill does not lose it.
 
-        Returns its number in the cassette, where that is known by now.
+        Returns its number in the cassette, where that is known by now, and its request as written.
         """
         if os.getpid() != self._process:
-            return None
+            return None, interaction.request
         if self.closed:  # while the request was in flight
             self._notice(f"A response came after cassette {self._path.stem!r} had been closed.")
-            return None
-        text = self._redactor.redacted_text(interaction, layout.interaction_text)
+            return None, interaction.request
+        text, written = self._redactor.redacted_text(interaction, layout.interaction_text)
         if self._writer is None:
             self._writer = self._open_writer()
         elif not self._writer.is_in_place():
@@ -219,9 +219,9 @@ class Recorder:
             body = b"<not recorded: %d bytes>" % len(interaction.response.body)
             response = replace(interaction.response, body=body)
             interaction = replace(interaction, response=response)
-            text = self._redactor.redacted_text(interaction, layout.interaction_text)
+            text, _ = self._redactor.redacted_text(interaction, layout.interaction_text)
         self._writer.append(text)
-        return self._writer.count if self._file == self._path else None
+        return self._writer.count if self._file == self._path else None, written.request
 
     def refuse_if_full(self) -> None:
         """Raise `CassetteError` if the file has no room for another interaction."""

@@ -12,8 +12,8 @@ import math
 import stat
 import threading
 from array import array
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import islice
@@ -33,6 +33,7 @@ from ..interaction import (
     check_request,
     check_response,
     check_times,
+    header,
     normalize_headers,
     path_below,
     text_headers,
@@ -40,8 +41,9 @@ from ..interaction import (
 )
 from ..readings.reading import Reading, reading_of
 from ..readings.reset_unit import Evidence, ResetUnit, ResetUnitInference, infer_reset_unit
-from ..redaction import Redactor, redact_foreign
+from ..redaction import Redactor, redact_foreign, unpack
 from . import layout
+from .layout import Address
 
 MAX_FILE_BYTES: Final = 256 * 1024**2
 _MAX_KEPT_BYTES: Final = 64 * 1024**2
@@ -49,8 +51,6 @@ _MAX_KEPT_BYTES: Final = 64 * 1024**2
 _HEADERS_BYTES: Final = 4096
 _READINGS_FOR_UNIT: Final = 1_000
 _PERCENT: Final = "{desc}: {percentage:.0f} % {bar}"
-
-_NOT_PARSED: Final = RecordedRequest("", "")
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
 Credentials = Literal["key", "none", "wrong", "unknown"]
@@ -98,7 +98,7 @@ class Recording:
     @property
     def title(self) -> str:
         """What is shown of where its interactions come from."""
-        return self.name
+        return f"{self.name} (replayed)" if self.is_replay else self.name
 
     @property
     def is_third_party(self) -> bool:
@@ -135,6 +135,23 @@ class Recording:
         """
         self._check_number(number)
         return self.interactions[number - 1]
+
+    def answer(self, number: int, request: RecordedRequest) -> Interaction:
+        """Return an interaction with a request in the place of its own, to replay its response.
+
+        Raises
+        ------
+        CassetteError
+            Its body cannot be decoded, or not within the bound.
+        """
+        if isinstance(self.interactions, Lines):
+            return _decoded(self.interactions.answer(number - 1, request))
+        return _decoded(replace(self.interactions[number - 1], request=request))
+
+    def addresses(self) -> Iterable[tuple[Address, int]]:
+        """Return of each interaction its method and address, and which attempt it is."""
+        recorded = self.interactions
+        return recorded.addresses() if isinstance(recorded, Lines) else map(_address_of, recorded)
 
     def reading(self, number: int) -> Reading:
         """Return the reading of an interaction's response; raises as `interaction` does."""
@@ -185,23 +202,13 @@ class SessionRecording(Recording):
 
     Attributes
     ----------
-    is_replay
-        Whether it keeps what one replay played.
     explored
         Responses to `explore`, with what stood in for the key: no question but `findings` asks
         for these.
     """
 
-    def __init__(
-        self,
-        name: str,
-        base_url: str,
-        *,
-        is_replay: bool = False,
-        reset_unit: ResetUnit | None = None,
-    ) -> None:
+    def __init__(self, name: str, base_url: str, *, reset_unit: ResetUnit | None = None) -> None:
         super().__init__(name, base_url=base_url)
-        self.is_replay = is_replay
         self.explored: list[tuple[Interaction, Credentials]] = []
         self._readings: list[Reading] = []
         self._exchanges: dict[int, RawInteraction] = {}
@@ -209,10 +216,6 @@ class SessionRecording(Recording):
         self._inference = ResetUnitInference(stated=reset_unit)
         self._observed = 0
         self._lock = threading.Lock()
-
-    @property
-    def title(self) -> str:
-        return f"{self.name} (replayed)" if self.is_replay else self.name
 
     def add(self, reading: Reading, exchange: RawInteraction) -> int:
         """Keep a response, and return its number."""
@@ -278,7 +281,30 @@ class SessionRecording(Recording):
 
     def has_bodies(self, number: int) -> bool:
         exchange = self._exchanges.get(number)
-        return exchange is not None and exchange.body is not None
+        return self.is_replay or (exchange is not None and exchange.body is not None)
+
+
+class ReplayRecording(SessionRecording):
+    """What one replay of a ``file`` played: the readings, and the addresses that were asked for.
+
+    The rest is the file's.
+    """
+
+    is_replay = True
+
+    def __init__(self, file: Recording, base_url: str, *, reset_unit: ResetUnit | None) -> None:
+        super().__init__(file.name, base_url, reset_unit=reset_unit)
+        self._file = file
+        self._addresses: list[str] = []
+
+    def _keep(self, number: int, exchange: RawInteraction) -> None:  # noqa: ARG002
+        self._addresses.append(str(exchange.url))
+
+    def interaction(self, number: int) -> Interaction:
+        of_file = self.reading(number).cassette_number or 0
+        request = self._file.interaction(of_file).request
+        request = replace(request, uri=self._addresses[number - 1])
+        return self.redactor.interaction(self._file.answer(of_file, request))
 
 
 def _size(exchange: RawInteraction) -> int:
@@ -344,49 +370,53 @@ class Lines(Sequence[Interaction]):
         return len(self._starts)
 
     def __getitem__(self, index: Any) -> Any:
-        with self._format_errors(index) as lines:
-            return replace(
-                self.answer(index), request=check_request(layout.request_of(_parse(lines[3])))
-            )
+        return self.answer(index)
 
-    def answer(self, index: int) -> Interaction:
-        """Return an interaction whose request is not parsed, to replay its response."""
-        with self._format_errors(index) as (at, elapsed, attempt, _, response):
-            interaction = Interaction(
-                _NOT_PARSED,
-                check_response(layout.response_of(_parse(response))),
-                layout.recorded_at_of(at.decode("ascii", "replace")),
-                layout.elapsed_s_of(elapsed),
-                int(attempt or 1),
-            )
-            check_times(interaction.recorded_at, interaction.elapsed_s)
-        return interaction
-
-    def request(self, index: int, is_enough: Callable[[str], bool]) -> tuple[RecordedRequest, int]:
-        """Return one request and its attempt; without headers and body if ``is_enough`` says so.
-
-        ``is_enough`` is asked for the method: a read is found by its address.
-        """
-        found = layout.address_of(self._data, self._starts[index])
-        if found is None or not is_enough(found[0].method):
-            with self._format_errors(index) as (_, _, attempt, request, _):
-                return check_request(layout.request_of(_parse(request))), int(attempt or 1)
-        return found
-
-    @contextmanager
-    def _format_errors(self, index: int) -> Iterator[tuple[bytes, ...]]:
+    def answer(self, index: int, request: RecordedRequest | None = None) -> Interaction:
+        """Return an interaction; with a request, that stands for its own, which is not parsed."""
         match = layout.INTERACTION.match(self._data, self._starts[index])
         assert match is not None, "the index was made by this pattern"
         try:
-            yield match.groups()
+            at, elapsed_s, attempt, request_line, response_line = match.groups()
+            interaction = Interaction(
+                request or check_request(layout.request_of(_parse(request_line))),
+                check_response(layout.response_of(_parse(response_line))),
+                layout.recorded_at_of(at.decode("ascii", "replace")),
+                layout.elapsed_s_of(elapsed_s),
+                int(attempt or 1),
+            )
+            check_times(interaction.recorded_at, interaction.elapsed_s)
         except MALFORMED as error:
             number = index % len(self) + 1
             raise unreadable(f"Interaction {number} of cassette {self._name!r}", error) from None
+        return interaction
+
+    def addresses(self) -> Iterator[tuple[Address, int]]:
+        """Yield method and address of each interaction, and which attempt it is."""
+        for index, start in enumerate(self._starts):
+            yield layout.address_of(self._data, start) or _address_of(self[index])
+
+
+def _address_of(interaction: Interaction) -> tuple[Address, int]:
+    return (interaction.request.method, interaction.request.uri), interaction.attempt
+
+
+def _decoded(interaction: Interaction) -> Interaction:
+    """Return an interaction with its response decoded: httpx would decode it without a bound."""
+    response = interaction.response
+    if not (coding := header(response.headers, "content-encoding")):
+        return interaction
+    try:
+        response = replace(response, body=unpack(response.body, coding))
+    except ValueError as error:
+        raise CassetteError(f"The recorded body is {error}, so it is not replayed.") from None
+    response = normalize_headers(response, method=interaction.request.method)
+    return replace(interaction, response=response)
 
 
 def _parse(line: bytes) -> Any:
     try:
-        return json.loads(line)
+        return json.loads(line.decode())  # faster than from bytes
     except (ValueError, RecursionError):  # a binary body, or a line that a person wrote
         from .vcr_files import load_yaml
 

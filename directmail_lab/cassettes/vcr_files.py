@@ -9,6 +9,8 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
 import yaml
@@ -28,6 +30,7 @@ from ..interaction import (
     RecordedRequest,
     RecordedResponse,
     check_interaction,
+    check_times,
     header,
     normalize_headers,
     unreadable,
@@ -115,16 +118,26 @@ def load_yaml(text: str, progress: Progress = lambda _: None) -> Any:
 
 def _interaction(entry: Mapping[str, Any], number: int) -> Interaction:
     try:
+        response = _response(entry["response"])
         return check_interaction(
             Interaction(
                 _request(Request._from_dict(entry["request"])),
-                _response(entry["response"]),
-                recorded_at_of(entry.get("recorded_at")),
+                response,
+                recorded_at_of(entry.get("recorded_at")) or _date_of(response),
                 elapsed_s_of(entry.get("elapsed_s")),
             )
         )
     except MALFORMED as error:
         raise unreadable(f"Interaction {number}", error) from None
+
+
+def _date_of(response: RecordedResponse) -> datetime | None:
+    """Return when a response says that it was sent: vcrpy keeps no time."""
+    with suppress(*MALFORMED):
+        at = parsedate_to_datetime(header(response.headers, "date") or "").astimezone(UTC)
+        check_times(at, None)
+        return at
+    return None
 
 
 def _request(request: Request) -> RecordedRequest:

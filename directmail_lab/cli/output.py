@@ -57,8 +57,9 @@ def error_message(error: Exception) -> str:
     if isinstance(error, OSError):
         reason = error.strerror or str(error)
         return f"{error.filename}: {reason}." if error.filename else reason
-    sentences = re.split(r"(?<=[.?!]) (?=[A-Z])", str(error))
-    message = " ".join(s for s in sentences if not _PYTHON.search(s)) or sentences[0]
+    sentences = re.split(r"(?<=[.?!])(?: (?=[A-Z])|(?=\n))", str(error))
+    kept = [each for each in sentences if not _PYTHON.search(each)] or sentences[:1]
+    message = " ".join(kept).replace(" \n", "\n")
     if message != str(error):
         message += "".join(f" {_ADVICE[kind]}" for kind in _ADVICE if isinstance(error, kind))
     return message

@@ -23,7 +23,6 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -101,7 +100,10 @@ class SharedStore(ABC):
         def update(row: object) -> str:
             nonlocal changed
             values = read_row(row, self._ahead_s)
-            allowance = copy.deepcopy(own) if values is None else replace(own, **values)
+            if values is None:
+                allowance = copy.deepcopy(own)
+            else:
+                allowance = Allowance(own.reset_unit, own.max_wait_s, own.pace, **values)
             changed = allowance, ask(allowance)
             for kernel, asked_at in list(allowance.kernels.items()):
                 if abs(now - asked_at) > _TOLD_OF_S:
@@ -151,31 +153,34 @@ def read_row(text: object, ahead_s: float) -> dict[str, Any] | None:
     """
     with contextlib.suppress(ValueError, TypeError, LookupError, AttributeError, RecursionError):
         row = json.loads(text)  # type: ignore[arg-type]
-        numbers = [row[name] for name in TIMES + NUMBERS]
+        numbers = [row[name] for name in _OF_NUMBERS]
         numbers += [at for name in MOMENTS for at in row[name].values()]
         if row["remaining"] is not None:  # responses say what remains
             numbers.append(row["remaining"])
-        are_numbers = all(type(number) in (int, float, bool) for number in numbers)
-        if are_numbers and all(0 <= number < 2**64 for number in numbers) and len(row) == _VALUES:
+        are_numbers = all(type(each) in _NUMERIC and 0 <= each < 2**64 for each in numbers)
+        if are_numbers and len(row) == len(_SHARED):
             return _shifted(row, -ahead_s)
     return None
 
 
 def write_row(allowance: Allowance, ahead_s: float) -> str:
     """Return the row that `read_row` reads."""
-    row = {name: getattr(allowance, name) for name in ("remaining", *NUMBERS, *TIMES, *MOMENTS)}
-    return _encode(_shifted(row, ahead_s))
+    return _encode(_shifted({name: getattr(allowance, name) for name in _SHARED}, ahead_s))
 
 
 def _shifted(row: dict[str, Any], by_s: float) -> dict[str, Any]:
     """Return a row with its times moved, from one clock to another; 0 stands for no time."""
+    if not by_s:
+        return row
     shifted = row | {name: row[name] and row[name] + by_s for name in TIMES}
     for name in MOMENTS:
         shifted[name] = {each: at + by_s for each, at in row[name].items()}
     return shifted
 
 
-_VALUES: Final = len(TIMES + NUMBERS + MOMENTS) + 1
+_OF_NUMBERS: Final = TIMES + NUMBERS
+_SHARED: Final = ("remaining", *_OF_NUMBERS, *MOMENTS)
+_NUMERIC: Final = frozenset((int, float, bool))
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 

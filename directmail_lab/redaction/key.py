@@ -124,18 +124,29 @@ class _Forms(Hidden):
         hex_digits, digits = key.encode().hex(), list(_base64_digits(key))
         marks = {char for char in (*key, *"".join(digits)) if not char.isalnum()}
         names = (name for mark in marks for name in _html_names(mark))
-        escapes = ("%", "\\u00", "\\x", "&#", *map("\\{}".format, marks), *map("&{}".format, names))
         url_safe = (each.translate(str.maketrans("+/", "-_")) for each in digits)
-        hints = (key, hex_digits, *digits, *url_safe, *escapes)
         base64 = "|".join(map(_base64_pattern, digits))
         self.__placeholder = placeholder
-        self.__hints = {hint.lower() for hint in hints}
+        # By what they begin with, which most texts do not have at all.
+        self.__hints = {
+            "": {each.lower() for each in (key, hex_digits, *digits, *url_safe, "%")},
+            "&": {"&#", *(f"&{name.lower()}" for name in names)},
+            "\\": {"\\x", *(f"\\{mark}" for mark in marks)},
+            "\\u00": {f"\\u00{digit}" for digit in range(2, 8)},
+        }
         self.__encoded = re.compile(f"(?i:{hex_digits})|{base64}")
         self.__any = re.compile(f"(?s:{_spelled(key)})|{self.__encoded.pattern}")
 
+    def is_hinted_at(self, lower: str) -> bool:
+        """Return whether there is a hint of one in a text for searching, perhaps quoted as JSON."""
+        return any(
+            start in lower and any(map(lower.__contains__, hints))
+            for start, hints in self.__hints.items()
+        )
+
     def is_in(self, text: str, lower: str) -> bool:
         """Return whether any form is in a text; ``lower`` is the same for searching."""
-        return any(hint in lower for hint in self.__hints) and bool(self.__any.search(text))
+        return self.is_hinted_at(lower) and bool(self.__any.search(text))
 
     def removed_from(self, text: str) -> str:
         """Return a text without them; of hex digits and base64 the whole run goes."""
@@ -172,6 +183,10 @@ class KeySearch(Hidden):
         """Return whether any form of a key is in a text."""
         lower = lower_ascii(text)
         return any(forms.is_in(text, lower) for forms in self.__forms.values())
+
+    def may_be_in(self, lower: str) -> bool:
+        """Return whether a text, in small letters, has a hint of a key, also quoted as JSON."""
+        return any(forms.is_hinted_at(lower) for forms in self.__forms.values())
 
     def removed_from(self, text: str) -> str:
         """Return a text without what `holds` finds."""

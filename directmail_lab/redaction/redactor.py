@@ -24,7 +24,7 @@ from ..errors import CassetteError, hide_frames
 from ..interaction import Headers, Interaction, RecordedRequest, RecordedResponse, header
 from .key import REDACTED, Hidden, KeySearch, lower_ascii
 from .personal import FIELD, Pseudonyms, normalize
-from .unpack import TooLargeError, unpack
+from .unpack import MAX_UNPACKED_BYTES, TooLargeError, unpack
 
 # Never written: each is a credential, or is as good as one.
 _AUTHORIZATION: Final = frozenset(("authorization", "proxy-authorization"))
@@ -63,6 +63,10 @@ _JSON_FIELDS: Final = tuple(
     )
     for quote, value in (('"', r"(?:[^\"\\]|\\.)*"), (r"\\\"", r"(?:[^\"\\]|\\[^\"])*"))
 )
+# Bytes that are no text, perhaps compressed; and what may be UTF-16.
+_OPENED_HINTS: Final = ("!!binary", "\\u0000")
+# Looser, since what is written has escapes.
+_USER_INFO_HINT: Final = re.compile(r"://[^/?#@\s\"'<>]+@", re.ASCII)
 _USER_INFO = re.compile(r"(?<=://)[^/?#@\s\"'<>\\]+(?=@)")
 # A placeholder that a client has escaped.
 _ESCAPED_PLACEHOLDER = re.compile("%3C(API_KEY|REDACTED)%3E", re.IGNORECASE)
@@ -99,7 +103,7 @@ class Redactor(Hidden):
     def __init__(self, secrets: Iterable[str] = (), *, redact: Iterable[str] = ()) -> None:
         self.__keys = KeySearch(secrets)
         self.__version: object = None
-        self.__redact = tuple(redact)
+        self.__redact = (redact,) if isinstance(redact, str) else tuple(redact)
         self.__personal = Pseudonyms(self.__redact)
 
     @property
@@ -129,17 +133,27 @@ class Redactor(Hidden):
         return replace(interaction, request=request, response=response)
 
     @hide_frames
-    def redacted_text(self, interaction: Interaction, text_of: Callable[[Interaction], str]) -> str:
-        """Return the text of an interaction as it may be written, searched once more for the key.
+    def redacted_text(
+        self, interaction: Interaction, text_of: Callable[[Interaction], str]
+    ) -> tuple[str, Interaction]:
+        """Return the text of an interaction as it may be written, and what it is the text of.
+
+        The text has been searched once more for the key. ``text_of`` writes as a cassette does.
 
         Raises
         ------
         CassetteError
             As `refuse_leak`.
         """
-        text = text_of(self.interaction(interaction))
-        self.refuse_leak(text)
-        return text
+        self._learn(_secrets_of(interaction.request))
+        written = self._without_credential_headers(interaction)
+        text = text_of(written)
+        # Most hold nothing: then one search, of what is written, is enough.
+        if self.__personal or self._is_affected(text) or _is_opened(text):
+            written = self.interaction(interaction)
+            text = text_of(written)
+            self.refuse_leak(text)
+        return text, written
 
     @hide_frames
     def request(self, request: RecordedRequest) -> RecordedRequest:
@@ -148,10 +162,11 @@ class Redactor(Hidden):
         Where its address or body differs from the request's own, a value in it was replaced: two
         requests that differ by that value alone are one afterwards.
         """
-        self._learn(_secrets_of(request))
+        self._learn()
         is_bare = not (request.headers or request.body or self.__personal)
         if is_bare and not self._is_affected(request.uri):
             return request  # as a replay asks for most
+        self._learn(_secrets_of(request))
         texts = [request.method, _ESCAPED_PLACEHOLDER.sub(r"<\1>", request.uri)]
         (method, uri), headers, body = self._message(texts, request.headers, request.body or b"")
         return RecordedRequest(method, uri, headers, None if request.body is None else body)
@@ -185,6 +200,15 @@ class Redactor(Hidden):
             self.__version = version  # read before the keys: of two threads, none learns too little
         self.__keys.learn(secrets, REDACTED)
 
+    def _without_credential_headers(self, interaction: Interaction) -> Interaction:
+        messages = interaction.request, interaction.response
+        sent, received = (self._headers(message.headers) for message in messages)
+        if (sent, received) == (interaction.request.headers, interaction.response.headers):
+            return interaction
+        request = replace(interaction.request, headers=sent)
+        response = replace(interaction.response, headers=received)
+        return replace(interaction, request=request, response=response)
+
     def _message(
         self, texts: list[str], headers: Headers, body: bytes
     ) -> tuple[list[str], Headers, bytes]:
@@ -204,13 +228,16 @@ class Redactor(Hidden):
             )
         return parts[: len(texts)], headers, written
 
-    def _headers(self, headers: Headers) -> Iterator[tuple[str, str]]:
-        """Yield the headers that may be written at all, credentials without their value."""
-        for name, value in headers:
-            if _is_credential(name):
-                yield name, value and REDACTED
-            elif name.lower() not in _DROPPED:
-                yield name, self.__personal.field(name, value) if self.__personal else value
+    def _headers(self, headers: Headers) -> Headers:
+        """Return the headers that may be written at all, credentials without their value."""
+        kept = [
+            (name, value and (_mask(name) or value))
+            for name, value in headers
+            if _mask(name) is not None
+        ]
+        if self.__personal:
+            kept = [(n, self.__personal.field(n, v) if v != REDACTED else v) for n, v in kept]
+        return tuple(kept)
 
     def _body(self, body: bytes, headers: Headers) -> bytes:
         """Return a body as it may be written; one that had to be opened for that stays open."""
@@ -224,22 +251,25 @@ class Redactor(Hidden):
         # UTF-16 that does not say so.
         if "\0" in text and self.__keys.holds(text.replace("\0", "")):
             return b"<not searched: %d bytes>" % len(body)
-        if not self.__personal and not self._is_affected(text):
-            return body
         written = self._text(text)
         return body if written == text else written.encode(charset)
 
     def _is_affected(self, text: str) -> bool:
-        """Return whether anything but personal data may have to be removed from a text."""
-        return _may_hold_credentials(text) or self.__keys.holds(text)
+        """Return whether anything but personal data may have to be removed from a text.
+
+        The text may be one that is quoted as JSON.
+        """
+        lower = lower_ascii(text)
+        is_hinted_at = any(map(lower.__contains__, _HINTS)) or self.__keys.may_be_in(lower)
+        return is_hinted_at or bool(_USER_INFO_HINT.search(lower))
 
     def _text(self, text: str) -> str:
-        if _may_hold_credentials(text):
+        if self._is_affected(text):
             for pattern in (FIELD, _PART, *_JSON_FIELDS) if "=" in text else _JSON_FIELDS:
                 text = pattern.sub(_redacted_field, text)
             text = _USER_INFO.sub(REDACTED, text)
-        if self.__keys.holds(text):
-            text = self.__keys.removed_from(text)
+            if self.__keys.holds(text):
+                text = self.__keys.removed_from(text)
         return self.__personal.text(text) if self.__personal else text
 
 
@@ -253,14 +283,20 @@ def _redacted_field(field: re.Match[str]) -> str:
 
 
 @lru_cache(1000)  # otherwise a fifth of the time that recording takes, for the same few names
-def _is_credential(header_name: str) -> bool:
-    is_named_so = _CREDENTIAL_HEADER.search(header_name) and not _OTHER_HEADER.search(header_name)
-    return bool(is_named_so) and header_name.lower() not in _DROPPED
+def _mask(header_name: str) -> str | None:
+    """Return what stands for a header's value: nothing, or ``<REDACTED>``; None for no header."""
+    if header_name.lower() in _DROPPED:
+        return None
+    is_credential = _CREDENTIAL_HEADER.search(header_name) and not _OTHER_HEADER.search(header_name)
+    return REDACTED if is_credential else ""
 
 
-def _may_hold_credentials(text: str) -> bool:
+def _is_opened(text: str) -> bool:
+    """Return whether what is written has a body that is opened or decoded before it is searched."""
     lower = lower_ascii(text)
-    return ("@" in lower and "://" in lower) or any(hint in lower for hint in _HINTS)
+    is_utf_8 = lower.count("charset=") == lower.count("charset=utf-8")
+    is_small = len(text) <= MAX_UNPACKED_BYTES
+    return not is_utf_8 or not is_small or any(map(lower.__contains__, _OPENED_HINTS))
 
 
 def _decoded(body: bytes, content_type: str) -> tuple[str, str]:
@@ -342,7 +378,7 @@ _LOGGED_HEADER = re.compile(r"(b?(['\"])([\w-]{1,99})\2, b?)(['\"]).*?\4(?=[,)\]
 
 
 def _logged_header(match: re.Match[str]) -> str:
-    is_credential = match[3].lower() in _DROPPED or _is_credential(match[3])
+    is_credential = _mask(match[3]) != ""
     return f"{match[1]}{match[4]}{REDACTED}{match[4]}" if is_credential else match[0]
 
 

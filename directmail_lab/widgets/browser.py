@@ -13,9 +13,11 @@ from typing import Any, Final
 from ..cassettes import Recording, read_cassette
 from ..cassettes.library import files_of, is_folder
 from ..current import Source, session
-from ..errors import CassetteError, argument_error
+from ..errors import CassetteError, DirectMailLabError, argument_error
+from ..http import httpx
 from ..sessions import Session
 from . import page
+from .explorer import Explorer
 from .widget import Follower, Widget, can_show_widgets, describe_mode, nothing_played
 
 _UPDATE_S: Final = 0.2
@@ -27,7 +29,12 @@ def browse(source: Source = None) -> BrowserWidget:
     """Show the interactions of a cassette, or those of a session as they happen.
 
     There is a list to filter and sort, and the details of each interaction. Keys: the arrows move,
-    Enter opens, ``/`` goes to the filter, Escape goes back.
+    Enter opens, ``/`` goes to the filter, Escape goes back. ``view = browse()`` gives what is
+    selected to Python: ``frame(view.response)``.
+
+    Of a session, it also sends: ``n`` writes a new request, ``e`` changes the selected one and
+    sends it again, Control+Enter sends. It is sent as `request` would send it: below the base
+    address, paced, and recorded while the session records. A write is asked for once more.
 
     Parameters
     ----------
@@ -86,9 +93,16 @@ class BrowserWidget(Widget):
     """Handles its page's requests about a recording; see `browse`.
 
     A saved notebook contains only a table of the first rows, as a second output.
+
+    Attributes
+    ----------
+    selected
+        The number of the selected interaction, None if none is.
     """
 
-    _esm, _css = page.read_page("common", "page", "widget", "browser")
+    _esm, _css = page.read_page("common", "page", "explorer", "widget", "browser")
+    selected: int | None = None
+    _explorer: Explorer | None = None
 
     def __init__(self, source: Session | Opening, name: str = "") -> None:
         self._name = name
@@ -96,18 +110,32 @@ class BrowserWidget(Widget):
         super().__init__()
         if isinstance(source, Session):
             self._show_recording(source.recording)
-            self.follower = Follower(self, source, interval_s=_UPDATE_S)
+            self.follower = follower = Follower(self, source, interval_s=_UPDATE_S)
+            self._explorer = Explorer(lambda: follower.session)
         else:
             self._opening = source
             source.on_progress = self._tell_progress
             source.add_done_callback(lambda _: self.update_static_output())
 
     def _show_recording(self, recording: Recording) -> None:
-        self._opening = Future()
+        self._opening, self.selected = Future(), None
         self._opening.set_result(recording)
 
     def __repr__(self) -> str:
         return str(self.static_output()[0]["text/plain"])
+
+    @property
+    def response(self) -> httpx.Response:
+        """The selected interaction's response.
+
+        Raises
+        ------
+        CassetteError
+            None is selected, it cannot be read, or its body was not kept.
+        """
+        if self.selected is None:
+            raise CassetteError("No interaction is selected. Select one in the list above.")
+        return page.response_of(self._opening.result(), self.selected)
 
     def update_page(self) -> None:
         """Tell the page that a session's recording has more, or that it has another recording."""
@@ -128,23 +156,35 @@ class BrowserWidget(Widget):
         if kind == "request" and buffers:
             self._tell_progress()
             request = json.loads(bytes(buffers[0]))
-            self._opening.add_done_callback(lambda _: self._respond(request))
+            self._opening.add_done_callback(lambda _: self._handle(request, buffers[1:]))
 
     def _tell_progress(self) -> None:
         if isinstance(self._opening, Opening) and not self._opening.done():
             self.send({"type": "reading", "title": self._name, "part": self._opening.part})
 
-    def _respond(self, request: dict[str, Any]) -> None:
+    def _handle(self, request: dict[str, Any], files: Sequence[bytes | memoryview]) -> None:
+        def respond(response: dict[str, Any], bodies: Sequence[bytes] = ()) -> None:
+            about = {"type": "response", "request_id": request["request_id"]}
+            self.send({**about, "response": response}, bodies)
+
         try:
             recording = self._opening.result()
+            if request["action"] == "select":
+                self.selected = request["number"]
+                respond({})
+                return
+            if self._explorer and self._explorer.handle(
+                request, b"".join(map(bytes, files)), respond
+            ):
+                return
             response, bodies = page.handle_request(recording, request)
-        except CassetteError as error:
+        except DirectMailLabError as error:
             response, bodies = {"problem": str(error)}, []
         if self.follower is not None and "title" in response:
             response["title"] = describe_mode(self.follower.session)
             response["note"] = nothing_played(recording)
-        about = {"type": "response", "request_id": request["request_id"]}
-        self.send({**about, "response": response}, bodies)
+            response["sends"] = True
+        respond(response, bodies)
 
     def static_output(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the first rows, as a table and as text."""

@@ -1,6 +1,6 @@
 """What pacing costs while requests remain: nothing is waited for, so it is all overhead.
 
-At most 20 us a request on top of the same transport without pacing, and 300 us where the allowance
+At most 20 us a request on top of the same transport without pacing, and 150 us where the allowance
 is shared: by one, two or eight processes, and all but this one send fifty requests a second.
 """
 
@@ -100,7 +100,7 @@ def test_shared(
 ) -> None:
     """The same where other processes share the allowance."""
     grouped(benchmark, send)
-    benchmark.extra_info.update(on_top_of="test_unpaced", at_most_us=300)
+    benchmark.extra_info.update(on_top_of="test_unpaced", at_most_us=150)
     context = multiprocessing.get_context("spawn")
     over = context.Event()
     others = [context.Process(target=keep_sending, args=[over]) for _ in range(processes - 1)]

@@ -1,74 +1,93 @@
-"""What a recorded request costs, the durable append and the search for the key included.
+"""What a session costs on top of plain httpx, with a service in another process.
 
-At most 100 us on top of plain httpx where the answers are alike; and the hundred-thousandth no more
-than the first.
+The durable append and the search for the key are included; and the hundred-thousandth recorded
+request costs no more than the first.
 """
 
 from __future__ import annotations
 
 import itertools
+import multiprocessing
 import time
 import tracemalloc
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import httpx
 import pytest
-from polled import BASE_URL, BODY, KEY, ME, polled
+from polled import KEY, polled
 
 from directmail_lab import Session
 from directmail_lab.cassettes import Cassette, read_cassette
-from directmail_lab.credentials import ApiKey
 from directmail_lab.redaction import Redactor
+from directmail_lab.standin import stand_in
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from multiprocessing.connection import Connection
     from pathlib import Path
 
     from pytest_benchmark.fixture import BenchmarkFixture
 
 pytestmark = pytest.mark.benchmark(timer=time.process_time)
 
-
-def answering(varied: bool) -> httpx.MockTransport:
-    """Return what answers the same each time, as a poll has it, or another body, id and number."""
-    headers, numbers = dict(polled().response.headers), itertools.count()
-
-    def answer(_: httpx.Request) -> httpx.Response:
-        number = next(numbers) if varied else 1
-        headers["X-RateLimit-Remaining"] = str(300 - number % 300)
-        headers["X-Request-Id"] = f"{number:08x}-ceea-467f-a9f4-3d1b2c4e5f60"
-        body = BODY.replace(b'"n": 1', b'"n": %d' % number)
-        # As a stream, as from the network, so that plain httpx has it to read too.
-        return httpx.Response(200, headers=headers, stream=httpx.ByteStream(body))
-
-    return httpx.MockTransport(answer)
+REQUESTS: Final = 300
+# By what is done: a session's options, whether it records, and the most microseconds a request.
+ROWS: Final[dict[str, tuple[dict[str, Any], bool, int]]] = {
+    "live, unpaced": ({"pace": "off"}, False, 80),
+    "live, default options": ({}, False, 220),
+    "recorded, unpaced": ({"pace": "off"}, True, 150),
+}
 
 
-ANSWERS = pytest.mark.parametrize("varied", [False, True], ids=["alike", "different"])
+def serve(pipe: Connection) -> None:
+    with stand_in(limit=10**9, limits={}) as service:
+        pipe.send((service.base_url, service.api_key))
+        pipe.recv()
 
 
-@ANSWERS
-def test_plain_httpx(benchmark: BenchmarkFixture, varied: bool) -> None:
-    """Nothing is recorded."""
-    benchmark.group = f"recording, {'different' if varied else 'alike'}"
-    with httpx.Client(transport=answering(varied)) as client:
-        benchmark.pedantic(client.get, [ME], rounds=15, iterations=500)
+@pytest.fixture(scope="module")
+def account() -> Iterator[tuple[str, str]]:
+    """The address of a service in another process, and its key."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=serve, args=[theirs])
+    process.start()
+    yield ours.recv()
+    ours.send(None)
+    process.join()
 
 
-@ANSWERS
+def measure(benchmark: BenchmarkFixture, client: httpx.Client) -> None:
+    """Time requests of which no two have the same address."""
+    numbers = itertools.count()
+
+    def send() -> None:
+        for _ in range(REQUESTS):
+            client.get(f"/v1/users/me?n={next(numbers)}")
+
+    benchmark.group = "a request"
+    benchmark.extra_info["requests"] = REQUESTS
+    benchmark.pedantic(send, rounds=7, warmup_rounds=1)
+
+
+def test_plain_httpx(benchmark: BenchmarkFixture, account: tuple[str, str]) -> None:
+    """Nothing is paced, kept or recorded."""
+    base_url, key = account
+    with httpx.Client(base_url=base_url, auth=(key, "")) as client:
+        measure(benchmark, client)
+
+
+@pytest.mark.parametrize("row", ROWS)
 def test_ours(
-    benchmark: BenchmarkFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, varied: bool
+    benchmark: BenchmarkFixture, account: tuple[str, str], tmp_path: Path, row: str
 ) -> None:
     """A session's own client: each interaction is in the file when the caller has the response."""
-    benchmark.group = f"recording, {'different' if varied else 'alike'}"
-    bound = {} if varied else {"at_most_us": 100}
-    benchmark.extra_info.update(on_top_of="test_plain_httpx", **bound)
-    answers = answering(varied)
-    monkeypatch.setattr(httpx, "HTTPTransport", lambda **_: answers)
-    with (
-        Session(BASE_URL, ApiKey(KEY), share=None) as session,
-        session.record(tmp_path / "tour.yaml"),
-    ):
-        benchmark.pedantic(session.client.get, [ME], rounds=15, iterations=500)
+    options, records, at_most_us = ROWS[row]
+    benchmark.extra_info.update(on_top_of="test_plain_httpx", at_most_us=at_most_us)
+    with Session(*account, **options) as session:
+        if records:
+            session.record(tmp_path / "tour.yaml")
+        measure(benchmark, session.client)
 
 
 @pytest.mark.parametrize("size", [0, 95_000])
