@@ -38,6 +38,8 @@ Errors
     errors                  all of them, as errors.NotRecordedError
 """
 
+import sys
+from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -116,12 +118,16 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         value = globals()[name] = getattr(import_module(f".{_MODULES[name]}", __name__), name)
         return value
-    from difflib import get_close_matches
+    from .errors import did_you_mean, with_brief_traceback
 
-    alike = get_close_matches(name, __all__, n=1)
-    hint = f" Did you mean {alike[0]}?" if alike else ""
-    raise AttributeError(f"directmail_lab has no {name!r}.{hint}", name=name)
+    message = f"directmail_lab has no {name!r}. {did_you_mean(name, __all__)}"
+    raise with_brief_traceback(AttributeError(message.rstrip(), name=name))
 
 
 def __dir__() -> list[str]:
     return sorted([*__all__, "__version__"])
+
+
+if "IPython" in sys.modules:
+    with suppress(ImportError):  # an IPython before 8.6
+        import_module(".completion", __name__).complete_in_ipython()

@@ -88,7 +88,7 @@ def unwrap(
         record_path = _path_of_records(body, is_page=is_page)
     if record_path is None:
         return body, None
-    name, _, rest = record_path.partition(".")
+    name, _, rest = str(record_path).partition(".")
     if not isinstance(body, dict) or name not in body:
         raise DirectMailLabError(
             f"record_path {record_path!r} is not in this body. "

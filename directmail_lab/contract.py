@@ -15,6 +15,11 @@ LIMIT_HEADER: Final = "X-RateLimit-Limit"
 REMAINING_HEADER: Final = "X-RateLimit-Remaining"
 RESET_HEADER: Final = "X-RateLimit-Reset"
 HEADERS: Final = (LIMIT_HEADER, REMAINING_HEADER, RESET_HEADER)
+MEANINGS: Final = {
+    LIMIT_HEADER: "The number of requests allowed in the window.",
+    REMAINING_HEADER: "The number of requests still available in the current window.",
+    RESET_HEADER: "When the allowance renews.",
+}
 
 # service.md part 8: most operations allow up to this many requests a minute.
 TYPICAL_LIMIT: Final = 300

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, Final, Literal, Unpack
 
-from .cassettes import DEFAULT_MATCH_ON, Matcher, Recording, read_cassette
+from . import errors
+from .cassettes import DEFAULT_MATCH_ON, BeforeRecord, Matcher, Recording, read_cassette
 from .cassettes.library import files_of, is_folder
 from .contract import ME_PATH
 from .credentials import ApiKey, as_api_key, find_api_key, forget_api_key
@@ -78,6 +79,11 @@ def connect(
     share : {"machine", "redis://…", None}, default "machine"
         Which sessions with the same key and address share what is known of its allowance: those on
         this machine, those that use this Redis server, or none.
+    retry : bool, default True
+        Whether a read that failed, or was refused (429), is sent again.
+    paths : list of str, optional
+        Templates of paths, such as ``["/v1/domains/{domain}"]``, where `rate_limits`, `findings`
+        and the like take a name for an id or an id for a name.
 
     Raises
     ------
@@ -90,6 +96,9 @@ def connect(
     CassetteError
         The cassette cannot be found, read or written.
     """
+    errors.check_options("connect", options, ["api_key", *SessionOptions.__annotations__])
+    if record_mode is not None and cassette is None:
+        raise argument_error("A record_mode needs a cassette: connect(…, cassette=…).")
     hidden = as_api_key(api_key)
     mode = record_mode or "none"
     if cassette is not None and mode == "none":
@@ -324,8 +333,7 @@ def burst(n: int, path: str = ME_PATH) -> pd.DataFrame:
     """
     from .readings.frame import frame_of
 
-    if not isinstance(n, int) or n < 1:
-        raise argument_error(f"burst({n!r}) would send nothing. Give 1 or more.")
+    errors.check_number("n", n, least=1)
     opened = session()
     recorded = recorded_request(opened.client.build_request("GET", path))
     cassette, first, repeated = opened.open_cassette, len(opened.recording), 0
@@ -346,6 +354,7 @@ def burst(n: int, path: str = ME_PATH) -> pd.DataFrame:
         recording.readings()[first:],
         unit=recording.evidence.unit,
         numbers=range(first + 1, len(recording) + 1),
+        paths=opened.paths,
     )
 
 
@@ -371,6 +380,7 @@ def record(
     record_mode: str = "new_episodes",
     redact: Iterable[str] = (),
     match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON,
+    before_record: BeforeRecord | None = None,
 ) -> ModeChange:
     """Record the session to a cassette.
 
@@ -393,6 +403,10 @@ def record(
     match_on
         What must be equal in two requests: names of vcrpy's matchers, and functions that
         compare two of vcrpy's requests.
+    before_record
+        A function that takes each `Interaction` before it is redacted, and returns what is recorded
+        in its place, or None to leave it out. The caller and the session have the response as it
+        came. A replay compares requests with those that it returned.
 
     Raises
     ------
@@ -401,9 +415,27 @@ def record(
     CassetteInUseError
         Another recording holds the cassette.
     CassetteError
-        The cassette cannot be read or written, or its name leads out of the folder.
+        The cassette cannot be read or written, or its name leads out of the folder. By a request:
+        ``before_record`` failed. The request was carried out, and `interactions` has the response.
+
+    Examples
+    --------
+    Leave out what is polled, and empty the bodies of files::
+
+        from dataclasses import replace
+
+        def slim(interaction):
+            request, response = interaction.request, interaction.response
+            if request.uri.endswith("/v1/status"):
+                return None
+            if ("content-type", "application/pdf") in response.headers:
+                return replace(interaction, response=replace(response, body=b""))
+            return interaction
+
+        dm.record("tour", before_record=slim)
     """
-    options: dict[str, Any] = {"redact": tuple(redact), "match_on": match_on}
+    options: dict[str, Any] = {"redact": errors.check_names("redact", redact), "match_on": match_on}
+    options["before_record"] = before_record
     return ModeChange(
         lambda: session().record(cassette, record_mode=record_mode, **options).entered
     )
@@ -479,9 +511,11 @@ def rate_limits(source: Source | Iterable[Source] = None) -> pd.DataFrame:
     """
     from .readings.frame import frame_of, frame_of_many
 
+    paths = named_paths(source)
     if is_many(source):
         recordings = recordings_of(source)
-        return frame_of_many((each.readings(), each.evidence.unit) for each in recordings)
+        readings = ((each.readings(), each.evidence.unit) for each in recordings)
+        return frame_of_many(readings, paths=paths)
     recording = recording_of(source)
     evidence = recording.evidence
     if evidence.contradiction:
@@ -490,7 +524,7 @@ def rate_limits(source: Source | Iterable[Source] = None) -> pd.DataFrame:
             "Leave it out, and the unit is inferred.",
             stacklevel=2,
         )
-    frame = frame_of(recording.readings(), unit=evidence.unit)
+    frame = frame_of(recording.readings(), unit=evidence.unit, paths=paths)
     frame.attrs.update(describe(recording))
     return frame
 
@@ -547,8 +581,8 @@ def recordings_of(source: Source | Iterable[Source] = None) -> Iterator[Recordin
                 yield from recordings_of(each)
     else:
         raise argument_error(
-            f"{source!r} is no source of interactions. Give a cassette's name, a path, a folder, "
-            "a list of these, or a Session."
+            f"{shorten(repr(source), 60)} is no source of interactions. Give a cassette's name, a "
+            "path, a folder, a list of these, or a Session."
         )
 
 
@@ -564,6 +598,12 @@ def is_many(source: object) -> bool:
     if isinstance(source, str | Path):
         return is_folder(source)
     return isinstance(source, Iterable)
+
+
+def named_paths(source: object = None) -> Collection[str]:
+    """Return the templates of paths that a session names: the source, or the current session."""
+    chosen = source if isinstance(source, Session) else _current.session
+    return () if chosen is None else chosen.paths
 
 
 def describe(recording: Recording) -> dict[str, Any]:

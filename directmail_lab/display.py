@@ -17,7 +17,7 @@ import sys
 import textwrap
 import time
 import weakref
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractContextManager
 from datetime import datetime
 from itertools import pairwise, zip_longest
@@ -45,6 +45,15 @@ CONTROLS: Final = re.compile(
 def plural(number: int, noun: str) -> str:
     """Return ``"1 reading"``, ``"10,000 readings"`` or ``"2 addresses"``."""
     return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith('s') else 's'}"
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Return numbers as ``"1-3, 7"``."""
+    seen = set(numbers)
+    starts = sorted(number for number in seen if number - 1 not in seen)
+    ends = sorted(number for number in seen if number + 1 not in seen)
+    pairs = zip(starts, ends, strict=True)
+    return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in pairs)
 
 
 def readable(
@@ -197,6 +206,9 @@ def _one_line(text: str) -> str:
 
 
 # -- progress ----------------------------------------------------------------------------------
+
+Progress = Callable[[float], object]
+"""What is called with how much more is done."""
 
 
 class ProgressBar(AbstractContextManager["ProgressBar"]):

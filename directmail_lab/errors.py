@@ -26,7 +26,9 @@ import inspect
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from numbers import Integral
 from typing import Any, Literal, ParamSpec, TypeVar, cast
 
 _E = TypeVar("_E", bound=BaseException)
@@ -49,7 +51,7 @@ def hide_frames(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Let an error out of a function without its frames: their locals hold a key, or a body.
 
     Pytest's ``--showlocals``, rich and IPython's ``%xmode Verbose`` print such locals. The function
-    may be async.
+    may be async. IPython shows whatever error it is in two lines.
     """
 
     @functools.wraps(function)
@@ -59,7 +61,7 @@ def hide_frames(function: Callable[_P, _R]) -> Callable[_P, _R]:
         except BaseException as error:
             failure = error
         del args, kwargs
-        raise without_traceback(failure)
+        raise with_brief_traceback(without_traceback(failure))
 
     @functools.wraps(function)
     async def async_wrapper(*args: _P.args, **kwargs: _P.kwargs) -> Any:
@@ -68,7 +70,7 @@ def hide_frames(function: Callable[_P, _R]) -> Callable[_P, _R]:
         except BaseException as error:
             failure = error
         del args, kwargs
-        raise without_traceback(failure)
+        raise with_brief_traceback(without_traceback(failure))
 
     return cast("Any", async_wrapper) if inspect.iscoroutinefunction(function) else wrapper
 
@@ -92,11 +94,33 @@ def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
         raise argument_error(f"{name} must be one of {listed}.")
 
 
+def check_number(name: str, value: object, *, least: float, kind: type = Integral) -> None:
+    """Raise ValueError if an argument is no number, or one less than ``least``."""
+    if not isinstance(value, kind) or not cast("float", value) >= least:
+        whole = " whole" if kind is Integral else ""
+        raise argument_error(f"{name} must be a{whole} number, {least} or more.")
+
+
+def check_names(name: str, value: object) -> tuple[str, ...]:
+    """Return an argument that is one name or several; raises ValueError for anything else."""
+    names = (value,) if isinstance(value, str) or not isinstance(value, Iterable) else tuple(value)
+    if not all(isinstance(each, str) for each in names):
+        raise argument_error(f'{name} must be a list of texts, as in {name}=["a", "b"].')
+    return cast("tuple[str, ...]", names)
+
+
 def check_options(call: str, options: Iterable[str], allowed: Iterable[str]) -> None:
     """Raise TypeError if a call got an option that it does not have."""
     if unknown := sorted(set(options).difference(allowed)):
-        message = f"{call}() takes no {', '.join(unknown)}. See help({call})."
+        hint = did_you_mean(unknown[0], allowed)
+        message = f"{call}() takes no {', '.join(unknown)}. {hint}See help({call})."
         raise with_brief_traceback(TypeError(message))
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """Return ``"Did you mean …? "`` with the name that is most alike, or an empty text."""
+    alike = get_close_matches(name, names, n=1)
+    return f"Did you mean {alike[0]}? " if alike else ""
 
 
 def brief_traceback(error: BaseException) -> list[str]:
@@ -113,7 +137,7 @@ def _callers_lines(error: BaseException) -> Iterator[str]:
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     for frame, number in traceback.walk_tb(error.__traceback__):
         library = str(frame.f_globals.get("__name__")).partition(".")[0]
-        if library in ("IPython", "ipykernel"):
+        if library in ("IPython", "ipykernel", "contextlib"):
             continue
         if library == __name__.partition(".")[0] or library.startswith("httpx"):
             return  # the frames from here on are ours, not the caller's
@@ -224,10 +248,17 @@ class NotRecordedError(CassetteError):
         ``"no_such_cassette"``, ``"nothing_left"`` (all were played) or ``"no_match"``.
     similarity
         Of the request to the nearest one in the cassette, from 0 to 1.
+    request
+        Its method and path.
+    nearest
+        Method and path of up to three recorded requests, each with what differs by its name: the
+        value as it was sent and as it was recorded, both redacted.
     """
 
     reason: Literal["no_such_cassette", "nothing_left", "no_match"]
     similarity: float = 1.0
+    request: str = ""
+    nearest: Sequence[tuple[str, Mapping[str, tuple[object, object]]]] = ()
 
 
 class CassetteFormatError(CassetteError):

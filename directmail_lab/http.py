@@ -9,9 +9,10 @@ locals hold the key, or a body that may repeat it.
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Generator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import httpx as httpx
 
@@ -19,9 +20,11 @@ from .bodies import decode_text
 from .contract import SAFE_METHODS
 from .errors import (
     DirectMailLabError,
+    InsecureAddressError,
     OutcomeUnknownError,
     ServiceError,
     UnauthorizedError,
+    argument_error,
     hide_frames,
     with_brief_traceback,
 )
@@ -105,12 +108,65 @@ class KeyedAuth(httpx.Auth):
         yield request
 
 
-class Client(httpx.Client):
-    """`httpx.Client` with plain error messages; ``redacted`` removes the key from a text."""
+_NO_ADDRESS: Final = (
+    "This is no address: it is too long, or has a control character, a port that is no number, or "
+    "a host name that no host can have. Correct it, or give a path such as /v1/users/me."
+)
+
+REQUEST_OPTIONS: Final = tuple(inspect.signature(httpx.Client.request).parameters)[3:]
+"""The names of the options of a request besides method and address."""
+
+
+def parse_url(url: httpx.URL | str) -> httpx.URL:
+    """Return an address as httpx takes it; raises `InsecureAddressError` for what is none."""
+    try:
+        parsed = httpx.URL(url)
+        if parsed.host:  # which raises UnicodeError, as a label does that is too long
+            parsed.raw_host.decode("ascii").encode("idna")
+        return parsed
+    except (httpx.InvalidURL, UnicodeError):  # whose message may repeat a key
+        pass
+    raise InsecureAddressError(_NO_ADDRESS)
+
+
+class _Cookies(httpx.Cookies):
+    """httpx's, which does not look for cookies where there are none: a quarter of a replay."""
+
+    def extract_cookies(self, response: httpx.Response) -> None:
+        if "set-cookie" in response.headers:
+            super().extract_cookies(response)
+
+
+class _SessionClient(httpx.Client if TYPE_CHECKING else object):  # type: ignore[misc]
+    """What both clients of a session have in common; ``redacted`` removes the key from a text."""
 
     def __init__(self, redacted: Callable[[str], str], **options: Any) -> None:
         super().__init__(auth=KeyedAuth(), headers=_HEADERS, **options)
         self._redacted = redacted
+        self._own_cookies = _Cookies()
+
+    @property
+    def cookies(self) -> httpx.Cookies:
+        return self._own_cookies
+
+    @cookies.setter
+    def cookies(self, cookies: Any) -> None:
+        self._own_cookies = _Cookies(cookies)
+
+    @hide_frames
+    def build_request(self, method: str, url: httpx.URL | str, **options: Any) -> httpx.Request:
+        try:
+            request: httpx.Request = super().build_request(method, url, **options)
+            return request
+        except (httpx.InvalidURL, AttributeError, TypeError, ValueError) as error:
+            reason = self._redacted(str(error))
+        if isinstance(url, str):
+            parse_url(url)
+        raise argument_error(f"This request cannot be made: {reason}. See help(httpx.request).")
+
+
+class Client(_SessionClient, httpx.Client):
+    """`httpx.Client` with plain error messages."""
 
     @hide_frames
     def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
@@ -120,12 +176,8 @@ class Client(httpx.Client):
             raise _explain(error, request, self._redacted) from None
 
 
-class AsyncClient(httpx.AsyncClient):
+class AsyncClient(_SessionClient, httpx.AsyncClient):
     """`httpx.AsyncClient` with plain error messages."""
-
-    def __init__(self, redacted: Callable[[str], str], **options: Any) -> None:
-        super().__init__(auth=KeyedAuth(), headers=_HEADERS, **options)
-        self._redacted = redacted
 
     @hide_frames
     async def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
@@ -175,6 +227,11 @@ _MESSAGES: Final = (
         "",
         "The response of {} is not compressed as its headers say. Try again.",
     ),
+    (
+        httpx.LocalProtocolError,
+        "",
+        "The request to {} is not valid HTTP, and was not sent. Check its method and headers.",
+    ),
     (httpx.TooManyRedirects, "", "{} redirects in a circle. Check the address and the path."),
     (
         httpx.RequestError,
@@ -190,6 +247,8 @@ def _explain(
     """Return an error with a plain message, as the caller of a client gets it."""
     if SENT in request.extensions:
         error = lost_response(request, error) or error
+    if isinstance(error, UnicodeError):  # of a redirect
+        error = InsecureAddressError(_NO_ADDRESS)
     if isinstance(error, DirectMailLabError):
         error.args = (redacted(str(error)),)  # the path, or a redirect's address, may have the key
         return error
@@ -197,7 +256,8 @@ def _explain(
         operation = f"{request.method} {operation_of(request.url.path)}"
         message = f"{operation} was interrupted. The session stays open, and so do its readings."
     elif isinstance(error, httpx.RequestError):
-        reason = str(error)
+        # That of a LocalProtocolError repeats a header.
+        reason = "" if isinstance(error, httpx.LocalProtocolError) else str(error)
         template = next(
             template
             for types, pattern, template in _MESSAGES
@@ -260,8 +320,8 @@ def _renewal(reading: Reading) -> str:
     if reading.reset is None:
         return "The service does not say when it renews."
     return (
-        f"X-RateLimit-Reset is {reading.reset}. Its unit is not documented: findings() says what "
-        "is known of it."
+        f"X-RateLimit-Reset is {reading.reset}: rate_limits() says when that is if its unit is "
+        "known, and findings() what is known of the unit."
     )
 
 

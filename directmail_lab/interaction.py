@@ -25,13 +25,30 @@ NUMBER: Final = "directmail_lab.number"
 Headers = tuple[tuple[str, str], ...]
 """Header names and values, in the order they were sent, a repeated one more than once."""
 
-# A path segment that identifies one record: a number, a UUID, a token with a digit (`lst_8f3kq2`,
-# but not the version `v1`), an e-mail address, text with a space, a telephone number, or what
+# A path segment that identifies one record: a number, a UUID, a hash, another token with a digit
+# (`lst_8f3kq2`), a domain, a DOI, an e-mail address, text with a space, a telephone number, or what
 # redaction puts in the place of a value (`<API_KEY>`).
-_ID_LIKE = re.compile(
-    r"\d+|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
-    r"|(?!v\d+$)(?=[^/]*\d)[A-Za-z0-9_\-~:.]{6,}|[^/]*[@\s][^/]*|\+[\d().\-]{6,}|<[^/]*>"
+_ID_LIKE: Final = re.compile(
+    r"\d+(?:\.\d+){2,}|\d+|(?=[^/]*\d)[A-Za-z0-9_~.:-]{6,}|[A-Za-z]+[-_]\d+"
+    r"|(?:[a-z0-9-]+\.)+(?:com|org|net|edu|gov|mil|biz|dev|app|xyz|example|(?!me|go|do)[a-z]{2})"
+    r"|10\.\d{4,9}(?:/.*)?|(?!@me$)[^/]*[@\s][^/]*|\+[\d().\-]{6,}|<[^/]*>",
+    re.DOTALL,
 )
+# A segment with a digit that is a name all the same: a version (`v1beta1`, `v2.6.1`), and words
+# such as `oauth2`, `base64`, `s3-bucket` and `k8s-clusters`.
+_WORD: Final = r"(?:(?:base|sha|utf|int|float)\d{1,3}|[A-Za-z]{2,}\d?)"
+_SHORT: Final = r"(?:[A-Za-z]{1,3}\d{1,2}[A-Za-z]?|\d[A-Za-z])"
+_NAME: Final = re.compile(
+    r"v\d{1,3}(?:[._-]?(?:\d{1,3}|alpha|beta|rc|preview|p))*|\d{1,2}\.\d{1,2}"
+    rf"|(?:{_SHORT}[-_])?{_WORD}(?:[-_](?:{_WORD}|v\d))*"
+)
+# A version by its place at the front, as in `/2013-04-01/zones` and `/rest/api/2/issue`; and what
+# Kubernetes calls a group, as in `/apis/networking.k8s.io/v1`.
+_FRONT: Final = re.compile(
+    r"(?:(?:/[a-z]+)?/api|/rest)?/(?:\d{1,2}|20\d\d-\d\d(?:-\d\d)?)(?=/)|/apis/[^/]+(?=/v\d)"
+)
+# What may follow an id in its segment: the verb of `{id}:cancel`, the form in `{id}.json`.
+_SUFFIX: Final = re.compile(r"(?::[a-z][A-Za-z]+|\.(?:json|xml|csv|ya?ml|html|txt|pdf))\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +83,8 @@ class Interaction:
     """A request and its response.
 
     ``recorded_at`` is when the response came (an aware datetime, UTC) and ``elapsed_s`` the seconds
-    from sending the request until then; both are None in a cassette that other tools wrote.
+    from sending the request until then; in a cassette of vcrpy's they are the response's ``Date``,
+    if it has one, and None.
     ``attempt`` is 2 and more where the request was sent again after a response that allows that,
     such as a 503: one call, several interactions.
     """
@@ -88,6 +106,7 @@ _METHOD: Final = re.compile("[!-~]{1,64}")
 _LONGEST_S: Final = 1e9
 _YEARS: Final = range(1900, 2200)
 """Years that the times of a DataFrame can hold in any unit and any time zone."""
+_NO_YEAR: Final = f"its year is not from {_YEARS[0]} to {_YEARS[-1]}"
 
 
 def unreadable(which: str, error: Exception) -> CassetteFormatError:
@@ -133,16 +152,16 @@ def check_response(response: RecordedResponse) -> RecordedResponse:
 
 def check_times(recorded_at: datetime | None, elapsed_s: float | None) -> None:
     """Raise `CassetteFormatError` for a year or a number of seconds that no recording has."""
-    is_year = recorded_at is None or recorded_at.year in _YEARS
-    _check(is_year, f"its year is not from {_YEARS[0]} to {_YEARS[-1]}")
+    _check(recorded_at is None or recorded_at.year in _YEARS, _NO_YEAR)
     is_time = elapsed_s is None or 0 <= elapsed_s <= _LONGEST_S
     _check(is_time, "its seconds are negative, or not a number")
 
 
 def _check_message(headers: Headers, body: bytes | None, name: str) -> None:
-    are_texts = _are_texts(text for pair in headers for text in pair)
-    _check(are_texts, f"the headers of its {name} are not text")
-    _check(isinstance(body, bytes | None), f"the body of its {name} is neither text nor bytes")
+    are_texts = _are_texts(text for name, value in headers for text in (name, value))
+    is_tuple = isinstance(headers, tuple)
+    _check(is_tuple and are_texts, f"the headers of its {name} are not pairs of text in a tuple")
+    _check(isinstance(body, bytes | None), f"the body of its {name} is not bytes")
 
 
 def _check(is_so: object, problem: str) -> None:
@@ -217,9 +236,16 @@ def operation_of(path: str) -> str:
     >>> operation_of("/v1/lists/8f14e45f/members/12")
     '/v1/lists/{id}/members/{id}'
     """
-    return "/".join(
-        "{id}" if _ID_LIKE.fullmatch(unquote(segment)) else segment for segment in path.split("/")
-    )
+    front = match[0] if (match := _FRONT.match(path)) else ""
+    return front + "/".join(map(_without_id, path[len(front) :].split("/")))
+
+
+def _without_id(segment: str) -> str:
+    text = unquote(segment)
+    stem = _SUFFIX.sub("", text)
+    if _NAME.fullmatch(text) or not _ID_LIKE.fullmatch(stem):
+        return segment
+    return "{id}" + text[len(stem) :]
 
 
 # RFC 9110: these have no body; the headers of a 304 describe the body that is not sent.

@@ -17,7 +17,7 @@ from .errors import (
     hide_frames,
     without_traceback,
 )
-from .http import SENT, WANTS_KEY, httpx, is_write, lost_response, origin
+from .http import SENT, WANTS_KEY, httpx, is_write, lost_response, origin, parse_url
 from .settings import is_loopback
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         """Return a request with the key, as a copy; or as it is, if it is to be sent without."""
         url, extensions = request.url, request.extensions
         is_ours = origin(url) == self._origin  # which was checked when the session was opened
-        if not is_ours and url.scheme != "https" and not is_loopback(url.host):
+        if not is_ours and parse_url(url).scheme != "https" and not is_loopback(url.host):
             raise InsecureAddressError(
                 f"{url.scheme}://{url.host} is not encrypted, and nothing was "
                 "sent. Use https:// (plain http is for this machine alone)."
@@ -113,7 +113,8 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         if not self._allow_writes:
             raise WriteRefusedError(
                 f"{request.method} would change something at the live service, and nothing was "
-                "sent. If you mean it, connect(…, allow_writes=True)."
+                "sent. If you mean it, connect(…, allow_writes=True); in a test, run pytest "
+                "--directmail-allow-writes, or mark it: directmail(allow_writes=True)."
             )
         if not is_first:
             raise WriteRefusedError(

@@ -16,10 +16,11 @@ from .errors import (
     DirectMailLabError,
     InsecureAddressError,
     argument_error,
+    check_number,
     hide_frames,
     without_traceback,
 )
-from .http import httpx, origin
+from .http import httpx, origin, parse_url
 from .pacing import CANCELLED
 
 if TYPE_CHECKING:
@@ -38,8 +39,9 @@ _INTERRUPTED: Final = "There is no response: get_many() was interrupted. Request
 
 def get_many(session: Session, /, paths: Iterable[str], *, concurrency: int = 8) -> list[Result]:
     """Do what `directmail_lab.get_many` does, with a given session."""
-    if isinstance(paths, str) or concurrency < 1:
-        raise argument_error("get_many() takes a list of paths, and concurrency=1 or more.")
+    if isinstance(paths, str) or not isinstance(paths, Iterable):
+        raise argument_error("get_many() takes a list of paths.")
+    check_number("concurrency", concurrency, least=1)
     paths = list(paths)
     results: list[Result] = [DirectMailLabError(_INTERRUPTED) for _ in paths]
     # Positions in the paths, in groups whose requests are sent one after the other.
@@ -86,8 +88,7 @@ def pages(
     """Do what `directmail_lab.pages` does, with a given session."""
     if sum(map(bool, (page, offset, cursor))) > 1:
         raise argument_error("pages() takes only one of page=, offset= and cursor=.")
-    if max_pages is not None and max_pages < 1:
-        raise argument_error(f"max_pages={max_pages} would send nothing. Give 1 or more.")
+    check_number("max_pages", 1 if max_pages is None else max_pages, least=1)
     url = session.client.build_request("GET", path, params=params).url
     if (counter := page or offset) and counter not in url.params:
         url = url.copy_set_param(counter, 1 if page else 0)
@@ -159,7 +160,7 @@ class _Pager:
             links = [value for path, value in fields.items() if "next" in path[-2:]]
             for each in (link, *links):
                 if isinstance(each, str) and (each.startswith(("http", "/")) or "?" in each):
-                    return self._checked(url.join(each))
+                    return self._checked(url.join(parse_url(each)))
             flags.append(any(links))
         if True in flags:
             warnings.warn(_NO_WAY, stacklevel=5)  # for the loop over the pages

@@ -1,7 +1,7 @@
-"""A small HTTP/1.1 server on loopback, and one that answers from cassettes.
+"""A small HTTP/1.1 server on loopback, one that answers from cassettes, and one for a client.
 
 The stand-in service is a `LoopbackServer`, too. A `CassetteServer` is for curl, a browser, PHP and
-so on.
+so on; a `ClientServer` for tests of other HTTP libraries than httpx.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from pathlib import Path
 from socketserver import ThreadingTCPServer
 from typing import Any, Final, Literal, Self
 
-from .cassettes import Cassette
-from .errors import CassetteError, DirectMailLabError, NotRecordedError
-from .http import httpx
-from .interaction import Headers, RecordedRequest, RecordedResponse, header
+from .cassettes import DEFAULT_MATCH_ON, Cassette
+from .errors import CassetteError, DirectMailLabError, InsecureAddressError, NotRecordedError
+from .http import httpx, parse_url, recorded_response
+from .interaction import Headers, RecordedRequest, RecordedResponse, header, normalize_headers
 from .settings import is_loopback
 
 Repeat = Literal["last", "strict"]
@@ -238,7 +238,8 @@ class CassetteServer(LoopbackServer):
     """
 
     def __init__(self, paths: Sequence[Path], *, port: int = 0, repeat: Repeat = "last") -> None:
-        self.cassettes = [Cassette(path, repeat=repeat) for path in paths]
+        match_on = (*DEFAULT_MATCH_ON, _same_range)
+        self.cassettes = [Cassette(path, repeat=repeat, match_on=match_on) for path in paths]
         for cassette in self.cassettes:
             if not len(cassette):
                 raise CassetteError(f"Cassette {cassette.name} has no interactions: record some.")
@@ -250,10 +251,10 @@ class CassetteServer(LoopbackServer):
             return error_response(403, problem, reason="refused")
         try:
             response = self._played(request)
+        except (InsecureAddressError, ValueError) as error:
+            response = error_response(400, str(error), reason="invalid")
         except DirectMailLabError as error:  # an interaction that cannot be read
             response = error_response(502, str(error), reason="unreadable")
-        except (httpx.InvalidURL, ValueError) as error:
-            response = error_response(400, str(error), reason="invalid")
         if header(request.headers, "sec-fetch-mode") == "navigate":
             # A recorded web page is shown, but its scripts must not run with JupyterLab's cookies.
             sandbox = ("Content-Security-Policy", "sandbox")
@@ -262,7 +263,7 @@ class CassetteServer(LoopbackServer):
 
     def _played(self, request: RecordedRequest) -> RecordedResponse:
         asked = [  # spelled as httpx recorded it: %22 for a quotation mark, and so on
-            (each, replace(request, uri=str(httpx.URL(f"{each.base_url}{request.uri}"))))
+            (each, replace(request, uri=str(parse_url(f"{each.base_url}{request.uri}"))))
             for each in self.cassettes
         ]
         refusals: list[NotRecordedError] = []
@@ -273,6 +274,42 @@ class CassetteServer(LoopbackServer):
                 refusals.append(error)
         nearest = max(refusals, key=lambda refusal: refusal.similarity)
         return error_response(404, str(nearest), reason=nearest.reason)
+
+
+def _same_range(request: Any, recorded: Any) -> bool:
+    """Return whether both ask for the same part of a body, or for the whole."""
+    return bool(request.headers.get("Range") == recorded.headers.get("Range"))
+
+
+class ClientServer(LoopbackServer):
+    """Passes each request below its own address to a client, as a request below its base address.
+
+    Parameters
+    ----------
+    client
+        A session's client, which replays a response, or gets one and records it.
+    on_refusal
+        Called with the message of each error in the place of a response.
+    """
+
+    def __init__(self, client: httpx.Client, on_refusal: Callable[[str], object]) -> None:
+        self._client, self._on_refusal = client, on_refusal
+        super().__init__()
+
+    def answer(self, request: RecordedRequest) -> RecordedResponse:
+        """Return what the client got, or why it got nothing."""
+        if problem := _problem(request):
+            return error_response(403, problem, reason="refused")
+        own = {"host", "accept-encoding", *_NOT_PASSED_ON}
+        headers = [pair for pair in request.headers if pair[0].lower() not in own]
+        try:
+            response = self._client.request(
+                request.method, request.uri, headers=headers, content=request.body
+            )
+        except (DirectMailLabError, httpx.RequestError, httpx.InvalidURL, ValueError) as error:
+            self._on_refusal(str(error))
+            return error_response(502, str(error), reason="refused")
+        return normalize_headers(recorded_response(response), method=request.method)
 
 
 def _problem(request: RecordedRequest) -> str:

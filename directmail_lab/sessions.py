@@ -7,7 +7,9 @@ import inspect
 import logging
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from numbers import Real
 from pathlib import Path
 from typing import (
     TYPE_CHECKING,
@@ -22,10 +24,13 @@ from typing import (
     cast,
 )
 
+from . import errors
 from .cassettes import (
     DEFAULT_MATCH_ON,
+    BeforeRecord,
     Cassette,
     Matcher,
+    ReplayRecording,
     SessionRecording,
     find_cassette,
     read_cassette,
@@ -35,9 +40,10 @@ from .contract import ME_PATH
 from .credentials import ApiKey, as_api_key
 from .display import plural
 from .errors import DirectMailLabError, NotConnectedError, argument_error, hide_frames
-from .http import AsyncClient, Client, httpx, service_error
+from .http import REQUEST_OPTIONS, AsyncClient, Client, httpx, parse_url, service_error
 from .interaction import base_path
 from .network import NetworkTransport
+from .operations import operations_of
 from .pacing import Allowances, Pace, PacingTransport
 from .pacing.shared import Share
 from .redaction import Redactor
@@ -77,6 +83,8 @@ class SessionOptions(TypedDict, total=False):
     reset_unit: ResetUnit | None
     allow_writes: bool
     share: str | Share | None
+    retry: bool
+    paths: Collection[str]
 
 
 class Session:
@@ -110,6 +118,11 @@ class Session:
         ``"machine"``: this user's on this machine, through a file in the user's state folder.
         ``"redis://…"``, a Redis server's address: those on other machines too. None: this session
         shares nothing. If the file or the server fails, the session paces alone and warns once.
+    retry
+        Whether a read that failed, or was refused (429), is sent again.
+    paths
+        Templates of paths, such as ``["/v1/domains/{domain}"]``, where `rate_limits`, `findings`
+        and the like take a name for an id or an id for a name. Pacing does not use them.
 
     Attributes
     ----------
@@ -117,6 +130,8 @@ class Session:
         `httpx.Client` and `httpx.AsyncClient`, for everything that they can do. The session's mode
         decides whether a request is sent, recorded or replayed. The second runs under asyncio
         alone. With ``auth=None`` no key is sent.
+    folders
+        Where `record` and `replay` look for a name before they look for it as usual.
     """
 
     _clock: Callable[[], float] = staticmethod(time.time)
@@ -133,12 +148,20 @@ class Session:
         reset_unit: ResetUnit | None = None,
         allow_writes: bool = False,
         share: str | Share | None = "machine",
+        retry: bool = True,
+        paths: Collection[str] = (),
     ) -> None:
+        for name, seconds in (("timeout_s", timeout_s), ("max_wait_s", max_wait_s)):
+            errors.check_number(name, seconds, least=0, kind=Real)
         self._api_key = as_api_key(api_key)
         self.base_url = base_address(base_url, only_replays=self._api_key is None)
-        self._reset_unit = reset_unit
+        self.paths = tuple(paths)
+        operations_of((), self.paths)  # raises where one is no template
+        parse_url(self.base_url)
+        self._reset_unit, self._retry, self._allow_writes = reset_unit, retry, allow_writes
         self._own = SessionRecording("this session", self.base_url, reset_unit=reset_unit)
         self._listeners: dict[object, Callable[[Reading], None]] = {}
+        self.folders: Sequence[Path] = ()
         redactor = Redactor()
         self._redacted = redactor.text
         self._observe = Observer(self._notify, base_path(self.base_url), self._redacted)
@@ -155,14 +178,9 @@ class Session:
             self._network = NetworkTransport(self.base_url, self._api_key, allow_writes)
             start = self._live_mode()
         self._transport = SessionTransport(start, self._observe)
-        options: dict[str, Any] = {
-            "redacted": self._redacted,
-            "transport": self._transport,
-            "base_url": self.base_url,
-            "timeout": timeout_s,
-        }
-        self.client: httpx.Client = Client(**options)
-        self.async_client: httpx.AsyncClient = AsyncClient(**options)
+        both: Any = {"transport": self._transport, "base_url": self.base_url, "timeout": timeout_s}
+        self.client: httpx.Client = Client(self._redacted, **both)
+        self.async_client: httpx.AsyncClient = AsyncClient(self._redacted, **both)
         self._end_log_guard = guard_logs(redactor)
         # A session that is dropped without close() must not leave its filter, which has the key.
         weakref.finalize(self, self._end_log_guard)
@@ -180,20 +198,23 @@ class Session:
         record_mode: str = "new_episodes",
         redact: Iterable[str] = (),
         match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON,
+        before_record: BeforeRecord | None = None,
         metadata: Mapping[str, object] | None = None,
     ) -> ModeChange:
         """Record to a cassette; see `directmail_lab.record`."""
-        redactor = Redactor(redact=tuple(redact))
+        redactor = Redactor(redact=errors.check_names("redact", redact))
 
         def recording() -> Mode:
             if record_mode != "none":
                 self._require_key("record")
             opened = Cassette(
                 cassette,
+                folders=self.folders,
                 record_mode=record_mode,
                 redactor=redactor,
                 base_url=self.base_url,
                 match_on=match_on,
+                before_record=before_record,
                 metadata=metadata,
             )
             if record_mode == "none":
@@ -214,7 +235,8 @@ class Session:
         factor = latency_factor(timing)
 
         def replaying() -> Mode:
-            opened = Cassette(cassette, match_on=match_on, repeat=repeat, base_url=self.base_url)
+            options: dict[str, Any] = {"match_on": match_on, "repeat": repeat}
+            opened = Cassette(cassette, folders=self.folders, base_url=self.base_url, **options)
             return self._replaying(opened, factor)
 
         return self._change(replaying)
@@ -259,9 +281,8 @@ class Session:
         return Mode("live", self._sending(recording, observe=observe), recording)
 
     def _replaying(self, cassette: Cassette, factor: float = 0.0) -> Mode:
-        played = SessionRecording(
-            cassette.name, self.base_url, is_replay=True, reset_unit=self._reset_unit
-        )
+        file = cassette.recording()
+        played = ReplayRecording(file, self.base_url, reset_unit=self._reset_unit)
         return Mode("replay", _NOTHING_SENT, played, cassette, factor)
 
     def _require_key(self, purpose: str) -> None:
@@ -286,7 +307,7 @@ class Session:
         )
         if self.allowances.pace == "off":
             return observing
-        return PacingTransport(observing, self.allowances, clock=self._clock)
+        return PacingTransport(observing, self.allowances, retry=self._retry, clock=self._clock)
 
     @property
     def shared_with(self) -> str:
@@ -310,15 +331,16 @@ class Session:
 
     def request(self, /, method: str, path: str, **options: Any) -> httpx.Response:
         """Send a request below the base address; see `directmail_lab.request`."""
+        errors.check_options("request", options, REQUEST_OPTIONS)
         return self.client.request(method, path, **options)
 
     def get(self, /, path: str, **options: Any) -> httpx.Response:
         """Send a GET; see `request`."""
-        return self.client.request("GET", path, **options)
+        return self.request("GET", path, **options)
 
     def post(self, /, path: str, **options: Any) -> httpx.Response:
         """Send a POST, which needs ``allow_writes=True`` as all writes do; see `request`."""
-        return self.client.request("POST", path, **options)
+        return self.request("POST", path, **options)
 
     def check(self, response: httpx.Response) -> httpx.Response:
         """Return a response as it is, or raise `ServiceError` if its status is an error."""
@@ -341,6 +363,11 @@ class Session:
             self._listeners.pop(token, None)
 
         return stop
+
+    @property
+    def allow_writes(self) -> bool:
+        """Whether methods other than GET, HEAD and OPTIONS may be sent to the live service."""
+        return self._allow_writes
 
     @property
     def api_key(self) -> ApiKey | None:
@@ -457,7 +484,7 @@ class ModeChange:
 def latency_factor(timing: Timing) -> float:
     """Return the factor of recorded latencies that a replay waits: 0 not at all, 1 as recorded."""
     factor = {"instant": 0.0, "recorded": 1.0}.get(timing) if isinstance(timing, str) else timing
-    if factor is None or not factor >= 0:
+    if not isinstance(factor, Real) or not factor >= 0:
         raise argument_error(
             'timing is "instant", "recorded", or a factor of the recorded latencies.'
         )
@@ -469,5 +496,8 @@ def replaying_session(
 ) -> Session:
     """Return a session that can only replay, at the address that the cassette was recorded at."""
     if base_url is None:
-        base_url = read_cassette(find_cassette(cassette)).base_url or "https://recorded.invalid"
+        base_url = read_cassette(find_cassette(cassette)).base_url
+        with suppress(errors.InsecureAddressError):  # of a stranger's cassette
+            return Session(base_url or "", **options)
+        base_url = "https://recorded.invalid"
     return Session(base_url, **options)

@@ -64,7 +64,6 @@ def base_address(text: str, *, only_replays: bool = False) -> str:
     try:
         parts = urlsplit(address)
         _ = parts.port  # raises ValueError if the port is not a number
-        (parts.hostname or "").encode("idna")  # raises UnicodeError for a label that is too long
     except ValueError:
         parts = urlsplit("")
     # httpx takes no tab, which Python drops.

@@ -26,6 +26,7 @@ from typing import Final, Literal, Protocol, cast
 
 from .cassettes import Cassette, SessionRecording
 from .cassettes.recording import RawInteraction
+from .display import CONTROLS
 from .errors import CassetteError, InsecureAddressError, NotConnectedError, hide_frames
 from .http import as_response, httpx, recorded_request, recorded_response
 from .interaction import (
@@ -37,6 +38,7 @@ from .interaction import (
     below,
     header,
     normalize_headers,
+    path_below,
 )
 from .readings.reading import Reading, Source, raw_values
 from .redaction import unpack
@@ -45,7 +47,7 @@ from .redaction.unpack import MAX_UNPACKED_BYTES
 ModeName = Literal["live", "record", "replay"]
 
 _ATTEMPT: Final = "directmail_lab.attempt"
-"""Where a request carries its own ``id`` and how many times it was sent."""
+"""Where a request carries how many times the call that is under way has sent it."""
 
 _USUAL_REASONS: Final = frozenset({"", *(status.phrase for status in HTTPStatus)})
 
@@ -139,21 +141,14 @@ class Observer:
         cassette: str | None = None,
         cassette_number: int | None = None,
         body: bytes | None = None,
+        path: str | None = None,
     ) -> httpx.Response:
-        """Return the response. ``body`` is None if it was not read yet."""
+        """Return the response. ``body`` is None if it was not read yet; ``path`` is redacted."""
         _hide_key(response, self.redacted)
         raw = response.headers.raw
-        reading = Reading(
-            at,
-            request.method,
-            self.redacted(below(request.url.raw_path.decode("ascii"), self.prefix)),
-            response.status_code,
-            raw_values(raw),
-            elapsed_s,
-            source,
-            cassette,
-            cassette_number,
-        )
+        path = path or self.redacted(below(request.url.raw_path.decode("ascii"), self.prefix))
+        about = elapsed_s, source, cassette, cassette_number
+        reading = Reading(at, request.method, path, response.status_code, raw_values(raw), *about)
         sent = request.content if hasattr(request, "_content") else b""
         exchange = RawInteraction(
             request.url, request.headers.raw, sent, raw, response.reason_phrase, body
@@ -167,10 +162,10 @@ class Observer:
 
 
 def _hide_key(response: httpx.Response, redacted: Callable[[str], str]) -> None:
-    """Take the key out of what httpx shows of a response, and out of the cookies that it keeps."""
-    reason = response.reason_phrase
-    if reason not in _USUAL_REASONS:
-        response.extensions["reason_phrase"] = redacted(reason).encode("ascii", "replace")
+    """Take the key out of what httpx shows, and out of its cookies; and a terminal's controls."""
+    if (reason := response.reason_phrase) not in _USUAL_REASONS:
+        shown = CONTROLS.sub(" ", redacted(reason))
+        response.extensions["reason_phrase"] = shown.encode("ascii", "replace")
     if "set-cookie" in response.headers:
         cookies = response.headers.get_list("set-cookie")
         if redacted("\n".join(cookies)) != "\n".join(cookies):
@@ -219,6 +214,7 @@ class SessionTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 if mode.latency_factor:
                     time.sleep(_pause_s(mode, played[-1][1]))
                 return self._played(request, played, mode)
+        request.extensions[_ATTEMPT] = 0
         return mode.inner.handle_request(request)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -230,6 +226,7 @@ class SessionTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 if mode.latency_factor:
                     await asyncio.sleep(_pause_s(mode, played[-1][1]))
                 return self._played(request, played, mode)
+        request.extensions[_ATTEMPT] = 0
         return await mode.inner.handle_async_request(request)
 
     def _played(
@@ -237,20 +234,20 @@ class SessionTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     ) -> httpx.Response:
         """Observe each attempt, and return the response to the last one."""
         assert mode.cassette is not None
-        for number, interaction in played:
-            at = interaction.recorded_at
-            stored = _decoded(interaction.response, request.method)
+        for number, recorded in played:
+            at = recorded.recorded_at
             response = self._observe(
                 mode.recording,
                 request,
-                as_response(stored),
-                body=stored.body,
+                as_response(recorded.response),
+                body=recorded.response.body,
                 # The time of the recording: the chart of a replay is that of the recording.
                 at=math.nan if at is None else at.timestamp(),
-                elapsed_s=interaction.elapsed_s,
+                elapsed_s=recorded.elapsed_s,
                 source="replayed",
                 cassette=mode.cassette.name,
                 cassette_number=number,
+                path=path_below(recorded.request.uri, self._observe.prefix),
             )
         return response
 
@@ -272,20 +269,6 @@ def _as_asked(request: httpx.Request, cassette: Cassette) -> RecordedRequest:
 
 def _pause_s(mode: Mode, played: Interaction) -> float:
     return min(mode.latency_factor * (played.elapsed_s or 0.0), _LONGEST_PAUSE_S)
-
-
-def _decoded(stored: RecordedResponse, method: str) -> RecordedResponse:
-    """Return a recorded response with its body decoded: httpx would decode it without a bound."""
-    coding = header(stored.headers, "content-encoding")
-    if not coding:
-        return stored
-    try:
-        body = unpack(stored.body, coding)
-    except ValueError as error:
-        raise CassetteError(f"The recorded body is {error}, so it is not replayed.") from None
-    return normalize_headers(
-        RecordedResponse(stored.status, stored.reason, stored.headers, body), method=method
-    )
 
 
 @dataclass(eq=False, repr=False)
@@ -328,18 +311,22 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         if self.cassette is None:
             return self.observe(self.recording, request, response, at=at, elapsed_s=elapsed_s)
         recorded, response = _as_recorded(request, response)
-        number = self._record(request, recorded, at, elapsed_s)
-        return self.observe(
-            self.recording,
-            request,
-            response,
-            body=recorded.body,
-            at=at,
-            elapsed_s=elapsed_s,
-            source="recorded",
-            cassette=self.cassette.name,
-            cassette_number=number,
-        )
+        number = None
+        try:
+            number = self._record(request, recorded, at, elapsed_s)
+        finally:  # a response that could not be recorded is in the session's recording
+            response = self.observe(
+                self.recording,
+                request,
+                response,
+                body=recorded.body,
+                at=at,
+                elapsed_s=elapsed_s,
+                source="recorded",
+                cassette=self.cassette.name,
+                cassette_number=number,
+            )
+        return response
 
     @hide_frames
     def _record(
@@ -347,21 +334,22 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     ) -> int | None:
         """Record a response before the caller has the whole of it: nothing seen is ever lost."""
         assert self.cassette is not None
-        # The request that follows a redirect takes the extensions over, but is another one.
-        sent, attempt = request.extensions.get(_ATTEMPT, (None, 0))
-        attempt = attempt + 1 if sent == id(request) else 1
-        request.extensions[_ATTEMPT] = id(request), attempt
+        attempt = request.extensions.get(_ATTEMPT, 0) + 1
         recorded_at = datetime.fromtimestamp(at, UTC)
         try:
-            return self.cassette.record(
+            number = self.cassette.record(
                 Interaction(recorded_request(request), response, recorded_at, elapsed_s, attempt)
             )
         except CassetteError as error:
             error.add_note(
                 f"The service had answered {response.status} to the {request.method}: "
-                "the request was carried out, and only its recording failed."
+                "the request was carried out, and only its recording failed. interactions() has "
+                "the response."
             )
             raise
+        if number != 0:  # what is left out is no attempt of the recording
+            request.extensions[_ATTEMPT] = attempt
+        return number or None
 
 
 def _as_recorded(

@@ -41,8 +41,9 @@ def nothing_above(tmp_path_factory: pytest.TempPathFactory) -> None:
 def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     """Run pytest in a folder that is its root, whatever settings and conftest stand above it."""
     pytester.makeini("[pytest]")
-    # cassetter, which the benchmarks compare with, and pytest-recording have options of one name.
-    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:cassetter")
+    # cassetter, which the benchmarks compare with, and pytest-recording have options of one name;
+    # pytest-randomly imports NumPy.
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:cassetter -p no:randomly")
     return pytester
 
 

@@ -21,6 +21,8 @@ from directmail_lab.widgets import browser
 from directmail_lab.widgets.page import handle_request, static_table
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from directmail_lab.interaction import Interaction
     from directmail_lab.sessions import Session
     from directmail_lab.standin import StandIn
@@ -201,25 +203,30 @@ def test_a_cassette_is_browsed_by_name_or_path(sent: Sent) -> None:
 
 def test_a_large_file_is_read_while_the_page_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     """The page is told that it is read, and gets its answer, or what is wrong, afterwards."""
-    may_end = threading.Event()
+    may_go_on, may_end = threading.Event(), threading.Event()
     sent: queue.Queue[Any] = queue.Queue()
 
-    def read(_path: Path) -> Recording:
+    def read(_path: Path, progress: Callable[[float], object]) -> Recording:
+        may_go_on.wait(10)
+        progress(0.25)
         may_end.wait(10)
         raise CassetteError("It is too large.")
 
     tape(answered())
-    monkeypatch.setattr(browser, "recording_of", read)
+    monkeypatch.setattr(browser, "read_cassette", read)
     monkeypatch.setattr(browser, "can_show_widgets", lambda: True)
     monkeypatch.setattr(browser, "_READ_S", 0.0)
     monkeypatch.setattr(browser.BrowserWidget, "send", lambda _self, told, _=None: sent.put(told))
     widget = dm.browse("tour.yaml")
     widget._handle_custom_msg({"type": "request"}, [json.dumps({**LIST, "request_id": 1}).encode()])
     before, told = repr(widget), sent.get(timeout=10)
+    may_go_on.set()
+    later = sent.get(timeout=10)
     may_end.set()
     answer = sent.get(timeout=10)["response"]
 
-    assert (before, told) == ("Reading tour …", {"type": "reading", "title": "tour"})
+    assert (before, told) == ("Reading tour …", {"type": "reading", "title": "tour", "part": 0.0})
+    assert later == told | {"part": 0.25}
     assert answer == {"problem": "It is too large."}
     assert repr(widget) == "It is too large."
 

@@ -132,13 +132,6 @@ def test_after_an_interrupt_what_waited_for_the_allowance_is_not_sent() -> None:
         assert [type(each) for each in got].count(dm.DirectMailLabError) >= 4
 
 
-@pytest.mark.parametrize(("paths", "concurrency"), [("/v1/lists", 8), (["/v1/lists"], 0)])
-def test_what_would_send_nothing_is_refused(live: Session, paths: Any, concurrency: int) -> None:
-    """One text is no list of paths."""
-    with pytest.raises(ValueError, match="takes a list of paths, and concurrency=1 or more"):
-        get_many(live, paths, concurrency=concurrency)
-
-
 # -- pages ---------------------------------------------------------------------------------------
 
 

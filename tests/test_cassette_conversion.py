@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from vcr.serializers import jsonserializer, yamlserializer
 import directmail_lab as dm
 from directmail_lab import credentials
 from directmail_lab.cassettes import read_cassette
-from directmail_lab.cassettes.convert import LAYOUTS, convert, layout_of, redact, repair
+from directmail_lab.cassettes.convert import LAYOUTS, adopt, convert, layout_of, redact, repair
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import CassetteError
 from directmail_lab.interaction import RecordedResponse
@@ -208,3 +209,25 @@ def test_a_cassette_in_use_is_not_rewritten(live: Session) -> None:
                 change(Path("cassettes/busy.yaml"))
 
         assert Path("cassettes/busy.yaml").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("date", "at"),
+    [
+        ("Sun, 22 Nov 2020 13:57:06 GMT", datetime(2020, 11, 22, 13, 57, 6, tzinfo=UTC)),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", None),
+        ("Sun, 00 Nov 0001 00:00:00 +2359", None),
+        ("yesterday", None),
+    ],
+)
+def test_the_time_of_vcrpys_interaction_is_what_the_response_says(
+    date: str, at: datetime | None
+) -> None:
+    """A date that is none is no time, and the cassette is read all the same."""
+    interaction = answered()
+    headers = (*interaction.response.headers, ("Date", date))
+    response = replace(interaction.response, headers=headers)
+    path = written_by_vcrpy("theirs.yaml", replace(interaction, response=response))
+    adopt(path)
+
+    assert [each.recorded_at for each in read_cassette(path)] == [at]

@@ -257,19 +257,6 @@ def test_a_file_that_was_edited_afterwards_says_so(tour: Path) -> None:
     assert len(read_cassette(tour)) == 3
 
 
-def test_new_interactions_are_added_after_the_old_ones(tour: Path) -> None:
-    """The old lines stay as they are, byte for byte; one closing line stands at the end."""
-    before, _, end = tour.read_bytes().partition(b"# end")
-    add(tour, answered(get("/more")))
-
-    assert end.startswith(b": 3 interactions, sha256 ")
-    assert tour.read_bytes().startswith(before)
-    assert tour.read_bytes().count(b"# end") == 1
-    assert paths_in(tour) == ["/0", "/1", "/2", "/more"]
-    assert read_cassette(tour).problem is None
-    assert list(tour.parent.iterdir()) == [tour]
-
-
 @pytest.mark.parametrize("mode", ["new_episodes", "all"])
 def test_an_interaction_is_on_disk_before_record_returns(tmp_path: Path, mode: str) -> None:
     """Another reader finds it meanwhile; with nothing to lose, "all" too records in place."""
@@ -442,13 +429,13 @@ def test_a_cassette_that_is_dropped_unclosed_is_closed(tmp_path: Path, mode: str
     assert read_cassette(path).problem is None
 
 
-def test_closing_twice_is_fine_and_recording_after_it_is_refused(tour: Path) -> None:
+def test_closing_twice_is_fine_and_nothing_is_recorded_after_it(tour: Path) -> None:
     """A closed recording takes no more, nor does a replay."""
     cassette = opened(tour)
     cassette.close()
     cassette.close()
 
-    with pytest.raises(CassetteError, match="closed"):
-        cassette.record(answered())
+    assert cassette.record(answered()) is None
+    assert len(read_cassette(tour)) == 3
     with pytest.raises(CassetteError, match="opened to replay"):
         Cassette(tour).record(answered())

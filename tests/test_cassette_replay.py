@@ -59,20 +59,67 @@ def test_answers_come_in_the_order_of_their_recording_and_then_the_last_again(pa
 
 
 def test_an_unknown_request_names_the_nearest_and_what_differs(path: Path) -> None:
-    """The message says what happened, the nearest recorded request, and the call to record it."""
-    recorded(path, answered(get("/v1/lists")), answered(get("/v1/users/me?fields=name")))
+    """What happened, the nearest three, each once, what is left, and the call; no values."""
+    paths = ("/v1/lists", "/v1/users/me?fields=name", "/v1/users", *["/v2"] * 3, "/v1/users/me")
+    recorded(path, *(answered(get(each)) for each in paths))
     cassette = Cassette(path, match_on=[*DEFAULT_MATCH_ON, "headers"])
+    assert cassette.play(get("/v1/lists"))
     other = replace(get("/v1/users/me?fields=secret"), headers=(("X-Mine", "secret"),))
     error = refusal(cassette, other)
+    names = "query: fields, header: x-mine, header: accept"
 
-    assert repr(cassette) == "<Cassette 'tour', none, 2 interactions>"
+    assert repr(cassette) == "<Cassette 'tour', none, 7 interactions>"
     assert (error.reason, error.similarity) == ("no_match", 1.0)
-    assert "GET /v1/users/me is not in cassette 'tour' (2 interactions" in str(error)
-    differs = "which differs in query: fields and headers: X-Mine."
-    assert f"Nearest: GET /v1/users/me, {differs}" in str(error)
-    assert "record('tour', record_mode=\"new_episodes\")" in str(error)
-    assert "secret" not in str(error)
-    assert "name" not in str(error)
+    assert str(error).splitlines() == [
+        "GET /v1/users/me is not in cassette 'tour' (7 interactions, all for other requests).",
+        f"Nearest: GET /v1/users/me, which differs in {names};",
+        "         GET /v1/users, which differs in path;",
+        "         GET /v1/lists, which differs in path.",
+        "Left unplayed: GET /v2 (3 times), GET /v1/users/me (2 times), GET /v1/users.",
+        "Record it with record('tour', record_mode=\"new_episodes\").",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sent", "names"),
+    [
+        (post(b'{"to": {"first": "A"}, "pages": [1]}'), ["body: to.first"]),
+        (post(b'{"to": {"first": "Jo"}, "pages": []}'), ["body: pages", "body: pages.0"]),
+        (post(b"text", content_type="text/plain"), ["body", "body: to.first", "body: pages.0"]),
+        (
+            post(b"a=1&b=2&a=3", content_type="application/x-www-form-urlencoded"),
+            ["body: a", "body: b", "body: to.first", "body: pages.0"],
+        ),
+        (replace(post(b"{}"), method="PUT"), ["method"]),
+        (replace(post(b"{}"), uri="https://other.test/v1/letter"), ["host", "path"]),
+    ],
+)
+def test_what_differs_is_named_by_its_fields(
+    path: Path, sent: RecordedRequest, names: list[str]
+) -> None:
+    """Of JSON and of forms; of another operation nothing but where it is."""
+    recorded(path, answered(post(b'{"to": {"first": "Jo"}, "pages": [1]}')), answered(get()))
+    (title, differing), *_ = refusal(Cassette(path), sent).nearest
+
+    assert title == "POST /v1/letters"
+    assert list(differing) == names
+
+
+def test_a_matcher_of_ones_own_is_named_even_if_it_fails(path: Path) -> None:
+    """One that raises for a pair that it was not written for is left out."""
+
+    def same_agent(sent: Any, kept: Any) -> bool:
+        return bool(sent.headers["X-Agent"] == kept.headers["X-Agent"])
+
+    first, second = (replace(get(), headers=(("X-Agent", agent),)) for agent in "ab")
+    recorded(path, answered(first), answered(get("/v1/users/me?page=2")))
+    cassette = Cassette(path, match_on=[*DEFAULT_MATCH_ON, same_agent])
+    nearest = refusal(cassette, second).nearest
+
+    assert [list(differing) for _, differing in nearest] == [
+        ["match_on: same_agent"],
+        ["query: page"],
+    ]
 
 
 @pytest.mark.parametrize("base", [US, "http://127.0.0.1:8/x/y"])
@@ -168,6 +215,33 @@ def test_bodies_of_reads_are_not_compared(path: Path, match_on: Sequence[str | M
     recorded(path, answered(get("/?a=1&b=2")))
 
     assert Cassette(path, match_on=match_on).play(replace(get("/?b=2&a=1"), body=b"anything"))
+
+
+@pytest.mark.parametrize(
+    ("addresses", "match_on"),
+    [
+        (("/?a=1&b=2", "/?b=2&a=1"), DEFAULT_MATCH_ON),
+        (("/?a=1", "/?a=2"), ["method", "path"]),
+        (("/a", "/b"), ["method"]),
+    ],
+)
+def test_of_addresses_that_are_alike_the_order_of_recording_decides(
+    path: Path, addresses: tuple[str, str], match_on: list[str]
+) -> None:
+    """As in vcrpy, whichever of them is asked for first."""
+    recorded(path, *(answered(get(each), str(i)) for i, each in enumerate(addresses)))
+    cassette = Cassette(path, match_on=match_on)
+
+    assert bodies(cassette, *map(get, reversed(addresses)), get(addresses[0])) == [b"0", b"1", b"1"]
+
+
+def test_an_address_in_two_spellings_is_first_the_one_that_is_asked_for(path: Path) -> None:
+    """The other is played where nothing else is left; one that repeats has no need of it."""
+    recorded(path, answered(get("/?a=%7E"), "escaped"), answered(get("/?a=~"), "plain"))
+    plain = [get("/?a=~")] * 2
+
+    assert bodies(Cassette(path), *plain) == [b"plain"] * 2
+    assert bodies(Cassette(path, repeat="strict"), *plain) == [b"plain", b"escaped"]
 
 
 def test_matching_is_on_the_redacted_form_on_both_sides(path: Path) -> None:

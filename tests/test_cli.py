@@ -18,14 +18,19 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import nbformat
 import pytest
+import vcr
+from cassette_samples import answered, get, recorded
 from jupyter_client import BlockingKernelClient
+from key_search import traces
 from typer.testing import CliRunner
 
+import directmail_lab as dm
 from directmail_lab import tutorials
-from directmail_lab.cassettes import read_cassette
+from directmail_lab.cassettes import convert, read_cassette
 from directmail_lab.cli import app, programs
 from directmail_lab.cli.output import complete_cassette, error_message
 from directmail_lab.errors import DirectMailLabError
+from directmail_lab.redaction import Redactor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -133,6 +138,18 @@ def test_an_error_says_what_to_do_at_a_terminal(words: str, says: str, service: 
     assert done.stdout == ""
 
 
+def test_a_mismatch_is_told_line_by_line_at_a_terminal(tour: Path) -> None:
+    """The nearest requests and what is left as in a notebook, without the call of Python."""
+    tour.write_text(tour.read_text().replace("/users/me", "/users/us"))
+    done = invoke("me", "--cassette", "tour")
+    assert isinstance(done.exception, DirectMailLabError)
+    first, *_, last = error_message(done.exception).splitlines()
+
+    assert first.startswith("GET /v1/users/me is not in cassette 'tour'")
+    assert last.startswith("Left unplayed: GET /v1/users/us (2 times)")
+    assert last.endswith("See directmail-lab cassette list.")
+
+
 def test_a_wrong_option_is_a_usage_error() -> None:
     """It names the option, and nothing is started or printed."""
     done = invoke("serve", "--window", "-1")
@@ -155,6 +172,15 @@ def test_a_cassettes_data_is_printed_as_json_csv_and_a_table(command: str) -> No
     assert len(rows) == len(list(csv.DictReader(io.StringIO(as_csv.stdout)))) > 0
     assert list(rows[0]) == as_csv.stdout.splitlines()[0].split(",")
     assert str(rows[0].get("path") or next(iter(rows[0].values()))) in table.stdout
+
+
+def test_json_has_no_character_that_a_terminal_obeys() -> None:
+    """They are escaped, and so lost to no program."""
+    recorded(Path("cassettes/odd.yaml"), answered(get("/\u202ea\u2028")))
+    printed = invoke("cassette", "show", "odd", "--json").stdout
+
+    assert {"\u202e", "\u2028"}.isdisjoint(printed)
+    assert json.loads(printed)[0]["path"] == "/\u202ea\u2028"
 
 
 def test_the_live_service_is_asked_where_no_cassette_is_named(account: StandIn) -> None:
@@ -331,7 +357,10 @@ def test_lab_asks_no_server_outside(tmp_path: Path) -> None:
         "--LabApp.news_url=None",
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
         "--LabApp.extension_manager=readonly",
+        "--Application.log_level=ERROR",
     } <= set(given)
+    talkative = programs.lab_arguments(tmp_path, "a.ipynb", None, no_browser=True, verbose=True)
+    assert "--Application.log_level=INFO" in talkative
 
 
 @pytest.mark.slow
@@ -350,3 +379,123 @@ def test_the_lab_starts_on_the_first_tutorial_and_prints_its_address_last(tmp_pa
     assert f"/lab/tree/notebooks/{tutorials.FIRST}?token=" in address
     assert response.status_code == 200
     assert "token=" not in rest
+
+
+# -- adopting cassettes of vcrpy ---------------------------------------------------------------
+
+SECRET = "Wy5Nf0PtA3oVi7KzQm2ExRj8"
+ASKED: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "header.yaml": ("GET", "/v1/users/me", {"auth": (KEY, "")}),
+    "deep/body.yaml": ("POST", "/v1/letters", {"json": {"client_secret": SECRET}}),
+    "address.yml": ("GET", f"/v1/lists?api_key={SECRET}", {}),
+    "as.json": ("GET", "/v1/lists", {"headers": {"X-Api-Key": SECRET}}),
+    "plain.yaml": ("GET", "/v1/lists", {}),
+}
+
+
+def ask(service: StandIn, name: str) -> dict[str, httpx.Response]:
+    """Request under vcrpy what a cassette of the suite holds; a new one is recorded."""
+    method, target, options = ASKED[name]
+    serializer = "json" if name.endswith(".json") else "yaml"
+    with vcr.use_cassette(f"suite/{name}", serializer=serializer):
+        return httpx.request(method, f"{service.base_url}{target}", **options)
+
+
+@pytest.fixture
+def suite(service: StandIn) -> dict[str, httpx.Response]:
+    """Cassettes that vcrpy wrote, with a secret in each place, and what they answer by name."""
+    return {name: ask(service, name) for name in ASKED}
+
+
+def contents(folder: str) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in Path(folder).rglob("*.*")}
+
+
+def test_adopt_names_what_it_finds_and_changes_nothing(suite: object, service: StandIn) -> None:
+    """Secrets with their places, old ones, files that are no cassettes; in 80 columns."""
+    Path("suite/config.yaml").write_text("a: 1")
+    recorded("suite/ours.yaml", answered(body="{}"))
+    old = Path("suite/plain.yaml")
+    old.write_text(
+        re.sub("(- )?[A-Z][a-z]{2}, .* GMT", "- Sun, 01 Nov 2020 1:00:00 GMT", old.read_text())
+    )
+    before = contents("suite")
+    done = invoke("cassette", "adopt", "suite")
+    clean = invoke("cassette", "adopt", "suite/deep", "--max-age", "1 day")
+
+    assert contents("suite") == before
+    assert [line for line in done.stdout.splitlines() if not line.startswith("    ")] == [
+        "suite/address.yml",
+        "suite/as.json",
+        "suite/config.yaml",
+        "suite/deep/body.yaml",
+        "suite/header.yaml",
+        "suite/plain.yaml",
+        "7 files: 5 of another program, 1 that cannot be adopted, 1 of ours.",
+        "Changed nothing: --write would rewrite 5 cassettes, redacted.",
+    ]
+    text = " ".join(done.stdout.split())
+    for said in (
+        "holds an api_key parameter (interaction 1, address)",
+        "when it is redacted, vcrpy finds no response to it",
+        "stays as it is: suite/config.yaml is not a cassette. It has no list of interactions.",
+        "holds credentials of HTTP Basic (interaction 1, request headers)",
+        "days old, and max_age is 365 days",
+    ):
+        assert said in text
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert SECRET not in text
+    assert done.exit_code == clean.exit_code == 1
+
+
+def test_adopt_rewrites_redacted_and_loses_nothing(
+    suite: dict[str, httpx.Response], service: StandIn
+) -> None:
+    """The secrets are gone, the same answers come from us and from vcrpy; then nothing is left."""
+    invoke("cassette", "adopt", "suite", "--write")
+    again = invoke("cassette", "adopt", "suite")
+    service.close()
+
+    assert again.exit_code == 0
+    assert all(
+        not traces(data, each) for data in contents("suite").values() for each in (KEY, SECRET)
+    )
+    for name, answer in suite.items():
+        method, target, options = ASKED[name]
+        with dm.replay(Path("suite") / name, repeat="strict"):
+            client = dm.session().client
+            ours = client.request(method, f"{service.base_url}{target}", **options)
+        theirs = answer if name == "address.yml" else ask(service, name)
+
+        assert ours.content == theirs.content == answer.content
+        assert ours.status_code == theirs.status_code == answer.status_code
+
+
+def test_a_cassette_that_would_be_another_is_named_and_stays(
+    suite: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where what was written is something else; the others are rewritten."""
+    before = contents("suite")
+    write = convert.write_cassette
+
+    def write_less(path: Path, metadata: Any, interactions: Any, redactor: Redactor) -> None:
+        write(path, metadata, [] if "plain" in path.name else interactions, redactor)
+
+    monkeypatch.setattr(convert, "write_cassette", write_less)
+    done = invoke("cassette", "adopt", "suite", "--write")
+    after = contents("suite")
+
+    assert "would not be the same afterwards" in " ".join(done.stdout.split())
+    assert done.exit_code == 1
+    assert {name for name in before if before[name] == after[name]} == {"suite/plain.yaml"}
+    assert before.keys() == after.keys()
+
+
+def test_adopt_with_a_wrong_age_or_folder_is_an_error(suite: object) -> None:
+    """Before anything is changed."""
+    before = contents("suite")
+    done = invoke("cassette", "adopt", "suite", "--write", "--max-age", "long")
+
+    assert isinstance(done.exception, DirectMailLabError)
+    assert invoke("cassette", "adopt", "nowhere").exit_code == 2
+    assert contents("suite") == before

@@ -17,7 +17,6 @@ from directmail_lab.credentials import (
     find_api_key,
     forget_api_key,
     known_keys,
-    overriding_variable,
     prompt_api_key,
     remember_api_key,
     remembered_api_key,
@@ -188,24 +187,16 @@ def test_a_prompt_gives_the_key_unless_it_would_echo() -> None:
         prompt_api_key(echoing)
 
 
-def test_a_variable_with_another_key_is_warned_about(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The variable's key would be used after a restart, without a word."""
-    monkeypatch.setenv("DIRECTMAIL_API_KEY", "k-of-the-variable")
-    note = overriding_variable(ApiKey(KEY)) or ""
-
-    assert note.startswith("DIRECTMAIL_API_KEY holds another key")
-    assert KEY not in note
-    assert "k-of-the-variable" not in note
-    assert overriding_variable(ApiKey("k-of-the-variable")) is None
-
-
 WRONG_CALLS: list[tuple[str, Callable[[], object], str]] = [
     (KEY, lambda: connect(), "No base address"),
     (KEY, lambda: connect("nonsense", KEY), "not a base address"),
     (KEY, lambda: connect(ADDRESS, f"{KEY}:"), "holds a colon"),
     (f"{KEY}:", lambda: connect(ADDRESS), "holds a colon"),
-    ("", lambda: connect(ADDRESS, "a-key", apikey=KEY), "unexpected keyword argument 'apikey'"),  # type: ignore[call-arg]
+    ("", lambda: connect(ADDRESS, "a-key", apikey=KEY), r"no apikey\. Did you mean api_key\?"),  # type: ignore[call-arg]
     ("", lambda: connect(KEY, ADDRESS), "Give the address first, then the key"),
+    ("", lambda: connect(KEY.encode(), "a-key"), "not a base address"),  # type: ignore[arg-type]
+    ("", lambda: Session(KEY, ADDRESS), "Give the address first, then the key"),
+    ("", lambda: Session(ADDRESS, KEY.encode()), "is text, not bytes"),  # type: ignore[arg-type]
     ("", lambda: connect(ADDRESS, "a-key", share=f"redis://:{KEY}@[::1"), "share is"),
     ("", lambda: Session(f"https://{KEY}@api.test"), "a user name or password before its host"),
     ("", lambda: login(api_key=KEY), r"login\(\) takes no api_key"),  # type: ignore[call-arg]

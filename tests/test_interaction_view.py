@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from cassette_samples import NOON, answered, get, recorded, theirs
-from key_search import traces
+from cassette_samples import NOON, answered, get, recorded
 
 from directmail_lab.errors import CassetteError
 from directmail_lab.interaction import Interaction
@@ -19,8 +17,6 @@ if TYPE_CHECKING:
     from faulty_service import FaultyService
 
     from directmail_lab.sessions import Session
-
-KEY = "Wy5Nf0PtA3oVi7KzQm2ExRj8Dh6SbG4L"
 
 
 @pytest.mark.parametrize("number", [-1, 0, 3])
@@ -32,23 +28,6 @@ def test_a_number_that_is_not_there_is_an_error_that_says_how_many_are(number: i
     assert "https://api.example.test/b" in interactions(tour, number=2).as_httpx()
     with pytest.raises(CassetteError, match=f"no interaction {number}: it has 2 interactions"):
         interactions(tour, number=number)
-
-
-def test_what_another_program_kept_is_shown_without_the_key(tmp_path: Path) -> None:
-    """Neither from its header, nor echoed in another interaction; nor in the frame."""
-    basic = "Basic " + base64.b64encode(f"{KEY}:".encode()).decode()
-    request = replace(get(), headers=(("Authorization", basic), ("Accept", "*/*")))
-    echoed = answered(get(f"/b?api_key={KEY}"), f'{{"key": "{KEY}"}}')
-    path = theirs(tmp_path / "theirs.yaml", answered(request), echoed)
-    views = [interactions(path, number=number) for number in (1, 2)]
-    frame = interactions(path)
-    shown = frame.to_csv() + "".join(repr(view) + view._repr_html_() for view in views)
-
-    assert "Accept: */*" in shown
-    assert '"key": "<REDACTED>"' in shown
-    assert traces(path.read_bytes(), KEY) != []
-    assert traces(shown.encode(), KEY) == []
-    assert frame[["at", "elapsed_s"]].isna().all(axis=None)
 
 
 def test_however_long_an_interaction_is_its_view_is_not() -> None:

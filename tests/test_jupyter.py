@@ -63,6 +63,7 @@ def test_without_the_servers_token_nothing_is_sent(
 ) -> None:
     """Neither that there is such a file nor what it holds; and nothing is made."""
     verb, name = method.split()
+    before = set(server.notebooks.iterdir())
     address = f"{server.url}/directmail-lab/{name}?path=cassettes/tour.yaml&request=1"
     with httpx.Client(headers=headers, timeout=60) as client:
         client.get(f"{server.url}/login")  # else a POST is refused for want of this cookie
@@ -71,7 +72,7 @@ def test_without_the_servers_token_nothing_is_sent(
 
     assert response.status_code == 403
     assert "users" not in response.text
-    assert not (server.notebooks / "directmail-lab-tutorials").exists()
+    assert set(server.notebooks.iterdir()) == before
 
 
 @pytest.mark.parametrize("name", ["plugin.js", "browser.js", "browser.css"])
@@ -191,9 +192,14 @@ def test_a_new_notebook_signs_in_and_makes_three_calls(server: Server) -> None:
     ]
 
 
-def test_no_notebook_is_made_where_contents_may_not_be(server: Server) -> None:
-    """The contents manager's own rules hold."""
-    assert call(server, "POST", "explore", folder="../above").status_code in (400, 404)
+@pytest.mark.parametrize("folder", ["../above", ".hidden", "not-there", "cassettes/tour.yaml"])
+def test_no_notebook_is_made_where_contents_may_not_be(server: Server, folder: str) -> None:
+    """Outside, in a hidden folder, or in none; the answer tells nothing of the server's disk."""
+    (server.notebooks / ".hidden").mkdir(exist_ok=True)
+    response = call(server, "POST", "explore", folder=folder)
+
+    assert response.status_code == 404
+    assert str(server.home) not in response.text
 
 
 def test_the_tutorials_are_copied_to_the_servers_folder(server: Server) -> None:

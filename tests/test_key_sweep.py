@@ -335,8 +335,12 @@ def test_what_another_program_recorded_is_shown_without_its_credentials() -> Non
         },
     }
     path, haul = Path("foreign.json"), Haul()
-    path.write_text(json.dumps({"version": 1, "interactions": [exchange, exchange]}))
+    silent = {"headers": {}, "uri": f"https://api.test/v1/{UNKNOWN}"}
+    echo = {**exchange, "request": exchange["request"] | silent}
+    path.write_text(json.dumps({"version": 1, "interactions": [echo, exchange]}))
     answers(read_cassette(path), haul)
+    views = [dm.interactions(path, number=number) for number in (1, 2)]
+    haul.add("views", [f"{view!r}{view._repr_html_()}" for view in views])
     haul.add("document", json.dumps(dm.openapi(path), indent=0))
     haul.add(
         "table", [ask(path).to_csv() for ask in (dm.interactions, dm.rate_limits, dm.findings)]

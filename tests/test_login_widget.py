@@ -10,6 +10,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from test_credentials import MemoryKeyring
 
 import directmail_lab as dm
 from directmail_lab.cassettes import find_cassette
@@ -203,11 +204,13 @@ def test_the_form_is_filled_in_from_the_environment(
     monkeypatch.setenv("DIRECTMAIL_API_KEY", service.api_key)
     choices = page.send("hello")["choices"]
     state = page.sign_in(mode=choices["mode"], address=choices["address"], key="")
+    typed = page.sign_in()
     monkeypatch.setenv("DIRECTMAIL_API_KEY", SECRET)
     overridden = page.sign_in()
 
     assert choices["key_hint"] == "Leave it empty to use the key in DIRECTMAIL_API_KEY."
     assert state["account"]["title"] == "Signed in as Stand-in User"
+    assert not typed["account"]["note"]
     assert "DIRECTMAIL_API_KEY holds another key" in overridden["account"]["note"]
     assert service.api_key not in json.dumps(page.received)
     assert SECRET not in json.dumps(page.received)
@@ -216,15 +219,9 @@ def test_the_form_is_filled_in_from_the_environment(
 @pytest.fixture
 def keyring(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, str], str]:
     """What the operating system's keyring holds."""
-    entries: dict[tuple[str, str], str] = {}
-    ring = types.SimpleNamespace(
-        priority=5,
-        get_password=lambda *name: entries.get(name),
-        set_password=lambda *entry: entries.__setitem__(entry[:2], entry[2]),
-        delete_password=lambda *name: entries.pop(name),
-    )
+    ring = MemoryKeyring()
     monkeypatch.setitem(sys.modules, "keyring", types.SimpleNamespace(get_keyring=lambda: ring))
-    return entries
+    return ring.kept
 
 
 def test_a_key_is_remembered_on_request_until_one_signs_out(

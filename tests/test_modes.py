@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,6 +15,8 @@ from directmail_lab.sessions import Session
 
 if TYPE_CHECKING:
     from faulty_service import FaultyService
+
+    from directmail_lab.interaction import Interaction
 
 TOUR = Path("cassettes/tour.yaml")
 
@@ -141,3 +144,68 @@ def test_a_burst_over_too_few_responses_says_that_the_last_is_repeated(connected
         made = dm.burst(5)
 
     assert made["remaining"].tolist() == [299, 298, 297, 297, 297]
+
+
+# -- before_record -----------------------------------------------------------------------------
+
+
+def test_before_record_changes_and_leaves_out_and_redaction_follows(connected: Session) -> None:
+    """The caller and the session have every response as it came; the file what is returned."""
+    key = connected.api_key
+    assert key is not None
+
+    def hook(interaction: Interaction) -> Interaction | None:
+        if interaction.request.uri.endswith("/v1/lists"):
+            return None
+        body = interaction.response.body.replace(b"Stand-in User", key.reveal().encode())
+        return replace(interaction, response=replace(interaction.response, body=body))
+
+    with dm.record("tour", before_record=hook):
+        name = dm.me()["name"].item()
+        lists = dm.get("/v1/lists")
+    (written,) = read_cassette(TOUR)
+
+    assert (name, lists.status_code, len(connected.recording)) == ("Stand-in User", 200, 2)
+    assert b'"name": "<API_KEY>"' in written.response.body
+    assert ("content-length", str(len(written.response.body))) in written.response.headers
+
+
+def test_an_attempt_that_is_left_out_is_none_of_the_recording(
+    live: Session, service: FaultyService
+) -> None:
+    """The second attempt is replayed as a call of its own, not as an attempt of the one before."""
+    with live.record("tour", before_record=lambda it: it if it.response.status < 500 else None):
+        live.get("/v1/lists")
+        with service.fault(status=503, times=1):
+            live.get("/v1/lists")
+
+    assert [each.attempt for each in read_cassette(TOUR)] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("hook", "problem"),
+    [
+        (lambda it: it.request.nothing, r"raised AttributeError \(.*test_modes.py, line \d+\)"),
+        (int, r"raised TypeError \(.*cassette.py, line \d+\)"),
+        (lambda _: {}, "returned neither an Interaction nor None"),
+        (
+            lambda it: replace(it, response=replace(it.response, body="é")),
+            ".*response is not bytes",
+        ),
+        (lambda it: replace(it, request=replace(it.request, headers={})), ".*in a tuple"),
+    ],
+)
+def test_before_record_that_fails_says_so_and_loses_no_response(
+    live: Session, hook: Any, problem: str
+) -> None:
+    """Nothing is recorded, the request was carried out, and the session has the response."""
+    with (
+        live.record("tour", before_record=hook),
+        pytest.raises(dm.errors.CassetteError, match=f"^before_record {problem}") as caught,
+    ):
+        live.get("/v1/lists")
+
+    assert caught.value.__cause__ is caught.value.__context__ is None
+    assert "the request was carried out" in caught.value.__notes__[0]
+    assert b"Spring" in live.recording.interaction(1).response.body
+    assert not TOUR.exists()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import json
 import os
+import re
 import socket
 import tracemalloc
 from functools import partial
@@ -21,6 +23,7 @@ from directmail_lab.sessions import Session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from faulty_service import FaultyService
 
@@ -313,3 +316,66 @@ def test_a_key_in_a_path_is_hidden_in_every_form(service: FaultyService, live: S
     live.request("GET", f"/v1/keys/{escaped}")
 
     assert dm.rate_limits(live)["path"].tolist() == ["/v1/keys/<API_KEY>"] * 2
+
+
+NO_ADDRESSES = [
+    *("http://[::1", "http://127.0.0.1:8\t0", "http://127.0.0.1:x", "http://a\x01b/", "/v1/\x00"),
+    *(f"https://{'a' * 300}.example.com", "https://xn--a.com", "/v1/\ud800", "http://\u202ea.com"),
+]
+
+
+@pytest.mark.parametrize("address", NO_ADDRESSES, ids=ascii)
+def test_what_is_no_address_is_our_error(
+    service: FaultyService, connected: Session, address: str
+) -> None:
+    """Wherever it stands: nothing is sent, and what a replay does not need does not stop it."""
+    asked: list[Callable[[], object]] = [
+        lambda: dm.get(address),
+        lambda: dm.burst(1, address),
+        lambda: next(dm.pages(address)),
+        lambda: asyncio.run(connected.async_client.get(address)),
+    ]
+    for ask in asked:
+        with pytest.raises(dm.errors.InsecureAddressError) as caught:
+            ask()
+        assert address not in str(caught.value)
+    assert isinstance(dm.get_many([address])[0], dm.errors.InsecureAddressError)
+    assert service.requests.total() == 0
+
+    body = json.dumps({"data": [1], "next": address})
+    service.fault(path="/v1/lists", body=body)
+    with pytest.raises(dm.errors.InsecureAddressError):
+        list(dm.pages("/v1/lists"))
+
+
+@pytest.mark.parametrize("host", ["a" * 300, "xn--a"], ids=len)
+def test_a_redirect_to_what_is_no_address_is_our_error(
+    service: FaultyService, connected: Session, host: str
+) -> None:
+    """Nothing is sent there."""
+    service.fault(redirect_to=f"https://{host}.example.com")
+    with pytest.raises(dm.errors.InsecureAddressError, match="This is no address"):
+        connected.get("/v1/lists", follow_redirects=True)
+
+
+@pytest.mark.parametrize("address", NO_ADDRESSES[1:], ids=ascii)  # the first is a format error
+def test_a_cassette_of_what_is_no_address_is_replayed(tour: Path, address: str) -> None:
+    """Its paths are what counts."""
+    text = tour.read_text(encoding="utf-8")
+    changed = re.sub(r'("base_url": )"[^"]*"', lambda at: at[1] + json.dumps(address), text)
+    tour.write_text(changed, encoding="utf-8")
+    dm.replay("tour")
+
+    assert dm.session().base_url == "https://recorded.invalid"
+    assert dm.interactions("tour")["status"].tolist() == [200, 200, 404, 201]
+
+
+def test_a_request_that_is_not_http_is_told_without_its_values(
+    service: FaultyService, connected: Session
+) -> None:
+    """It is no connection that broke."""
+    with pytest.raises(httpx.LocalProtocolError, match="is not valid HTTP") as caught:
+        connected.get("/v1/users/me", headers={"X-Mine": "a\nprivate"})
+
+    assert "private" not in str(caught.value)
+    assert service.requests.total() == 0

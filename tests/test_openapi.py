@@ -26,6 +26,7 @@ from directmail_lab.errors import CassetteError
 from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse, header
 
 LOCAL = "http://127.0.0.1:8431"
+LIKE_OURS: dict[str, Any] = {"sort_keys": False, "allow_unicode": True, "width": 100}
 
 
 def described(*interactions: Interaction, base_url: str = BASE_URL) -> dict[str, Any]:
@@ -37,29 +38,42 @@ def described(*interactions: Interaction, base_url: str = BASE_URL) -> dict[str,
 def schema_of(document: dict[str, Any], path: str = "/v1/users/me") -> dict[str, Any]:
     """The schema of what a path answers with 200."""
     response = document["paths"][path]["get"]["responses"]["200"]
-    schema: dict[str, Any] = response["content"]["application/json"]["schema"]
-    return schema
+    return resolve(document, response["content"]["application/json"]["schema"])
+
+
+def resolve(document: dict[str, Any], value: dict[str, Any]) -> dict[str, Any]:
+    """What a reference stands for."""
+    for name in value.get("$ref", "#").split("/")[1:]:
+        value, document = document[name], document[name]
+    return value
+
+
+def template_of(templates: list[str], path: str) -> str | None:
+    """The template of a path; OpenAPI: a concrete path comes before one with parameters."""
+    matches = [
+        template
+        for template in templates
+        if re.fullmatch(re.sub(r"\\\{[^}]*\\\}", "[^/]+", re.escape(template)), path)
+    ]
+    return min(matches, key=lambda match: (match.count("{"), ":" not in match), default=None)
 
 
 def problem(document: dict[str, Any], interaction: Interaction) -> str | None:
     """What an interaction has that the document does not allow; read as another program would."""
     request, response = interaction.request, interaction.response
     path = urlsplit(request.uri).path.replace("{", "%7B").replace("}", "%7D")
-    matches = [
-        template
-        for template in document["paths"]
-        if re.fullmatch(re.sub(r"\\\{[^}]*\\\}", "[^/]+", re.escape(template)), path)
-    ]
-    # OpenAPI: a concrete path comes before a template.
-    item = document["paths"].get(min(matches, key=lambda match: match.count("{"), default=""), {})
+    if response.status == 404 and template_of(document.get("x-only-404", []), path):
+        return None
+    item = document["paths"].get(template_of(list(document["paths"]), path), {})
     operation = item.get(request.method.lower(), {"responses": {}})
     responses = operation["responses"]
     described = responses.get(str(response.status)) or responses.get("default")
     if described is None:
         return f"no {response.status} of {request.method} {path}"
+    described = resolve(document, described)
     query = [each for each in operation.get("parameters", ()) if each["in"] == "query"]
     headers = {
-        name.lower(): document["components"]["headers"][name] if "$ref" in about else about
+        name.lower(): resolve(document, about)
         for name, about in described.get("headers", {}).items()
     }
     body = operation.get("requestBody", {"required": False, "content": {}})
@@ -116,7 +130,127 @@ def test_every_interaction_of_the_tutorials_fits_a_valid_document() -> None:
 
     assert len(interactions) > 200
     assert not [found for each in interactions if (found := problem(document, each))]
-    assert document["servers"] == [{"url": LOCAL, "x-seen": len(interactions)}]
+    assert document["servers"] == [{"url": LOCAL}]
+    assert set(document["x-only-404"]) == {"/v1/nowhere", "/v2/users/me"}
+
+
+def listed(path: str, *bodies: Any, status: int = 200) -> list[Interaction]:
+    """Interactions: a GET of a path, for each body that it gave."""
+    return [answered(get(path), json.dumps(body), status=status) for body in bodies]
+
+
+ADA = {"id": 1, "name": "Ada", "company": {"name": "x", "city": "y"}}
+BOB = {"id": 2, "name": "Bob", "company": None, "phone": "5"}
+
+
+def test_an_operation_has_what_tools_and_people_need() -> None:
+    """A name of its own, a tag, named parameters, and the title and version that are given."""
+    paths = ["/v1/lists/7/members/8", "/v1/lists/7/members/8:copy", "/v1/a-b", "/v1/a_b", "/9"]
+    tour = recorded("tour.yaml", *(answered(get(path)) for path in paths))
+    document = dm.openapi(tour, title="Letters", version="2.1")
+    operations = {path: item["get"] for path, item in document["paths"].items()}
+
+    validate(document)
+    assert (document["info"]["title"], document["info"]["version"]) == ("Letters", "2.1")
+    assert {path: (each["operationId"], each.get("tags")) for path, each in operations.items()} == {
+        "/v1/lists/{list_id}/members/{member_id}": (
+            "get_v1_lists_list_id_members_member_id",
+            ["lists"],
+        ),
+        "/v1/lists/{list_id}/members/{member_id}:copy": (
+            "get_v1_lists_list_id_members_member_id_copy",
+            ["lists"],
+        ),
+        "/v1/a-b": ("get_v1_a_b", ["a-b"]),
+        "/v1/a_b": ("get_v1_a_b_2", ["a_b"]),
+        "/{id}": ("get_id", None),
+    }
+
+
+def test_equal_objects_are_one_component_named_after_its_place() -> None:
+    """Also if they differ by null and by optional fields; errors, envelopes and arrays too."""
+    error = {"error": {"message": "no"}}
+    document = described(
+        *listed("/v1/users", [ADA, BOB]),
+        *listed("/v1/users/1", {**ADA, "company": None}, BOB),
+        *listed("/v1/users/2", error, status=404),
+        *listed("/v1/lists", {"data": [{"id": 7}], "page": 1}),
+        *listed("/v1/lists/7", {"data": {"id": 7}}),
+        *listed("/v1/lists/7/owner", {"id": 7, "since": "2026-01-01"}),
+    )
+    schemas = document["components"]["schemas"]
+    company = {"$ref": "#/components/schemas/Company"}
+
+    validate(document)
+    assert list(schemas) == [
+        *("List", "Lists", "ListResponse", "Owner", "Company", "User", "Users"),
+        *("ErrorDetails", "Error"),
+    ]
+    assert schemas["Users"] == {"type": "array", "items": {"$ref": "#/components/schemas/User"}}
+    assert schemas["User"]["required"] == ["id", "name", "company"]
+    assert schemas["User"]["properties"]["company"] == {"anyOf": [company, {"type": "null"}]}
+    assert schemas["User"]["properties"]["phone"] == {"type": "string"}
+    assert schemas["Error"]["properties"] == {
+        "error": {"$ref": "#/components/schemas/ErrorDetails"}
+    }
+
+
+def test_the_429_and_each_header_stand_once() -> None:
+    """Operations refer to them."""
+    limited = [*listed("/v1/lists", {}, status=429), *listed("/v1/letters", {}, status=429)]
+    document = described(*limited, answered(get("/v1/lists")))
+    lists, letters = (document["paths"][path]["get"] for path in ("/v1/lists", "/v1/letters"))
+
+    assert lists["responses"]["429"] == letters["responses"]["429"]
+    shared = resolve(document, lists["responses"]["429"])
+    assert shared["description"].startswith("Too Many Requests. ")
+    assert shared["headers"] == lists["responses"]["200"]["headers"]
+    assert {*shared["headers"]} == {*document["components"]["headers"]}
+    assert json.dumps(document).count('"x-seen"') == 4
+
+
+def test_paths_that_gave_nothing_but_404_are_listed_apart() -> None:
+    """What they asked for may not exist."""
+    document = described(*listed("/v1/nowhere/7", {}, status=404), answered())
+
+    assert [*document["paths"]] == ["/v1/users/me"]
+    assert document["x-only-404"] == ["/v1/nowhere/{nowhere_id}"]
+
+
+KEY = "sk_live_9f8e7d6c5b4a"
+SCHEMES = {
+    "bearer": {"type": "http", "scheme": "bearer"},
+    "X-Api-Key": {"type": "apiKey", "in": "header", "name": "X-Api-Key"},
+    "api_key": {"type": "apiKey", "in": "query", "name": "api_key"},
+}
+
+
+@pytest.mark.parametrize(
+    ("sent", "query", "asked", "scheme"),
+    [
+        (("Authorization", f"Bearer {KEY}"), "", "Basic", "bearer"),
+        (("X-Api-Key", KEY), "", "", "X-Api-Key"),
+        (("Accept", "*/*"), f"?api_key={KEY}", "", "api_key"),
+        (("Accept", "*/*"), "", 'Bearer realm="api"', "bearer"),
+        (("Accept", "*/*"), "", "", None),
+    ],
+)
+def test_another_programs_cassette_says_how_it_was_authenticated(
+    sent: tuple[str, str], query: str, asked: str, scheme: str | None
+) -> None:
+    """By its requests, else by a 401; a session's is known, and of another nothing is invented."""
+    request = RecordedRequest("GET", f"{BASE_URL}/v1/x{query}", (sent,))
+    headers = (("WWW-Authenticate", asked),) if asked else ()
+    theirs("foreign.yaml", Interaction(request, RecordedResponse(401, "", headers)))
+    document = dm.openapi(Path("foreign.yaml"))
+
+    validate(document)
+    schemes = {scheme: SCHEMES[scheme]} if scheme else {}
+    assert document["components"]["securitySchemes"] == schemes
+    assert document.get("security") == ([{scheme: []}] if scheme else None)
+    assert "parameters" not in document["paths"]["/v1/x"]["get"]
+    assert KEY not in json.dumps(document)
+    assert described(answered())["security"] == [{"basic": []}]
 
 
 def test_optional_differs_from_nullable_and_formats_are_of_all_values() -> None:
@@ -145,20 +279,20 @@ def test_parameters_have_the_types_that_were_seen() -> None:
     other = get("/v1/lists/8f14e45f/members/12?page=3&tag=a&q=x&more=true")
     form = post(b"name=Ada&age=3", content_type="application/x-www-form-urlencoded")
     document = described(*map(answered, (request, other, form)))
-    parameters = document["paths"]["/v1/lists/{id}/members/{id_2}"]["get"]["parameters"]
+    parameters = document["paths"]["/v1/lists/{list_id}/members/{member_id}"]["get"]["parameters"]
     sent = document["paths"]["/v1/letters"]["post"]["requestBody"]["content"]
 
     assert [(each["name"], each["required"], each["schema"]) for each in parameters] == [
-        ("id", True, {"type": "string"}),
-        ("id_2", True, {"type": "integer"}),
+        ("list_id", True, {"type": "string"}),
+        ("member_id", True, {"type": "integer"}),
         ("in[]", False, {"type": "array", "items": {"type": "string"}}),
         ("more", False, {"type": "boolean"}),
         ("page", True, {"type": "integer"}),
         ("q", True, {"type": "string"}),
         ("tag", True, {"type": "array", "items": {"type": "string"}}),
     ]
-    fields = sent["application/x-www-form-urlencoded"]["schema"]["properties"]
-    assert fields == {"age": {"type": "integer"}, "name": {"type": "string"}}
+    fields = resolve(document, sent["application/x-www-form-urlencoded"]["schema"])
+    assert fields["properties"] == {"age": {"type": "integer"}, "name": {"type": "string"}}
 
 
 def test_no_value_of_a_person_is_in_it() -> None:
@@ -175,15 +309,15 @@ def test_no_value_of_a_person_is_in_it() -> None:
     document = described(*interactions)
     text = json.dumps(document)
 
-    assert [*document["paths"]] == ["/v1/people/{id}/letters"]
+    assert [*document["paths"]] == ["/v1/people/{people_id}/letters"]
     assert not re.search("ovelace|ada@|123|bo%40|Po|Eve|Bob|Zoe|Ann", text)
-    schema = schema_of(document, "/v1/people/{id}/letters")
+    schema = schema_of(document, "/v1/people/{people_id}/letters")
     assert "additionalProperties" in schema["properties"]["by"]
 
 
 def test_a_key_that_another_program_recorded_is_not_in_it() -> None:
     """vcrpy redacts nothing: the key may stand in an address, a header, a name, a body."""
-    key = "sk_live_9f8e7d6c5b4a"
+    key = KEY
     basic = base64.b64encode(f"{key}:".encode()).decode()
     uri = f"{BASE_URL}/v1/keys/{key}/x?{key}=1"
     body = json.dumps({key: key, "auth": basic})
@@ -279,9 +413,26 @@ def test_a_session_is_described_with_the_bodies_that_it_kept(connected: dm.Sessi
     assert "bodies of the last 1 of 2." in document["info"]["description"]
 
 
-def test_the_command_writes_yaml_or_json(tour: Path) -> None:
-    """By the name of the file; else it prints YAML."""
-    invoke("cassette", "openapi", tour, "--out", "api.json")
-    printed = invoke("cassette", "openapi", tour).stdout
+def test_a_document_is_saved_by_its_name_and_by_the_command(tour: Path) -> None:
+    """As YAML or JSON, with no anchors in it; it is a dict to other programs."""
+    paths = ["--path", "/v1/{kind}/me", "--title", "Letters"]
+    invoke("cassette", "openapi", tour, *paths, "--out", "api.json")
+    printed = invoke("cassette", "openapi", tour, *paths).stdout
+    document = dm.openapi(tour, paths=["/v1/{kind}/me"], title="Letters")
+    document.save("api.yaml")
 
-    assert json.loads(Path("api.json").read_text()) == yaml.safe_load(printed) == dm.openapi(tour)
+    assert json.loads(Path("api.json").read_text()) == yaml.safe_load(printed) == document
+    assert Path("api.yaml").read_text() == printed == yaml.safe_dump(document, **LIKE_OURS)
+    assert "&id" not in printed
+
+
+def test_a_notebook_shows_the_operations_with_links_to_what_was_recorded() -> None:
+    """Names of files and paths are text, whatever is in them."""
+    Path("a<b>").mkdir()
+    tour = recorded('a<b>/t&"our.yaml', answered(get("/v1/<i>x")), answered(), answered(status=404))
+    table = dm.openapi(tour)._repr_html_()
+
+    assert "GET /v1/users/me</td>" in table
+    assert ">200 (1), 404 (1)</td>" in table
+    assert '<a href="a%3Cb%3E/t%26%22our.yaml">t&amp;&quot;our: 2-3</a>' in table
+    assert not re.search("<i>|<b>|http", table)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -11,12 +13,18 @@ import httpcore  # noqa: F401
 import pandas  # noqa: F401
 import pytest
 from key_search import traces
+from typer.testing import CliRunner
 
 import directmail_lab.cassettes.vcr_files  # noqa: F401
 from directmail_lab import Session
+from directmail_lab.cassettes import read_cassette
+from directmail_lab.cli import app
 from directmail_lab.credentials import ApiKey
+from directmail_lab.pytest_plugin import network
 
 if TYPE_CHECKING:
+    from faulty_service import FaultyService
+
     from directmail_lab.standin import StandIn
 
 OWN, TOUR = Path("cassettes/test_account/test_me.yaml"), Path("cassettes/tour.yaml")
@@ -24,6 +32,13 @@ PACKAGED = Path(__file__).parent.parent / "cassettes" / "first-look.yaml"
 RECORD = "--directmail-record-mode=once"
 QUIET = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-p", "no:asyncio")
 ONE_CALL = "def test_me(directmail): directmail.me()"
+ONE_WRITE = "def test_me(directmail): directmail.post('/v1/letters', json={'text': 'Hello'})"
+OPTIONS = """
+import pytest
+@pytest.fixture(scope="session")
+def directmail_options():
+    return {}
+"""
 TWO_CALLS = """
     def test_me(directmail):
         assert directmail.me()["name"].item() == "Stand-in User"
@@ -185,6 +200,85 @@ def test_nothing_is_sent_in_a_replay(run: Run, account: StandIn) -> None:
     assert account.requests == before
 
 
+# -- what a mismatch says ----------------------------------------------------------------------
+
+LIST_OF_PAGE = """
+    def test_lists(directmail):
+        try:
+            directmail.get("/v1/lists", params={"page": 2, "token": "short"})
+        except Exception as error:
+            raise
+    """
+AGAIN = "pytest test_account.py::test_lists --directmail-record-mode=all"
+
+
+@pytest.fixture
+def lists(pytester: pytest.Pytester, service: StandIn) -> None:
+    """The cassette of a test that asked for a page of lists, with a token."""
+    token = "k" * 20
+    recorded(OWN.with_stem("test_lists"), service, 1, f"/v1/lists?page=1&size=5&token={token}")
+
+
+@pytest.mark.usefixtures("lists")
+def test_a_mismatch_is_told_in_two_lines_and_below_in_full(run: Run) -> None:
+    """No frame of ours; names and no values; two lines in the short summary."""
+    result = run(LIST_OF_PAGE.replace("short", "long" * 4), failed=1)
+
+    result.stdout.fnmatch_lines(
+        [
+            "E  *NotRecordedError: GET /v1/lists differs in query: page, query: size",
+            f"E  *Record this test again: {AGAIN}",
+            "test_account.py:*: NotRecordedError",
+            "*- directmail cassette -*",
+            "not recorded:",
+            "    GET /v1/lists",
+            "nearest to GET /v1/lists:",
+            "    GET /v1/lists, which differs in query: page, query: size",
+            f"to record it again: {AGAIN}",
+            "*= short test summary info =*",
+            "FAILED test_account.py::test_lists - GET /v1/lists differs in query: page,*",
+            f"to record it again: {AGAIN}",
+        ],
+        consecutive=False,
+    )
+    assert "httpx" not in str(result.stdout)
+    assert "query: page:" not in str(result.stdout)
+
+
+@pytest.mark.usefixtures("lists")
+def test_values_are_shown_when_they_are_asked_for_and_redacted(run: Run) -> None:
+    """With -vv; and in colour where pytest's output is."""
+    result = run(LIST_OF_PAGE, "-vv", "--color=yes", failed=1)
+    lines = str(result.stdout).replace("\x1b[", "^").splitlines()
+
+    assert "^36m        query: page: '2', recorded '1'^0m" in lines
+    assert "^36m        query: token: 'short', recorded '<REDACTED>'^0m" in lines
+    assert f"^32mto record it again: {AGAIN}^0m" in lines
+
+
+@pytest.mark.usefixtures("lists")
+@pytest.mark.parametrize("args", ["", slow("-n2"), "--tb=native", "--tb=line"])
+def test_a_client_that_raises_its_own_error_tells_it_too(run: Run, args: str) -> None:
+    """The two lines are the cause's; the list is in the report of the test, of a worker too."""
+    source = LIST_OF_PAGE.replace("raise\n", "raise OSError('no connection') from error\n")
+    result = run(source, *args.split(), failed=1)
+
+    result.stdout.fnmatch_lines(["*directmail cassette*", f"to record it again: {AGAIN}"])
+    assert "--tb=line" in args or f"Record this test again: {AGAIN}" in str(result.stdout)
+
+
+def test_what_was_played_before_and_another_operation_are_said(run: Run, service: StandIn) -> None:
+    """A response that is used up has no nearest; of another operation its name is enough."""
+    recorded(OWN, service)
+    calls = ("directmail.me(), directmail.me()", "directmail.get('/v1/users/mi')")
+    outputs = [run(f"def test_me(directmail): {call}", failed=1).outlines for call in calls]
+
+    assert [lines[-3].partition(" - ")[2] for lines in outputs] == [
+        "GET /v1/users/me is in cassette 'test_me', ...",
+        "GET /v1/users/mi is not recorded, but GET /...",
+    ]
+
+
 # -- the marker and the names ------------------------------------------------------------------
 
 
@@ -224,7 +318,8 @@ def test_each_test_has_a_file_of_its_own(run: Run, account: StandIn) -> None:
         import pytest
 
         class TestIt:
-            @pytest.mark.parametrize("x", ["a/b", "a:b", "O'Hara", "é" * 400])
+            @pytest.mark.parametrize("x", ["a/b", "a:b", "O'Hara", "é" * 400],
+                ids=["a/b", "a:b", "O'Hara", "é" * 400])
             def test_me(self, directmail, x):
                 directmail.me()
         """
@@ -234,6 +329,22 @@ def test_each_test_has_a_file_of_its_own(run: Run, account: StandIn) -> None:
     assert len(names) == 4
     assert all(len(name.encode()) < 150 for name in names)
     run(source, passed=4)
+
+
+def test_a_test_keeps_the_file_that_pytest_recording_gave_it(run: Run) -> None:
+    """A mark is taken off and nothing is renamed, whatever its parameters and classes are."""
+    written_by_vcrpy("test_account/TestIn.test_me[a-b]", "test_account/TestIn.test_me[a -b]")
+    source = """
+        import pytest
+
+        class TestOut:
+            class TestIn:
+                @pytest.mark.parametrize("x", ["a/b", "a :b"])
+                def test_me(self, directmail, x):
+                    directmail.me()
+        """
+
+    run(source, "--directmail-unused", passed=2).stdout.fnmatch_lines(["none"])
 
 
 def test_the_folder_is_configurable(pytester: pytest.Pytester, run: Run, account: StandIn) -> None:
@@ -261,6 +372,370 @@ def test_the_session_is_the_current_one_for_the_test_alone(run: Run, service: St
         """
 
     run(source, passed=2)
+
+
+# -- settings ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ini", "fixture", "marker", "kept"),
+    [
+        ("", "{}", "", {"name", "email", "phone"}),
+        ("directmail_redact = name, email", "{}", "", {"phone"}),
+        ("directmail_redact = name email", "{'redact': ['phone']}", "", {"name", "email"}),
+        ("directmail_redact = name", "{'redact': ['phone']}", "redact='email'", {"name", "phone"}),
+    ],
+)
+def test_the_marker_wins_over_the_fixture_and_that_over_the_ini_file(
+    pytester: pytest.Pytester,
+    run: Run,
+    account: FaultyService,
+    ini: str,
+    fixture: str,
+    marker: str,
+    kept: set[str],
+) -> None:
+    """One place for a project's settings, and another for what a test needs."""
+    account.fault(body=json.dumps({"name": "N1", "email": "E1", "phone": "P1"}))
+    pytester.makeini(f"[pytest]\n{ini}")
+    pytester.makeconftest(OPTIONS.replace("{}", fixture))
+    run(f"import pytest\n@pytest.mark.directmail({marker})\n{ONE_CALL}", RECORD, passed=1)
+    text = OWN.read_text(encoding="utf-8")
+
+    assert {n for n, v in (("name", "N1"), ("email", "E1"), ("phone", "P1")) if v in text} == kept
+
+
+def test_settings_in_pyproject(pytester: pytest.Pytester, run: Run, account: StandIn) -> None:
+    """The folder, the address and the matchers, all in TOML; the environment's address wins."""
+    pytester.path.joinpath("tox.ini").unlink()
+    pytester.makepyprojecttoml(
+        """
+        [tool.pytest.ini_options]
+        directmail_cassettes = "tapes"
+        directmail_base_url = "http://127.0.0.1:9"
+        directmail_match_on = ["method", "path"]
+        """
+    )
+    source = """
+        def test_me(directmail):
+            assert directmail.get("/v1/users/me", params={"n": N}).status_code == 200
+        """
+    run(source.replace("N}", "1}"), RECORD, passed=1)
+
+    run(source.replace("N}", "2}"), passed=1)
+    assert Path("tapes/test_account/test_me.yaml").is_file()
+
+
+def test_the_address_of_the_ini_file(
+    pytester: pytest.Pytester, run: Run, account: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is recorded from where the environment names none; a marker names another."""
+    monkeypatch.delenv("DIRECTMAIL_BASE_URL")
+    pytester.makeini(f"[pytest]\ndirectmail_base_url = {account.base_url}")
+    run(ONE_CALL, RECORD, passed=1)
+    mark = "@pytest.mark.directmail(base_url='https://elsewhere.test/v1')"
+    elsewhere = run(f"import pytest\n{mark}\n{ONE_CALL}", RECORD.replace("once", "all"), errors=1)
+
+    elsewhere.stdout.fnmatch_lines(["https://elsewhere.test/v1 is more than the base address*"])
+
+
+@pytest.mark.parametrize(
+    ("fixture", "line"),
+    [
+        (
+            "{'redacted': ['name']}",
+            "*directmail_options has no setting redacted. Did you mean redact[?]",
+        ),
+        ("{'tape': 1}", "*directmail_options has no setting tape. There are cassette, *"),
+        ("{'repeat': 'often'}", "*directmail_options: repeat is one of strict, last."),
+        ("{'allow_writes': True}", "*directmail_options does not allow writes: only the marker *"),
+    ],
+)
+def test_a_mistake_in_the_options_is_named(
+    pytester: pytest.Pytester, run: Run, fixture: str, line: str
+) -> None:
+    """A misspelt setting is an error, not left without effect."""
+    pytester.makeconftest(OPTIONS.replace("{}", fixture))
+
+    run(ONE_CALL, errors=1).stdout.fnmatch_lines([line])
+
+
+def test_a_mistake_in_the_ini_file_is_named(pytester: pytest.Pytester, run: Run) -> None:
+    """As of any setting."""
+    pytester.makeini("[pytest]\ndirectmail_on_old = sometimes")
+
+    run(ONE_CALL, errors=1).stdout.fnmatch_lines(["The ini file: on_old is one of warn, fail."])
+
+
+# -- writes and errors -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("marker", "options"), [("allow_writes=True", ()), ("", ("--directmail-allow-writes",))]
+)
+def test_a_write_is_recorded_if_it_is_allowed(
+    run: Run, account: StandIn, marker: str, options: tuple[str, ...]
+) -> None:
+    """By the marker or on the command line; refused, the message names both; replays are free."""
+    source = f"import pytest\n@pytest.mark.directmail({marker})\n{ONE_WRITE}"
+    refused = run(f"import pytest\n{ONE_WRITE}", RECORD, failed=1)
+    sent = account.requests.copy()
+    run(source, RECORD, *options, passed=1)
+
+    run(source, passed=1)
+    changed = run(source.replace("Hello", "Bye"), failed=1)
+    needed = "" if marker else " --directmail-allow-writes"
+    changed.stdout.fnmatch_lines([f"to record it again: *-mode=all{needed}"])
+    refused.stdout.fnmatch_lines(["*--directmail-allow-writes, or *directmail(allow_writes=True)*"])
+    assert not sent
+    assert sum(account.requests.values()) == 1
+
+
+def test_an_ini_file_allows_no_writes(pytester: pytest.Pytester, run: Run) -> None:
+    """Who sends what costs money says so each time, and not once for all."""
+    pytester.makeini("[pytest]\naddopts = --directmail-allow-writes")
+
+    run(ONE_CALL).stderr.fnmatch_lines(["*--directmail-allow-writes is for the command line*"])
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+@pytest.mark.parametrize(("marker", "seen"), [("", "STATUS"), ("retry=True", "200")])
+def test_an_error_is_recorded_as_the_test_saw_it(
+    run: Run, account: FaultyService, status: int, marker: str, seen: str
+) -> None:
+    """Nothing is sent again behind a test's back, unless its marker says so."""
+    account.fault(status=status, times=1, headers={"Retry-After": "0"})
+    seen = str(status) if status == 500 else seen.replace("STATUS", str(status))
+    source = f"""
+        import pytest
+
+        @pytest.mark.directmail({marker})
+        def test_me(directmail):
+            assert directmail.get("/v1/users/me").status_code == {seen}
+        """
+    run(source, RECORD, passed=1)
+
+    run(source, passed=1)
+    assert sum(account.requests.values()) == 1 + (seen == "200")
+
+
+# -- more than one cassette, client or test ----------------------------------------------------
+
+
+def test_another_cassette_is_looked_for_in_the_tests_own_folder_first(
+    run: Run, account: StandIn
+) -> None:
+    """Then in the folder of its file, then as always; what it records is put in its own."""
+    for folder, calls in (("cassettes/test_account", 1), ("cassettes", 2)):
+        recorded(Path(folder, "other.yaml"), account, calls)
+    recorded(Path("cassettes/shared.yaml"), account, 3)
+    source = """
+        def test_me(directmail):
+            directmail.me()
+            for name, count in (("other", 1), ("shared", 3), ("first-look", 102)):
+                with directmail.replay(name):
+                    assert len(directmail.open_cassette) == count
+            if directmail.mode == "record":
+                with directmail.record("third"):
+                    directmail.me()
+        """
+    run(source, RECORD, passed=1)
+
+    run(source, passed=1)
+    assert Path("cassettes/test_account/third.yaml").is_file()
+
+
+def test_a_module_sets_up_once(run: Run, account: StandIn) -> None:
+    """Its session has a cassette of its own, and its tests theirs; an unused answer fails none."""
+    source = """
+        import pytest
+
+        @pytest.fixture(scope="module")
+        def lists(directmail_session):
+            directmail_session.me()
+            return directmail_session.get("/v1/lists").json()
+
+        def test_one(lists, directmail):
+            assert directmail.me()["id"].item() == "usr_stand_in_1"
+
+        def test_two(lists):
+            assert lists
+        """
+    run(source, RECORD, passed=2)
+    sent = account.requests.copy()
+    names = sorted(path.stem for path in OWN.parent.iterdir())
+    unused = run(source, "--directmail-unused", passed=2)
+
+    run(source, "-k", "two", passed=1)
+    assert names == ["directmail_session", "test_one"]
+    assert sent == account.requests == {"GET /v1/users/me": 2, "GET /v1/lists": 1}
+    unused.stdout.fnmatch_lines(["*cassettes that no test uses*", "none"])
+
+
+def test_clients_of_other_libraries_record_and_replay(run: Run, account: StandIn) -> None:
+    """Through a local server, which has the key, and whose test fails for what is not recorded."""
+    source = """
+        import json, requests, urllib.request
+
+        def test_me(directmail_server):
+            assert requests.get(f"{directmail_server}/v1/users/me").json()["phone"] is None
+            body = urllib.request.urlopen(f"{directmail_server}/v1/lists?limit=1").read()
+            assert json.loads(body)
+        """
+    run(source, RECORD, passed=1)
+    sent = account.requests.copy()
+    changed = run(source.replace("limit=1", "limit=2"), failed=1)
+    caught = source.replace("urllib.request.urlopen", "requests.get").replace(".read()", ".text")
+    unseen = run(caught.replace("limit=1", "limit=2"), failed=1)
+
+    run(source, passed=1)
+    assert sent == account.requests
+    assert dict(next(iter(read_cassette(OWN))).request.headers)["host"] in account.base_url
+    changed.stdout.fnmatch_lines(["*HTTP Error 502*", "not recorded:", "    GET /v1/lists"])
+    unseen.stdout.fnmatch_lines(["GET /v1/lists differs in query: limit"])
+    assert traces(OWN.read_bytes(), account.api_key) == []
+
+
+# -- the network -------------------------------------------------------------------------------
+
+
+CONNECTIONS = {
+    "httpx": "httpx.get('https://api.test/x')",
+    "httpx, async": "asyncio.run(httpx.AsyncClient().get('https://api.test/x'))",
+    "requests": "requests.get('http://api.test/x')",
+    "urllib": "urllib.request.urlopen('http://api.test/x')",
+    "asyncio": "asyncio.run(asyncio.open_connection('api.test', 80))",
+    "a socket": "socket.create_connection(('api.test', 80))",
+    "connect_ex": "using(socket.socket(), lambda s: s.connect_ex(('api.test', 80)))",
+    "UDP": "using(udp(), lambda s: s.sendto(b'x', ('api.test', 53)))",
+    "a thread": "run_in_thread(lambda: httpx.get('https://api.test/x'))",
+}
+
+
+@pytest.mark.parametrize("phase", ["test", "set-up", "tear-down"])
+@pytest.mark.parametrize("connection", CONNECTIONS.values(), ids=CONNECTIONS)
+def test_a_connection_to_another_machine_fails_the_test(
+    pytester: pytest.Pytester, run: Run, connection: str, phase: str
+) -> None:
+    """Also if the code under test catches all errors; its host and the line are named."""
+    before, during, after = (
+        "reach" if phase == each else "int" for each in ("set-up", "test", "tear-down")
+    )
+    pytester.makeini("[pytest]\ndirectmail_block_network = true")
+    pytester.makepyfile(
+        app=f"""
+        import asyncio, contextlib, httpx, requests, socket, threading, urllib.request
+
+        def reach():
+            {connection}
+
+        def quietly(function):
+            with contextlib.suppress(BaseException):
+                function()
+
+        def run_in_thread(function):
+            thread = threading.Thread(target=quietly, args=[function])
+            thread.start(), thread.join()
+
+        def using(opened, function):
+            with opened:
+                function(opened)
+
+        def udp():
+            return socket.socket(type=socket.SOCK_DGRAM)
+        """
+    )
+    result = run(
+        f"""
+        import pytest
+        from app import *
+
+        @pytest.fixture
+        def around():
+            quietly({before})
+            yield
+            quietly({after})
+
+        def test_it(around):
+            quietly({during})
+
+        def test_another():
+            pass
+        """,
+        passed=1 + (phase == "tear-down"),
+        failed=int(phase == "test"),
+        errors=int(phase != "test"),
+    )
+
+    result.stdout.fnmatch_lines(
+        [
+            "No connection to api.test* from app.py:4: the network is blocked.",
+            "Replay it with a fixture, or allow it: --directmail-allowed-hosts=api.test",
+        ]
+    )
+
+
+def test_what_stays_on_this_machine_is_not_blocked(run: Run, account: StandIn) -> None:
+    """Loopback by address and by name, Unix sockets; and the block ends with the run."""
+    connect = socket.socket.connect
+    source = f"""
+        import pytest, socket, urllib.request
+
+        @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+        def test_loopback(host):
+            address = "{account.base_url}".replace("127.0.0.1", host)
+            with pytest.raises(urllib.request.HTTPError, match="401"):
+                urllib.request.urlopen(f"{{address}}/v1/users/me")
+
+        def test_unix(tmp_path):
+            path, family = str(tmp_path / "s"), socket.AF_UNIX
+            with socket.socket(family) as server, socket.socket(family) as client:
+                server.bind(path), server.listen(), client.connect(path)
+        """
+
+    run(source, "--directmail-block-network", passed=3)
+    assert socket.socket.connect is connect
+
+
+def test_a_refused_socket_is_closed(run: Run) -> None:
+    """Python's own callers close it after an OSError alone, and a warning would follow."""
+    source = """
+        import contextlib, socket
+
+        def test_it():
+            refused = socket.socket()
+            with contextlib.suppress(BaseException):
+                refused.connect(("192.0.2.1", 80))
+            print("descriptor", refused.fileno())
+        """
+    result = run(source, "--directmail-block-network", failed=1)
+
+    result.stdout.fnmatch_lines(["descriptor -1"])
+
+
+@pytest.mark.parametrize(
+    ("option", "failed"), [("", 1), ("--directmail-allowed-hosts=b.test,127.0.*", 0)]
+)
+def test_a_recording_reaches_its_own_host_and_a_list_of_others(
+    run: Run, account: StandIn, monkeypatch: pytest.MonkeyPatch, option: str, failed: int
+) -> None:
+    """While a test records, the base address's host is allowed, and no longer."""
+    monkeypatch.setattr(network, "is_loopback", lambda _: False)
+    source = f"""
+        import urllib.request
+
+        def test_me(directmail):
+            directmail.me()
+
+        def test_other():
+            try:
+                urllib.request.urlopen("{account.base_url}/v1/users/me")
+            except urllib.request.HTTPError as error:
+                assert error.code == 401
+        """
+
+    options = ["--directmail-block-network", *option.split()]
+    run(source, RECORD, *options, passed=2 - failed, failed=failed)
 
 
 # -- beside other plugins ----------------------------------------------------------------------
@@ -313,6 +788,39 @@ def test_a_test_that_vcrpy_records_too_is_refused(
     assert ("Take the mark off this test" in str(result.stdout)) == bool(failed)
     for path in Path("cassettes").rglob("*"):
         assert path.is_dir() or traces(path.read_bytes(), account.api_key) == []
+
+
+@pytest.mark.slow
+def test_a_suite_of_pytest_recording_moves_test_by_test(run: Run, account: StandIn) -> None:
+    """Adopted, its tests pass with its marker and with our fixture, whatever their names are."""
+    pytest.importorskip("pytest_recording")
+    source = f"""
+        import httpx, pytest
+
+        @pytest.mark.vcr
+        class TestIt:
+            class TestMore:
+                @pytest.mark.parametrize("name", ["a b", "x/y=z"])
+                def test_letter(self, name):
+                    body = {{"name": name, "client_secret": "Wy5Nf0PtA3oVi7KzQm2E"}}
+                    auth = "{account.api_key}", ""
+                    url = "{account.base_url}/v1/letters"
+                    assert httpx.post(url, json=body, auth=auth).status_code == 201
+        """
+    run(source, "--record-mode=once", apart=True, passed=2)
+    account.close()
+    recorded_by_vcr = sorted(Path("cassettes").rglob("*.yaml"))
+    assert "Wy5Nf0PtA3oVi7KzQm2E" in recorded_by_vcr[0].read_text(encoding="utf-8")
+    adopted = CliRunner().invoke(app, ["cassette", "adopt", "cassettes", "--write"])
+    ours = source.replace("@pytest.mark.vcr", "").replace("self, name", "self, directmail, name")
+
+    assert (adopted.exit_code, "Rewrote 2 cassettes" in adopted.stdout) == (0, True)
+    run(source, "--block-network", apart=True, passed=2)
+    run(ours.replace("httpx.post", "directmail.client.post"), apart=True, passed=2)
+    assert sorted(Path("cassettes").rglob("*.yaml")) == recorded_by_vcr
+    for path in recorded_by_vcr:
+        assert traces(path.read_bytes(), account.api_key) == []
+        assert b"Wy5Nf0PtA3oVi7KzQm2E" not in path.read_bytes()
 
 
 @pytest.mark.slow

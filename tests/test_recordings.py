@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
+import shutil
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest import mock
 
+import httpx
 import pytest
 from cassette_samples import BASE_URL, answered, get, opened, paths_in, recorded, theirs, typed
 
@@ -16,6 +21,8 @@ from directmail_lab.sessions import Session
 
 if TYPE_CHECKING:
     from faulty_service import FaultyService
+
+    from directmail_lab.interaction import RecordedRequest, RecordedResponse
 
 
 def test_interactions_are_numbered_from_one(tour: Path) -> None:
@@ -87,6 +94,25 @@ def test_old_bodies_are_dropped_and_their_numbers_stay(
     assert [each.remaining for each in live.recording.readings()] == list(range(299, 289, -1))
 
 
+def test_a_replays_recording_has_the_files_bodies_below_the_address_that_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many there are: it keeps none of them. A compressed one is decoded, as played."""
+    monkeypatch.setattr(recording_module, "_MAX_KEPT_BYTES", 0)
+    packed = typed("text/plain", gzip.compress(b"plain"), ("Content-Encoding", "gzip"))
+    path = theirs(tmp_path / "a.yaml", answered(get("/v1/x?b=2&a=1")), packed)
+    with Session("https://eu.test") as session, session.replay(path):
+        played = [session.get("/v1/x?a=1&b=2", headers={"X-Mine": "1"}), session.get("/v1/x")]
+        kept, has_bodies = list(session.recording), session.recording.has_bodies(1)
+
+    assert [each.content for each in played] == [b'{"id": 1}', b"plain"]
+    assert [each.response.body for each in kept] == [b'{"id": 1}', b"plain"]
+    assert has_bodies
+    assert [each.request.uri for each in kept] == [str(each.url) for each in played]
+    assert kept[0].request.headers == (("Accept", "*/*"),)
+    assert "Content-Encoding" not in dict(kept[1].response.headers)
+
+
 def test_another_programs_file_is_read_without_its_credentials(tmp_path: Path) -> None:
     """Wherever the service repeated them; the scheme of an Authorization stays."""
     token = "s3cr3t-t0ken-0123456789"
@@ -120,17 +146,6 @@ def test_a_source_is_a_name_a_path_a_folder_a_session_or_several(
     assert names(None) == ["first-look"]
     with pytest.raises(ValueError, match="5 is no source"):
         names(5)
-
-
-def test_of_several_one_that_cannot_be_read_is_left_out(tour: Path) -> None:
-    """With a warning that names it; alone, it is an error."""
-    broken = tour.with_name("broken.yaml")
-    broken.write_text("no: cassette")
-
-    with pytest.warns(UserWarning, match=r"1 of 2 cassettes cannot be read.*broken"):
-        assert [each.name for each in recordings_of(tour.parent)] == ["tour"]
-    with pytest.raises(dm.errors.CassetteFormatError):
-        list(recordings_of(broken))
 
 
 # -- attempts ------------------------------------------------------------------------------------
@@ -177,10 +192,35 @@ def test_an_attempt_without_the_one_before_it_is_a_response_of_its_own(tmp_path:
 # -- what happens to a file ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("change", ["removed", "replaced", "longer"])
+def test_a_response_that_comes_after_the_recording_has_ended_is_returned(
+    service: FaultyService, live: Session, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its request was in flight; it is not recorded, and a notice says so."""
+    received: list[httpx.Response] = []
+    answer, is_sent, may_come = service.answer, threading.Event(), threading.Event()
+    asking = threading.Thread(target=lambda: received.append(live.get("/v1/users/me")))
+
+    def late(request: RecordedRequest) -> RecordedResponse:
+        is_sent.set()
+        may_come.wait(10)
+        return answer(request)
+
+    with mock.patch.object(service, "answer", late):
+        with live.record("tour"):
+            asking.start()
+            is_sent.wait(10)
+        may_come.set()
+        asking.join()
+
+    assert [each.status_code for each in received] == [200]
+    assert "A response came after cassette 'tour' had been closed" in caplog.text
+    assert not Path("cassettes/tour.yaml").exists()
+
+
+@pytest.mark.parametrize("change", ["folder removed", "removed", "replaced", "longer"])
 def test_a_file_that_changes_under_a_recording_loses_nothing(tmp_path: Path, change: str) -> None:
     """What follows goes to a file beside, and a notice says so."""
-    path, notices = tmp_path / "tour.yaml", list[str]()
+    path, notices = tmp_path / "own" / "tour.yaml", list[str]()
     with opened(path, notice=notices.append) as cassette:
         cassette.record(answered(get("/before")))
         text = path.read_text()
@@ -188,17 +228,19 @@ def test_a_file_that_changes_under_a_recording_loses_nothing(tmp_path: Path, cha
             path.write_text(f"{text}# an editor's line\n")
         else:
             path.unlink()
+        if change == "folder removed":
+            shutil.rmtree(path.parent)
         if change == "replaced":
             path.write_text(text)
         cassette.record(answered(get("/after")))
         cassette.record(answered(get("/then")))
 
-    beside = tmp_path / "tour.unfinished.yaml"
+    beside = path.with_name("tour.unfinished.yaml")
     assert paths_in(beside) == ["/after", "/then"]
     assert read_cassette(beside).problem is None
     assert len(notices) == 1
     assert str(beside) in notices[0]
-    assert path.exists() is (change != "removed")
+    assert path.exists() is ("removed" not in change)
 
 
 def test_a_full_cassette_refuses_before_anything_is_sent(

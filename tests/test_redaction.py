@@ -28,7 +28,6 @@ from directmail_lab.redaction import (
     Redactor,
     has_placeholder,
     key as key_forms,
-    redact_foreign,
     redactor,
 )
 from directmail_lab.redaction.key import KeySearch
@@ -443,20 +442,6 @@ def test_what_redaction_replaced_is_told_from_what_was_sent(text: str, is_replac
     assert has_placeholder(text) is is_replaced
 
 
-def test_a_foreign_file_is_shown_without_its_credentials() -> None:
-    """Wherever the credential was echoed; our own files are shown as they are."""
-    bearer = (("Authorization", f"Bearer {SECRET}"), ("Cookie", f"a={SECRET}"), ("X-A", "b"))
-    given = answered_with(ME, SECRET.encode(), *bearer)
-    (first, second), _ = redact_foreign([answered_with(f"{ME}{SECRET}", b""), given])
-
-    assert first.request.uri == f"{ME}{REDACTED}"
-    assert dict(second.request.headers) == {
-        "Authorization": f"Bearer {REDACTED}",
-        "X-A": "b",
-    }
-    assert second.response.body == REDACTED.encode()
-
-
 @pytest.mark.parametrize(
     ("compress", "coding"),
     [(gzip.compress, "gzip"), (zlib.compress, "deflate"), (gzip.compress, "")],
@@ -599,3 +584,8 @@ def test_a_redactor_shows_and_hands_on_nothing() -> None:
             hand_on(redactor)  # type: ignore[operator]
     with pytest.raises(TypeError):
         vars(redactor)
+
+
+def test_a_single_name_is_one_name() -> None:
+    """Not its letters, which would redact nothing and say nothing."""
+    assert Redactor(redact="email").redact == ("email",)

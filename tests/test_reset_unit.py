@@ -104,6 +104,8 @@ def test_one_reading_tells_a_point_in_time(one: Reading, unit: str) -> None:
     assert infer_reset_unit([one]).unit == unit
 
 
+# Hours that count down, played one a second, with latencies unknown.
+PLAYED = [86396, 86359, 86339, 86334, 86321, 86301, 86300, 86263, 86148, 86145]
 UNCLEAR = {
     "none": [],
     "zero": [reading(NOW_S + n, 0) for n in range(100)],
@@ -113,6 +115,10 @@ UNCLEAR = {
     "few": window("seconds_left", [0.0, 1.5, 2.2]),
     "backwards": window("seconds_left", BY_HAND)[::-1],
     "vague": window("seconds_left", BY_HAND, elapsed_s=None),
+    "played": [
+        reading(NOW_S + n, value, remaining=299 - n, elapsed_s=None, source="replayed")
+        for n, value in enumerate(PLAYED)
+    ],
     "odd": [reading(NOW_S + n / 2, 60_001 - n // 3, remaining=9 - n) for n in range(5)],
 }
 
@@ -225,17 +231,6 @@ def test_others_on_the_account_only_delay_the_name() -> None:
 
     assert infer_reset_unit(readings[:5]).unit == "undetermined"
     assert infer_reset_unit(readings).unit == "seconds_left"
-
-
-def test_a_replay_in_the_time_of_its_playing_tells_nothing_of_seconds() -> None:
-    """Played one a second, with latencies unknown, hours that count down are no milliseconds."""
-    values = [86396, 86359, 86339, 86334, 86321, 86301, 86300, 86263, 86148, 86145]
-    played = [
-        reading(NOW_S + n, value, remaining=299 - n, elapsed_s=None, source="replayed")
-        for n, value in enumerate(values)
-    ]
-
-    assert infer_reset_unit(played).unit == "undetermined"
 
 
 @st.composite

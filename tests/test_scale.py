@@ -102,18 +102,6 @@ def test_four_workers_share_one_key(monkeypatch: pytest.MonkeyPatch) -> None:
     assert statuses[429] <= 2
 
 
-@pytest.mark.filterwarnings("ignore:The inplace keyword")  # Dask's own, by pandas 3.1
-def test_readings_in_parquet_are_read_by_dask(tmp_path: Path) -> None:
-    """What a session saves, Dask reads back with the same times and numbers."""
-    dm.replay("record-and-replay")
-    dm.me()
-    dm.rate_limits().to_parquet(tmp_path / "readings.parquet")
-
-    back = dd.read_parquet(tmp_path / "readings.parquet").compute()
-    assert back["remaining"].tolist() == dm.rate_limits()["remaining"].tolist()
-    assert back["at"].tolist() == dm.rate_limits()["at"].tolist()
-
-
 @pytest.mark.parametrize("read", READERS)
 def test_a_folder_is_read_into_one_frame(read: Reader, tmp_path: Path) -> None:
     """As each file alone, with the name of each below the folder, or as it was given."""

@@ -116,6 +116,29 @@ def test_an_answer_is_the_cassettes_byte_for_byte(
         assert received == [(n, v.encode()) for n, v in wanted.headers]
 
 
+def test_a_part_of_a_body_is_no_answer_for_the_whole(tmp_path: Path) -> None:
+    """Nor the whole for a part: a client would keep a file that is cut, or too long."""
+    part, whole = answered(get("/file"), "hell", status=206), answered(get("/file"), "hello")
+    asking = replace(part.request, headers=(("Range", "bytes=0-3"),))
+    path = recorded(tmp_path / "tour.yaml", replace(part, request=asking), whole)
+    with CassetteServer([path]) as server:
+        url = f"{server.base_url}/file"
+        got = [by_socket("GET", url, headers=f"Range: bytes={of}\r\n") for of in ("0-3", "4-")]
+        got.append(by_socket("GET", url))
+
+    assert [status for status, _, _ in got] == [206, 404, 200]
+    assert (got[0][2], got[2][2]) == (b"hell", b"hello")
+
+
+def test_a_client_of_http_1_0_that_names_no_host_is_answered(tour: Path) -> None:
+    """As old tools and health checks are."""
+    with CassetteServer([tour]) as server:
+        status, _, body = parsed(raw(server.base_url, f"GET {ME} HTTP/1.0\r\n\r\n".encode()))
+
+    assert status == 200
+    assert body
+
+
 def test_what_is_between_two_neighbours_is_not_replayed(tmp_path: Path) -> None:
     """A foreign cassette may hold how its body was sent, and a length that it no longer has."""
     between = [("Transfer-Encoding", "chunked"), ("Connection", "upgrade"), ("Upgrade", "h2c")]

@@ -12,13 +12,15 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import httpx
 import pytest
-from cassette_samples import BASE_URL, answered, get, recorded
+from cassette_samples import BASE_URL, answered, recorded
 
 import directmail_lab as dm
 from directmail_lab.credentials import ApiKey
+from directmail_lab.interaction import RecordedResponse
 from directmail_lab.sessions import Session
 from directmail_lab.standin import STAND_IN_KEY, stand_in
 
@@ -66,7 +68,7 @@ def test_a_loop_that_ends_takes_its_connections_along(live: Session) -> None:
         (403, "UnauthorizedError", "Check the API key"),
         (404, "ServiceError", "Check the path"),
         (422, "ServiceError", "excerpt"),
-        (429, "ServiceError", "Its unit is not documented"),
+        (429, "ServiceError", r"rate_limits\(\) says when that is if its unit is known"),
         (502, "ServiceError", "try again"),
     ],
 )
@@ -244,6 +246,23 @@ def test_a_replay_in_recorded_time_waits_as_long_as_the_service_took(
     assert pauses == slept * 2
 
 
+@pytest.mark.parametrize("retry", [True, False])
+def test_a_request_that_the_caller_sends_again_is_another_call(
+    service: FaultyService, retry: bool
+) -> None:
+    """As SDKs do that repeat what fails: a replay gives each call what it got."""
+    with Session(service.base_url, service.api_key, retry=retry, share=None) as session:
+        request = session.client.build_request("GET", "/v1/users/me")
+        service.fault(status=503, times=1, headers={"Retry-After": "0"})
+        with session.record("again"):
+            seen = [session.client.send(request).status_code for _ in range(2)]
+        with session.replay("again", repeat="strict"):
+            replayed = [session.client.send(request).status_code for _ in range(2)]
+
+    assert seen == replayed == [200 if retry else 503, 200]
+    assert service.requests == {"GET /v1/users/me": 3 if retry else 2}
+
+
 @pytest.mark.parametrize(
     ("fault", "error"),
     [
@@ -305,13 +324,36 @@ def test_a_key_in_a_reason_phrase_or_a_cookie_is_not_shown(
     with service.fault(headers={"Set-Cookie": cookies}):
         response = live.get("/v1/lists")
     kept = dict(live.client.cookies)
-    replayed = Session(live.base_url)
-    interaction = answered(get(base=live.base_url))
-    named = replace(interaction.response, status=403, reason=f"No {service.api_key}")
-    with replayed, replayed.replay(recorded("named.yaml", replace(interaction, response=named))):
-        shown = repr(replayed.get("/v1/users/me"))
+    refused = RecordedResponse(403, f"No {service.api_key}")
+    with mock.patch.object(service, "answer", return_value=refused):
+        shown = repr(live.get("/v1/users/me"))
 
-    assert service.api_key not in f"{kept}{response.headers.get('set-cookie')}{shown}"
+    hostile = replace(answered(), response=RecordedResponse(403, "No\x1b[2J"))
+    with Session(BASE_URL) as replayed, replayed.replay(recorded("hostile.yaml", hostile)):
+        harmless = repr(replayed.get("/v1/users/me"))
+
+    assert service.api_key not in f"{kept}{response.headers.get('set-cookie')}"
+    assert harmless == "<Response [403 No [2J]>"
+    assert shown == "<Response [403 No <API_KEY>]>"
+
+
+def test_cookies_are_kept_and_sent_back(service: FaultyService, live: Session) -> None:
+    """As httpx's clients do; they can be read, and replaced."""
+
+    async def cookies_async() -> dict[str, str]:
+        async with Session(live.base_url, ApiKey(STAND_IN_KEY)) as session:
+            await session.async_client.get("/v1/users/me")
+            return dict(session.async_client.cookies)
+
+    with service.fault(headers={"Set-Cookie": "theme=dark"}):
+        live.get("/v1/users/me")
+        kept = asyncio.run(cookies_async())
+    sent = live.get("/v1/users/me").request.headers["Cookie"]
+    live.client.cookies = {"theme": "light"}
+    replaced = live.get("/v1/users/me").request.headers["Cookie"]
+
+    assert kept == {"theme": "dark"}
+    assert (sent, replaced) == ("theme=dark", "theme=light")
 
 
 def test_the_key_goes_to_the_base_address_alone(service: FaultyService, live: Session) -> None:

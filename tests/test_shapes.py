@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator, FormatChecker
 
-from directmail_lab.questions.shapes import describe, schema_of
+from directmail_lab.questions.findings import describe
+from directmail_lab.questions.shapes import Components, resolved, schema_of
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3),
+    st.sampled_from([None, True, 1, 0.5, "text", "2026-11-21", "ada@example.org"]),
     lambda inner: (
         st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abcd"), inner, max_size=4)
     ),
@@ -41,6 +42,20 @@ def test_every_value_meets_the_schema_of_all(values: list[Any]) -> None:
     schema = schema_of(values)
 
     assert all(Draft202012Validator(schema).is_valid(value) for value in values)
+
+
+@given(st.lists(st.lists(JSON, min_size=1, max_size=3), min_size=1, max_size=4))
+def test_every_value_meets_the_components_that_its_schema_refers_to(groups: list[Any]) -> None:
+    """Whatever objects of other places became one with its own."""
+    components = Components()
+    schemas = [components.refer(schema_of(values), "a", "Response") for values in groups]
+    whole = {"schemas": schemas, "components": {"schemas": components}}
+    document = resolved(whole)
+
+    for number, values in enumerate(groups):
+        schema = {**document["schemas"][number], "components": document["components"]}
+        validator = Draft202012Validator(schema, format_checker=FormatChecker())
+        assert all(map(validator.is_valid, values))
 
 
 def test_a_shape_is_bounded() -> None:

@@ -285,6 +285,16 @@ def test_the_zip_holds_what_a_reader_needs(tour: Path) -> None:
     assert other.startswith("httpx==")
 
 
+def test_the_readme_says_which_cells_need_a_service(tour: Path) -> None:
+    """Not those that replay, nor one that starts the stand-in for itself."""
+    own = "with dm.stand_in() as service:\n    dm.connect(service.base_url, service.api_key)"
+    live = "session = dm.connect('http://127.0.0.1:8401', key)"
+    cells = [REPLAY, "# dm.login()", live, own, "dm.connect(cassette='shared-tour')", "dm.login()"]
+    readme = zipped(notebook("one.ipynb", *cells))["README.md"].decode()
+
+    assert "- `notebooks/one.ipynb`: needs a service and a key in cell 3, 6\n" in readme
+
+
 def test_the_same_input_gives_the_same_zip_in_the_place_of_the_old(tour: Path) -> None:
     """No time and no order of files shows in it, and nothing is left beside it."""
     one, two = notebook("one.ipynb", REPLAY), notebook("two.ipynb", REPLAY)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import base64
+import json
 import shlex
 import shutil
 import subprocess
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Thread
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+import httpx
 import pytest
 from cassette_samples import BASE_URL, answered, get, post
 from hypothesis import given, strategies as st
@@ -108,19 +111,69 @@ def test_what_is_copied_sends_the_very_same_request(
 
 
 @pytest.mark.parametrize("name", REQUESTS)
-def test_a_call_of_ours_sends_the_very_same_body(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Address and key are the session's own."""
-    request, build = REQUESTS[name], dm.Session(BASE_URL).client.build_request
+def test_a_call_of_ours_sends_the_very_same_request(name: str) -> None:
+    """Address and key are the session's own; the frame is made of what JSON was received."""
+    request, session = REQUESTS[name], dm.Session(BASE_URL)
     code = copied(request, "request", base_url=BASE_URL)
     built: list[Any] = []
-    monkeypatch.setattr(dm, "request", lambda *args, **kw: built.append(build(*args, **kw)))
-    exec(code, {})
+    calls = SimpleNamespace(
+        request=lambda *args, **options: session.client.build_request(*args, **options),
+        frame=built.append,
+    )
+    exec(code, {"dm": calls})
+    (sent,), asked = built, httpx.URL(request.uri)
+    headers = {(key.lower(), value) for key, value in sent.headers.multi_items()}
 
-    assert [(each.method, each.read()) for each in built] == [(request.method, request.body)]
+    assert (sent.method, sent.read()) == (request.method, request.body)
+    assert (sent.url.path, sent.url.params) == (asked.path, asked.params)
+    assert {(key.lower(), value) for key, value in request.headers} <= headers
     assert BASE_URL not in code
     assert "key" not in code
+
+
+@pytest.mark.parametrize(
+    ("request_", "response", "code"),
+    [
+        (get("/v1/lists"), "[]", 'dm.request("GET", "/v1/lists")\ndm.frame(response)'),
+        (
+            get("/v1/lists?a=1&b=%20x"),
+            "<p>",
+            'dm.request("GET", "/v1/lists", params={"a": "1", "b": " x"})',
+        ),
+        (
+            get("/v1/lists?a=1&a=2"),
+            "",
+            'dm.request("GET", "/v1/lists", params=[["a", "1"], ["a", "2"]])',
+        ),
+        (get("/v1/lists?a&b=%FF"), "", 'dm.request("GET", "/v1/lists?a&b=%FF")'),
+        (
+            post(
+                b'{"to": "Z\xc3\xbcrich \\u202e", "all": true, "from": null, "q": "\\"'
+                + b"x" * 40
+                + b'"}'
+            ),
+            "",
+            """dm.request(
+    "POST",
+    "/v1/letters",
+    json={
+        "to": "Zürich \\u202e",
+        "all": True,
+        "from": None,
+        "q": '"%s'
+    },
+)"""
+            % ("x" * 40),
+        ),
+    ],
+)
+def test_a_call_of_ours_reads_as_a_person_writes_it(
+    request_: RecordedRequest, response: str, code: str
+) -> None:
+    """With its parameters and its JSON as Python, on one line if that fits."""
+    written = copy_as(answered(request_, response), "request", base_url=BASE_URL)
+
+    assert written == f"response = {code}"
 
 
 @given(TEXT, TEXT, st.binary(max_size=40))
@@ -128,15 +181,17 @@ def test_whatever_was_recorded_is_printable_and_quoted(path: str, value: str, bo
     """What is pasted moves no cursor and ends no paste; a shell reads it as mere words."""
     request = RecordedRequest("POST", f"{BASE_URL}/{path}", (("X-V", value),), body)
     curl, httpx = copied(request), copied(request, "httpx")
+    ours = copied(replace(request, body=json.dumps({path: value}).encode()), "request")
     command = curl[curl.index("curl ") :]
     words = shlex.split(command.replace("\\\n", " "))
 
-    assert (curl + httpx).replace("\n", "").isprintable()
+    assert (curl + httpx + ours).replace("\n", "").isprintable()
     assert (words[0], words[-2], words[-1][: len(BASE_URL)]) == ("curl", "--url", BASE_URL)
     assert set(words[3::2]) <= {
         *("--request", "--user", "--header", "--url", "--data-raw", "--data-binary")
     }
-    compile(httpx, "copied", "exec")
+    for code in (httpx, ours):
+        compile(code, "copied", "exec")
 
 
 @pytest.mark.parametrize("kind", ["curl", "httpx", "request"])

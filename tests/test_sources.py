@@ -70,7 +70,9 @@ def browsed(source: Any) -> list[tuple[str, str, str]]:
 
 
 def described(source: Any) -> dict[str, int]:
-    return {path: each["get"]["x-seen"] for path, each in dm.openapi(source)["paths"].items()}
+    document = dm.openapi(source)
+    counts = {path: each["get"]["x-seen"] for path, each in document["paths"].items()}
+    return counts | dict.fromkeys(document["x-only-404"], 1)
 
 
 QUESTIONS: dict[str, tuple[Any, object]] = {

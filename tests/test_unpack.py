@@ -52,11 +52,6 @@ def test_a_coding_of_a_library_is_opened_where_that_is_installed(
         unpack(b"\x28\xb5\x2f\xfd\x02\x80\xff\xfe\x03", name)
 
 
-def test_a_body_that_is_cut_off_is_read_as_far_as_it_goes() -> None:
-    """Its end never came; what did come is looked at."""
-    assert unpack(gzip.compress(TEXT)[:-8]) == TEXT
-
-
 @pytest.mark.parametrize(
     ("body", "coding", "why"),
     [

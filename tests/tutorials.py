@@ -165,9 +165,12 @@ CASSETTES: Final = [ROOT / "cassettes" / f"{name}.yaml" for name in sorted(RECOR
 _WIDGET: Final = "application/vnd.jupyter.widget-view+json"
 _TIMEOUT_S: Final = 120
 
-# Cells that show a widget, and its picture beside the notebook.
-_PICTURED: Final = {"dm.login()": "images/sign-in-picture.png"}
-_PICTURE_WIDTH: Final = 472
+# Cells that show a widget, its picture beside the notebook, and the width that it is shown at.
+_BROWSER: Final = "view = dm.browse()\nview"
+_PICTURED: Final = {
+    "dm.login()": ("images/sign-in-picture.png", 472),
+    _BROWSER: ("images/explorer-picture.png", 1000),
+}
 
 
 def execute(path: Path) -> None:
@@ -226,11 +229,17 @@ def _keep_what_lasts(notebook: Any, folder: Path) -> None:
         if cell.cell_type == "code":
             cell.outputs = lasting_outputs(cell)
             if cell.source in _PICTURED:
-                cell.outputs.append(_picture(folder / _PICTURED[cell.source]))
+                name, width = _PICTURED[cell.source]
+                cell.outputs.append(_picture(folder / name, width))
 
 
 def lasting_outputs(cell: Any) -> list[Any]:
-    """Return a cell's outputs without widgets: each gets another id, a progress bar ends empty."""
+    """Return a cell's outputs without widgets: each gets another id, a progress bar ends empty.
+
+    Of the session's browser nothing lasts: it follows the cells below, as fast as these run.
+    """
+    if cell.source == _BROWSER:
+        return []
     return [
         output
         for output in cell.get("outputs", ())
@@ -238,11 +247,11 @@ def lasting_outputs(cell: Any) -> list[Any]:
     ]
 
 
-def _picture(path: Path) -> Any:
+def _picture(path: Path, width: int) -> Any:
     """Return a picture as a cell's output: what a widget looks like where none can be shown."""
     data = {"image/png": b64encode(path.read_bytes()).decode("ascii")}
-    # Drawn at twice the size that it is shown at.
-    size = {"image/png": {"width": _PICTURE_WIDTH}}
+    # Drawn larger than it is shown.
+    size = {"image/png": {"width": width}}
     return new_output("display_data", data, metadata=size)  # type: ignore[no-untyped-call]
 
 

@@ -4,12 +4,13 @@
 - `recording` is what a file holds, or what a session keeps; our layout is read by line, other
   files through `vcr_files`, the use of vcrpy, and `har`.
 - `cassette` is an open one, which replays or records as its record mode says.
-- `player` decides which recorded response comes next for a request.
+- `player` decides which recorded response comes next for a request; `mismatch` says in what two
+  requests differ.
 - `recorder` appends interactions to a file; `layout` defines its lines.
 - `convert` writes whole files again.
 """
 
-from .cassette import Cassette as Cassette
+from .cassette import BeforeRecord as BeforeRecord, Cassette as Cassette
 from .library import (
     cassettes_by_name as cassettes_by_name,
     find_cassette as find_cassette,
@@ -19,6 +20,7 @@ from .library import (
 from .player import DEFAULT_MATCH_ON as DEFAULT_MATCH_ON, Matcher as Matcher
 from .recording import (
     Recording as Recording,
+    ReplayRecording as ReplayRecording,
     SessionRecording as SessionRecording,
     read_cassette as read_cassette,
 )

@@ -10,17 +10,21 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import RLock
+from traceback import extract_tb
 from typing import Final, Literal, Self
 
 from ..display import plural
-from ..errors import CassetteError, check_choice
-from ..interaction import Interaction, RecordedRequest, normalize_headers
+from ..errors import CassetteError, CassetteFormatError, NotRecordedError, check_choice
+from ..interaction import Interaction, RecordedRequest, check_interaction, normalize_headers
 from ..redaction import Redactor
 from .convert import notice_of_personal_data
 from .library import cassette_name, find_cassette, new_cassette_path
 from .player import DEFAULT_MATCH_ON, Matcher, Player, check_match_on
 from .recorder import Recorder, unfinished_files
-from .recording import Lines, Recording, read_cassette
+from .recording import Recording, read_cassette
+
+BeforeRecord = Callable[[Interaction], Interaction | None]
+"""Returns what is to be recorded in place of an interaction, or None to leave it out."""
 
 RECORD_MODES: Final = ("none", "once", "new_episodes", "any", "all")
 
@@ -44,6 +48,8 @@ class Cassette:
     ----------
     name
         A bare name, or the `Path` of a file.
+    folders
+        Where a name is looked for before it is looked for as usual; a new cassette is in the first.
     record_mode
         vcrpy's: ``"none"`` replays; ``"once"`` records a new cassette and replays an old one;
         ``"new_episodes"`` and ``"any"`` add what is not there; ``"all"`` records everything again,
@@ -57,6 +63,8 @@ class Cassette:
     repeat
         What a replay does when all responses to a request were played: ``"last"`` gives the last
         one again, ``"strict"`` refuses.
+    before_record
+        Called with each interaction before it is redacted; see `directmail_lab.record`.
     metadata
         What a new cassette says of itself beside its writer, base address and time.
     notice
@@ -70,7 +78,7 @@ class Cassette:
     records
         Whether a request without a recorded response may be sent, and the response recorded.
     on_unmatched
-        Called with each request that `play` refuses, redacted.
+        Called with each error that `play` raises.
 
     Raises
     ------
@@ -84,11 +92,13 @@ class Cassette:
         self,
         name: str | Path,
         *,
+        folders: Sequence[Path] = (),
         record_mode: str = "none",
         redactor: Redactor | None = None,
         base_url: str | None = None,
         match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON,
         repeat: Literal["last", "strict"] = "last",
+        before_record: BeforeRecord | None = None,
         metadata: Mapping[str, object] | None = None,
         notice: Callable[[str], None] = _log.warning,
     ) -> None:
@@ -97,17 +107,18 @@ class Cassette:
         check_match_on(match_on)
         self.name = cassette_name(name)
         self.record_mode = record_mode
-        self.on_unmatched: Callable[[RecordedRequest], object] = lambda _: None
+        self.on_unmatched: Callable[[NotRecordedError], object] = lambda _: None
         self._redactor = redactor or Redactor()
         self._match_on = match_on
         self._repeat = repeat
+        self._before_record = before_record
         self._notice = notice
         self._lock = RLock()
         now = datetime.now(UTC).isoformat(timespec="microseconds")
-        self._base_url = base_url
         started_at = now.replace("+00:00", "Z")
         self._metadata = {"started_at": started_at, **(metadata or {}), "base_url": base_url}
-        self.path = find_cassette(name) if record_mode == "none" else new_cassette_path(name)
+        locate = find_cassette if record_mode == "none" else new_cassette_path
+        self.path = locate(name, folders)
         self.records = records(record_mode, self.path)
         self._recorder: Recorder | None = None
         # Of requests in which something was replaced: what they were, by what is recorded of them.
@@ -128,7 +139,7 @@ class Cassette:
     @property
     def base_url(self) -> str | None:
         """The base address of the recording."""
-        return self._recording.base_url or self._base_url
+        return self._recording.base_url
 
     def play(self, request: RecordedRequest) -> list[tuple[int, Interaction]]:
         """Return the recorded response to a request with its number, after its failed attempts.
@@ -141,22 +152,23 @@ class Cassette:
         NotRecordedError
             Where there is none and this cassette does not record.
         """
+        request = self._redactor.request(request)
+        repeats = self._repeat == "last" and not self.records
         with self._lock:
-            run = self._player.find(request)
+            run = self._player.find(request, repeats=repeats)
             is_played = run is not None and bool(self._player.played[run.start])
             if run is not None:
                 for index in run:
                     self._player.played[index] = 1
-        if run is not None and (not is_played or (self._repeat == "last" and not self.records)):
+        if run is not None and (repeats or not is_played):
             indexes = run[-1:] if is_played else run
-            recorded = self._recording.interactions
-            answer = recorded.answer if isinstance(recorded, Lines) else recorded.__getitem__
-            return [(index + 1, answer(index)) for index in indexes]
+            return [(index + 1, self._recording.answer(index + 1, request)) for index in indexes]
         if self._recorder is not None:
             self._recorder.refuse_if_full()
             return []
-        self.on_unmatched(self._redactor.request(request))
-        raise self._player.refusal(request, is_played=is_played)
+        refusal = self._player.refusal(request, is_played=is_played)
+        self.on_unmatched(refusal)
+        raise refusal
 
     def looks_inside(self, method: str) -> bool:
         """Return whether more of a request than method and address decides what is played."""
@@ -165,26 +177,31 @@ class Cassette:
     def has_unplayed(self, request: RecordedRequest) -> bool:
         """Return whether a response to a request was not played yet."""
         with self._lock:
-            run = self._player.find(request)
+            run = self._player.find(self._redactor.request(request))
             return run is not None and not self._player.played[run.start]
 
     def record(self, interaction: Interaction) -> int | None:
         """Redact an interaction and append it: when this returns, a kill does not lose it.
 
         Its response body must be decoded; its headers are changed here to fit that. Returns its
-        number in the cassette; None if that is known only at the end, as of one recorded anew.
+        number in the cassette; None if that is known only at the end, as of one recorded anew; 0 if
+        ``before_record`` left it out.
 
         Raises
         ------
         CassetteError
-            Where it cannot be written; nothing that was recorded before is lost. Also where this
-            cassette does not record.
+            Where it cannot be written, or ``before_record`` failed; nothing that was recorded
+            before is lost. Also where this cassette does not record.
         """
         if self._recorder is None:
             raise CassetteError(
                 f"Cassette {self.name!r} was opened to replay. "
                 f"Open it with record({self.name!r}) to add to it."
             )
+        if self._before_record is not None:
+            if (changed := _changed(interaction, self._before_record)) is None:
+                return 0
+            interaction = changed
         request = interaction.request
         if request.body is None:  # as vcrpy records httpx, so that its body matcher agrees
             request = replace(request, body=b"")
@@ -286,6 +303,21 @@ class Cassette:
                 "recorded before is safe. Make room in its folder, or set DIRECTMAIL_CASSETTES to "
                 "another."
             ) from None
+
+
+def _changed(interaction: Interaction, before_record: BeforeRecord) -> Interaction | None:
+    """Return what ``before_record`` returns, checked; raise `CassetteError` if it fails."""
+    problem = "returned neither an Interaction nor None"
+    try:
+        changed = before_record(interaction)
+        if isinstance(changed, Interaction | None):
+            return changed and check_interaction(changed)
+    except CassetteFormatError as error:
+        problem = f"returned an interaction that cannot be recorded: {error}"
+    except Exception as error:  # not what it says: that may be a value that was to be taken out
+        place = extract_tb(error.__traceback__, 2)[-1]
+        problem = f"raised {type(error).__name__} ({place.filename}, line {place.lineno})"
+    raise CassetteError(f"before_record {problem}. Nothing was recorded of this request.")
 
 
 def _close_quietly(recorder: Recorder) -> None:

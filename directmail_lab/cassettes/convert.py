@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Final, Literal, get_args
 from ..credentials import known_keys
 from ..display import plural
 from ..errors import CassetteError
+from ..interaction import Interaction
 from ..redaction import Redactor
 from ..redaction.personal import count_personal, personal_notice, texts_of
 from .library import command_name, create, locked
@@ -72,6 +73,31 @@ def convert(source: Path, target: Path, to: Layout) -> int:
         with create(path) as new:
             new.write_text(text, encoding="utf-8")
     return len(recording)
+
+
+def adopt(path: Path) -> None:
+    """Rewrite another program's cassette in place: redacted, in our layout, or as JSON if it is.
+
+    It is replaced only if what was written has the same interactions for us and for vcrpy.
+
+    Raises
+    ------
+    CassetteError
+        It cannot be read, is being recorded, or would not be the same afterwards; it is unchanged.
+    """
+    from .vcr_files import load_cassette_text
+
+    with locked(path) as file, create(file) as new:
+        convert(file, new, layout_of(file))
+        recording = read_cassette(file)
+        before = _messages(map(_redactor(recording).interaction, recording))
+        theirs = load_cassette_text(new.read_text(encoding="utf-8"))[1]
+        if not before == _messages(read_cassette(new)) == _messages(theirs):
+            raise CassetteError(f"{path} would not be the same afterwards. Report it.")
+
+
+def _messages(interactions: Iterable[Interaction]) -> list[tuple[object, ...]]:
+    return [(each.request, each.response) for each in interactions]
 
 
 def redact(path: Path, rules: Sequence[str]) -> int:

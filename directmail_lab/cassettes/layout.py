@@ -16,6 +16,9 @@ from typing import Any, Final
 
 from ..interaction import Headers, Interaction, RecordedRequest, RecordedResponse
 
+Address = tuple[str, str]
+"""The method and the whole address of a request."""
+
 # A recording's metadata is under `recording`, not `metadata`: with the latter vcrpy's loader
 # returns three values instead of two, and pytest-recording (0.14) fails on that.
 _START: Final = b'version: 1\nrecording: {"recorded_with": "directmail-lab'
@@ -96,8 +99,8 @@ def is_by_hand(tail: bytes) -> bool:
     return tail.endswith(b"\n") and b"\n  response:" in tail
 
 
-def address_of(data: bytes, start: int) -> tuple[RecordedRequest, int] | None:
-    """Return method, address and attempt of the interaction at ``start``; nothing else is parsed.
+def address_of(data: bytes, start: int) -> tuple[Address, int] | None:
+    """Return the address and the attempt of the interaction at ``start``; nothing else is parsed.
 
     None if the lines differ from what we write: an escape in the address, another order. An address
     that the pattern matches is a valid URL, so it needs no further check.
@@ -106,7 +109,7 @@ def address_of(data: bytes, start: int) -> tuple[RecordedRequest, int] | None:
     if match is None:
         return None
     attempt, method, uri = match.groups()
-    return RecordedRequest(method.decode(), uri.decode()), int(attempt or 1)
+    return (method.decode(), uri.decode()), int(attempt or 1)
 
 
 def request_of(value: Mapping[str, Any]) -> RecordedRequest:
@@ -159,11 +162,12 @@ def text_of(value: object) -> str:
 
 def headers_of(value: Mapping[str, Any]) -> Headers:
     """Return headers from a mapping of each name to its values, or to the only one."""
-    return tuple(
+    pairs = [
         (text_of(name), text_of(item))
         for name, items in value.items()
-        for item in (items if isinstance(items, list | tuple) else (items,))
-    )
+        for item in (items if isinstance(items, (list, tuple)) else (items,))
+    ]
+    return tuple(pairs)
 
 
 def _headers_text(headers: Headers) -> str:

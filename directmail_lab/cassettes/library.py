@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from difflib import get_close_matches
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
 from filelock import FileLock, Timeout
 
-from ..errors import CassetteError, CassetteInUseError, NotRecordedError
+from ..errors import CassetteError, CassetteInUseError, NotRecordedError, did_you_mean
 from ..settings import CASSETTES_VARIABLE, variable
 
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
@@ -22,13 +22,14 @@ _MAX_PATH_BYTES: Final = 4000
 _ROOT_MARKS: Final = ("pyproject.toml", ".git", "notebooks")
 
 
-def find_cassette(name: str | Path) -> Path:
+def find_cassette(name: str | Path, first: Sequence[Path] = ()) -> Path:
     """Return the file that a cassette is read from.
 
-    A name is looked up in ``DIRECTMAIL_CASSETTES``, in the nearest ``cassettes/`` folder from the
-    working directory up to the project's root (the first folder that holds ``pyproject.toml``,
-    ``.git`` or ``notebooks``), and among the packaged ones; a `Path` is the file itself. It is
-    looked for neither above the home folder nor in a folder of another user.
+    A name is looked up in the folders that come ``first``, in ``DIRECTMAIL_CASSETTES``, in the
+    nearest ``cassettes/`` folder from the working directory up to the project's root (the first
+    folder that holds ``pyproject.toml``, ``.git`` or ``notebooks``), and among the packaged ones; a
+    `Path` is the file itself. It is looked for neither above the home folder nor in a folder of
+    another user.
 
     Raises
     ------
@@ -37,15 +38,16 @@ def find_cassette(name: str | Path) -> Path:
     CassetteError
         Where the name leads out of the folder, or no file can have it.
     """
+    title = cassette_name(name)
     # In a checkout, the nearest folder may be the packaged one.
-    folders = [name.parent] if isinstance(name, Path) else list(dict.fromkeys(_folders()))
+    found = [name.parent] if isinstance(name, Path) else [*first, *_folders()]
+    folders = list(dict.fromkeys(found))
     for folder in folders:
         path = _with_suffix(name) if isinstance(name, Path) else _path_in(folder, name)
         if os.path.lexists(path):
             return path
-    title = cassette_name(name)
-    alike = get_close_matches(title, cassettes_by_name(), n=1) if isinstance(name, str) else []
-    hint = f"Did you mean {alike[0]!r}? " if alike else ""
+    names = cassettes_by_name() if isinstance(name, str) else ()
+    hint = did_you_mean(repr(title), map(repr, names))
     raise NotRecordedError(
         f"There is no cassette {title!r} in {' or '.join(map(str, folders)) or 'any folder'}. "
         f"{hint}Record it with record({title!r}), or name one that `directmail-lab cassette list` "
@@ -54,11 +56,12 @@ def find_cassette(name: str | Path) -> Path:
     )
 
 
-def new_cassette_path(name: str | Path) -> Path:
+def new_cassette_path(name: str | Path, first: Sequence[Path] = ()) -> Path:
     """Return the file that a cassette is recorded to, in the first folder of your own.
 
-    That is ``DIRECTMAIL_CASSETTES``, else the nearest ``cassettes/`` as `find_cassette` looks for
-    it, else one to be made in the working directory. The packaged cassettes are never written to.
+    That is the one that comes ``first``, else ``DIRECTMAIL_CASSETTES``, else the nearest
+    ``cassettes/`` as `find_cassette` looks for it, else one to be made in the working directory.
+    The packaged cassettes are never written to.
 
     Raises
     ------
@@ -73,7 +76,7 @@ def new_cassette_path(name: str | Path) -> Path:
         )
     if isinstance(name, Path):
         return _with_suffix(name)
-    folder = next(_own_folders(), Path.cwd() / _FOLDER)
+    folder = next(chain(first, _own_folders()), Path.cwd() / _FOLDER)
     if folder.exists() and not _is_own(folder):
         raise CassetteError(
             f"{folder} belongs to another user. Set {CASSETTES_VARIABLE} to a folder of your own."
@@ -125,6 +128,8 @@ def is_folder(source: str | Path) -> bool:
 
 def cassette_name(name: str | Path) -> str:
     """Return what a cassette is called in messages: its name without folder and suffix."""
+    if not isinstance(name, str | Path):
+        raise CassetteError(f"A cassette is a name or a Path, not a {type(name).__name__}.")
     return name.stem if isinstance(name, Path) else name.removesuffix(".yaml")
 
 
@@ -192,8 +197,8 @@ def _with_suffix(path: Path) -> Path:
         raise CassetteError(f"{path} is a folder. Give the file of a cassette.")
     if path.suffix not in _SUFFIXES and path.suffix.lower() != ".har":
         path = path.with_name(path.name + ".yaml")
-    longest = max(len(os.fsencode(part)) for part in path.parts)
-    if longest > _MAX_NAME_BYTES or len(os.fsencode(path)) > _MAX_PATH_BYTES:
+    longest = max(len(part.encode(errors="replace")) for part in path.parts)
+    if longest > _MAX_NAME_BYTES or len(str(path).encode(errors="replace")) > _MAX_PATH_BYTES:
         raise CassetteError(
             f"{path.name[:40]}… is too long for the name of a cassette. Give a shorter one."
         )

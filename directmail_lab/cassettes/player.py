@@ -6,9 +6,13 @@ An index on method, address and query finds the few that may; vcrpy's own matche
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from difflib import SequenceMatcher
+from functools import cached_property
+from heapq import nlargest
 from itertools import chain, islice
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -18,7 +22,9 @@ from ..display import plural
 from ..errors import NotRecordedError, argument_error
 from ..interaction import RecordedRequest, header
 from ..redaction import Redactor
-from .recording import Lines, Recording
+from .layout import Address
+from .mismatch import Differences, differences, place_of
+from .recording import Recording
 
 Matcher = Callable[[Any, Any], object]
 
@@ -37,8 +43,8 @@ _BOUNDARY: Final = re.compile(r'boundary="?([^";]+)', re.IGNORECASE)
 
 def check_match_on(match_on: Sequence[str | Matcher]) -> None:
     """Raise ValueError for a name that no matcher has."""
-    for name in match_on:
-        if isinstance(name, str) and name not in MATCHERS:
+    for name in match_on if isinstance(match_on, Sequence) else [match_on]:
+        if not (callable(name) or name in MATCHERS):
             raise argument_error(
                 f"{name!r} is not a matcher. Use {', '.join(sorted(MATCHERS))}, "
                 "or a function of two requests."
@@ -78,60 +84,76 @@ class Player:
         redactor: Redactor,
     ) -> None:
         self._recording = recording
-        self._match_on = match_on
         self._names = [name for name in match_on if isinstance(name, str)]
         self._rest = [each for each in match_on if each not in _INDEXED]
+        self._rest_of_reads = [each for each in self._rest if each != "body"]
+        self._knows_addresses = set(_INDEXED) <= set(self._names)
         self._base_url = base_url
         self._redactor = redactor
         self.played = bytearray(len(recording))
-        # By each key of its request a response, with all its attempts: the range of their indexes.
-        self._runs: dict[Hashable, list[range]] = {}
-        keys: list[Hashable] = []
-        before = None
-        for index in range(len(recording)):
-            request, attempt = self._request(index)
-            if attempt > 1 and before == (request.method, request.uri):
-                for key in keys:
-                    self._runs[key][-1] = range(self._runs[key][-1].start, index + 1)
+        # By each address the responses to it, the next one last, each with all its attempts: the
+        # range of their indexes.
+        self._runs: dict[Address, list[range]] = {}
+        before, start = None, 0
+        for index, (address, attempt) in enumerate(recording.addresses()):
+            if attempt > 1 and address == before:
+                self._runs[address][-1] = range(start, index + 1)
                 continue
-            before = request.method, request.uri
-            keys = list(self._keys(request, recording.base_url or ""))
-            keys += [(key, _body(request)) for key in keys if self._needs_body(request)]
-            for key in keys:
-                self._runs.setdefault(key, []).append(range(index, index + 1))
+            before, start = address, index
+            self._runs.setdefault(address, []).append(range(index, index + 1))
+        for runs in self._runs.values():
+            runs.reverse()
 
-    def find(self, request: RecordedRequest) -> range | None:
-        """Return the indexes of the next response to a request, one for each attempt.
+    @cached_property
+    def _alike(self) -> dict[Hashable, list[range]]:
+        """The same by each key of a request: most replays ask for the very addresses alone."""
+        alike: dict[Hashable, list[range]] = {}
+        for (method, uri), runs in self._runs.items():
+            for key in self._keys(RecordedRequest(method, uri), self._recording.base_url or ""):
+                alike.setdefault(key, []).extend(runs)
+                for run in runs if "body" in self._rest_of(method) else ():
+                    body = _body(self._request(run.start))
+                    alike.setdefault((key, body), []).append(run)
+        for runs in alike.values():
+            runs.sort(key=lambda run: run.start, reverse=True)
+        return alike
+
+    def find(self, request: RecordedRequest, *, repeats: bool = False) -> range | None:
+        """Return the indexes of the next response to a redacted request, one for each attempt.
 
         That is the first one not played yet, else the last one. One whose request has the same
-        bytes comes before one whose request is only equal to a matcher.
+        bytes comes before one whose request is only equal to a matcher; with ``repeats``, the last
+        one to the very address also comes before others that were not played.
         """
-        request = self._redactor.request(request)
+        looks_inside = self.looks_inside(request.method)
+        # Of parameters in another order, that of the recordings decides.
+        is_by_address = self._knows_addresses and not looks_inside and "&" not in request.uri
+        same = self._runs.get((request.method, request.uri), []) if is_by_address else []
+        if run := self._next(same) or (same[0] if same and repeats else None):
+            return run
         for key in self._keys(request, self._base_url):
-            if runs := self._runs.get(key):
-                if not self.looks_inside(request.method):
-                    return self._next(runs)
-                same = self._runs.get((key, _body(request)), [])
-                if same and self._rest == ["body"] and not self._is_played(run := self._next(same)):
+            if runs := self._alike.get(key):
+                if not looks_inside:
+                    return self._next(runs) or runs[0]
+                same = self._alike.get((key, _body(request)), [])
+                if self._rest == ["body"] and (run := self._next(same)):
                     return run
-                unplayed = (run for run in chain(same, runs) if not self._is_played(run))
-                for run in chain(unplayed, reversed(same), reversed(runs)):
+                in_order = chain(reversed(same), reversed(runs))
+                unplayed = (run for run in in_order if not self.played[run.start])
+                for run in chain(unplayed, same, runs):
                     if self._matches(request, run):
                         return run
         return None
 
-    def _next(self, runs: list[range]) -> range:
-        """Return the first that was not played, else the last; those before it are forgotten."""
-        while len(runs) > 1 and self._is_played(runs[0]):
-            del runs[0]
-        return runs[0]
-
-    def _is_played(self, run: range) -> bool:
-        return bool(self.played[run.start])
+    def _next(self, runs: list[range]) -> range | None:
+        """Return the first that was not played, or None; those before it are forgotten."""
+        while len(runs) > 1 and self.played[runs[-1].start]:
+            runs.pop()
+        return runs[-1] if runs and not self.played[runs[-1].start] else None
 
     def unplayed(self) -> list[RecordedRequest]:
         """Return the requests whose responses were not played."""
-        return [self._request(i)[0] for i, is_played in enumerate(self.played) if not is_played]
+        return [self._request(i) for i, is_played in enumerate(self.played) if not is_played]
 
     def refusal(self, request: RecordedRequest, *, is_played: bool) -> NotRecordedError:
         """Return the error that says why a request has no response, and what to do.
@@ -139,22 +161,25 @@ class Player:
         ``is_played`` says that all the responses to it were played.
         """
         name, request = self._recording.name, self._redactor.request(request)
-        title = f"{request.method} {self._shown_path(request)}"
-        advice = f'ecord it with record({name!r}, record_mode="new_episodes").'
+        title, count = self._title(request, self._base_url), len(self._recording)
+        record = f'ecord it with record({name!r}, record_mode="new_episodes").'
+        nearest, similarity = ([], 1.0) if is_played else self._nearest(request)
         if is_played:
-            return NotRecordedError(
-                f"{title} is in cassette {name!r}, but all its answers were played. "
-                f'Replay with repeat="last" to have the last one again, or r{advice}',
-                reason="nothing_left",
-            )
-        count = len(self._recording)
-        others = ", all for other requests" if count else ""
-        nearest, similarity = self._nearest(request)
+            what = f"is in cassette {name!r}, but all its answers were played."
+            record = f'Replay with repeat="last" to have the last one again, or r{record}'
+        else:
+            others = ", all for other requests" if count else ""
+            what = f"is not in cassette {name!r} ({plural(count, 'interaction')}{others})."
+            record = f"R{record}"
+        lines = [f"{other}, which differs in {', '.join(names)}" for other, names in nearest]
+        more = "Nearest: " + ";\n         ".join(lines) + ".\n" if lines else ""
+        more += f"Left unplayed: {left}.\n" if (left := self._left_unplayed()) else ""
         return NotRecordedError(
-            f"{title} is not in cassette {name!r} ({plural(count, 'interaction')}{others}). "
-            f"{nearest}R{advice}",
-            reason="no_match",
+            f"{title} {what}\n{more}{record}",
+            reason="nothing_left" if is_played else "no_match",
             similarity=similarity,
+            request=title,
+            nearest=nearest,
         )
 
     # -- what is equal ---------------------------------------------------------------------------
@@ -173,75 +198,80 @@ class Player:
             yield method, address[len(base_url) :] or "/", parameters
 
     def looks_inside(self, method: str) -> bool:
-        """Return whether more than the address decides; bodies do for writes alone."""
-        return any(each != "body" or method not in SAFE_METHODS for each in self._rest)
+        """Return whether more than the address decides."""
+        return bool(self._rest_of(method))
 
-    def _needs_body(self, request: RecordedRequest) -> bool:
-        return "body" in self._rest and request.method not in SAFE_METHODS
+    def _rest_of(self, method: str) -> list[str | Matcher]:
+        """Return what the index does not decide; bodies count for writes alone."""
+        return self._rest_of_reads if method in SAFE_METHODS else self._rest
 
     def _matches(self, request: RecordedRequest, run: range) -> bool:
         from .vcr_files import matches
 
         # Once more, for what another program wrote: this session may know a key that it holds.
-        recorded = self._redactor.request(self._request(run.start)[0])
-        rest = [each for each in self._rest if each != "body" or request.method not in SAFE_METHODS]
+        recorded = self._redactor.request(self._request(run.start))
+        rest = self._rest_of(request.method)
         if "body" in rest:
             request, recorded = (replace(each, body=_body(each)) for each in (request, recorded))
             if _is_form_without_fields(request) and request.body != recorded.body:
                 return False
         return matches(rest, request, recorded)
 
-    def _request(self, index: int) -> tuple[RecordedRequest, int]:
-        """Return a recorded request, if that is enough only its method and address, its attempt."""
-        interactions = self._recording.interactions
-        if isinstance(interactions, Lines):
-            return interactions.request(index, lambda method: not self.looks_inside(method))
-        interaction = interactions[index]
-        return interaction.request, interaction.attempt
+    def _request(self, index: int) -> RecordedRequest:
+        return self._recording.interactions[index].request
 
     # -- what is nearest -------------------------------------------------------------------------
 
-    def _nearest(self, request: RecordedRequest) -> tuple[str, float]:
-        """Name the most similar recorded request and in what it differs, without its values.
+    def _nearest(self, request: RecordedRequest) -> tuple[list[tuple[str, Differences]], float]:
+        """Return the three most similar recorded requests, each with what differs.
 
-        The number says how similar their paths are, from 0 to 1.
+        The number says how similar the path of the first is, from 0 to 1.
         """
-        path = self._shown_path(request)
+        base_url, path = self._recording.base_url or "", place_of(request, self._base_url)[1]
 
         def similarity(other: RecordedRequest) -> tuple[float, bool]:
-            other_path = self._recording.path_of(other)[:200]
-            return SequenceMatcher(None, path, other_path).ratio(), request.method == other.method
+            ratio = SequenceMatcher(None, path, place_of(other, base_url)[1]).ratio()
+            return ratio, request.method == other.method
 
-        runs = islice((runs[0] for runs in self._runs.values()), _MAX_COMPARED)
-        nearest = max((self._request(run[0])[0] for run in runs), key=similarity, default=None)
-        if nearest is None:
-            return "", 0.0
-        differing = " and ".join(self._differences(request, nearest))
-        differs = f", which differs in {differing}" if differing else ""
-        shown = f"{nearest.method} {self._recording.path_of(nearest)[:200]}"
-        return f"Nearest: {shown}{differs}. ", similarity(nearest)[0]
+        indexes = {runs[0].start for runs in islice(self._runs.values(), _MAX_COMPARED)}
+        others = nlargest(9, (self._request(i) for i in sorted(indexes)), key=similarity)
+        ranked = [(each, self._differences(request, each)) for each in others]
+        ranked.sort(key=lambda pair: (*similarity(pair[0]), -len(pair[1])), reverse=True)
+        titled = [(self._title(other, base_url), differing) for other, differing in ranked]
+        nearest = list({(title, *names): (title, names) for title, names in titled}.values())[:3]
+        return nearest, similarity(ranked[0][0])[0] if ranked else 0.0
 
-    def _differences(self, request: RecordedRequest, other: RecordedRequest) -> list[str]:
-        """Return by name what differs: parts of the address, parameters, headers, the body."""
-        differing = ["method"] if request.method != other.method else []
-        if self._shown_path(request) != self._recording.path_of(other)[:200]:
-            differing.append("path")
-        sent, recorded = (
-            dict(_parameters(each.uri.partition("?")[2])) for each in (request, other)
-        )
-        names = [name for name in {**sent, **recorded} if sent.get(name) != recorded.get(name)]
-        differing += [f"query: {', '.join(names)}"] if names else []
-        if "body" in self._match_on and _body(request) != _body(other):
-            differing.append("body")
-        if "headers" in self._match_on:
-            names = [n for n, v in request.headers if header(other.headers, n) != v]
-            differing += [f"headers: {', '.join(names)}"] if names else []
+    def _differences(self, request: RecordedRequest, other: RecordedRequest) -> Differences:
+        """Return by name what differs of what is compared, functions of ``match_on`` among it."""
+        from .vcr_files import matches
+
+        other = self._redactor.request(other)
+        sent, recorded = (replace(each, body=_body(each)) for each in (request, other))
+        rest = self._rest_of(request.method)
+        compared = {name for name in self._names if name in _INDEXED or name in rest}
+        base_urls = self._base_url, self._recording.base_url or ""
+        differing = differences((sent, base_urls[0]), (recorded, base_urls[1]), compared)
+        for each in () if {"method", "path"} & differing.keys() else rest:
+            name = each if isinstance(each, str) else f"match_on: {getattr(each, '__name__', '')}"
+            is_named = any(part.startswith(name.removesuffix("s")) for part in differing)
+            with suppress(Exception):  # of a function that was not written for these two
+                if not is_named and not matches([each], sent, recorded):
+                    differing[name] = None, None
         return differing
 
-    def _shown_path(self, request: RecordedRequest) -> str:
-        """Return the start of a path; the time to compare two grows with the square of it."""
-        sent_to = Recording("", base_url=self._base_url)
-        return sent_to.path_of(request)[:200]
+    def _left_unplayed(self) -> str:
+        """Return the titles of the requests whose responses were not played."""
+        base_url = self._recording.base_url or ""
+        left = [index for index, is_played in enumerate(self.played) if not is_played]
+        requests = (self._request(index) for index in left[:_MAX_COMPARED])
+        shown = Counter(self._title(each, base_url) for each in requests).most_common(3)
+        titles = [f"{title} ({count} times)" if count > 1 else title for title, count in shown]
+        more = len(left) - sum(count for _, count in shown)
+        return ", ".join(titles) + (f", and {plural(more, 'other')}" if more else "")
+
+    def _title(self, request: RecordedRequest, base_url: str) -> str:
+        origin, path, _ = place_of(request, base_url)
+        return self._redactor.text(f"{request.method} {origin}{path}")
 
 
 def _body(request: RecordedRequest) -> bytes:

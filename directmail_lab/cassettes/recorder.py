@@ -207,11 +207,9 @@ class Recorder:
         """
         if os.getpid() != self._process:
             return None, interaction.request
-        if self.closed:
-            raise CassetteError(
-                f"The recording of cassette {self._path.stem!r} was closed. Record it again to add "
-                "to it."
-            )
+        if self.closed:  # while the request was in flight
+            self._notice(f"A response came after cassette {self._path.stem!r} had been closed.")
+            return None, interaction.request
         text, written = self._redactor.redacted_text(interaction, layout.interaction_text)
         if self._writer is None:
             self._writer = self._open_writer()
@@ -269,6 +267,7 @@ class Recorder:
         assert self._writer is not None
         self._writer.release()
         self._file, self._replaces = _unused(self._path), None
+        self._file.parent.mkdir(parents=True, exist_ok=True)  # which may be removed, too
         self._notice(
             f"Cassette {self._path.stem!r} was replaced, changed or removed while it was recorded. "
             f"What follows is in {self._file}."

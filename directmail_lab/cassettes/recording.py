@@ -12,16 +12,17 @@ import math
 import stat
 import threading
 from array import array
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import islice
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import urlsplit
 
-from ..display import plural
+from ..display import Progress, ProgressBar, plural
 from ..errors import CassetteError, CassetteFormatError
 from ..interaction import (
     MALFORMED,
@@ -32,6 +33,7 @@ from ..interaction import (
     check_request,
     check_response,
     check_times,
+    header,
     normalize_headers,
     path_below,
     text_headers,
@@ -39,16 +41,16 @@ from ..interaction import (
 )
 from ..readings.reading import Reading, reading_of
 from ..readings.reset_unit import Evidence, ResetUnit, ResetUnitInference, infer_reset_unit
-from ..redaction import Redactor, redact_foreign
+from ..redaction import Redactor, redact_foreign, unpack
 from . import layout
+from .layout import Address
 
 MAX_FILE_BYTES: Final = 256 * 1024**2
 _MAX_KEPT_BYTES: Final = 64 * 1024**2
 # What addresses and headers of a usual response take.
 _HEADERS_BYTES: Final = 4096
 _READINGS_FOR_UNIT: Final = 1_000
-
-_NOT_PARSED: Final = RecordedRequest("", "")
+_PERCENT: Final = "{desc}: {percentage:.0f} % {bar}"
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
 Credentials = Literal["key", "none", "wrong", "unknown"]
@@ -96,7 +98,7 @@ class Recording:
     @property
     def title(self) -> str:
         """What is shown of where its interactions come from."""
-        return self.name
+        return f"{self.name} (replayed)" if self.is_replay else self.name
 
     @property
     def is_third_party(self) -> bool:
@@ -134,6 +136,23 @@ class Recording:
         self._check_number(number)
         return self.interactions[number - 1]
 
+    def answer(self, number: int, request: RecordedRequest) -> Interaction:
+        """Return an interaction with a request in the place of its own, to replay its response.
+
+        Raises
+        ------
+        CassetteError
+            Its body cannot be decoded, or not within the bound.
+        """
+        if isinstance(self.interactions, Lines):
+            return _decoded(self.interactions.answer(number - 1, request))
+        return _decoded(replace(self.interactions[number - 1], request=request))
+
+    def addresses(self) -> Iterable[tuple[Address, int]]:
+        """Return of each interaction its method and address, and which attempt it is."""
+        recorded = self.interactions
+        return recorded.addresses() if isinstance(recorded, Lines) else map(_address_of, recorded)
+
     def reading(self, number: int) -> Reading:
         """Return the reading of an interaction's response; raises as `interaction` does."""
         interaction = self.interaction(number)
@@ -152,7 +171,7 @@ class Recording:
         return True
 
     def _check_number(self, number: int) -> None:
-        if not 1 <= number <= len(self):
+        if not (isinstance(number, Integral) and 1 <= number <= len(self)):
             count = plural(len(self), "interaction")
             raise CassetteError(
                 f"{self.name} has no interaction {number}: it has {count}, numbered from 1."
@@ -183,23 +202,13 @@ class SessionRecording(Recording):
 
     Attributes
     ----------
-    is_replay
-        Whether it keeps what one replay played.
     explored
         Responses to `explore`, with what stood in for the key: no question but `findings` asks
         for these.
     """
 
-    def __init__(
-        self,
-        name: str,
-        base_url: str,
-        *,
-        is_replay: bool = False,
-        reset_unit: ResetUnit | None = None,
-    ) -> None:
+    def __init__(self, name: str, base_url: str, *, reset_unit: ResetUnit | None = None) -> None:
         super().__init__(name, base_url=base_url)
-        self.is_replay = is_replay
         self.explored: list[tuple[Interaction, Credentials]] = []
         self._readings: list[Reading] = []
         self._exchanges: dict[int, RawInteraction] = {}
@@ -207,10 +216,6 @@ class SessionRecording(Recording):
         self._inference = ResetUnitInference(stated=reset_unit)
         self._observed = 0
         self._lock = threading.Lock()
-
-    @property
-    def title(self) -> str:
-        return f"{self.name} (replayed)" if self.is_replay else self.name
 
     def add(self, reading: Reading, exchange: RawInteraction) -> int:
         """Keep a response, and return its number."""
@@ -276,7 +281,30 @@ class SessionRecording(Recording):
 
     def has_bodies(self, number: int) -> bool:
         exchange = self._exchanges.get(number)
-        return exchange is not None and exchange.body is not None
+        return self.is_replay or (exchange is not None and exchange.body is not None)
+
+
+class ReplayRecording(SessionRecording):
+    """What one replay of a ``file`` played: the readings, and the addresses that were asked for.
+
+    The rest is the file's.
+    """
+
+    is_replay = True
+
+    def __init__(self, file: Recording, base_url: str, *, reset_unit: ResetUnit | None) -> None:
+        super().__init__(file.name, base_url, reset_unit=reset_unit)
+        self._file = file
+        self._addresses: list[str] = []
+
+    def _keep(self, number: int, exchange: RawInteraction) -> None:  # noqa: ARG002
+        self._addresses.append(str(exchange.url))
+
+    def interaction(self, number: int) -> Interaction:
+        of_file = self.reading(number).cassette_number or 0
+        request = self._file.interaction(of_file).request
+        request = replace(request, uri=self._addresses[number - 1])
+        return self.redactor.interaction(self._file.answer(of_file, request))
 
 
 def _size(exchange: RawInteraction) -> int:
@@ -286,8 +314,11 @@ def _size(exchange: RawInteraction) -> int:
 # -- of a file -----------------------------------------------------------------------------------
 
 
-def read_cassette(path: Path) -> Recording:
+def read_cassette(path: Path, progress: Progress | None = None) -> Recording:
     """Return the recording in a file: a cassette of any layout that vcrpy reads, ours, or HAR.
+
+    ``progress`` is called with each part of a large file that was read, of which all is 1; by
+    default a bar shows them.
 
     Raises
     ------
@@ -297,15 +328,16 @@ def read_cassette(path: Path) -> Recording:
         It is not a cassette, is not safe to load, or is too large. An interaction in our layout is
         read, and checked, when it is asked for.
     """
-    return parse_cassette(read_bytes(path), path)
+    with ProgressBar(1.0, desc=f"Reading {path.stem}", bar_format=_PERCENT) as bar:
+        return parse_cassette(read_bytes(path), path, progress or bar.update)
 
 
-def parse_cassette(data: bytes, path: Path) -> Recording:
+def parse_cassette(data: bytes, path: Path, progress: Progress = lambda _: None) -> Recording:
     """Return the recording that the bytes of a file hold; ``path`` is for messages alone."""
     if not data.strip():
         return Recording(path.stem, path=path)
     ours = _parse_lines(data, path)
-    return _parse_third_party(data, path) if ours is None else ours
+    return _parse_third_party(data, path, progress) if ours is None else ours
 
 
 def read_bytes(path: Path) -> bytes:
@@ -338,49 +370,53 @@ class Lines(Sequence[Interaction]):
         return len(self._starts)
 
     def __getitem__(self, index: Any) -> Any:
-        with self._format_errors(index) as lines:
-            return replace(
-                self.answer(index), request=check_request(layout.request_of(_parse(lines[3])))
-            )
+        return self.answer(index)
 
-    def answer(self, index: int) -> Interaction:
-        """Return an interaction whose request is not parsed, to replay its response."""
-        with self._format_errors(index) as (at, elapsed, attempt, _, response):
-            interaction = Interaction(
-                _NOT_PARSED,
-                check_response(layout.response_of(_parse(response))),
-                layout.recorded_at_of(at.decode("ascii", "replace")),
-                layout.elapsed_s_of(elapsed),
-                int(attempt or 1),
-            )
-            check_times(interaction.recorded_at, interaction.elapsed_s)
-        return interaction
-
-    def request(self, index: int, is_enough: Callable[[str], bool]) -> tuple[RecordedRequest, int]:
-        """Return one request and its attempt; without headers and body if ``is_enough`` says so.
-
-        ``is_enough`` is asked for the method: a read is found by its address.
-        """
-        found = layout.address_of(self._data, self._starts[index])
-        if found is None or not is_enough(found[0].method):
-            with self._format_errors(index) as (_, _, attempt, request, _):
-                return check_request(layout.request_of(_parse(request))), int(attempt or 1)
-        return found
-
-    @contextmanager
-    def _format_errors(self, index: int) -> Iterator[tuple[bytes, ...]]:
+    def answer(self, index: int, request: RecordedRequest | None = None) -> Interaction:
+        """Return an interaction; with a request, that stands for its own, which is not parsed."""
         match = layout.INTERACTION.match(self._data, self._starts[index])
         assert match is not None, "the index was made by this pattern"
         try:
-            yield match.groups()
+            at, elapsed_s, attempt, request_line, response_line = match.groups()
+            interaction = Interaction(
+                request or check_request(layout.request_of(_parse(request_line))),
+                check_response(layout.response_of(_parse(response_line))),
+                layout.recorded_at_of(at.decode("ascii", "replace")),
+                layout.elapsed_s_of(elapsed_s),
+                int(attempt or 1),
+            )
+            check_times(interaction.recorded_at, interaction.elapsed_s)
         except MALFORMED as error:
             number = index % len(self) + 1
             raise unreadable(f"Interaction {number} of cassette {self._name!r}", error) from None
+        return interaction
+
+    def addresses(self) -> Iterator[tuple[Address, int]]:
+        """Yield method and address of each interaction, and which attempt it is."""
+        for index, start in enumerate(self._starts):
+            yield layout.address_of(self._data, start) or _address_of(self[index])
+
+
+def _address_of(interaction: Interaction) -> tuple[Address, int]:
+    return (interaction.request.method, interaction.request.uri), interaction.attempt
+
+
+def _decoded(interaction: Interaction) -> Interaction:
+    """Return an interaction with its response decoded: httpx would decode it without a bound."""
+    response = interaction.response
+    if not (coding := header(response.headers, "content-encoding")):
+        return interaction
+    try:
+        response = replace(response, body=unpack(response.body, coding))
+    except ValueError as error:
+        raise CassetteError(f"The recorded body is {error}, so it is not replayed.") from None
+    response = normalize_headers(response, method=interaction.request.method)
+    return replace(interaction, response=response)
 
 
 def _parse(line: bytes) -> Any:
     try:
-        return json.loads(line)
+        return json.loads(line.decode())  # faster than from bytes
     except (ValueError, RecursionError):  # a binary body, or a line that a person wrote
         from .vcr_files import load_yaml
 
@@ -414,7 +450,7 @@ def _parse_lines(data: bytes, path: Path) -> Recording | None:
     return Recording(path.stem, lines, base_url, problem, path, "lines", metadata, position)
 
 
-def _parse_third_party(data: bytes, path: Path) -> Recording:
+def _parse_third_party(data: bytes, path: Path, progress: Progress) -> Recording:
     """Return a recording of another layout, without its credentials."""
     kind: Literal["json", "vcrpy", "har"]
     metadata: object = {}
@@ -427,7 +463,7 @@ def _parse_third_party(data: bytes, path: Path) -> Recording:
 
         try:
             text = data.decode("utf-8-sig")
-            metadata, interactions = load_cassette_text(text)
+            metadata, interactions = load_cassette_text(text, progress)
         except UnicodeDecodeError:
             raise CassetteFormatError(f"{path} is not a cassette: it is not UTF-8 text.") from None
         except CassetteFormatError as error:

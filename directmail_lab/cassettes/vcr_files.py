@@ -9,6 +9,8 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
 import yaml
@@ -20,6 +22,7 @@ from vcr.serializers import jsonserializer, yamlserializer
 from vcr.util import read_body
 from yaml.composer import Composer
 
+from ..display import Progress
 from ..errors import CassetteError, CassetteFormatError
 from ..interaction import (
     MALFORMED,
@@ -27,6 +30,7 @@ from ..interaction import (
     RecordedRequest,
     RecordedResponse,
     check_interaction,
+    check_times,
     header,
     normalize_headers,
     unreadable,
@@ -35,6 +39,11 @@ from ..redaction.unpack import unpack
 from .layout import elapsed_s_of, headers_of, recorded_at_of, response_of, text_of
 
 Matcher = Callable[[Any, Any], object]
+
+# Of the time that a large file takes, the part in which it becomes nodes; how often that is told.
+_COMPOSING: Final = 0.7
+_TOLD_CHARACTERS: Final = 100_000
+_TOLD_INTERACTIONS: Final = 100
 
 # By a name at the top of the file.
 _OTHER_FILES: Final = {
@@ -46,16 +55,28 @@ _OTHER_FILES: Final = {
 class _Loader(yamlserializer._CassetteLoader, Composer):  # type: ignore[misc]
     """vcrpy's loader with Python's composer: libyaml's ends the process at 10,000 brackets."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, progress: Progress) -> None:
         super().__init__(text)  # type: ignore[call-arg]
         self.anchors: dict[str, yaml.Node] = {}
+        self._length, self._position, self._progress = len(text), 0, progress
 
     def load(self) -> Any:
         return self.construct_document(Composer.get_single_node(self))
 
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        read = self.peek_event().start_mark.index - self._position
+        if read > _TOLD_CHARACTERS:
+            self._position += read
+            self._progress(_COMPOSING * read / self._length)
+        return Composer.compose_mapping_node(self, anchor)
 
-def load_cassette_text(text: str) -> tuple[object, list[Interaction]]:
+
+def load_cassette_text(
+    text: str, progress: Progress = lambda _: None
+) -> tuple[object, list[Interaction]]:
     """Return the metadata and the interactions of any cassette that vcrpy reads.
+
+    ``progress`` is called with each part of it that was read; all of it is 1.
 
     Raises
     ------
@@ -66,17 +87,21 @@ def load_cassette_text(text: str) -> tuple[object, list[Interaction]]:
     if text.lstrip().startswith("{"):
         with suppress(ValueError, RecursionError):
             document = jsonserializer.deserialize(text)
-    document = load_yaml(text) if document is None else document
+    document = load_yaml(text, progress) if document is None else document
     members = document if isinstance(document, dict) else {}
     entries = members.get("interactions", "none")
     if not isinstance(entries, list | None):
         reasons = [reason for name, reason in _OTHER_FILES.items() if name in members]
         raise CassetteFormatError((reasons or ["It has no list of interactions."])[0])
-    interactions = [_interaction(entry, number) for number, entry in enumerate(entries or (), 1)]
+    interactions = []
+    for number, entry in enumerate(entries or [], 1):
+        interactions.append(_interaction(entry, number))
+        if number % _TOLD_INTERACTIONS == 0:
+            progress(_TOLD_INTERACTIONS * (1 - _COMPOSING) / len(entries or []))
     return members.get("recording") or members.get("metadata") or {}, interactions
 
 
-def load_yaml(text: str) -> Any:
+def load_yaml(text: str, progress: Progress = lambda _: None) -> Any:
     """Return what vcrpy's YAML loader makes of a text.
 
     Raises
@@ -85,7 +110,7 @@ def load_yaml(text: str) -> Any:
         Where it is not YAML, or holds a tag that would build an object.
     """
     try:
-        return _Loader(text).load()
+        return _Loader(text, progress).load()
     except (yaml.YAMLError, *MALFORMED) as error:
         name = type(error).__name__
         raise CassetteFormatError(f"It is not YAML that is safe to load ({name}).") from None
@@ -93,16 +118,26 @@ def load_yaml(text: str) -> Any:
 
 def _interaction(entry: Mapping[str, Any], number: int) -> Interaction:
     try:
+        response = _response(entry["response"])
         return check_interaction(
             Interaction(
                 _request(Request._from_dict(entry["request"])),
-                _response(entry["response"]),
-                recorded_at_of(entry.get("recorded_at")),
+                response,
+                recorded_at_of(entry.get("recorded_at")) or _date_of(response),
                 elapsed_s_of(entry.get("elapsed_s")),
             )
         )
     except MALFORMED as error:
         raise unreadable(f"Interaction {number}", error) from None
+
+
+def _date_of(response: RecordedResponse) -> datetime | None:
+    """Return when a response says that it was sent: vcrpy keeps no time."""
+    with suppress(*MALFORMED):
+        at = parsedate_to_datetime(header(response.headers, "date") or "").astimezone(UTC)
+        check_times(at, None)
+        return at
+    return None
 
 
 def _request(request: Request) -> RecordedRequest:

@@ -63,7 +63,7 @@ def _start(
         typer.echo(f"directmail-lab {dm.__version__}")
         raise typer.Exit
     if context.invoked_subcommand is None:
-        lab(port=None, no_browser=False)
+        lab(port=None, no_browser=False, verbose=False)
 
 
 app.command()(lab)

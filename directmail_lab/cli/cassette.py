@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from textwrap import fill
 
 import typer
 
 import directmail_lab as dm
 
-from ..cassettes import cassettes_by_name, convert as files
-from ..display import plural
+from ..cassettes import Cassette, cassettes_by_name, convert as files
+from ..cassettes.library import cassettes_in
+from ..display import ProgressBar, plural
+from ..errors import DirectMailLabError
 from .output import CSV, FORCE, FOUND, JSON, cassette_file, complete_cassette, refuse_existing, show
 
 app = typer.Typer(no_args_is_help=True, help="Show, check, repair and convert cassettes.")
 
+_THEIRS = "of another program"
 _NAME = typer.Argument(help="A cassette's name, or a file.", autocompletion=complete_cassette)
 _NAMES = typer.Argument(help="Cassettes, or files.", autocompletion=complete_cassette)
 
@@ -97,21 +103,87 @@ def convert(
 
 
 @app.command()
+def adopt(
+    folder: Path = typer.Argument(
+        help="Of a test suite's cassettes.", exists=True, file_okay=False
+    ),
+    write: bool = typer.Option(False, "--write", help="Rewrite them in place, redacted."),
+    max_age: str = typer.Option("365 days", help="Name those that are older."),
+) -> None:
+    """Look through the cassettes in a folder that vcrpy or pytest-recording wrote.
+
+    Names those that hold a secret, are old, do not replay as they are or cannot be read; exits with
+    1 if there are any. With --write they are rewritten in our layout, redacted, and named is what
+    remains. The same interactions replay, and vcrpy loads them still.
+    """
+    from ..questions.drift import age_problem
+
+    age_problem((), max_age)  # a wrong one is an error before anything is changed
+    paths, counts, lines = [path for _, path in cassettes_in(folder)], Counter[str](), list[str]()
+    with ProgressBar(len(paths), desc="Cassettes", unit="cassette") as bar:
+        for path in paths:
+            problems = list(_look_through(path, max_age, counts, write=write))
+            texts = [fill(f"    {text}", 80, subsequent_indent="    ") for text in problems]
+            lines += [str(path), *texts] if problems else []
+            bar.update()
+    typer.echo("".join(f"{line}\n" for line in lines), nl=False)
+    shown = ", ".join(f"{count} {kind}" for kind, count in counts.items())
+    done = "Rewrote" if write else "Changed nothing: --write would rewrite"
+    typer.echo(f"{plural(len(paths), 'file')}: {shown}.")
+    typer.echo(f"{done} {plural(counts[_THEIRS], 'cassette')}, redacted.")
+    if lines:
+        raise FOUND
+
+
+def _look_through(path: Path, max_age: str, counts: Counter[str], *, write: bool) -> Iterator[str]:
+    """Yield what is to be said of a cassette, and count whose it is; with ``write`` adopt it."""
+    from ..questions.audit import audit as audit_file
+    from ..questions.drift import age_problem
+
+    try:
+        cassette = Cassette(path, repeat="strict")
+        recording = cassette.recording()
+        theirs = list(recording) if recording.is_third_party else []
+        played = [cassette.play(each.request)[-1][1].response for each in theirs]
+        before = findings = audit_file(path)
+        if write and theirs:
+            files.adopt(path)
+            findings = audit_file(path)
+    except (DirectMailLabError, OSError) as error:
+        counts["that cannot be adopted"] += 1
+        yield f"stays as it is: {error}"
+        return
+    counts[_THEIRS if theirs else "of ours"] += 1
+    secrets = {each.what: each.where for each in findings if each.kind == "secret"}
+    for what, where in secrets.items():
+        yield f"holds {what} ({where.removeprefix(f'{path}, ')})"
+    if any(each.kind == "secret" and each.where.endswith(", address") for each in before):
+        yield "holds a secret in an address: when it is redacted, vcrpy finds no response to it"
+    if played != [each.response for each in theirs]:
+        yield "does not replay in the order of its recording"
+    dated = [each for each in recording if each.recorded_at]
+    if dated and (problem := age_problem(dated, max_age)):
+        yield problem
+
+
+@app.command()
 def openapi(
     names: list[str] = _NAMES,
     out: Path | None = typer.Option(None, help="The file to write, as YAML, or JSON by its name."),
+    title: str = typer.Option("Recorded API", help="What the document calls the API."),
+    version: str = typer.Option("0", help="What it says is the API's version."),
+    paths: list[str] = typer.Option([], "--path", help='As "/v1/domains/{domain}". Repeatable.'),
     force: bool = FORCE,
 ) -> None:
     """Describe what cassettes hold as an OpenAPI 3.1 document, on standard output or in a file."""
-    from ..questions.openapi import written
-
     if out is not None:
         refuse_existing(out, force)
-    document = dm.openapi([cassette_file(name) for name in names])
+    sources = [cassette_file(name) for name in names]
+    document = dm.openapi(sources, title=title, version=version, paths=paths)
     if out is None:
-        typer.echo(written(document), nl=False)
+        typer.echo(document.text(), nl=False)
     else:
-        out.write_text(written(document, as_json=out.suffix == ".json"), encoding="utf-8")
+        document.save(out)
 
 
 @app.command()

@@ -12,7 +12,7 @@ import typer
 
 from .. import errors
 from ..cassettes import cassettes_by_name, find_cassette
-from ..display import as_text
+from ..display import CONTROLS, as_text
 from ..errors import DirectMailLabError
 
 if TYPE_CHECKING:
@@ -57,8 +57,9 @@ def error_message(error: Exception) -> str:
     if isinstance(error, OSError):
         reason = error.strerror or str(error)
         return f"{error.filename}: {reason}." if error.filename else reason
-    sentences = re.split(r"(?<=[.?!]) (?=[A-Z])", str(error))
-    message = " ".join(s for s in sentences if not _PYTHON.search(s)) or sentences[0]
+    sentences = re.split(r"(?<=[.?!])(?: (?=[A-Z])|(?=\n))", str(error))
+    kept = [each for each in sentences if not _PYTHON.search(each)] or sentences[:1]
+    message = " ".join(kept).replace(" \n", "\n")
     if message != str(error):
         message += "".join(f" {_ADVICE[kind]}" for kind in _ADVICE if isinstance(error, kind))
     return message
@@ -84,7 +85,8 @@ def show(frame: pd.DataFrame, *, as_json: bool = False, as_csv: bool = False) ->
         raise typer.BadParameter("Give --json or --csv, not both.")
     if as_json:
         text = frame.to_json(orient="records", date_format="iso", date_unit="us") or "[]"
-        typer.echo(json.dumps(json.loads(text), ensure_ascii=False, indent=2))
+        shown = json.dumps(json.loads(text), ensure_ascii=False, indent=2)
+        typer.echo(CONTROLS.sub(lambda control: ascii(control[0])[1:-1], shown))
     elif as_csv:
         flat = frame.map(lambda cell: json.dumps(cell) if isinstance(cell, list | dict) else cell)
         typer.echo(flat.to_csv(index=False), nl=False)

@@ -34,18 +34,19 @@ _DEMO_CELLS = (
 
 _PORT = typer.Option(None, min=0, max=65535, help="Port of JupyterLab; by default a free one.")
 _NO_BROWSER = typer.Option(False, "--no-browser", help="Do not open a browser.")
+_VERBOSE = typer.Option(False, "--verbose", help="Print what JupyterLab logs.")
 
 
 # -- JupyterLab ----------------------------------------------------------------------------------
 
 
-def lab(port: int | None = _PORT, no_browser: bool = _NO_BROWSER) -> None:
+def lab(port: int | None = _PORT, no_browser: bool = _NO_BROWSER, verbose: bool = _VERBOSE) -> None:
     """Open JupyterLab on the first tutorial notebook.
 
     Outside a checkout, the tutorials are first copied to a folder here; your files are kept.
     """
     first = first_tutorial(Path.cwd())
-    _run_jupyterlab(first.parents[1], f"notebooks/{first.name}", port, no_browser)
+    _run_jupyterlab(first.parents[1], f"notebooks/{first.name}", port, no_browser, verbose)
 
 
 def demo(port: int | None = _PORT, no_browser: bool = _NO_BROWSER) -> None:
@@ -61,7 +62,9 @@ def demo(port: int | None = _PORT, no_browser: bool = _NO_BROWSER) -> None:
         _run_jupyterlab(folder, _DEMO, port, no_browser)
 
 
-def lab_arguments(folder: Path, notebook: str, port: int | None, no_browser: bool) -> list[str]:
+def lab_arguments(
+    folder: Path, notebook: str, port: int | None, no_browser: bool, verbose: bool = False
+) -> list[str]:
     """Return the arguments that start JupyterLab on a notebook without asking the network."""
     return [
         f"--ServerApp.root_dir={folder}",
@@ -70,7 +73,7 @@ def lab_arguments(folder: Path, notebook: str, port: int | None, no_browser: boo
         "--LabApp.news_url=None",
         "--LabApp.extension_manager=readonly",
         "--ServerApp.answer_yes=True",  # one Ctrl-C ends it
-        "--Application.log_level=ERROR",
+        f"--Application.log_level={'INFO' if verbose else 'ERROR'}",
         *(["--no-browser"] if no_browser else []),
         *([] if port is None else [f"--port={port}", "--ServerApp.port_retries=0"]),
         # JupyterLab refuses to run as root without this option; in containers that is common.
@@ -78,7 +81,9 @@ def lab_arguments(folder: Path, notebook: str, port: int | None, no_browser: boo
     ]
 
 
-def _run_jupyterlab(folder: Path, notebook: str, port: int | None, no_browser: bool) -> None:
+def _run_jupyterlab(
+    folder: Path, notebook: str, port: int | None, no_browser: bool, verbose: bool = False
+) -> None:
     LoopbackServer(port or 0).close()  # if the port is taken, JupyterLab would take another
     typer.echo("Starting JupyterLab; its address follows. Ctrl-C ends it.")
     # CPython 3.11 maps and unmaps memory at each call that crosses the end of a 16 kB chunk of its
@@ -94,7 +99,9 @@ def _run_jupyterlab(folder: Path, notebook: str, port: int | None, no_browser: b
         page_config.write_text(json.dumps({"disabledExtensions": {_NEWS: True}}))
         own_path = os.environ.get("JUPYTER_CONFIG_PATH")
         os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join(filter(None, [settings, own_path]))
-        server = lab_app.initialize_server(lab_arguments(folder, notebook, port, no_browser))
+        server = lab_app.initialize_server(
+            lab_arguments(folder, notebook, port, no_browser, verbose)
+        )
         # Ours is the last line, once it listens; it would print its addresses before, among others.
         server.log.addFilter(lambda record: "token=" not in record.getMessage())
         server.io_loop.add_callback(typer.echo, server.local_url)

@@ -93,6 +93,8 @@ class NotebookHandler(APIHandler):
 
     async def _explore(self) -> str:
         contents, folder = self.contents_manager, self.get_query_argument("folder", "")
+        if not await ensure_async(contents.dir_exists(folder)):
+            raise HTTPError(404, "There is no such folder on this server.")
         name = "explore-direct-mail.ipynb"
         name = await ensure_async(contents.increment_filename(name, folder, insert="-"))
         model = {"type": "notebook", "format": "json", "content": notebook_of(EXPLORE)}

@@ -4,6 +4,7 @@ const ID = "directmail-lab:recording";
 const FACTORY = "Recording"; // what "Open With" says
 const HAR = { name: "har", displayName: "HAR", extensions: [".har"], fileFormat: "text" };
 const NOT_A_CASSETTE = 415;
+const INSERT = "directmail-lab:insert-cell";
 
 const isHar = (path) => /\.har$/i.test(path);
 // The server decides by the content; a file that is not a cassette is then opened as text.
@@ -27,8 +28,9 @@ const BOOK = lines(
 
 // `shared` resolves to one of JupyterLab's own packages by its name; {} if the page has none.
 export async function createPlugin(shared) {
-  const names = ["docregistry", "services", "ui-components", "apputils", "application", "launcher"];
-  const [registry, services, ui, apputils, application, launcher] = await Promise.all(
+  const names =
+    "docregistry services ui-components apputils application launcher notebook".split(" ");
+  const [registry, services, ui, apputils, application, launcher, notebook] = await Promise.all(
     names.map((name) => shared(`@jupyterlab/${name}`)),
   );
   const widgets = await shared("@lumino/widgets");
@@ -163,18 +165,34 @@ export async function createPlugin(shared) {
     add("tutorials", "Tutorials", tutorials, BOOK, 1);
   }
 
+  // The page of `browse` asks for it. A cell is only inserted: it runs when a person runs it.
+  function insertCell(event, notebooks) {
+    const panel = notebooks.find(({ node }) => node.contains(event.target));
+    if (!panel?.content.model || panel.content.model.readOnly) return;
+    event.preventDefault();
+    const { content } = panel;
+    const position = content.activeCellIndex + 1;
+    const cell = { cell_type: "code", source: String(event.detail), metadata: {} };
+    content.model.sharedModel.insertCell(position, cell);
+    content.activeCellIndex = position;
+    content.mode = "command";
+    content.activate();
+  }
+
   const optional = [services.IDefaultDrive, application.ILayoutRestorer, launcher.ILauncher];
+  optional.push(notebook.INotebookTracker);
   return {
     id: "directmail-lab:plugin",
-    description: "Opens recorded sessions, and adds cards to the launcher.",
+    description: "Opens recorded sessions, inserts cells, and adds cards to the launcher.",
     autoStart: true,
     requires: [],
     optional: optional.filter(Boolean),
     activate: (app, ...provided) => {
-      const [drive, restorer, cards] = optional.map((token) => (token ? provided.shift() : null));
+      const [drive, restorer, cards, notebooks] = optional.map((token) => token && provided.shift());
       const server = connect(app.serviceManager.serverSettings, services.ServerConnection);
       if (drive?.contentProviderRegistry) addViewer(app, server, drive, restorer);
       addCards(app, server, cards);
+      if (notebooks) document.addEventListener(INSERT, (event) => insertCell(event, notebooks));
     },
   };
 }

@@ -245,6 +245,8 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     Parameters
     ----------
+    retry
+        Whether it retries; it waits in any case.
     clock
         Returns the time, in seconds since the Unix epoch; readings must have times by this clock.
     sleep, sleep_async
@@ -259,6 +261,7 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     inner: Transport
     allowances: Allowances
     _: KW_ONLY
+    retry: bool = True
     clock: Callable[[], float] = time.time
     sleep: Callable[[float], None] = time.sleep
     sleep_async: Callable[[float], Awaitable[None]] = asyncio.sleep
@@ -354,7 +357,7 @@ class _Attempts:
             reading = outcome.extensions[READING]
             is_retried = reading.status in _RETRIED_STATUSES
         self._allowances.settle(turn, reading, now)
-        if not is_retried or not _may_repeat(self._request):
+        if not (is_retried and self._transport.retry and _may_repeat(self._request)):
             return False
         if reading is not None and reading.status == 429:
             turn.not_before = now + min(2.0**self._refusals, _LONGEST_PAUSE_S)

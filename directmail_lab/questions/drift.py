@@ -18,11 +18,12 @@ import pandas as pd
 
 from ..bodies import decode_text, read_json_body
 from ..cassettes import Recording
-from ..current import recording_of, session as current
+from ..current import named_paths, recording_of, session as current
 from ..display import plural, readable
-from ..errors import DirectMailLabError
+from ..errors import DirectMailLabError, check_names
 from ..http import recorded_response
-from ..interaction import Interaction, RecordedRequest, operation_of
+from ..interaction import Interaction, RecordedRequest
+from ..operations import operations_of
 from ..redaction import Redactor, has_placeholder
 from ..sessions import Session
 from .shapes import PASSING_HEADERS, grouped, type_of
@@ -105,15 +106,22 @@ def drift(cassette: str | Path, *, ignore: Iterable[str] = ()) -> pd.DataFrame:
     CassetteError
         The cassette cannot be found or read.
     """
+    patterns = check_names("ignore", ignore)
     session, recording = current(), recording_of(cassette)
-    reads, not_sent = _reads(recording)
+    paths = {recording.path_of(each.request) for each in recording}
+    operations = operations_of(paths, named_paths())
+
+    def operation_of(request: RecordedRequest) -> str:
+        return f"{request.method} {operations[recording.path_of(request)]}"
+
+    reads, others = _reads(recording)
+    not_sent = list(dict.fromkeys(map(operation_of, others)))
     redactor = Redactor(redact=recording.redact)
-    patterns = [ignore] if isinstance(ignore, str) else list(ignore)
     rows: list[tuple[object, ...]] = []
     with session.drift_mode():
         for number, recorded in reads.items():
             again = redactor.interaction(_send_again(session, recording, recorded))
-            operation = _operation(recording, recorded.request)
+            operation = operation_of(recorded.request)
             differences = compare(recorded, again, ignore=patterns)
             rows += [(number, operation, *difference) for difference in differences]
     table = readable(pd.DataFrame(rows, columns=list(_DTYPES), dtype=object).astype(_DTYPES))
@@ -147,25 +155,21 @@ def age_problem(interactions: Iterable[Interaction], max_age: str) -> str | None
 # -- requests that are sent again --------------------------------------------------------------
 
 
-def _reads(recording: Recording) -> tuple[dict[int, Interaction], list[str]]:
-    """Return the reads to send by their numbers, each once, and the operations not to send."""
+def _reads(recording: Recording) -> tuple[dict[int, Interaction], list[RecordedRequest]]:
+    """Return the reads to send by their numbers, each once, and the requests not to send."""
     reads: dict[tuple[str, str], tuple[int, Interaction]] = {}
-    not_sent: dict[str, None] = {}
+    not_sent: list[RecordedRequest] = []
     for number, recorded in enumerate(recording, 1):
         request = recorded.request
         is_read = request.method in ("GET", "HEAD") and not _OVERRIDE.search(unquote(request.uri))
         if not (is_read and _is_whole(request.uri)):
-            not_sent[_operation(recording, request)] = None
+            not_sent.append(request)
             continue
         key = request.method, request.uri
         before = reads.get(key)
         if before is None or recorded.response.status < 400 or before[1].response.status >= 400:
             reads[key] = number, recorded
-    return dict(reads.values()), list(not_sent)
-
-
-def _operation(recording: Recording, request: RecordedRequest) -> str:
-    return f"{request.method} {operation_of(recording.path_of(request))}"
+    return dict(reads.values()), not_sent
 
 
 def _is_whole(text: str) -> bool:

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import attrgetter
 from typing import Any, Final
@@ -18,15 +18,16 @@ from ..bodies import read_json_body
 from ..cassettes import Recording, SessionRecording
 from ..cassettes.recording import Credentials
 from ..contract import ME_PATH, PASSWORD, RESET_HEADER, TYPICAL_LIMIT
-from ..current import recordings_of, session as current
-from ..display import readable
+from ..current import named_paths, recordings_of, session as current
+from ..display import ranges, readable
 from ..errors import NotConnectedError
 from ..http import httpx, recorded_response
 from ..interaction import Interaction, RecordedRequest, RecordedResponse, header, normalize_headers
+from ..operations import operations_of
 from ..readings.reading import Reading, is_exhausted, reading_of
 from ..sessions import Session
 from ..settings import configured_regions
-from .shapes import describe, grouped, notes_on, schema_of
+from .shapes import ANY_NAME, Schema, grouped, notes_on, schema_of
 
 _COLUMNS: Final = ("part", "section", "seen", "how_sure", "interactions", "find_out")
 _ME: Final = f"GET {ME_PATH}"
@@ -76,7 +77,8 @@ def findings(source: Any = None) -> pd.DataFrame:
         There is no such cassette, or it cannot be read.
     """
     recordings = list(recordings_of(source))
-    frame = pd.DataFrame(_rows(recordings), columns=list(_COLUMNS), dtype="string")
+    rows = _rows(recordings, named_paths(source))
+    frame = pd.DataFrame(rows, columns=list(_COLUMNS), dtype="string")
     frame.attrs["notes"] = notes_on(recordings)
     return readable(frame, hidden=["section"])
 
@@ -125,14 +127,11 @@ class _Response:
     response: RecordedResponse
     has_body: bool = True
     key: Credentials = "key"
+    operation: str = ""
 
     @property
     def status(self) -> int:
         return self.reading.status
-
-    @property
-    def operation(self) -> str:
-        return f"{self.reading.method} {self.reading.operation}"
 
     @cached_property
     def json(self) -> tuple[object, str | None]:
@@ -170,8 +169,13 @@ def _responses(recording: Recording) -> Iterator[_Response]:
         yield _Response("explore", number, address, reading, interaction.response, key=key)
 
 
-def _rows(recordings: Sequence[Recording]) -> list[tuple[str, ...]]:
+def _rows(recordings: Sequence[Recording], paths: Collection[str]) -> list[tuple[str, ...]]:
     every = [response for recording in recordings for response in _responses(recording)]
+    operations = operations_of({each.reading.path for each in every}, paths)
+    every = [
+        replace(each, operation=f"{each.reading.method} {operations[each.reading.path]}")
+        for each in every
+    ]
     good = [each for each in every if 200 <= each.status < 300]
     others = [each for each in good if each.operation != _ME]
     other_json = [each for each in others if each.kind == "JSON"]
@@ -225,7 +229,7 @@ def _row(
         return part, section, "", "not seen", "", find_out
     seen = words(matches) if by is None else _grouped(matches, by, words)
     sure = sure or ("seen repeatedly" if len(matches) > 1 else "seen once")
-    where = _grouped(matches, "recording", _ranges)
+    where = _grouped(matches, "recording", _numbers)
     return part, section, seen, sure, where, find_out
 
 
@@ -274,16 +278,31 @@ def _versions(responses: _Responses) -> str:
     return _joined(note for each in responses for note in each.versions)
 
 
+def describe(schema: Schema) -> str:
+    """Return a schema on one line: ``id string, company.city? string or null``."""
+    return ", ".join(_described(schema, "")) or "anything"
+
+
+def _described(schema: Schema, path: str) -> list[str]:
+    required = schema.get("required", ())
+    parts = {
+        f".{name}{'' if name in required else '?'}": part
+        for name, part in schema.get("properties", {}).items()
+    }
+    others = {"additionalProperties": f".{ANY_NAME}", "items": "[]"}
+    parts |= {name: schema[word] for word, name in others.items() if word in schema}
+    leaves = [leaf for name, part in parts.items() for leaf in _described(part, path + name)]
+    types = schema.get("type", [])
+    words = types if isinstance(types, str) else " or ".join(types)
+    return leaves or [f"{path} {words}".removeprefix(".").strip()]
+
+
 def _joined(texts: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(texts))
 
 
-def _ranges(responses: _Responses) -> str:
-    numbers = {each.number for each in responses}
-    starts = sorted(number for number in numbers if number - 1 not in numbers)
-    ends = sorted(number for number in numbers if number + 1 not in numbers)
-    pairs = zip(starts, ends, strict=True)
-    return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in pairs)
+def _numbers(responses: _Responses) -> str:
+    return ranges(each.number for each in responses)
 
 
 # -- requests that show more -------------------------------------------------------------------

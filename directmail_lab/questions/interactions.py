@@ -12,27 +12,30 @@ import html
 import json
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from textwrap import indent
 from typing import Final, overload
-from urllib.parse import quote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote_to_bytes, urlsplit
 
 import pandas as pd
 
+from ..bodies import read_json, read_json_body
 from ..cassettes import Recording
 from ..contract import SAFE_METHODS
-from ..current import Source, describe, is_many, recording_of, recordings_of
+from ..current import Source, describe, is_many, named_paths, recording_of, recordings_of
 from ..display import CONTROLS, readable
 from ..errors import CassetteError, check_choice
 from ..interaction import (
     Interaction,
     RecordedRequest,
+    RecordedResponse,
     base_path,
     header,
-    operation_of,
     path_below,
 )
+from ..operations import operations_of
 from ..redaction.key import has_placeholder
 from ..settings import API_KEY_VARIABLE, origin_of, trusted_origins
 
@@ -92,13 +95,19 @@ def interactions(
     """
     if is_many(source):
         frames = [_frame(each, is_one_of_many=True) for each in recordings_of(source)]
-        return readable(pd.concat(frames or [_frame(Recording(""), is_one_of_many=True)]))
+        frame = pd.concat(frames or [_frame(Recording(""), is_one_of_many=True)])
+        return readable(_with_operations(frame, source))
     recording = recording_of(source)
     if number is not None:
         return InteractionView(recording.interaction(number), recording.has_bodies(number))
-    frame = _frame(recording)
+    frame = _with_operations(_frame(recording), source)
     frame.attrs.update(describe(recording), cassette=recording.name, problem=recording.problem)
     return readable(frame)
+
+
+def _with_operations(frame: pd.DataFrame, source: object) -> pd.DataFrame:
+    operations = operations_of(frame["path"].unique(), named_paths(source))
+    return frame.assign(operation=frame["path"].map(operations).astype("string"))
 
 
 def _frame(recording: Recording, *, is_one_of_many: bool = False) -> pd.DataFrame:
@@ -120,7 +129,7 @@ def _row(recording: Recording, number: int, interaction: Interaction) -> tuple[o
         request.method,
         path,
         urlsplit(request.uri).query,
-        operation_of(path),
+        path,
         response.status,
         header(response.headers, "content-type"),
         len(response.body) if is_kept else None,
@@ -210,6 +219,9 @@ def _shown(text: str) -> str:
 # -- as code -----------------------------------------------------------------------------------
 
 _MAX_BODY_BYTES: Final = 64 * 1024
+_LINE_CHARACTERS: Final = 88  # as formatters of Python lay code out
+_JSON_TYPE: Final = ("content-type", "application/json")
+_JSON_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|true|false|null')
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, section 5.6.2
 # Headers that the program sets which sends the request again.
 _SET_BY_CLIENT: Final = re.compile(
@@ -242,7 +254,8 @@ def copy_as(
     ----------
     kind
         ``"curl"`` (a POSIX shell), ``"httpx"`` (Python) or ``"request"`` (`directmail_lab.request`,
-        which uses the address and key of the current session).
+        which uses the address and key of the current session, as a cell of a notebook, which
+        makes a frame of a response that is JSON).
     base_url
         The base address of the recording: ``"request"`` gives the path below it.
     has_body
@@ -283,11 +296,11 @@ def copy_as(
         code = _as_curl(request, has_key=has_key)
     elif kind == "httpx":
         key = [f'auth=(os.environ["{API_KEY_VARIABLE}"], "")'] if has_key else []
-        code = _as_python("import os\n\nimport httpx", "httpx.request", url, request, key)
+        key += [f"headers={list(sendable)!r}"] if sendable else []
+        key += [f"content={body!r}"] if body else []
+        code = f"import os\n\nimport httpx\n\n{_as_python('httpx.request', request, url, key)}"
     else:
-        path, query = path_below(url, base_path(base_url or "")), urlsplit(url).query
-        address = f"{path}?{query}" if query else path
-        code = _as_python("import directmail_lab as dm", "dm.request", address, request, [])
+        code = _as_cell(request, interaction.response, base_url or "")
     return "".join(f"# {note}\n" for note, applies in notes.items() if applies) + code
 
 
@@ -309,11 +322,55 @@ def _as_curl(request: RecordedRequest, *, has_key: bool) -> str:
     return pipe + " \\\n  ".join(words)
 
 
+def _as_cell(request: RecordedRequest, response: RecordedResponse, base_url: str) -> str:
+    path, query = path_below(request.uri, base_path(base_url)), urlsplit(request.uri).query
+    params = parse_qsl(query, keep_blank_values=True)
+    # A name without "=", or a value that is not UTF-8, stays as it is in the address.
+    if unquote_to_bytes(query.replace("+", " ")) != "&".join(map("=".join, params)).encode():
+        path, params = f"{path}?{query}", []
+    body, headers = request.body or b"", request.headers
+    options = [f"params={_as_dict(params)}"] if params else []
+    value, problem = read_json(body)
+    if _JSON_TYPE in [(name.lower(), value) for name, value in headers] and problem is None:
+        headers = tuple(pair for pair in headers if pair[0].lower() != "content-type")
+        options += [f"json={_literal(value)}"]
+    elif body:
+        options += [f"content={body!r}"]
+    options += [f"headers={_as_dict(headers)}"] if headers else []
+    code = _as_python("dm.request", request, path, options)
+    if read_json_body(response.headers, response.body)[1] is not None:
+        return code
+    on_error = ', on_error="keep"' if response.status >= 400 else ""
+    return f"{code}\ndm.frame(response{on_error})"
+
+
 def _as_python(
-    imports: str, function: str, address: str, request: RecordedRequest, options: list[str]
+    function: str, request: RecordedRequest, address: str, options: Sequence[str]
 ) -> str:
-    arguments = [repr(request.method), repr(address), *options]
-    arguments += [f"headers={list(request.headers)!r}"] if request.headers else []
-    arguments += [f"content={request.body!r}"] if request.body else []
-    lines = "".join(f"    {each},\n" for each in arguments)
-    return f"{imports}\n\nresponse = {function}(\n{lines})"
+    """Return a call of a function; on one line if that fits."""
+    arguments = [_literal(request.method), _literal(address), *options]
+    line = f"response = {function}({', '.join(arguments)})"
+    if len(line) <= _LINE_CHARACTERS:
+        return line
+    lines = "".join(f"{each},\n" for each in arguments)
+    return f"response = {function}(\n{indent(lines, '    ')})"
+
+
+def _as_dict(pairs: Sequence[tuple[str, str]]) -> str:
+    """Return pairs as a literal: a dict, but a list if a name comes twice."""
+    return _literal(dict(pairs) if len(dict(pairs)) == len(pairs) else pairs)
+
+
+def _literal(value: object) -> str:
+    """Return a JSON value as Python, on several lines if it is long."""
+    text = json.dumps(value)
+    if len(text) > _LINE_CHARACTERS - 20:
+        text = json.dumps(value, indent=4)
+    return _JSON_TOKEN.sub(_token, text)
+
+
+def _token(json_token: re.Match[str]) -> str:
+    value = json.loads(json_token[0])
+    if not isinstance(value, str) or '"' in value:
+        return repr(value)
+    return repr(f"'{value}").replace("'", "", 1)  # because of "'", repr() takes double quotes

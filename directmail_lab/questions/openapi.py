@@ -6,47 +6,96 @@ has it. A field is required if every recorded object has it.
 
 from __future__ import annotations
 
+import html
 import json
+import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any, Final, NamedTuple
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 import yaml
 
 from ..bodies import read_form, read_json_body
 from ..cassettes.recording import Recording
-from ..contract import HEADERS
-from ..current import recordings_of
-from ..display import plural
+from ..contract import MEANINGS
+from ..current import named_paths, recordings_of
+from ..display import plural, ranges
 from ..errors import CassetteError
-from ..interaction import Headers, RecordedRequest, RecordedResponse, header, operation_of
-from .shapes import PASSING_HEADERS, grouped, is_value, notes_on, schema_of
+from ..interaction import RecordedRequest, RecordedResponse, header
+from ..operations import operations_of, pattern_of
+from ..redaction.key import REDACTED
+from . import shapes
+from .shapes import Components, Schema, grouped, is_value, schema_of, singular
 
 _METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 # Response headers that OpenAPI describes elsewhere, or that say nothing about the service.
-_LEFT_OUT: Final = PASSING_HEADERS | {"content-type", "date", "server"}
+_LEFT_OUT: Final = (shapes.PASSING_HEADERS | {"content-type", "date", "server"}) - {"retry-after"}
 # Request headers that a caller chooses, in contrast to those that an HTTP library adds.
 _OWN_HEADER: Final = re.compile(r"(?!x-forwarded)(x-.+|prefer|idempotency-key|if-.+)")
 _MEDIA_TYPE: Final = re.compile(r"[\w.+-]{1,60}/[\w.+-]{1,60}")
-_TEXT: Final = re.compile(r"^text/|json|yaml|csv|script")
 _FORMS: Final = ("application/x-www-form-urlencoded", "multipart/form-data")
 _JSON: Final = re.compile(r".+/(.+\+)?json")
+_TEXT: Final = re.compile(r"^text/|json|yaml|csv|script")
 _PLAIN_VALUE: Final = re.compile(r"-?(0|[1-9]\d{0,17})(\.\d{1,17})?|true|false", re.ASCII)
-_PHRASES: Final = {status.value: status.phrase for status in HTTPStatus}
-_MEANINGS: Final = {
-    HEADERS[0]: "The number of requests allowed in the window.",
-    HEADERS[1]: "The number of requests still available in the current window.",
-    HEADERS[2]: "When the allowance renews.",
-}
+_STATUSES: Final = {each.value: f"{each.phrase}. {each.description}".strip() for each in HTTPStatus}
+_NAMES: Final = {name.lower(): name for name in MEANINGS}
 _BASIC: Final = {"type": "http", "scheme": "basic", "description": "The key is the user name."}
+_LIMITED: Final = {"$ref": "#/components/responses/TooManyRequests"}
+# Parts of a path that name no resource: `/api/v1/lists/{list_id}` is about lists.
+_NO_NAME: Final = re.compile(r"(api|rest|v?\d.*|.*\{.*)?")
+_NO_WORD: Final = re.compile(r"\W+", re.ASCII)
+# A scheme of authentication at the start of a header, or a name that a component can have.
+_TOKEN: Final = re.compile(r"[\w.-]+", re.ASCII)
 
 _Pairs = Iterable[tuple[str, str]]
 _Message = RecordedRequest | RecordedResponse
 
 
-def openapi(source: Any = None) -> dict[str, Any]:
+class Document(dict[str, Any]):
+    """An OpenAPI document; a notebook shows it as a table of its operations.
+
+    Attributes
+    ----------
+    rows
+        The table's, as HTML: the operation, its statuses, and the interactions that show it.
+    """
+
+    rows: Sequence[tuple[str, ...]] = ()
+
+    def save(self, path: str | Path) -> None:
+        """Write the document to a file: as JSON if its name ends in .json, else as YAML."""
+        Path(path).write_text(self.text(Path(path).suffix), encoding="utf-8")
+
+    def text(self, suffix: str = ".yaml") -> str:
+        """Return the document as the text of a file whose name ends so."""
+        if suffix.lower() == ".json":
+            return json.dumps(self, ensure_ascii=False, indent=2) + "\n"
+        return yaml.safe_dump(dict(self), sort_keys=False, allow_unicode=True, width=100)
+
+    def _repr_html_(self) -> str:
+        style = ' style="text-align:left"'  # in each cell: JupyterLab has a style for cells
+        head = "".join(f"<th{style}>{name}</th>" for name in ("operation", "responses", "recorded"))
+        rows = ("".join(f"<td{style}>{cell}</td>" for cell in row) for row in self.rows)
+        body = "".join(f"<tr>{row}</tr>" for row in (head, *rows))
+        only = ", ".join(self.get("x-only-404", ()))
+        about = self["info"]["description"] + (f" Nothing but 404: {only}." if only else "")
+        return f"<table>{body}</table><p>{html.escape(about)}</p>"
+
+
+yaml.SafeDumper.add_representer(Document, yaml.SafeDumper.represent_dict)
+
+
+def openapi(
+    source: Any = None,
+    *,
+    title: str = "Recorded API",
+    version: str = "0",
+    paths: Collection[str] = (),
+) -> Document:
     """Return an OpenAPI 3.1 document that describes what was recorded; nothing is sent.
 
     It contains no field value that the service sent. Names of fields stay, unless three objects or
@@ -57,52 +106,63 @@ def openapi(source: Any = None) -> dict[str, Any]:
     source
         A cassette's name, a path, a folder, a list of these, or a `Session`; by default what the
         current session has recorded in its present mode.
+    title, version
+        What the document says of the API.
+    paths
+        Templates of paths, such as ``["/v1/domains/{domain}"]``, where the guess is wrong; by
+        default the session's. In other paths, segments that are ids by their look, or by all that
+        was recorded, are named after what is before them: ``/v1/lists/{list_id}``.
 
     Returns
     -------
-    dict
-        JSON values, for ``json.dumps`` or ``yaml.safe_dump``. In paths, segments that look like ids
-        become ``{id}``, ``{id_2}``; ``x-seen`` says how often an operation and each response was
-        seen; ``servers`` are the base addresses.
+    Document
+        A dict of JSON values. ``save("api.yaml")`` writes it, and a notebook shows its operations
+        as a table. ``x-seen`` says how often an operation and each response was seen;
+        ``x-only-404`` lists the paths that gave nothing but 404; ``servers`` are the base
+        addresses.
 
     Raises
     ------
     CassetteError
         A cassette cannot be found or read, or there are no interactions.
+    ValueError
+        One of ``paths`` is no template.
     """
     recordings = list(recordings_of(source))
     calls = [call for recording in recordings for call in _calls(recording)]
-    notes = notes_on(recordings)
+    notes = shapes.notes_on(recordings)
     if not calls:
         names = ", ".join(recording.name for recording in recordings) or "no recording"
         problem = f"There are no interactions in {names} to describe."
         raise CassetteError(" ".join([problem, *notes]))
     made = f"Made from {plural(len(calls), 'recorded interaction')}; x-seen counts them."
-    about = " ".join([made, *notes])
-    servers = grouped(calls, lambda call: call.server)
-    return {
-        "openapi": "3.1.0",
-        "info": {"title": "The service, as it was recorded", "version": "0", "description": about},
-        "servers": [{"url": url, "x-seen": len(servers[url])} for url in sorted(servers)],
-        "security": [{"basic": []}],
-        "paths": _paths(calls),
-        "components": {"securitySchemes": {"basic": _BASIC}, "headers": _limits(calls)},
-    }
-
-
-def written(document: Mapping[str, Any], *, as_json: bool = False) -> str:
-    """Return a document as the text of a file, YAML or JSON."""
-    if as_json:
-        return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
-    return yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True, width=100)
+    given = paths or named_paths(source)
+    operations = operations_of({call.path for call in calls}, given)
+    templates = {each: each if each in given else _template(each) for each in operations.values()}
+    by_template = grouped(calls, lambda call: templates[operations[call.path]])
+    unknown = [each for each, same in by_template.items() if {c.status for c in same} == {"404"}]
+    known = {each: by_template[each] for each in sorted(by_template.keys() - unknown)}
+    schemes = dict(scheme for recording in recordings for scheme in _security(recording))
+    document = Document(
+        openapi="3.1.0",
+        info={"title": title, "version": version, "description": " ".join([made, *notes])},
+        servers=[{"url": url} for url in sorted({call.server for call in calls})],
+        **({"security": [{name: []} for name in schemes]} if schemes else {}),
+        **_described(known),
+        **({"x-only-404": sorted(unknown)} if unknown else {}),
+    )
+    document["components"]["securitySchemes"] = schemes
+    document.rows = [row for template, same in known.items() for row in _rows(template, same)]
+    return document
 
 
 class _Call(NamedTuple):
-    """An interaction, with what its address says; ``ids`` are the values in its path."""
+    """An interaction, and where it is."""
 
+    recording: Recording
+    number: int
     server: str
-    template: str
-    ids: _Pairs
+    path: str
     request: RecordedRequest
     response: RecordedResponse
 
@@ -120,75 +180,155 @@ class _Call(NamedTuple):
     @property
     def headers(self) -> _Pairs:
         """The response's headers that say something about the service."""
-        return [pair for pair in _named(self.response.headers) if pair[0] not in _LEFT_OUT]
+        named = [(name.lower(), value) for name, value in self.response.headers]
+        return [(_NAMES.get(name, name), v) for name, v in named if name not in _LEFT_OUT]
 
     @property
     def parameters(self) -> dict[str, _Pairs]:
+        """Those that are no credentials."""
         query = parse_qsl(urlsplit(self.request.uri).query, keep_blank_values=True)
-        own = [pair for pair in _named(self.request.headers) if _OWN_HEADER.fullmatch(pair[0])]
-        return {"path": self.ids, "query": query, "header": own}
+        own = [(name.lower(), value) for name, value in self.request.headers]
+        own = [pair for pair in own if _OWN_HEADER.fullmatch(pair[0])]
+        sent = {"query": query, "header": own}
+        return {w: [pair for pair in pairs if pair[1] != REDACTED] for w, pairs in sent.items()}
 
 
-def _paths(calls: Iterable[_Call]) -> dict[str, dict[str, Any]]:
-    paths: dict[str, dict[str, Any]] = {}
-    operations = grouped(calls, lambda call: (call.template, call.method))
-    for template, method in sorted(operations):
-        paths.setdefault(template, {})[method] = _operation(operations[template, method])
-    return paths
-
-
-def _limits(calls: Iterable[_Call]) -> dict[str, Any]:
-    """Return the objects of the rate limits' headers, which each response refers to."""
-    headers = _texts([call.headers for call in calls])
-    found = {name: about for name, about in headers.items() if name in _MEANINGS}
-    return {name: {"description": _MEANINGS[name], **about} for name, about in found.items()}
-
-
-def _calls(recording: Recording) -> Iterable[_Call]:
+def _calls(recording: Recording) -> Iterator[_Call]:
     base_url = recording.base_url or ""
-    for interaction in recording:
-        request = interaction.request
-        address = urlsplit(request.uri)
+    for number, each in enumerate(recording, 1):
+        address = urlsplit(each.request.uri)
         origin = f"{address.scheme}://{address.netloc.rpartition('@')[2]}"
         server = base_url if f"{base_url}/".startswith(f"{origin}/") else origin
-        yield _Call(server, *_template(recording.path_of(request)), request, interaction.response)
+        path = recording.path_of(each.request).replace("{", "%7B").replace("}", "%7D")
+        path = f"/{path.removeprefix('/')}"
+        yield _Call(recording, number, server, path, each.request, each.response)
 
 
-def _operation(calls: Sequence[_Call]) -> dict[str, Any]:
-    operation: dict[str, Any] = {"x-seen": len(calls)}
-    sent = [call.parameters for call in calls]
-    operation["parameters"] = [
-        {"name": name, "in": where, **about}
-        for where in ("path", "query", "header")
-        for name, about in _texts([parameters[where] for parameters in sent]).items()
-    ]
-    if content := _content([call.request for call in calls]):
+def _security(recording: Recording) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield what the requests were authenticated by, with its name, as far as that is known."""
+    if recording.path is None or "started_at" in recording.metadata:  # recorded by a session
+        yield "basic", _BASIC
+        return
+    for each in recording:
+        sent, asked = each.request.headers, header(each.response.headers, "WWW-Authenticate")
+        if scheme := _TOKEN.match((header(sent, "Authorization") or asked or "").lower()):
+            yield scheme[0], {"type": "http", "scheme": scheme[0]}
+        query = parse_qsl(urlsplit(each.request.uri).query)
+        for where, pairs in (("header", sent), ("query", query)):
+            for name in (name for name, value in pairs if value == REDACTED):
+                if _TOKEN.fullmatch(name):
+                    yield name, {"type": "apiKey", "in": where, "name": name}
+
+
+def _rows(template: str, calls: Iterable[_Call]) -> Iterator[tuple[str, ...]]:
+    """Yield the rows of a document's table."""
+    for method, same in sorted(grouped(calls, lambda call: call.request.method).items()):
+        statuses = Counter(call.status for call in same)
+        seen = ", ".join(f"{status} ({count:,})" for status, count in sorted(statuses.items()))
+        links = []
+        for recording, here in grouped(same, lambda call: call.recording).items():
+            text = html.escape(f"{recording.name}: {ranges(call.number for call in here)}")
+            if recording.path is not None:
+                address = quote(Path(os.path.relpath(recording.path)).as_posix())
+                text = f'<a href="{address}">{text}</a>'
+            links.append(text)
+        yield html.escape(f"{method} {template}"), seen, "; ".join(links)
+
+
+# -- paths and operations ----------------------------------------------------------------------
+
+
+def _template(operation: str) -> str:
+    """Return an operation's template, with its ids named: ``/v1/lists/{list_id}``."""
+    segments: list[str] = []
+    before = ""
+    for segment in operation.split("/"):
+        name = f"{singular(before)}_id".removeprefix("_")
+        while f"{{{name}}}" in "/".join(segments):
+            name += "_2"
+        segments.append(segment.replace("{id}", f"{{{name}}}"))
+        before = "" if _NO_NAME.fullmatch(segment) else _NO_WORD.sub("_", segment)
+    return "/".join(segments)
+
+
+def _described(by_template: dict[str, list[_Call]]) -> dict[str, Any]:
+    """Return the paths of a document, and its components."""
+    calls = [call for same in by_template.values() for call in same]
+    headers = _texts([call.headers for call in calls])
+    for name in headers.keys() & MEANINGS:
+        headers[name] = {"description": MEANINGS[name], **headers[name]}
+    schemas, ids = Components(), set()
+    paths: dict[str, dict[str, Any]] = {}
+    limited = [call for call in calls if call.status == "429"]
+    responses = {"TooManyRequests": _response(limited, "error", schemas)} if limited else {}
+    for template, same in by_template.items():
+        for method, each in sorted(grouped(same, lambda call: call.method).items()):
+            name = _NO_WORD.sub("_", f"{method}{template}").strip("_")
+            while name in ids:
+                name += "_2"
+            ids.add(name)
+            described = {"operationId": name} | _operation(template, each, schemas)
+            paths.setdefault(template, {})[method] = described
+    components = {"responses": responses, "headers": headers, "schemas": schemas}
+    return dict(shapes.resolved({"paths": paths, "components": components}))
+
+
+def _operation(template: str, calls: Sequence[_Call], schemas: Components) -> dict[str, Any]:
+    pattern, names = pattern_of(template), re.findall(r"{(\w+)}", template)
+    matches = [pattern.fullmatch(call.path) for call in calls]
+    ids = [zip(names, map(unquote, match.groups()), strict=True) for match in matches if match]
+    sent = {"path": ids} | {w: [call.parameters[w] for call in calls] for w in ("query", "header")}
+    words = [word for word in re.split("[/:]", template) if not _NO_NAME.fullmatch(word)]
+    about = [word for word in words if word != "me"][-1:] or ["object"]
+    is_one = template.endswith(("}", "/me")) or calls[0].method == "post"
+    name = singular(about[0]) if is_one else about[0]
+    statuses = sorted(grouped(calls, lambda call: call.status).items())
+    operation = {
+        "tags": words[:1],
+        "x-seen": len(calls),
+        "parameters": [
+            {"name": name, "in": where, **about}
+            for where, pairs in sent.items()
+            for name, about in _texts(pairs).items()
+        ],
+        "requestBody": {},
+        "responses": {
+            status: _LIMITED if status == "429" else _response(same, name, schemas)
+            for status, same in statuses
+        },
+    }
+    if content := _content([call.request for call in calls], name, "Request", schemas):
         is_required = all(call.request.body for call in calls)
         operation["requestBody"] = {"required": is_required, "content": content}
-    statuses = grouped(calls, lambda call: call.status)
-    operation["responses"] = {status: _response(statuses[status]) for status in sorted(statuses)}
-    return operation
+    return {part: value for part, value in operation.items() if value}
 
 
-def _response(calls: Sequence[_Call]) -> dict[str, Any]:
-    description = _PHRASES.get(calls[0].response.status, "Another status")
-    response: dict[str, Any] = {"description": description, "x-seen": len(calls)}
-    headers = _texts([call.headers for call in calls])
-    for name in headers.keys() & _MEANINGS:
-        headers[name] = {"$ref": f"#/components/headers/{name}"}
-    response["headers"] = headers
+def _response(calls: Sequence[_Call], name: str, schemas: Components) -> dict[str, Any]:
+    status = calls[0].response.status
     # The headers of a response to HEAD describe a body that is not sent.
-    response["content"] = _content([c.response for c in calls if c.request.method != "HEAD"])
-    return {name: value for name, value in response.items() if value != {}}
+    bodies = [call.response for call in calls if call.request.method != "HEAD"]
+    headers = sorted({name for call in calls for name, _ in call.headers if not is_value(name)})
+    response = {
+        "description": _STATUSES.get(status, "Another status"),
+        "x-seen": len(calls),
+        "headers": {name: {"$ref": f"#/components/headers/{name}"} for name in headers},
+        "content": _content(bodies, "error" if status >= 400 else name, "Response", schemas),
+    }
+    return {part: value for part, value in response.items() if value != {}}
 
 
 # -- bodies ------------------------------------------------------------------------------------
 
 
-def _content(messages: Iterable[_Message]) -> dict[str, Any]:
-    """Return the media type objects of bodies."""
+def _content(
+    messages: Iterable[_Message], name: str, kind: str, schemas: Components
+) -> dict[str, Any]:
+    """Return the media type objects of bodies, whose objects are named after ``name``."""
     by_type = grouped((message for message in messages if message.body), _media_type)
-    return {media_type: _media(media_type, by_type[media_type]) for media_type in sorted(by_type)}
+    return {
+        media_type: {"schema": schemas.refer(_body_schema(media_type, same), name, kind)}
+        for media_type, same in sorted(by_type.items())
+    }
 
 
 def _media_type(message: _Message) -> str:
@@ -196,37 +336,23 @@ def _media_type(message: _Message) -> str:
     return declared if _MEDIA_TYPE.fullmatch(declared) else "*/*"
 
 
-def _media(media_type: str, messages: Sequence[_Message]) -> dict[str, Any]:
+def _body_schema(media_type: str, messages: Sequence[_Message]) -> Schema:
     if media_type in _FORMS:
-        return {"schema": schema_of([_form(media_type, each.body or b"") for each in messages])}
+        forms = [_values(read_form(media_type, each.body or b"")) for each in messages]
+        return schema_of([{n: v if v[1:] else v[0] for n, v in form.items()} for form in forms])
     is_json = _JSON.fullmatch(media_type) is not None
     read = [read_json_body(each.headers, each.body or b"") for each in messages]
     # Text that is a number is JSON too: in a body of another type, only objects and arrays count.
-    values = [
-        value
-        for value, problem in read
-        if problem is None and (is_json or isinstance(value, dict | list))
-    ]
+    values = [v for v, problem in read if not problem and (is_json or isinstance(v, dict | list))]
     if len(values) == len(read):
-        return {"schema": schema_of(values)}
+        return schema_of(values)
     if is_json or values or "xml" in media_type:  # a schema for XML is one of elements
-        return {"schema": {}}
+        return {}
     is_text = _TEXT.search(media_type) is not None
-    return {"schema": {"type": "string"} if is_text else {"type": "string", "format": "binary"}}
-
-
-def _form(media_type: str, body: bytes) -> dict[str, object]:
-    fields = _values(read_form(media_type, body))
-    return {name: same if len(same) > 1 else same[0] for name, same in fields.items()}
+    return {"type": "string"} if is_text else {"type": "string", "format": "binary"}
 
 
 # -- parameters and headers --------------------------------------------------------------------
-
-
-def _named(headers: Headers) -> list[tuple[str, str]]:
-    """Return headers with their names in lower case, and the rate limits' as in service.md."""
-    names = {name.lower(): name for name in HEADERS}
-    return [(names.get(name.lower(), name.lower()), value) for name, value in headers]
 
 
 def _values(pairs: _Pairs) -> dict[str, list[object]]:
@@ -251,18 +377,3 @@ def _texts(messages: Iterable[_Pairs]) -> dict[str, dict[str, Any]]:
             schema = {"type": "array", "items": schema}
         texts[name] = {"required": len(lists) == len(sent), "schema": schema}
     return texts
-
-
-def _template(path: str) -> tuple[str, list[tuple[str, str]]]:
-    """Return a path's template (``/v1/lists/{id}/members/{id_2}``), and names and values of ids."""
-    ids: list[tuple[str, str]] = []
-    segments = []
-    path = path if path.startswith("/") else f"/{path}"
-    for segment, name in zip(path.split("/"), operation_of(path).split("/"), strict=True):
-        if name == "{id}":
-            name = f"id_{len(ids) + 1}" if ids else "id"
-            ids.append((name, unquote(segment)))
-            segments.append(f"{{{name}}}")
-        else:
-            segments.append(name.replace("{", "%7B").replace("}", "%7D"))
-    return "/".join(segments), ids

@@ -15,6 +15,7 @@ from ..current import describe as describe_source
 
 _T = TypeVar("_T")
 _K = TypeVar("_K")
+Schema = dict[str, Any]
 
 ANY_NAME: Final = "{id}"
 """Stands for the names of fields that are values themselves, such as ids or e-mail addresses."""
@@ -42,6 +43,10 @@ _FORMATS: Final = {
     "uri": re.compile(r"https?://[!-~]+"),
     "uuid": re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.I),
 }
+# Fields of an object that stands around what was asked for.
+_ENVELOPE: Final = frozenset({"data", "items", "results", "records", "entries"})
+_IES: Final = re.compile(r"(?<!mov)(?<!cook)(?<!ser)(?<!spec)ies$")
+_PLURAL: Final = re.compile(r"(?<=ss|sh|ch)es$|(?<=x)es$|(?<![sui])s$")
 _TYPES: Final = {bool: "boolean", dict: "object", int: "integer", list: "array", str: "string"}
 # Numbers, hex digits, UUIDs, texts with an "@" or a space, such as a person's name, telephone
 # numbers, and redaction's "<…>".
@@ -68,18 +73,14 @@ def is_value(name: str) -> bool:
     return _VALUE_AS_NAME.fullmatch(name) is not None
 
 
-def schema_of(values: Sequence[object], *, depth: int = 0) -> dict[str, Any]:
+def schema_of(values: Sequence[object], *, depth: int = 0) -> Schema:
     """Return a JSON Schema that all values match: types and fields, no ``enum`` and no example.
 
     A format is there if every text has it; a field is required if every object has it. Names of
     fields that are values are not told apart (``additionalProperties``), and nothing is said of
     what is deeper than 30.
     """
-    types = {type_of(value) for value in values}
-    if "number" in types:  # which includes integers
-        types.discard("integer")
-    names = sorted(types, key=lambda name: (name == "null", name))
-    schema: dict[str, Any] = {"type": names[0] if len(names) == 1 else names} if names else {}
+    schema = _typed(map(type_of, values))
     formats = {_format_of(value) for value in values if isinstance(value, str)}
     if len(formats) == 1 and None not in formats:
         schema["format"] = formats.pop()
@@ -98,6 +99,20 @@ def schema_of(values: Sequence[object], *, depth: int = 0) -> dict[str, Any]:
     if elements:
         schema["items"] = schema_of(elements, depth=depth + 1)
     return schema
+
+
+def _typed(types: Iterable[str]) -> Schema:
+    """Return the schema of values of these types."""
+    names = set(types)
+    if "number" in names:  # which includes integers
+        names.discard("integer")
+    in_order = sorted(names, key=lambda name: (name == "null", name))
+    return {"type": in_order[0] if len(in_order) == 1 else in_order} if in_order else {}
+
+
+def _types(schema: Schema) -> Sequence[str]:
+    types: str | list[str] = schema.get("type", [])
+    return [types] if isinstance(types, str) else types
 
 
 def _fields(objects: Sequence[dict[str, object]]) -> dict[str, list[object]]:
@@ -121,23 +136,96 @@ def _format_of(text: str) -> str | None:
     return next((name for name, pattern in _FORMATS.items() if pattern.fullmatch(text)), None)
 
 
-def describe(schema: dict[str, Any]) -> str:
-    """Return a schema on one line: ``id string, company.city? string or null``."""
-    return ", ".join(_described(schema, "")) or "anything"
+# -- each object once --------------------------------------------------------------------------
 
 
-def _described(schema: dict[str, Any], path: str) -> list[str]:
-    required = schema.get("required", ())
-    parts = {
-        f".{name}{'' if name in required else '?'}": part
-        for name, part in schema.get("properties", {}).items()
-    }
-    others = {"additionalProperties": f".{ANY_NAME}", "items": "[]"}
-    parts |= {name: schema[word] for word, name in others.items() if word in schema}
-    leaves = [leaf for name, part in parts.items() for leaf in _described(part, path + name)]
-    types = schema.get("type", [])
-    words = types if isinstance(types, str) else " or ".join(types)
-    return leaves or [f"{path} {words}".removeprefix(".").strip()]
+class Components(dict[str, Schema]):
+    """Schemas of objects by name, each kind of object once."""
+
+    def refer(self, schema: Schema, name: str, kind: str = "") -> Schema:
+        """Return a schema that refers to these for its objects, which are named after ``name``.
+
+        ``kind`` is given for a whole body, and ends its name if another object has that; an array
+        is one of these too then. Beside a reference stands the type, until it is `resolved`.
+        """
+        if "items" in schema:
+            schema = schema | {"items": self.refer(schema["items"], singular(name))}
+        if "properties" in schema:
+            parts = {field: (part, field) for field, part in schema["properties"].items()}
+            parts |= {field: (parts[field][0], name) for field in parts.keys() & _ENVELOPE}
+            if name in parts:  # `Error` is the whole body
+                parts[name] = (parts[name][0], f"{name}_details")
+            fields = {field: self.refer(*part) for field, part in parts.items()}
+            schema = schema | {"properties": fields}
+        elif not kind or "$ref" not in schema.get("items", ()):
+            return schema
+        types = [each for each in _types(schema) if each != "null"]
+        if len(types) > 1:
+            return schema
+        key = self._key(schema | {"type": types[0]}, name, kind)
+        return {"type": schema["type"], "$ref": f"#/components/schemas/{key}"}
+
+    def _key(self, schema: Schema, name: str, kind: str) -> str:
+        """Return the name of an object that is like this one, or of this as a new one."""
+        for key, other in self.items():
+            if _is_alike(other, schema):
+                self[key] = _merged(other, schema)
+                return key
+        word = "".join(part[:1].upper() + part[1:] for part in re.split(r"[^A-Za-z0-9]+", name))
+        names = (word + ending for ending in ("", kind, *map(str, range(2, len(self) + 3))))
+        key = next(each for each in names if each and each not in self)
+        self[key] = schema
+        return key
+
+
+def _is_alike(one: Schema, other: Schema) -> bool:
+    """Return whether two schemas differ by null, formats, and optional fields alone."""
+    types, others = ({*_types(each)} - {"null"} for each in (one, other))
+    if not types or not others:
+        return True
+    mine, theirs = one.get("properties", {}), other.get("properties", {})
+    required = {*one.get("required", ()), *other.get("required", ())}
+    both = mine.keys() & theirs.keys()
+    return (
+        (types == others or types | others == {"integer", "number"})
+        and one.get("$ref") == other.get("$ref")
+        and _is_alike(one.get("items", {}), other.get("items", {}))
+        and (required <= both if both else mine == theirs)
+        and all(_is_alike(mine[name], theirs[name]) for name in both)
+    )
+
+
+def _merged(one: Schema, other: Schema) -> Schema:
+    """Return the schema that the values of two match, which are alike."""
+    merged = one | other | _typed([*_types(one), *_types(other)])
+    if "string" in {*_types(one)} & {*_types(other)} and one.get("format") != other.get("format"):
+        del merged["format"]
+    for word in {"items", "additionalProperties"} & one.keys() & other.keys():
+        merged[word] = _merged(one[word], other[word])
+    mine, theirs = one.get("properties", {}), other.get("properties", {})
+    if mine and theirs:
+        both = {name: _merged(mine[name], theirs[name]) for name in mine.keys() & theirs.keys()}
+        merged["properties"] = mine | theirs | both
+        required = {*other.get("required", ())}
+        merged["required"] = [name for name in one.get("required", ()) if name in required]
+    return {word: value for word, value in merged.items() if value != []}
+
+
+def resolved(value: Any) -> Any:
+    """Return a document as one of its own, with references as JSON Schema writes them."""
+    if isinstance(value, list):
+        return [resolved(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    reference = {"$ref": value.get("$ref")}
+    if "type" in value and isinstance(reference["$ref"], str):
+        return {"anyOf": [reference, {"type": "null"}]} if "null" in value["type"] else reference
+    return {name: resolved(each) for name, each in value.items()}
+
+
+def singular(name: str) -> str:
+    """Return the name of one of these: ``list`` for ``lists``, ``company`` for ``companies``."""
+    return _PLURAL.sub("", _IES.sub("y", name))
 
 
 def notes_on(recordings: Iterable[Recording]) -> list[str]:

@@ -35,6 +35,10 @@ _READS = re.compile(
     r"(?:([\"'])([^\"'\n]+)\2|[^\s)])"
 )
 _MAKES = re.compile(r"(?:\brecord\(\s*|\bcassette\s*=\s*)([\"'])([^\"'\n]+)\1")
+# A cell that calls one of these needs a service and a key, unless it starts the stand-in itself.
+_SENDS = re.compile(
+    r"(?m)^[^#\n]*\b(?:login|connect|record|live|drift|explore)\((?!\s*cassette\s*=)"
+)
 _IMPORT = re.compile(r"(?m)^[ \t]*(?:from|import)[ \t]+(\w+)")
 
 _WHEEL: Final = f"directmail_lab-{VERSION}-py3-none-any.whl"
@@ -43,7 +47,7 @@ _README: Final = """\
 
 {notebooks}
 
-What they replay is in `cassettes/`: that runs with no key and no network.
+What they replay is in `cassettes/`: all other cells run with no key and no network.
 
 With Python 3.11 or newer, in this folder:
 
@@ -140,6 +144,7 @@ class _Bundle:
         self.parts: list[audit.Part] = []
         self.base_urls: set[str | None] = set()
         self._code = ""
+        self._listed: list[str] = []
 
     def add_notebook(self, path: Path) -> None:
         """Add a notebook, and the cassettes that its code names."""
@@ -152,6 +157,13 @@ class _Bundle:
             for number, cell in enumerate(notebook["cells"], 1)
             if cell.get("cell_type") == "code"
         }
+        sending = [
+            where.rpartition(" ")[2]
+            for where, cell in cells.items()
+            if _SENDS.search(cell) and "stand_in(" not in cell
+        ]
+        needs = f": needs a service and a key in cell {', '.join(sending)}" if sending else ""
+        self._listed.append(f"- `notebooks/{path.name}`{needs}")
         code = "\n".join(cells.values())
         names = {name for _, name in _QUOTED.findall(code)}
         by_name = cassettes_by_name(folder.resolve())  # as the notebook's kernel finds them
@@ -199,8 +211,7 @@ class _Bundle:
     def add_instructions(self, title: str) -> None:
         """Add a README, and the requirements that pip installs: what is imported, pinned."""
         notebooks = [name for name in self.contents if name.endswith(".ipynb")]
-        listed = "\n".join(f"- `{name}`" for name in notebooks)
-        readme = _README.format(title=title, notebooks=listed, first=notebooks[0])
+        readme = _README.format(title=title, notebooks="\n".join(self._listed), first=notebooks[0])
         modules = set(_IMPORT.findall(self._code)) - {"directmail_lab"} - sys.stdlib_module_names
         # It looks at every file that is installed, which takes half a second.
         by_module = packages_distributions() if modules else {}

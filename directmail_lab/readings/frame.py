@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
 from ..display import readable
-from ..interaction import operation_of
+from ..operations import operations_of
 from .reading import Reading, parse_counts
 from .reset_unit import UnitName, renewal_time
 
@@ -21,7 +21,11 @@ _NAT: Final = int(np.iinfo(np.int64).min)
 
 
 def frame_of(
-    readings: Iterable[Reading], *, unit: UnitName, numbers: Sequence[int] | None = None
+    readings: Iterable[Reading],
+    *,
+    unit: UnitName,
+    numbers: Sequence[int] | None = None,
+    paths: Collection[str] = (),
 ) -> pd.DataFrame:
     """Return readings as a DataFrame, one row each.
 
@@ -31,6 +35,8 @@ def frame_of(
         The unit of their ``reset``.
     numbers
         Their numbers in the recording; by default 1, 2, 3 and so on.
+    paths
+        Templates that the caller named; see `directmail_lab.operations.operations_of`.
 
     Returns
     -------
@@ -59,7 +65,7 @@ def frame_of(
         ``attrs["reset_unit"]`` is the unit of ``reset``, or ``"undetermined"``.
     """
     rows = list(readings)
-    operations = {path: operation_of(path) for path in {row.path for row in rows}}
+    operations = operations_of({row.path for row in rows}, paths)
     parsed = {texts: parse_counts(texts) for texts in {row.raw[:3] for row in rows}}
     counts = [parsed[row.raw[:3]] for row in rows]
     limit, remaining, reset, problem = zip(*counts, strict=True) if counts else ((),) * 4
@@ -86,14 +92,18 @@ def frame_of(
     return readable(frame, hidden=_HIDDEN)
 
 
-def frame_of_many(recordings: Iterable[tuple[Iterable[Reading], UnitName]]) -> pd.DataFrame:
+def frame_of_many(
+    recordings: Iterable[tuple[Iterable[Reading], UnitName]], *, paths: Collection[str] = ()
+) -> pd.DataFrame:
     """Return the readings of several recordings, each with the unit of its ``reset``, as one frame.
 
-    The numbers are each recording's own. ``attrs["reset_unit"]`` is the unit if it is the same for
-    all, else ``"undetermined"``.
+    The numbers are each recording's own; operations are decided over the paths of all.
+    ``attrs["reset_unit"]`` is the unit if it is the same for all, else ``"undetermined"``.
     """
     parts = [frame_of(readings, unit=unit) for readings, unit in recordings]
     frame = pd.concat(parts or [frame_of([], unit="undetermined")])
+    operations = operations_of(frame["path"].unique(), paths)
+    frame["operation"] = frame["path"].map(operations).astype("string")
     units = {part.attrs["reset_unit"] for part in parts}
     frame.attrs["reset_unit"] = units.pop() if len(units) == 1 else "undetermined"
     return readable(frame, hidden=_HIDDEN)

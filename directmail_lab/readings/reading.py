@@ -132,28 +132,15 @@ class Reading(NamedTuple):
         return seconds_of(self.raw.date)
 
 
-def reading_of(
-    interaction: Interaction,
-    path: str,
-    *,
-    source: Source = "recorded",
-    cassette: str | None = None,
-    cassette_number: int | None = None,
-) -> Reading:
+def reading_of(interaction: Interaction, path: str, *, cassette: str | None = None) -> Reading:
     """Return the reading of a recorded response, at the time of its recording.
 
     ``path`` is the request's below the base address.
     """
     at, response = interaction.recorded_at, interaction.response
-    return Reading(
-        math.nan if at is None else at.timestamp(),
-        interaction.request.method,
-        path,
-        response.status,
-        raw_values(response.headers),
-        interaction.elapsed_s,
-        *(source, cassette, cassette_number),
-    )
+    at_s = math.nan if at is None else at.timestamp()
+    said = response.status, raw_values(response.headers), interaction.elapsed_s
+    return Reading(at_s, interaction.request.method, path, *said, "recorded", cassette)
 
 
 def is_exhausted(status: Any, remaining: Any) -> Any:

@@ -103,7 +103,7 @@ class Redactor(Hidden):
     def __init__(self, secrets: Iterable[str] = (), *, redact: Iterable[str] = ()) -> None:
         self.__keys = KeySearch(secrets)
         self.__version: object = None
-        self.__redact = tuple(redact)
+        self.__redact = (redact,) if isinstance(redact, str) else tuple(redact)
         self.__personal = Pseudonyms(self.__redact)
 
     @property
@@ -162,10 +162,11 @@ class Redactor(Hidden):
         Where its address or body differs from the request's own, a value in it was replaced: two
         requests that differ by that value alone are one afterwards.
         """
-        self._learn(_secrets_of(request))
+        self._learn()
         is_bare = not (request.headers or request.body or self.__personal)
         if is_bare and not self._is_affected(request.uri):
             return request  # as a replay asks for most
+        self._learn(_secrets_of(request))
         texts = [request.method, _ESCAPED_PLACEHOLDER.sub(r"<\1>", request.uri)]
         (method, uri), headers, body = self._message(texts, request.headers, request.body or b"")
         return RecordedRequest(method, uri, headers, None if request.body is None else body)

@@ -7,14 +7,17 @@ import json
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any, Final
 
-from ..cassettes import Recording
-from ..cassettes.library import files_of
-from ..current import Source, recording_of, session
-from ..errors import CassetteError
+from ..cassettes import Recording, read_cassette
+from ..cassettes.library import files_of, is_folder
+from ..current import Source, session
+from ..errors import CassetteError, DirectMailLabError, argument_error
+from ..http import httpx
 from ..sessions import Session
 from . import page
+from .explorer import Explorer
 from .widget import Follower, Widget, can_show_widgets, describe_mode, nothing_played
 
 _UPDATE_S: Final = 0.2
@@ -26,7 +29,12 @@ def browse(source: Source = None) -> BrowserWidget:
     """Show the interactions of a cassette, or those of a session as they happen.
 
     There is a list to filter and sort, and the details of each interaction. Keys: the arrows move,
-    Enter opens, ``/`` goes to the filter, Escape goes back.
+    Enter opens, ``/`` goes to the filter, Escape goes back. ``view = browse()`` gives what is
+    selected to Python: ``frame(view.response)``.
+
+    Of a session, it also sends: ``n`` writes a new request, ``e`` changes the selected one and
+    sends it again, Control+Enter sends. It is sent as `request` would send it: below the base
+    address, paced, and recorded while the session records. A write is asked for once more.
 
     Parameters
     ----------
@@ -45,51 +53,89 @@ def browse(source: Source = None) -> BrowserWidget:
     """
     if source is None or isinstance(source, Session):
         return BrowserWidget(source or session())
-    name, _ = files_of(source)[0]
-    opening = _start(lambda: recording_of(source))
+    if is_folder(source):
+        raise argument_error("browse() shows one cassette. Give its name or its path.")
+    name, path = files_of(source)[0]
+    opening = Opening(path)
     with contextlib.suppress(TimeoutError):
         opening.result(_READ_S if can_show_widgets() else None)
     return BrowserWidget(opening, name)
 
 
-def _start(read: Callable[[], Recording]) -> Future[Recording]:
-    """Call a function in a thread, which does not keep the kernel from ending."""
-    future: Future[Recording] = Future()
+class Opening(Future[Recording]):
+    """A cassette that a thread reads, which does not keep the kernel from ending.
 
-    def run() -> None:
+    Attributes
+    ----------
+    part
+        How much of it was read, up to 1; ``on_progress`` is called for each hundredth.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.part = 0.0
+        self.on_progress: Callable[[], object] = lambda: None
+        threading.Thread(target=self._read, args=[path], daemon=True).start()
+
+    def _read(self, path: Path) -> None:
         try:
-            future.set_result(read())
+            self.set_result(read_cassette(path, self._tell if can_show_widgets() else None))
         except Exception as error:
-            future.set_exception(error)
+            self.set_exception(error)
 
-    threading.Thread(target=run, daemon=True).start()
-    return future
+    def _tell(self, part: float) -> None:
+        before, self.part = self.part, self.part + part
+        if int(100 * self.part) > int(100 * before):
+            self.on_progress()
 
 
 class BrowserWidget(Widget):
     """Handles its page's requests about a recording; see `browse`.
 
     A saved notebook contains only a table of the first rows, as a second output.
+
+    Attributes
+    ----------
+    selected
+        The number of the selected interaction, None if none is.
     """
 
-    _esm, _css = page.read_page("common", "page", "widget", "browser")
+    _esm, _css = page.read_page("common", "page", "explorer", "widget", "browser")
+    selected: int | None = None
+    _explorer: Explorer | None = None
 
-    def __init__(self, source: Session | Future[Recording], name: str = "") -> None:
+    def __init__(self, source: Session | Opening, name: str = "") -> None:
         self._name = name
+        self._opening: Future[Recording]
         super().__init__()
         if isinstance(source, Session):
             self._show_recording(source.recording)
-            self.follower = Follower(self, source, interval_s=_UPDATE_S)
+            self.follower = follower = Follower(self, source, interval_s=_UPDATE_S)
+            self._explorer = Explorer(lambda: follower.session)
         else:
             self._opening = source
+            source.on_progress = self._tell_progress
             source.add_done_callback(lambda _: self.update_static_output())
 
     def _show_recording(self, recording: Recording) -> None:
-        self._opening = Future()
+        self._opening, self.selected = Future(), None
         self._opening.set_result(recording)
 
     def __repr__(self) -> str:
         return str(self.static_output()[0]["text/plain"])
+
+    @property
+    def response(self) -> httpx.Response:
+        """The selected interaction's response.
+
+        Raises
+        ------
+        CassetteError
+            None is selected, it cannot be read, or its body was not kept.
+        """
+        if self.selected is None:
+            raise CassetteError("No interaction is selected. Select one in the list above.")
+        return page.response_of(self._opening.result(), self.selected)
 
     def update_page(self) -> None:
         """Tell the page that a session's recording has more, or that it has another recording."""
@@ -108,22 +154,37 @@ class BrowserWidget(Widget):
         if kind == "hello":
             self.send({"type": "ready"})
         if kind == "request" and buffers:
-            if not self._opening.done():
-                self.send({"type": "reading", "title": self._name})
+            self._tell_progress()
             request = json.loads(bytes(buffers[0]))
-            self._opening.add_done_callback(lambda _: self._respond(request))
+            self._opening.add_done_callback(lambda _: self._handle(request, buffers[1:]))
 
-    def _respond(self, request: dict[str, Any]) -> None:
+    def _tell_progress(self) -> None:
+        if isinstance(self._opening, Opening) and not self._opening.done():
+            self.send({"type": "reading", "title": self._name, "part": self._opening.part})
+
+    def _handle(self, request: dict[str, Any], files: Sequence[bytes | memoryview]) -> None:
+        def respond(response: dict[str, Any], bodies: Sequence[bytes] = ()) -> None:
+            about = {"type": "response", "request_id": request["request_id"]}
+            self.send({**about, "response": response}, bodies)
+
         try:
             recording = self._opening.result()
+            if request["action"] == "select":
+                self.selected = request["number"]
+                respond({})
+                return
+            if self._explorer and self._explorer.handle(
+                request, b"".join(map(bytes, files)), respond
+            ):
+                return
             response, bodies = page.handle_request(recording, request)
-        except CassetteError as error:
+        except DirectMailLabError as error:
             response, bodies = {"problem": str(error)}, []
         if self.follower is not None and "title" in response:
             response["title"] = describe_mode(self.follower.session)
             response["note"] = nothing_played(recording)
-        about = {"type": "response", "request_id": request["request_id"]}
-        self.send({**about, "response": response}, bodies)
+            response["sends"] = True
+        respond(response, bodies)
 
     def static_output(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the first rows, as a table and as text."""

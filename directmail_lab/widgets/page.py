@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import mimetypes
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -17,8 +18,9 @@ from urllib.parse import urlsplit
 from ..bodies import declared_charset, decode_text, read_json
 from ..cassettes import Recording
 from ..display import as_html, as_text, plural
-from ..errors import CassetteError, CassetteFormatError
-from ..interaction import RecordedRequest, RecordedResponse, header
+from ..errors import CassetteError, CassetteFormatError, DirectMailLabError
+from ..http import as_response, httpx
+from ..interaction import READING, RecordedRequest, RecordedResponse, header, normalize_headers
 from ..readings.reading import Reading, is_exhausted
 from ..readings.reset_unit import renewal_time
 from ..redaction import unpack
@@ -34,6 +36,7 @@ _IMAGE_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/
 _STATIC: Final = Path(__file__).with_name("static")
 _TABLE_ROWS: Final = 10
 _TABLE_CHARACTERS: Final = 100
+_TABLE_COLUMNS: Final = 100
 _COLUMNS: Final = ("time", "method", "path", "status", "remaining", "ms", "bytes", "mark")
 
 
@@ -47,8 +50,8 @@ def handle_request(recording: Recording, request: object) -> Response:
     request
         ``{"action": "list", "first": 1, "limit": 1000}``; ``{"action": "detail", "number": 1}``;
         ``{"action": "copy", "number": 1, "format": "curl"}``; ``{"action": "body", "number": 1,
-        "message": "response"}``; ``{"action": "search", "words": ["basel"], "first": 1, "limit":
-        1000}``, which looks through the bodies.
+        "message": "response"}``; ``{"action": "table", "number": 1}``, see `table`; ``{"action":
+        "search", "words": ["basel"], "first": 1, "limit": 1000}``, which looks through the bodies.
 
     Returns
     -------
@@ -73,11 +76,13 @@ def handle_request(recording: Recording, request: object) -> Response:
                 body, media_type = _read_body(message)
                 suffix = mimetypes.guess_extension(media_type) or ".bin"
                 return {"name": f"{recording.name}-{number}-{of}{suffix}"}, [body]
+            case {"action": "table", "number": int(number)}:
+                return table(recording, number), []
             case {"action": "search", "words": [*words], "first": int(first), "limit": int(limit)}:
                 return {"found": _search(recording, words, _numbers(recording, first, limit))}, []
-    except CassetteError as error:
+    except DirectMailLabError as error:
         return {"problem": str(error)}, []
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError, httpx.InvalidURL):
         return {"problem": "This interaction cannot be shown."}, []
     return {"problem": "The page's request is not known. Reload the page."}, []
 
@@ -186,6 +191,7 @@ def detail(recording: Recording, number: int) -> Response:
         "number": number,
         "row": _row(recording, number),
         "uri": interaction.request.uri,
+        "path": reading.path,
         "reason": interaction.response.reason,
         "reading": [(name, str(value)) for name, value in values.items() if value is not None],
         "request": request,
@@ -241,6 +247,41 @@ def _classify_body(body: bytes, media_type: str, charset: str | None) -> tuple[s
     if text.count("\ufffd") > 3 or "\0" in text or (b"\0" in body and charset is None):
         return "binary", b""
     return "text", text.encode("utf-8", "replace")
+
+
+def table(recording: Recording, number: int) -> dict[str, Any]:
+    """Return the first rows that `frame` makes of a response's body, as texts.
+
+    ``columns`` has their names, ``rows`` their values; ``shape`` is that of the whole frame.
+    """
+    from ..frames import frame  # as `copied` above
+
+    whole = frame(response_of(recording, number), on_error="keep")
+    first = whole.iloc[:_TABLE_ROWS, :_TABLE_COLUMNS]
+    values = first.astype(object).mask(first.isna(), "").to_numpy().tolist()
+    rows = [[str(value)[:_TABLE_CHARACTERS] for value in row] for row in values]
+    return {"columns": list(map(str, first.columns)), "rows": rows, "shape": whole.shape}
+
+
+def response_of(recording: Recording, number: int) -> httpx.Response:
+    """Return an interaction's response as httpx has it, with its request and its reading.
+
+    Raises
+    ------
+    CassetteError
+        There is no such interaction, it cannot be read, or its body was not kept.
+    """
+    interaction = recording.interaction(number)
+    if not recording.has_bodies(number):
+        raise CassetteError(f"The body of interaction {number} is not kept. Send it again.")
+    sent, body = interaction.request, _read_body(interaction.response)[0]
+    plain = replace(interaction.response, body=body)
+    response = as_response(normalize_headers(plain, method=sent.method))
+    headers = [(name.encode(), value.encode()) for name, value in sent.headers]
+    response.request = httpx.Request(sent.method, sent.uri, headers=headers, content=sent.body)
+    response.extensions[READING] = recording.reading(number)
+    response.read()
+    return response
 
 
 # -- searching ---------------------------------------------------------------------------------

@@ -33,18 +33,17 @@ def cassetter() -> ModuleType:
 
 
 def pytest_benchmark_group_stats(benchmarks: list[dict[str, Any]]) -> None:
-    """Take down what a benchmark costs on top of the one of its group that it names."""
+    """Take down how a benchmark compares with the one of its group that it names."""
     least_s = {(each["group"], each["name"].partition("[")[0]): each["min"] for each in benchmarks}
     for each in benchmarks:
-        info = each["extra_info"]
-        peer_s = least_s.get((each["group"], info.get("on_top_of")))
-        if peer_s is not None:
+        info, peer = each["extra_info"], each["extra_info"].get("on_top_of")
+        if peer_s := least_s.get((each["group"], peer)):
             extra_us = (each["min"] - peer_s) / info.get("requests", 1) * 1e6
-            bound = f" (at most {info['at_most_us']})" if "at_most_us" in info else ""
-            _ON_TOP.append(
-                f"{each['group']}, {each['name']}: {extra_us:.1f} us a request on top of "
-                f"{info['on_top_of']}{bound}"
-            )
+            line = f"{each['group']}: {each['name']} takes {each['min'] / peer_s:.3g} times {peer}"
+            line += f", {extra_us:.1f} us a request on top" if extra_us > 0 else ""
+            for name, unit in (("at_most_us", "us"), ("at_most_times", "times")):
+                line += f" (at most {info[name]} {unit})" if name in info else ""
+            _ON_TOP.append(line)
 
 
 @pytest.hookimpl(trylast=True)

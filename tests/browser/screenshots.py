@@ -32,7 +32,7 @@ LARGEST_BYTES: Final = 150_000
 
 # Around the form whose picture stands in a saved notebook, where no form can: without it, a reader
 # clicks on the picture and types a key, and JupyterLab takes each letter for a command.
-MARK_AS_PICTURE: Final = """form => {
+MARK_AS_PICTURE: Final = """(form, width) => {
   const mark = document.createElement('div');
   const caption = document.createElement('div');
   caption.textContent = 'Only a picture: run this cell to get the form.';
@@ -40,7 +40,7 @@ MARK_AS_PICTURE: Final = """form => {
     ' color: #212121';
   mark.className = 'a-picture';
   mark.style.cssText = 'background: #f3f3f3; border: 2px dashed #757575; border-radius: 8px;' +
-    ' box-sizing: border-box; padding: 12px 16px; width: 464px';
+    ' box-sizing: border-box; padding: 12px 16px; width: ' + width + 'px';
   form.parentElement.style.maxWidth = 'none';
   form.replaceWith(mark);
   mark.append(caption, form);
@@ -55,6 +55,11 @@ from faulty_service import FaultyService
 service = FaultyService(limit=60, limits={"/v1/lists": 30}, window_s=4)
 dm.connect(service.base_url, service.api_key, pace="off", reset_unit="seconds_left")
 dm.monitor()"""
+EXPLORE = """import directmail_lab as dm
+session = dm.connect({0.base_url!r}, {0.api_key!r}, share=None)
+for path in ("/v1/users/me", "/v1/lists", "/v1/letters", "/v2/users/me", "/v1/lists"):
+    dm.get(path)
+dm.browse()"""
 TRAFFIC = """for n in range(230):
     dm.get("/v1/users/me")
     time.sleep(0.046 if n % 80 < 60 else 0.012)
@@ -102,7 +107,7 @@ def take_sign_in(page: Page, server: Server, folder: Path, theme: str) -> None:
     if theme == "light":
         run_notebook(page, server, "picture", SIGN_IN.format(""))
         Form(page).ready()
-        page.locator(".dml-form").evaluate(MARK_AS_PICTURE)
+        page.locator(".dml-form").evaluate(MARK_AS_PICTURE, 464)
         take(page, ".a-picture", folder / "sign-in-picture.png")
 
 
@@ -136,12 +141,30 @@ def take_browser(page: Page, server: Server, folder: Path, theme: str) -> None:
     take(page, ".dml-browser", folder / f"browse-{theme}.png")
 
 
+def take_explorer(page: Page, server: Server, folder: Path, theme: str) -> None:
+    """Take the form that writes a request; and, marked as a picture, for the tutorial."""
+    with stand_in() as service:
+        run_notebook(page, server, f"explore-{theme}", EXPLORE.format(service))
+        command(page, "application:toggle-left-area")
+        root = page.locator(".dml-browser")
+        root.get_by_role("grid").press("End")
+        root.get_by_role("grid").press("e")
+        root.get_by_label("Parameter 1 name").fill("page")
+        root.get_by_label("Parameter 1 value").fill("2")
+        expect(root.get_by_text("58 of 60 left at the last response")).to_be_visible()
+        take(page, ".dml-browser", folder / f"explorer-{theme}.png")
+        if theme == "light":
+            root.evaluate(MARK_AS_PICTURE, 1100)
+            take(page, ".a-picture", folder / "explorer-picture.png")
+
+
 # Width and height in CSS pixels, and how many of the picture's there are to one.
 PICTURES: Final = {
     take_sign_in: (900, 760, 2.0),
     take_monitor: (1160, 800, 2.0),
     take_recording: (1280, 560, 1.1),
     take_browser: (1400, 900, 1.0),
+    take_explorer: (1300, 900, 1.0),
 }
 
 

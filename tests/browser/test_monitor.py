@@ -9,7 +9,7 @@ import nbformat
 import pytest
 from playwright.sync_api import Page, expect
 
-from .jupyter import App, Server, open_notebook, run_cells, save
+from .jupyter import App, Server, command, open_notebook, run_cells, save
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,6 +76,23 @@ def test_it_moves_while_a_loop_a_thread_and_a_task_make_requests(
 
     expect(page.locator(".dml-left")).to_have_text("210 of 300 left")
     expect(page.locator(".dml-renews")).to_contain_text("renews in")
+
+
+def test_a_request_that_waits_is_said_and_counted_down(page: Page, server: Server) -> None:
+    """While the cell that waits is running."""
+    cell = (
+        "import directmail_lab as dm\nservice = dm.stand_in(limit=2, window_s=30)\n"
+        "dm.connect(service.base_url, service.api_key, share=None)\ndm.monitor()"
+    )
+    open_notebook(page, server, server.write("waits.ipynb", cell, "dm.burst(3)"))
+    run_cells(page, 0)
+    start_cell(page, 1)
+    wait = page.get_by_role("timer")
+    expect(wait).to_have_text(re.compile("^A request waits for the allowance: (29|30) s$"))
+
+    expect(wait).to_have_text("A request waits for the allowance: 27 s")
+    command(page, "notebook:interrupt-kernel")
+    expect(wait).to_have_text("")
 
 
 def test_what_is_exhausted_or_failed_is_marked(

@@ -17,19 +17,20 @@ function render({ model, el }) {
     },
     onSilence: () => setText(silence, "The kernel does not respond. It is busy, or this cell has to be run again."),
   });
-  const send = (request) =>
+  const send = (request, ...bodies) =>
     new Promise((resolve) => {
       requests += 1;
       const request_id = `${id}-${requests}`;
       pending.set(request_id, resolve);
-      kernel.send({ type: "request" }, [JSON.stringify({ ...request, request_id })]);
+      kernel.send({ type: "request" }, [JSON.stringify({ ...request, request_id }), ...bodies]);
     });
   const onChange = (listener) => {
     listeners.add(listener);
     return () => listeners.delete(listener);
   };
   el.append(root, silence);
-  const browser = createBrowser(root, { send, onChange });
+  const onSelect = (number) => send({ action: "select", number });
+  const browser = createBrowser(root, { send, onChange, onSelect, makeForm });
   kernel.greet();
   return () => {
     kernel.close();

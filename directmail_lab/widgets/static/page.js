@@ -1,10 +1,11 @@
 /* A browser of interactions: a list, and beside it the details of one.
  *
- *   createBrowser(root, { send, onChange, fill = false }) -> { destroy() }
+ *   createBrowser(root, { send, onChange, onSelect, makeForm, fill = false }) -> { destroy() }
  *
  * `send` takes a request of Python's `page.handle_request`, and resolves to its response, with the
  * bodies as `buffers`. `onChange` takes a callback to call when there is more, with { restart: true }
  * if all is new, and with { title } while a file is read; it returns a function that ends the calls.
+ * `onSelect` is told the number of the selected one; `makeForm` is explorer.js's, where requests can be sent.
  * With `fill` the browser is as high as `root`. A row is an array, whose null is what is not known.
  */
 
@@ -59,19 +60,20 @@ const FIELDS = {
 };
 
 function parseFilter({ filter, bodies }) {
-  const words = [];
+  const [words, unknown] = [[], []];
   const tests = filter.value.toLowerCase().split(/\s+/).filter(Boolean).map((typed) => {
     const wanted = !/^-./.test(typed);
     const term = wanted ? typed : typed.slice(1);
     const [, name, value] = term.match(/^(\w+):(?!\/\/)(.+)$/) ?? [];
     const [values, has] = Object.hasOwn(FIELDS, name) ? FIELDS[name] : [];
     if (values?.test(value)) return (row) => has(row, value) === wanted;
+    if (name) unknown.push(term);
     if (term.length > 1) words.push(term);
     const inBody = (number) => bodies.get(term)?.found.has(number) ?? false;
     return (row, number) =>
       (`${row[METHOD]} ${row[PATH]} ${row[STATUS]}`.toLowerCase().includes(term) || inBody(number)) === wanted;
   });
-  return { words, passes: (row, number) => tests.every((test) => test(row, number)) };
+  return { words, unknown, passes: (row, number) => tests.every((test) => test(row, number)) };
 }
 
 /* Python looks for the filter's words in the bodies, in one part of the recording after the other. */
@@ -177,9 +179,9 @@ function draw(view) {
 
 /* Filter and sort the rows, and draw them. */
 function arrange(view) {
-  const { words, passes } = parseFilter(view);
+  const { words, unknown, passes } = parseFilter(view);
   const [column, descending] = view.order;
-  view.words = words;
+  Object.assign(view, { words, unknown });
   view.shown = view.rows.map((_, i) => i + 1).filter((number) => passes(view.rows[number - 1], number));
   if (column || descending) {
     const keys = view.rows.map((row, i) => COLUMNS[column][3](row, i + 1));
@@ -195,7 +197,7 @@ function arrange(view) {
   draw(view);
 }
 
-function showCount({ rows, shown, total, count, searching }) {
+function showCount({ rows, shown, total, count, searching, unknown }) {
   const parts = [plural(total, "interaction")];
   if (rows.length < total) parts[0] = `${format(rows.length)} of ${parts[0]} read`;
   if (shown.length < rows.length) parts.unshift(`${format(shown.length)} shown`);
@@ -204,6 +206,7 @@ function showCount({ rows, shown, total, count, searching }) {
     if (marked) parts.push(`${symbol} ${format(marked)} ${mark}`);
   }
   if (searching) parts.push("searching the bodies …");
+  if (unknown.length) parts.push(`${unknown.join(", ")}: looked for as text, the fields are ${Object.keys(FIELDS).join(", ")}`);
   setText(count, parts.join(" · "));
 }
 
@@ -237,14 +240,24 @@ async function loadParts(view) {
   }
 }
 
-function clear(view) {
-  const empty = { rows: [], shown: [], words: [], widest: [], bodies: new Map(), since: Infinity, until: -Infinity };
-  Object.assign(view, empty, { restarts: false, selected: null });
-  close(view);
+/* The kernel still reads the file; `part` of it, up to 1. */
+function showReading(view, { title, part }) {
+  setText(view.title, title);
+  if (part) view.progress.value = part;
 }
 
-function addRows(view, { title, base_url: baseUrl, note: problem, total, rows }) {
+function clear(view) {
+  const empty = { rows: [], shown: [], words: [], widest: [], bodies: new Map(), since: Infinity, until: -Infinity };
+  Object.assign(view, empty, { restarts: false, selected: null, awaited: null });
+  if (view.form?.root.hidden ?? true) close(view);
+  else draw(view);
+}
+
+function addRows(view, { title, base_url: baseUrl, note: problem, total, rows, sends }) {
   const { grid, heads } = view.list;
+  view.baseUrl = baseUrl;
+  view.sends = sends;
+  view.writing.hidden = !sends;
   const follows = view.rows.length && grid.scrollTop + grid.clientHeight >= grid.scrollHeight - ROW_PX;
   setText(view.title, title);
   view.title.title = baseUrl ?? "";
@@ -266,6 +279,14 @@ function addRows(view, { title, base_url: baseUrl, note: problem, total, rows })
   setText(heads.at(-1).firstChild, seconds > 0 ? `When, over ${seconds.toPrecision(3)} s` : "When");
   arrange(view);
   if (follows) grid.scrollTop = grid.scrollHeight;
+  if (view.awaited && view.awaited <= view.rows.length) showAwaited(view);
+}
+
+/* Show the response to what was just sent, as soon as its row is there. */
+function showAwaited(view) {
+  select(view, view.awaited);
+  view.awaited = null;
+  open(view).then(() => view.side.focus());
 }
 
 /* The selection. */
@@ -273,6 +294,7 @@ function select(view, number) {
   const { grid } = view.list;
   const top = view.shown.indexOf(number) * ROW_PX;
   const room = grid.clientHeight - 2 * ROW_PX;
+  if (number !== view.selected) view.onSelect?.(number);
   view.selected = number;
   if (top < grid.scrollTop) grid.scrollTop = top;
   else if (top > grid.scrollTop + room) grid.scrollTop = top - room;
@@ -303,7 +325,7 @@ async function open(view) {
   const number = view.selected;
   if (number === null) return;
   const turn = (view.turn += 1);
-  view.side.hidden = false;
+  showSide(view);
   select(view, number); // the list may be lower now
   const render = await request(view, "detail", { number }).then(
     (details) => () => renderDetails(view, details),
@@ -314,12 +336,15 @@ async function open(view) {
   const copies = Object.entries({ curl: "curl", httpx: "httpx", request: "dm.request" }).map(([kind, name]) =>
     makeButton(name, () => told(view, copy(view, number, kind)), { ariaLabel: `Copy as ${name}` }),
   );
+  const inserting = makeButton("Insert cell", () => told(view, insertCell(view, number)), { hidden: !view.onSelect });
+  const editing = makeButton("Edit", () => edit(view), { title: "Change it and send it again (e)", hidden: !view.sends });
   const closing = makeButton("Close", () => {
     close(view);
     view.list.grid.focus();
   });
   view.content.replaceChildren(...render());
-  view.actions.replaceChildren(make("span", { className: "dml-soft", textContent: "Copy as" }), ...copies, closing);
+  const copying = make("span", { className: "dml-soft", textContent: "Copy as" });
+  view.actions.replaceChildren(editing, inserting, copying, ...copies, closing);
   draw(view);
 }
 
@@ -331,13 +356,52 @@ function close(view) {
   draw(view);
 }
 
+/* What the side shows: the form where one is written, else the details. */
+function showSide(view, form = null) {
+  view.side.hidden = false;
+  view.side.setAttribute("aria-label", form ? "Request" : "Details");
+  view.actions.hidden = view.content.hidden = form !== null;
+  if (view.form) view.form.root.hidden = form === null;
+}
+
+function write(view, details) {
+  view.turn += 1;
+  showSide(view, view.form);
+  view.form.open(details);
+}
+
+const edit = (view) =>
+  told(view, request(view, "detail", { number: view.selected }).then((details) => write(view, details)));
+
 async function copy(view, number, format) {
   const { text } = await request(view, "copy", { number, format });
+  await copyText(view, text);
+}
+
+/* In JupyterLab and Notebook our extension inserts the cell, and says so; elsewhere the code is copied. */
+async function insertCell(view, number) {
+  const { text } = await request(view, "copy", { number, format: "request" });
+  const options = { bubbles: true, composed: true, cancelable: true, detail: text };
+  if (view.side.dispatchEvent(new CustomEvent("directmail-lab:insert-cell", options))) await copyText(view, text);
+}
+
+async function copyText(view, text) {
   const copied = navigator.clipboard?.writeText(text) ?? Promise.reject();
   const said = await copied.then(() => "Copied to the clipboard.", () => "Select this text to copy it.");
   view.content.querySelector(".dml-b-copy")?.remove();
   const code = make("pre", { tabIndex: 0, ariaLabel: "The copied text", textContent: text });
   view.content.prepend(div("dml-b-copy", make("p", { className: "dml-soft", role: "status", textContent: said }), code));
+}
+
+/* The first rows that dm.frame would make of a body, in place of its tree. */
+async function showTable(view, number, place) {
+  const { columns, rows, shape } = await request(view, "table", { number });
+  const cells = (tag, texts) => make("tr", {}, ...texts.map((textContent) => make(tag, { textContent })));
+  const caption = `dm.frame: ${plural(shape[0], "row")}, ${plural(shape[1], "column")}`;
+  const head = make("caption", { className: "dml-soft", textContent: `${caption}; the first ${rows.length}` });
+  const table = make("table", {}, head, make("thead", {}, cells("th", columns)));
+  table.append(make("tbody", {}, ...rows.map((row) => cells("td", row))));
+  place.replaceChildren(make("div", { className: "dml-b-table", tabIndex: 0, role: "region", ariaLabel: "Table" }, table));
 }
 
 // Whatever it is, it is only ever saved.
@@ -361,7 +425,9 @@ function renderDetails(view, { number, row, uri, reason, reading, request, respo
     if (kind === "none" || kind === "absent") return fold(title, renderBody(view, message.body));
     const heading = `${title} (${mediaType || kind}, ${truncated ? "the start of " : ""}${plural(size, "byte")})`;
     const saving = makeButton("Save body", () => told(view, saveBody(view, number, name)));
-    return fold(heading, saving, renderBody(view, message.body, bytes));
+    const shown = renderBody(view, message.body, bytes);
+    if (kind !== "json" || name !== "response") return fold(heading, saving, shown);
+    return fold(heading, saving, makeButton("Table", () => told(view, showTable(view, number, shown))), shown);
   };
   const headers = (title, { headers: pairs }) => {
     const nodes = pairs.flatMap(([name, textContent]) => [make("dt", { textContent: name }), make("dd", { textContent })]);
@@ -460,17 +526,21 @@ function renderLeaf(value) {
 /* The keyboard. */
 function onKey(view, event) {
   const { list, filter } = view;
-  const isTyping = event.target === filter;
+  const isTyping = event.target.matches("input, textarea, select");
+  const inFilter = event.target === filter;
   const inList = event.target === list.grid;
+  if (view.form?.root.contains(event.target)) return view.form.onKey(event);
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.key === "Escape") {
-    if (isTyping && filter.value) {
+    if (inFilter && filter.value) {
       filter.value = "";
       onFilter(view);
     } else if (inList) close(view);
     list.grid.focus();
   } else if (event.key === "/" && !isTyping) filter.focus();
-  else if (isTyping && (event.key === "ArrowDown" || event.key === "Enter")) {
+  else if (event.key === "n" && !isTyping && view.sends) write(view);
+  else if (event.key === "e" && !isTyping && view.sends && view.selected !== null) edit(view);
+  else if (inFilter && (event.key === "ArrowDown" || event.key === "Enter")) {
     list.grid.focus();
     if (view.selected === null) move(view, "ArrowDown");
   } else if (inList && event.key === "Enter") {
@@ -479,8 +549,8 @@ function onKey(view, event) {
   event.preventDefault();
 }
 
-export function createBrowser(root, { send, onChange = () => () => {}, fill = false }) {
-  const view = { send, total: 0, order: [0, false], turn: 0, searches: 0, urls: [] };
+export function createBrowser(root, { send, onChange = () => () => {}, onSelect, makeForm, fill = false }) {
+  const view = { send, onSelect, total: 0, order: [0, false], turn: 0, searches: 0, urls: [] };
   view.title = div("dml-title");
   view.count = make("div", { className: "dml-soft", role: "status" });
   view.filter = make("input", { type: "search", ariaLabel: "Filter" });
@@ -492,8 +562,11 @@ export function createBrowser(root, { send, onChange = () => () => {}, fill = fa
   view.actions = div("dml-b-actions");
   view.content = div("dml-b-content");
   view.side = make("section", { className: "dml-b-side", tabIndex: -1, hidden: true }, view.actions, view.content);
-  view.side.setAttribute("aria-label", "Details");
-  const top = div("dml-top", view.title, view.count, view.progress, view.filter);
+  view.form = makeForm?.(view);
+  if (view.form) view.side.append(view.form.root);
+  showSide(view);
+  view.writing = makeButton("New request", () => write(view), { title: "Write a request (n)", hidden: true });
+  const top = div("dml-top", view.title, view.count, view.progress, view.filter, view.writing);
   const middle = div("dml-b-middle", view.list.grid, view.side);
   const whole = make("section", { className: "dml dml-box dml-browser" }, top, middle, view.status);
   whole.ariaLabel = "Recorded interactions";
@@ -504,7 +577,7 @@ export function createBrowser(root, { send, onChange = () => () => {}, fill = fa
   resized.observe(view.list.grid);
   root.append(whole);
   clear(view);
-  const stop = onChange((change) => (change.title ? setText(view.title, change.title) : load(view, change)));
+  const stop = onChange((change) => (change.title ? showReading(view, change) : load(view, change)));
   load(view);
   return {
     destroy: () => {

@@ -6,15 +6,16 @@
 
 const KERNEL_PATIENCE_MS = 1500;
 
-/* The connection to the kernel, which is greeted now and after each reconnection. Texts are sent as binary
- * buffers, which no log writes out. `onSilence` is called if no message comes back in time. */
+/* The connection to the kernel, which is greeted now and after each reconnection. Texts and bytes are sent as
+ * binary buffers, which no log writes out. `onSilence` is called if no message comes back in time. */
 function connect(model, { onGreet, onMessage, onSilence }) {
   let timer;
+  const encode = (text) => new TextEncoder().encode(text).buffer;
   const send = (message, texts = []) => {
     clearTimeout(timer);
     timer = setTimeout(onSilence, KERNEL_PATIENCE_MS);
     try {
-      model.send(message, undefined, texts.map((text) => new TextEncoder().encode(text).buffer));
+      model.send(message, undefined, texts.map((text) => (typeof text === "string" ? encode(text) : text)));
     } catch {
       onSilence(); // the connection is closed
     }

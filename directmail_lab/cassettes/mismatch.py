@@ -1,0 +1,80 @@
+"""In what a request differs from a recorded one, by name: ``query: page``, ``body: name.first``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
+from urllib.parse import parse_qsl
+
+from ..bodies import leaves, read_form, read_json_body
+from ..interaction import RecordedRequest, header
+
+Differences = dict[str, tuple[object, object]]
+"""By the name of each part that differs: its value as it is sent, and as it is recorded."""
+
+_MAX_PARSED_BYTES: Final = 1024**2
+_PLACE: Final = ("method", "host", "path")
+_LONGEST_PATH: Final = 200
+_ADDRESS: Final = re.compile(r"([^/?#]*//)?(?:[^/?#]*@)?([^/?#]*)([^?#]*)\??([^#]*)")
+
+
+def place_of(request: RecordedRequest, base_url: str) -> tuple[str, str, str]:
+    """Return origin, path and query of an address; below ``base_url`` the origin is empty.
+
+    The path is cut off: the time to compare two grows with the square of their length.
+    """
+    match = _ADDRESS.match(request.uri)
+    assert match is not None, "each part may be empty"
+    origin, path, query = f"{match[1] or ''}{match[2]}", match[3], match[4]
+    if base_url and f"{origin}{path}/".startswith(f"{base_url}/"):
+        origin, path = "", f"{origin}{path}"[len(base_url) :]
+    return origin, (path or "/")[:_LONGEST_PATH], query
+
+
+def differences(
+    sent: tuple[RecordedRequest, str], recorded: tuple[RecordedRequest, str], compared: set[str]
+) -> Differences:
+    """Return what differs in two redacted requests, each given with its own base address.
+
+    Of two operations only that: what else they take differs anyway.
+
+    Parameters
+    ----------
+    compared
+        The names of vcrpy's matchers that compare them.
+    """
+    kinds = {name.removesuffix("s") for name in compared}
+    kinds |= {"host"} if "path" in kinds else set()
+    ours, theirs = dict(_parts(*sent)), dict(_parts(*recorded))
+    is_other = ours["method"] != theirs["method"] or ours["path"] != theirs["path"]
+    return {
+        name: (ours.get(name), theirs.get(name))
+        for name in (_PLACE if is_other else {**ours, **theirs})
+        if name.partition(":")[0] in kinds and ours.get(name) != theirs.get(name)
+    }
+
+
+def _parts(request: RecordedRequest, base_url: str) -> Iterator[tuple[str, object]]:
+    """Yield each part of a request by its name."""
+    origin, path, query = place_of(request, base_url)
+    yield from zip(_PLACE, (request.method, origin, path), strict=True)
+    yield from _by_name("query", sorted(parse_qsl(query)))
+    yield from _by_name("header", ((name.lower(), value) for name, value in request.headers))
+    body, content_type = request.body or b"", header(request.headers, "content-type") or ""
+    value, problem = read_json_body(request.headers, body[:_MAX_PARSED_BYTES])
+    if not problem:
+        fields = leaves(value, into_arrays=True)
+        yield from _by_name("body", ((".".join(map(str, path)), leaf) for path, leaf in fields))
+    elif "form" in content_type and len(body) <= _MAX_PARSED_BYTES:
+        yield from _by_name("body", read_form(content_type, body))
+    elif body:
+        yield "body", body
+
+
+def _by_name(kind: str, pairs: Iterable[tuple[str, object]]) -> Iterator[tuple[str, object]]:
+    values: dict[str, list[object]] = {}
+    for name, value in pairs:
+        values.setdefault(f"{kind}: {name}" if name else kind, []).append(value)
+    for name, several in values.items():
+        yield name, several if len(several) > 1 else several[0]

@@ -1,0 +1,120 @@
+"""Operations decided over all paths of a recording: `operations_of`.
+
+`interaction.operation_of` sees one path alone, and takes a plain word for a name. Many paths show
+which words are ids, as the same follows them: ``/shops/acme/orders``, ``/shops/globex/orders``.
+What is an id to it stays one, and more paths only turn more words into ids.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from .errors import argument_error
+from .interaction import operation_of
+
+_Route = tuple[str, ...]
+
+_ID: Final = "/{id}"
+# A segment with its slash, and a verb that ends it: `/models`, `/{id}`, `:embed`.
+_TOKEN: Final = re.compile(r"/[^/]*?(?=:[a-z][A-Za-z]+(?:/|$))|:[^/]+|/[^/]*|[^/]+")
+_PLURAL: Final = re.compile(r"/.*[^su]s")
+# Words that stand in the place of an id and are none, and that follow anything.
+_COMMON: Final = re.compile(
+    r"/(me|self|current|mine|search|count|all|new|latest|batch|bulk|default)"
+)
+# Versions and other words that begin with a digit, likeThis, like_this, and what is no word.
+_NAME: Final = re.compile(r"/(v?\d.*|[a-z]+([A-Z][a-z]+)+|[a-z]+(_[a-z\d]+)+|\{id\}|)|[^/].*")
+_MOST_SEGMENTS: Final = 20
+_PLAIN: Final = re.compile(r"/[a-z-]+")
+
+
+def operations_of(paths: Iterable[str], templates: Collection[str] = ()) -> dict[str, str]:
+    """Return each path's operation: the template that it matches, else the path, ids as ``{id}``.
+
+    Of ``templates``, which the caller named (``/v1/domains/{domain}``), the first counts.
+    """
+    patterns = {template: pattern_of(template) for template in templates}
+    known = {}
+    for path in paths:
+        named = (each for each, pattern in patterns.items() if pattern.fullmatch(path))
+        known[path] = next(named, None) or operation_of(path)
+    others = {*known.values()} - {*templates}
+    routes = {
+        each: tuple(_TOKEN.findall(each)) for each in others if each.count("/") < _MOST_SEGMENTS
+    }
+    while ids := _ids(set(routes.values())):
+        for each, route in routes.items():
+            starts = (route[:end] for end in range(1, len(route) + 1))
+            routes[each] = tuple([_ID if start in ids else start[-1] for start in starts])
+    return {path: "".join(routes.get(each, [each])) for path, each in known.items()}
+
+
+def _ids(routes: Collection[_Route]) -> set[_Route]:
+    """Return beginnings of routes, of which the last token is an id and was not known as one."""
+    below: dict[_Route, dict[str, set[_Route]]] = defaultdict(lambda: defaultdict(set))
+    for route in routes:
+        for end, token in enumerate(route):
+            below[route[:end]][token].add(route[end + 1 :])
+    ids = {
+        (*parent, token)
+        for parent, siblings in below.items()
+        if len(siblings) > 1
+        for token in _ids_among(siblings, "".join(parent[-1:]))
+    }
+    # From the front: what is below two ids of one template is decided together.
+    shortest = min(map(len, ids), default=0)
+    return {each for each in ids if len(each) == shortest}
+
+
+def _ids_among(siblings: dict[str, set[_Route]], parent: str) -> set[str]:
+    """Return which of the words below a parent are ids, by the routes that follow each."""
+    is_list = _PLURAL.fullmatch(parent) is not None
+    beside = siblings.get(_ID, set())
+    words = {
+        token: tails
+        for token, tails in siblings.items()
+        if not (_COMMON.fullmatch(token) or _NAME.fullmatch(token))
+    }
+    # Elsewhere than in a list, `/lists` and `/list/{id}` are lists themselves.
+    lists = set() if is_list else {w for w, tails in words.items() if _is_list(w, tails)}
+    # What follows, as `*/orders`: several words with the same are ids of one template.
+    shapes = {word: set(map(_shape, words[word])) for word in words.keys() - lists}
+    counts = Counter(shape for each in shapes.values() for shape in each if any(shape))
+    ids = {w for w, each in shapes.items() if any(counts[s] >= (3 if is_list else 5) for s in each)}
+    ids |= {word for word, tails in words.items() if any(_is_like(t, beside) for t in tails)}
+    # Then what follows them, or another id, shows those that have less: `/shops/initech`.
+    known = beside.union(*[words[word] for word in ids])
+    in_doubt = {word for word in words if _PLAIN.fullmatch(word) and not (ids and is_list)}
+    ids |= {word for word in words.keys() - in_doubt - lists if words[word] <= known}
+    leaves = {word for word, tails in words.items() if tails == {()}}
+    return ids | leaves if is_list and len(leaves) >= 8 else ids
+
+
+def _shape(tail: _Route) -> _Route:
+    """Return a route with its plurals and verbs alone, which are names for certain."""
+    return tuple([t if _PLURAL.fullmatch(t) or t[0] == ":" else "" for t in tail])
+
+
+def _is_list(word: str, tails: set[_Route]) -> bool:
+    return _PLURAL.fullmatch(word) is not None or any(tail[:1] == (_ID,) for tail in tails)
+
+
+def _is_like(tail: _Route, others: set[_Route]) -> bool:
+    """Return whether the others have this route, or with one word as an id, and a name in it."""
+    variants = [tail, *((*tail[:end], _ID, *tail[end + 1 :]) for end in range(len(tail)))]
+    return any(
+        each in others and any(token != _ID and not _COMMON.fullmatch(token) for token in each)
+        for each in variants
+    )
+
+
+def pattern_of(template: str) -> re.Pattern[str]:
+    """Return the pattern of the paths that a template names; its groups are the ids."""
+    if not re.fullmatch(r"(/([^/{}]|\{\w+\})*)+", template):
+        raise argument_error(
+            f'{template!r} in paths is no template. Give a list such as ["/v1/domains/{{domain}}"].'
+        )
+    return re.compile(re.sub(r"\\\{\w+\\\}", "([^/]+)", re.escape(template)))

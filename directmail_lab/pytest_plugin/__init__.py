@@ -1,0 +1,322 @@
+"""The pytest plugin: the fixture ``directmail``, a session that replays the test's own cassette.
+
+Installing the package is all it takes::
+
+    def test_the_account_has_a_name(directmail):
+        assert directmail.me()["name"].item()
+
+    def test_with_a_client_of_httpx(directmail):
+        assert Account(directmail.base_url, http_client=directmail.client).name
+
+    def test_with_requests(directmail_server):
+        assert requests.get(f"{directmail_server}/v1/users/me").json()["name"]
+
+The cassette is ``cassettes/<module>/<test>.yaml`` beside the test file. Record it with
+``pytest --directmail-record-mode=once`` and ``DIRECTMAIL_BASE_URL`` and ``DIRECTMAIL_API_KEY`` set;
+with ``--directmail-allow-writes`` or ``@pytest.mark.directmail(allow_writes=True)`` if it writes.
+Without the record mode nothing is ever sent: the session has no transport that could.
+
+The marker's arguments are the settings of a test (see `settings`). The fixture
+``directmail_options`` and the ini file give those of all tests. With ``--directmail-block-network``
+each test fails that connects to another machine (see `network`). ``--directmail-unused`` lists the
+cassettes that no test uses.
+
+Until a test uses a fixture this module imports only pytest, and it never imports pandas.
+"""
+
+from __future__ import annotations
+
+import shlex
+import warnings
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from .mismatches import add_to_report, hide_our_frames, print_commands, say_briefly
+from .settings import (
+    DEFAULTS,
+    MODES,
+    WRITES_OPTION,
+    Node,
+    Settings,
+    cassette_folder,
+    cassette_path,
+    relative,
+    settings_of,
+    words,
+)
+
+if TYPE_CHECKING:
+    from ..cassettes import Cassette
+    from ..errors import NotRecordedError
+    from ..sessions import Session
+
+_OPTION: Final = "--directmail-record-mode"
+_UNUSED_OPTION: Final = "--directmail-unused"
+_BLOCK_OPTION: Final = "--directmail-block-network"
+_HOSTS_OPTION: Final = "--directmail-allowed-hosts"
+_BLOCK: Final = "directmail_network_block"  # a plugin's name
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options and the ini settings."""
+    group = parser.getgroup("directmail", "directmail_lab cassettes")
+    group.addoption(_OPTION, choices=MODES, help="record, as vcrpy does; by default: replay alone")
+    group.addoption(WRITES_OPTION, action="store_true", help="send and record writes, too")
+    group.addoption(_UNUSED_OPTION, action="store_true", help="list cassettes that no test uses")
+    group.addoption(_BLOCK_OPTION, action="store_true", help="fail tests that connect elsewhere")
+    group.addoption(_HOSTS_OPTION, default="", help="but to these hosts: a,*.b")
+    parser.addini("directmail_block_network", f"as {_BLOCK_OPTION}", "bool")
+    parser.addini("directmail_allowed_hosts", f"as {_HOSTS_OPTION}", "args")
+    # None of these records, or allows writes: both are meant each time.
+    parser.addini("directmail_match_on", "vcrpy's matchers, such as: method path body", "args")
+    parser.addini("directmail_redact", "headers, fields and kinds of data to redact", "args")
+    parser.addini("directmail_max_age", 'how old a recording may be, such as "90 days"')
+    parser.addini("directmail_on_old", "what an older one does: warn or fail", default="warn")
+    parser.addini("directmail_cassettes", "the folder beside each test file", default="cassettes")
+    parser.addini("directmail_base_url", "the address, if DIRECTMAIL_BASE_URL is not set")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker and, with the options for them, the block and the unused cassettes."""
+    arguments = ", ".join(f"{name}={default!r}" for name, default in DEFAULTS.items())
+    marker = f"directmail({arguments}): how the fixture directmail records and replays"
+    config.addinivalue_line("markers", marker)
+    if WRITES_OPTION in config.getini("addopts"):
+        raise pytest.UsageError(f"{WRITES_OPTION} is for the command line: writes cost money.")
+    if config.getoption(_BLOCK_OPTION) or config.getini("directmail_block_network"):
+        from .network import NetworkBlock
+
+        hosts = words(config, "directmail_allowed_hosts", config.getoption(_HOSTS_OPTION))
+        config.pluginmanager.register(NetworkBlock(config.rootpath, hosts), _BLOCK)
+    if config.getoption(_UNUSED_OPTION):
+        from .unused import Unused
+
+        config.pluginmanager.register(Unused(config))
+
+
+@pytest.fixture(scope="session")
+def directmail_options() -> Mapping[str, Any]:
+    """Give settings of all tests: override it to return a dict of the marker's arguments."""
+    return {}
+
+
+@pytest.fixture
+def directmail(
+    request: pytest.FixtureRequest, directmail_options: Mapping[str, Any]
+) -> Iterator[Session]:
+    """Give a `Session` on the test's cassette, which is also the current one for the test."""
+    yield from _session(request.node, directmail_options)
+
+
+@pytest.fixture(scope="module")
+def directmail_session(
+    request: pytest.FixtureRequest, directmail_options: Mapping[str, Any]
+) -> Iterator[Session]:
+    """Give a `Session` to what a module sets up once, on ``<module>/directmail_session.yaml``.
+
+    It has the module's marker. With xdist, record it by ``--dist=loadfile``.
+    """
+    yield from _session(request.node, directmail_options)
+
+
+@pytest.fixture
+def directmail_server(request: pytest.FixtureRequest, directmail: Session) -> Iterator[str]:
+    """Give the address of a local server that answers any client as ``directmail`` does."""
+    from ..server import ClientServer
+
+    unanswered = request.node.stash[USE].unanswered
+    with ClientServer(directmail.client, on_refusal=unanswered.append) as server:
+        yield server.base_url
+
+
+def _session(node: Node, options: Mapping[str, Any]) -> Iterator[Session]:
+    """Give a session on the cassette of a test or a module, the current one for its time."""
+    from ..cassettes.cassette import records
+    from ..current import current_session, make_current
+    from ..errors import DirectMailLabError
+
+    settings = settings_of(node, options)
+    path = cassette_path(node, settings)
+    mode = node.config.getoption(_OPTION) or settings.record_mode or "none"
+    is_recorded = records(mode, path)
+    _refuse_beside_vcr(node, may_collide=is_recorded or settings.cassette is None)
+    before = current_session()
+    try:
+        start = _recording if is_recorded else _replaying
+        with start(path, mode, settings, node) as session, _unblocked(session, node.config):
+            assert session.open_cassette is not None, "the session was put on one just now"
+            folder = cassette_folder(node)
+            session.folders = (folder / node.path.stem, folder)
+            use = _Use(session.open_cassette, settings, node)
+            node.stash[USE] = use
+            use.cassette.on_unmatched = use.refuse
+            use.check_age()
+            make_current(session)
+            yield session
+            make_current(before)
+    except (DirectMailLabError, ValueError) as error:  # our frames are not the author's
+        raise pytest.fail.Exception(str(error), pytrace=False) from None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Fail a test that passed, but left responses of its own cassette unplayed."""
+    result = yield
+    use = item.stash.get(USE, None)
+    if use is not None and use.unanswered:
+        pytest.fail(use.unanswered[0], pytrace=False)
+    if use is not None and use.is_strict and use.cassette.unplayed():
+        advice = 'Record it again, or allow it: @pytest.mark.directmail(unplayed="allow").'
+        pytest.fail(f"It did not request every response of its cassette. {advice}", pytrace=False)
+    return result
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[Any]
+) -> Generator[None, Any, Any]:
+    """Add the requests that were left unplayed or not recorded to the report of a failure."""
+    uses = [use for node in item.listchain() if (use := node.stash.get(USE, None))]
+    if uses:
+        hide_our_frames(call, item.config)
+    report = yield
+    for use in uses if report.failed else ():
+        add_to_report(report, item.config, *use.summary())
+    return report
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # around pytest's own, which ends in its summary
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter,
+) -> Generator[None, Any, Any]:
+    """Add the commands that record again to the short summary."""
+    result = yield
+    print_commands(terminalreporter)
+    return result
+
+
+def _command(node: Node, mode: str) -> str:
+    """Return the command that records a cassette."""
+    _, colons, test = node.nodeid.partition("::")
+    return (
+        f"pytest {shlex.quote(relative(node.path, node.config) + colons + test)} {_OPTION}={mode}"
+    )
+
+
+# -- the session -------------------------------------------------------------------------------
+
+
+def _refuse_beside_vcr(node: Node, *, may_collide: bool) -> None:
+    """Fail a test that vcrpy's plugins would record too, with the key and into the same file."""
+    disabled = node.config.getoption("disable_recording", default=False)
+    if may_collide and not disabled and node.get_closest_marker("vcr"):
+        why = "so vcrpy would record it too: with the key, and into the same file"
+        advice = "Take the mark off this test, or run it with --disable-recording."
+        pytest.fail(f"{node.nodeid} is marked vcr, {why}. {advice}", pytrace=False)
+
+
+def _replaying(path: Path, _: str, settings: Settings, node: Node) -> Session:
+    """Return a session that only replays: it has no key, and no transport that could send."""
+    from ..sessions import replaying_session
+
+    if not path.exists():
+        advice = "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY, and record it:"
+        missing = f"There is no cassette {relative(path, node.config)}."
+        pytest.fail(f"{missing} {advice} {_command(node, 'once')}", pytrace=False)
+    session = replaying_session(path)
+    session.replay(path, repeat=settings.repeat, **settings.given("match_on"))
+    return session
+
+
+def _recording(path: Path, mode: str, settings: Settings, node: Node) -> Session:
+    """Return a session that records, with the environment's key."""
+    from ..credentials import find_api_key
+    from ..sessions import Session
+    from ..settings import BASE_URL_VARIABLE, choose_address, variable
+
+    ini = node.config.getini("directmail_base_url")
+    address = choose_address(settings.base_url or variable(BASE_URL_VARIABLE) or ini or None)
+    session = Session(
+        address,
+        find_api_key(base_url=address),
+        allow_writes=settings.allow_writes or node.config.getoption(WRITES_OPTION),
+        retry=settings.retry,
+    )
+    # The event loop of an async test is gone when the fixture ends: no connection may outlive it.
+    session.async_client.headers["Connection"] = "close"
+    options = settings.given("redact", "match_on", "before_record")
+    session.record(path, record_mode=mode, **options)
+    return session
+
+
+def _unblocked(session: Session, config: pytest.Config) -> AbstractContextManager[object]:
+    """Let a session that records reach its address, even if the network is blocked."""
+    block = config.pluginmanager.get_plugin(_BLOCK)
+    return block.allowing(session.base_url) if block and session.mode == "record" else nullcontext()
+
+
+# -- how the cassette was used -----------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Use:
+    """How a test used its cassette."""
+
+    cassette: Cassette
+    settings: Settings
+    node: Node
+    refused: list[NotRecordedError] = field(default_factory=list)
+    unanswered: list[str] = field(default_factory=list)  # by `directmail_server`, which raises none
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether all responses must be played: by default if only this test has the cassette."""
+        default = "fail" if self.settings.cassette is None else "allow"
+        return not self.cassette.records and (self.settings.unplayed or default) == "fail"
+
+    @property
+    def shown_path(self) -> str:
+        return relative(self.cassette.path, self.node.config)
+
+    @property
+    def command(self) -> str:
+        """The command that records the test again, with its writes if it has any."""
+        from ..contract import SAFE_METHODS
+
+        methods = {each.request.method for each in self.cassette.recording()}
+        has_writes = not methods <= SAFE_METHODS and not self.settings.allow_writes
+        return _command(self.node, "all") + (f" {WRITES_OPTION}" if has_writes else "")
+
+    def refuse(self, error: NotRecordedError) -> None:
+        """Note a request that the cassette has no response to."""
+        say_briefly(error, self.command)
+        self.refused.append(error)
+
+    def check_age(self) -> None:
+        """Warn of a recording that is older than ``max_age``, or fail the test."""
+        if self.cassette.records or not self.settings.max_age:
+            return
+        from ..questions.drift import age_problem
+
+        problem = age_problem(self.cassette.recording(), self.settings.max_age)
+        message = f"{self.shown_path} {problem}; to record it again: {self.command}"
+        if problem and self.settings.on_old == "fail":
+            pytest.fail(message, pytrace=False)
+        elif problem:
+            warnings.warn(pytest.PytestWarning(message), stacklevel=2)
+
+    def summary(self) -> tuple[str, list[str], list[NotRecordedError], str]:
+        """Return what is used, what was left unplayed, what was not recorded, and the command."""
+        heading = f"{self.shown_path}, record mode {self.cassette.record_mode}"
+        unplayed = [] if self.cassette.records else self.cassette.unplayed()
+        path_of = self.cassette.recording().path_of
+        titles = [f"{each.method} {path_of(each)}" for each in unplayed]
+        return heading, titles, self.refused, self.command
+
+
+USE: Final = pytest.StashKey[_Use]()

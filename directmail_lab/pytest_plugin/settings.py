@@ -1,0 +1,154 @@
+"""The settings of a test, from the ini file, the fixture and the markers; and its cassette's file.
+
+The fixture ``directmail_options`` wins over the ini file, and a marker over both; of several
+markers, the one nearest to the test.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import pytest
+
+if TYPE_CHECKING:
+    from ..cassettes import BeforeRecord, Matcher
+
+Node = pytest.Item | pytest.Module
+
+MODES: Final = ("none", "once", "new_episodes", "any", "all")
+WRITES_OPTION: Final = "--directmail-allow-writes"
+
+_CHOICES: Final = {
+    "record_mode": MODES,
+    "repeat": ("strict", "last"),
+    "unplayed": ("fail", "allow"),
+    "on_old": ("warn", "fail"),
+    "retry": (True, False),
+    "allow_writes": (True, False),
+}
+_LONGEST_NAME: Final = 120  # of a test, in its cassette's file name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The arguments of the marker, which the fixture ``directmail_options`` may return too."""
+
+    cassette: str | Path | None = None
+    record_mode: str | None = None
+    repeat: Literal["strict", "last"] = "strict"
+    redact: Iterable[str] = ()
+    match_on: Sequence[str | Matcher] | None = None
+    unplayed: Literal["fail", "allow"] | None = None
+    max_age: str = ""
+    on_old: str = "warn"
+    base_url: str | None = None
+    retry: bool = False
+    allow_writes: bool = False
+    before_record: BeforeRecord | None = None
+
+    def given(self, *names: str) -> dict[str, Any]:
+        """Return those of the settings that have a value."""
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+
+DEFAULTS: Final = {field.name: field.default for field in fields(Settings)}
+
+
+def words(config: pytest.Config, name: str, given: str = "") -> list[str]:
+    """Return the words of an ini setting and of a text, which spaces or commas part."""
+    return " ".join([given, *config.getini(name)]).replace(",", " ").split()
+
+
+def settings_of(node: Node, options: Mapping[str, Any]) -> Settings:
+    """Return the settings of a test or a module; ``options`` are the fixture's."""
+    ini: dict[str, Any] = {
+        **{name: node.config.getini(f"directmail_{name}") for name in ("max_age", "on_old")},
+        **{name: words(node.config, f"directmail_{name}") for name in ("match_on", "redact")},
+    }
+    if "allow_writes" in options:
+        only = f"only the marker and {WRITES_OPTION} do, since writes cost money"
+        pytest.fail(f"The fixture directmail_options does not allow writes: {only}.", pytrace=False)
+    merged: dict[str, Any] = {}
+    sources = [("The ini file", {name: value for name, value in ini.items() if value})]
+    sources.append(("The fixture directmail_options", dict(options)))
+    for marker in reversed(list(node.iter_markers("directmail"))):
+        by_place = dict.fromkeys(map(repr, marker.args))  # no setting has such a name
+        sources.append((f"{node.nodeid}: the marker directmail", {**by_place, **marker.kwargs}))
+    for source, given in sources:
+        for name, value in given.items():
+            _check(source, name, value)
+        merged.update(given)
+    return Settings(**merged)
+
+
+def _check(source: str, name: str, value: Any) -> None:
+    """Fail the test if a setting has a wrong name or value."""
+    from ..errors import did_you_mean
+
+    allowed = _CHOICES.get(name, (value,))
+    if name not in DEFAULTS:
+        advice = did_you_mean(name, DEFAULTS) or f"There are {', '.join(DEFAULTS)}."
+        pytest.fail(f"{source} has no setting {name}. {advice.rstrip()}", pytrace=False)
+    if value is not None and value not in allowed:
+        problem = f"{name} is one of {', '.join(map(str, allowed))}"
+        pytest.fail(f"{source}: {problem}.", pytrace=False)
+
+
+# -- which cassette ----------------------------------------------------------------------------
+
+
+def cassette_folder(node: Node) -> Path:
+    """Return the folder of the cassettes of a test's file."""
+    return node.path.parent / str(node.config.getini("directmail_cassettes"))
+
+
+def cassette_path(node: Node, settings: Settings) -> Path:
+    """Return the file of the cassette of a test, or of a module."""
+    cassette, folder = settings.cassette, cassette_folder(node)
+    if isinstance(cassette, Path):
+        return node.path.parent / cassette
+    if cassette is not None:
+        from ..cassettes import find_cassette
+        from ..errors import NotRecordedError
+
+        with suppress(NotRecordedError):  # what `replay(name)` would find
+            return find_cassette(cassette, [folder])
+        return folder / f"{cassette.removesuffix('.yaml')}.yaml"
+    own = folder / node.path.stem
+    if isinstance(node, pytest.Module):
+        return own / "directmail_session.yaml"
+    path = own / f"{_test_name(node)}.yaml"
+    return path if path.exists() else _path_by_vcr(node, path)
+
+
+def _path_by_vcr(node: pytest.Item, path: Path) -> Path:
+    """Return the file that pytest-recording gave a test, if there is one, else ``path``."""
+    test_class = getattr(node, "cls", None)
+    name = f"{test_class.__name__}.{node.name}" if test_class else node.name
+    theirs = path.with_name(re.sub(r"[<>?%*:|\"'/\\]", "-", name) + ".yaml")
+    return theirs if os.path.exists(theirs) else path  # noqa: PTH110 - the name may be too long
+
+
+def _test_name(node: pytest.Item) -> str:
+    """Return a test's name for a file: ``Class.test[parameters]``, without characters of paths."""
+    test_class = getattr(node, "cls", None)
+    name = f"{test_class.__qualname__}.{node.name}" if test_class else node.name
+    safe = re.sub(r"[^\w.\-\[\]]", "-", name).encode()[:_LONGEST_NAME].decode("utf-8", "ignore")
+    if safe == name:
+        return name
+    from hashlib import sha256
+
+    # Two names may become the same one here, so a hash of the original is added.
+    return f"{safe}-{sha256(name.encode()).hexdigest()[:8]}"
+
+
+def relative(path: Path, config: pytest.Config) -> str:
+    """Return a path as from the folder that pytest was started in."""
+    start = config.invocation_params.dir
+    return str(path.relative_to(start) if path.is_relative_to(start) else path)

@@ -1,0 +1,198 @@
+"""Behind the form of `browse`: checks what a person wrote there, and sends it.
+
+Nothing is sent but what the form's *Send* brings, one request at a time. For a write that the
+session allows, it only gets a question; the token that comes with that sends the write, once.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cached_property
+from typing import Any, Final
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from ..cassettes import Recording, read_cassette
+from ..cassettes.library import cassettes_by_name
+from ..errors import CassetteError, DirectMailLabError
+from ..http import httpx, is_write
+from ..interaction import READING, operation_of
+from ..pacing import CANCELLED
+from ..redaction.key import has_placeholder
+from ..sessions import Session
+
+Respond = Callable[[dict[str, Any]], None]
+_Sending = tuple[Session, httpx.Request]
+
+_MOST_CASSETTES: Final = 20
+_MOST_BYTES: Final = 4 * 1024**2
+_MOST_INTERACTIONS: Final = 200
+_PATH: Final = re.compile(r"/(?!/)[^#\\{}]*")
+_SET_BY_SESSION: Final = re.compile(
+    r"(?i)\s*((proxy-)?authorization|connection|content-length|cookie|host|transfer-encoding)\s*"
+)
+
+
+class Explorer:
+    """Handles what the form asks of ``session()``: see `handle`."""
+
+    def __init__(self, session: Callable[[], Session]) -> None:
+        self._session = session
+        self._is_sending = threading.Lock()
+        self._last: _Sending | None = None
+        self._asked: dict[str, _Sending] = {}
+        self._learned: tuple[Recording | None, int] = None, 0
+
+    def handle(self, request: Any, body: bytes, respond: Respond) -> bool:
+        """Respond to a request, perhaps later in another thread; return whether it is a known one.
+
+        Parameters
+        ----------
+        request
+            ``{"action": "send", "request": {…}}`` sends, or asks a question; ``{"action":
+            "confirm", "token": "…"}`` is the consent to that; ``{"action": "waiting"}`` tells for
+            how long the request waits; ``{"action": "cancel"}`` ends that; ``{"action": "hint",
+            "method": "GET", "path": "/v1"}`` tells what is left, and what can be typed.
+        body
+            That of the request to send.
+        """
+        match request:
+            case {"action": "send", "request": form}:
+                self._ask_or_send(form, body, respond)
+            case {"action": "confirm", "token": str(token)}:
+                self._send(self._asked.pop(token, None), respond)
+            case {"action": "waiting"}:
+                respond({"seconds": self._waits_s()})
+            case {"action": "cancel"}:
+                if self._last is not None:
+                    self._last[1].extensions[CANCELLED].set()
+                respond({})
+            case {"action": "hint", "method": str(method), "path": str(path)}:
+                _in_thread(lambda: respond(self._hint(method, path.partition("?")[0])))
+            case _:
+                return False
+        return True
+
+    def _ask_or_send(self, form: Any, body: bytes, respond: Respond) -> None:
+        session = self._session()
+        request = _written(session, form, body)
+        if not (session.allow_writes and is_write(request)):
+            self._send((session, request), respond)
+            return
+        address, token = session.recording.redactor.text(str(request.url)), secrets.token_urlsafe()
+        self._asked = {token: (session, request)}
+        question = f"Send {request.method} to {address}? The service may act on it."
+        respond({"question": question, "token": token})
+
+    def _send(self, sending: _Sending | None, respond: Respond) -> None:
+        if sending is None or not self._is_sending.acquire(blocking=False):
+            respond({"problem": "Nothing was sent again: one request is sent at a time."})
+            return
+        self._last = sending
+        _in_thread(lambda: respond(self._response_to(*sending)))
+
+    def _response_to(self, session: Session, request: httpx.Request) -> dict[str, Any]:
+        recording = session.recording
+        # The page counts down: no progress bar is shown.
+        is_alone = session.allowances.shown.acquire(blocking=False)
+        try:
+            reading = session.client.send(request).extensions[READING]
+        except Exception as error:
+            told = " ".join([str(error), *getattr(error, "__notes__", ())])
+            return {"problem": recording.redactor.text(told)}
+        finally:
+            self._is_sending.release()
+            if is_alone:
+                session.allowances.shown.release()
+        numbers = range(len(recording), 0, -1)
+        return {"number": next((n for n in numbers if recording.reading(n) == reading), None)}
+
+    def _waits_s(self) -> float | None:
+        """Return for how many seconds the request waits; 0 if for another one, None if not."""
+        if self._last is None or not self._is_sending.locked():
+            return None
+        session, request = self._last
+        method = request.method.replace("HEAD", "GET")  # they share an allowance
+        until = session.waiting_until.get(f"{method} {operation_of(request.url.path)}")
+        return None if until is None else max(0.0, until - time.time())
+
+    # -- what can be typed ------------------------------------------------------------------
+
+    @cached_property
+    def _parameters(self) -> dict[str, set[str]]:
+        """The names of parameters, by operation, in the cassettes at hand."""
+        parameters: dict[str, set[str]] = {}
+        for file in list(cassettes_by_name().values())[:_MOST_CASSETTES]:
+            with suppress(CassetteError, OSError):
+                if file.stat().st_size <= _MOST_BYTES:
+                    _learn(parameters, read_cassette(file))
+        return parameters
+
+    def _hint(self, method: str, path: str) -> dict[str, Any]:
+        recording, operation = self._session().recording, operation_of(path)
+        last, count = self._learned
+        self._learned = recording, len(recording)
+        _learn(self._parameters, recording, count if last is recording else 0)
+        alike = (
+            each
+            for each in reversed(recording.readings())
+            if (each.method, each.operation) == (method, operation) and each.remaining is not None
+        )
+        latest = next(alike, None)
+        return {
+            "left": f"{latest.remaining} of {latest.limit} left at the last response"
+            if latest
+            else "",
+            "operations": sorted([*self._parameters]),
+            "parameters": sorted(self._parameters.get(operation, ())),
+        }
+
+
+def _learn(parameters: dict[str, set[str]], recording: Recording, after: int = 0) -> None:
+    """Add the operations of a recording's last interactions, without those that are not there."""
+    last = len(recording)
+    for number in range(max(after, last - _MOST_INTERACTIONS) + 1, last + 1):
+        interaction = recording.interaction(number)
+        if interaction.response.status != 404:
+            path = recording.path_of(interaction.request)
+            query = parse_qsl(urlsplit(interaction.request.uri).query, keep_blank_values=True)
+            parameters.setdefault(operation_of(path), set()).update(name for name, _ in query)
+
+
+def _in_thread(work: Callable[[], object]) -> None:
+    threading.Thread(target=work, daemon=True).start()
+
+
+def _written(session: Session, form: Any, body: bytes) -> httpx.Request:
+    """Return what a person wrote, as a request below the session's base address.
+
+    Raises
+    ------
+    DirectMailLabError
+        It must not be sent; the message is a sentence that says what to change.
+    """
+    path, _, query = form["path"].strip().partition("?")
+    if not _PATH.fullmatch(path) or {".", ".."} & set(unquote(path).split("/")):
+        raise DirectMailLabError(
+            f"Type a path below {session.base_url}: it begins with one slash, and has no host, no "
+            "#, no braces, and no segment of dots."
+        )
+    for name, _ in form["headers"]:
+        if _SET_BY_SESSION.fullmatch(name):
+            raise DirectMailLabError(f"Leave out the header {name}: the session sets it.")
+    params = [*parse_qsl(query, keep_blank_values=True), *map(tuple, form["parameters"])]
+    headers = [*map(tuple, form["headers"])]
+    options: dict[str, Any] = {"params": params, "headers": headers, "content": body}
+    try:
+        request = session.client.build_request(form["method"], path, **options)
+    except (ValueError, httpx.InvalidURL):
+        raise DirectMailLabError("The address or a header cannot be sent as it is.") from None
+    request.extensions[CANCELLED] = threading.Event()
+    texts = [str(request.url), *request.headers.values(), body.decode("latin-1")]
+    if session.mode != "replay" and any(map(has_placeholder, texts)):
+        raise DirectMailLabError("A value was replaced when this was recorded: put in your own.")
+    return request

@@ -1,0 +1,60 @@
+"""Clients as SDKs are: each takes an httpx client, adds a key of its own, repeats what fails."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+
+
+class Completions:
+    """As OpenAI's: whole addresses, a bearer token, its own requests that it sends."""
+
+    def __init__(self, *, api_key: str, base_url: str, http_client: httpx.Client) -> None:
+        self.api_key, self.base_url, self.http = api_key, base_url, http_client
+
+    def _request(self, prompt: str) -> httpx.Request:
+        return self.http.build_request(
+            "POST",
+            f"{self.base_url}/v1/chat/completions",
+            headers={"Authorization": f"Bearer {self.api_key}"},
+            json={"messages": [{"role": "user", "content": prompt}]},
+        )
+
+    def complete(self, prompt: str) -> str:
+        request = self._request(prompt)
+        for _ in range(2):
+            response = self.http.send(request)
+            if response.status_code != 429:
+                break
+        return str(response.raise_for_status().json()["text"])
+
+
+class AsyncCompletions(Completions):
+    """The same over an `httpx.AsyncClient`."""
+
+    http: Any
+
+    async def complete_async(self, prompt: str) -> str:
+        for _ in range(2):
+            response = await self.http.send(self._request(prompt))
+            if response.status_code != 429:
+                break
+        return str(response.raise_for_status().json()["text"])
+
+
+class Messages:
+    """As Anthropic's: a header of its own for the key, and a stream of events."""
+
+    def __init__(self, *, api_key: str, base_url: str, http_client: Any) -> None:
+        self.http, self._url = http_client, f"{base_url}/v1/messages"
+        self._options: dict[str, Any] = {"headers": {"X-Api-Key": api_key}, "json": {"stream": 1}}
+
+    def stream(self) -> list[str]:
+        with self.http.stream("POST", self._url, **self._options) as response:
+            return [line[6:] for line in response.iter_lines() if line.startswith("data: ")]
+
+    async def stream_async(self) -> list[str]:
+        async with self.http.stream("POST", self._url, **self._options) as response:
+            lines = [line async for line in response.aiter_lines()]
+        return [line[6:] for line in lines if line.startswith("data: ")]

@@ -1,0 +1,121 @@
+"""The service that the client is for. It is careless: here and there it repeats the key."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import threading
+from collections import Counter
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from typing import Any, Final, NamedTuple
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from directmail_lab.interaction import RecordedRequest, RecordedResponse, header
+from directmail_lab.server import LoopbackServer, error_response, json_response
+
+NAMES: Final = ["spring", "summer", "autumn", "winter", "new year"]
+
+
+class Asked(NamedTuple):
+    """A request: its path in parts, its query, whose key it has, how often it was sent."""
+
+    request: RecordedRequest
+    path: list[str]
+    query: dict[str, str]
+    key: str
+    times: int
+
+    def header(self, name: str) -> str | None:
+        return header(self.request.headers, name)
+
+    @property
+    def body(self) -> bytes:
+        return self.request.body or b""
+
+
+def page(asked: Asked) -> dict[str, Any]:
+    start, size = int(asked.query.get("start", 0)), int(asked.query["size"])
+    end = start + size
+    following = f"/v1/lists?size={size}&start={end}" if end < len(NAMES) else None
+    return {"data": [{"name": name} for name in NAMES[start:end]], "next": following}
+
+
+def one(asked: Asked) -> object:
+    name = unquote(asked.path[1])
+    return {"name": name, "rows": 3} if name in NAMES else error_response(404, "No such list.")
+
+
+def packed(asked: Asked) -> RecordedResponse:
+    headers = (("Content-Type", "text/csv"), ("Content-Encoding", "gzip"))
+    rows = f"name\n{asked.path[1]}\n\xff".encode("latin-1")
+    return RecordedResponse(200, "OK", headers, gzip.compress(rows, mtime=0))
+
+
+def failed(status: int) -> RecordedResponse:
+    return error_response(status, "Not now.", (("Retry-After", "0"),))
+
+
+EVENTS: Final = RecordedResponse(
+    200, "OK", (("Content-Type", "text/event-stream"),), b"data: one\n\ndata: two\n\n"
+)
+ANSWERS: Final[dict[str, Callable[[Asked], object]]] = {
+    "GET users/me": lambda a: {
+        "name": "Stand-in",
+        "signed": base64.b64encode(a.key.encode()).decode(),
+    },
+    "GET balance": lambda a: {"currency": a.header("X-Currency"), "amount": 12},
+    "GET lists": page,
+    "GET lists/*/export": packed,
+    "GET lists/*": one,
+    "GET search": lambda a: {"query": a.query},
+    "GET events": lambda _: EVENTS,
+    "GET letters/*": lambda a: {"status": "queued" if a.times % 2 else "sent"},
+    "GET checks/quota": lambda _: failed(429),
+    "GET checks/broken": lambda _: failed(500),
+    "GET checks/outage": lambda _: failed(503),
+    "POST lists": lambda a: {**json.loads(a.body), "by": a.key},
+    "PATCH lists/*": lambda a: json.loads(a.body),
+    "DELETE lists/*": lambda _: RecordedResponse(204, "No Content"),
+    "POST lists/*/rows": lambda a: {
+        "rows": a.body.count(b"|"),
+        "callback": f"https://hooks.test/?token={a.key}",
+    },
+    "POST letters": lambda a: {"id": "let1", "once": a.header("Idempotency-Key")},
+    "POST messages": lambda _: EVENTS,
+    "POST chat/completions": lambda a: failed(429) if a.times % 2 else {"text": "Hello back"},
+    "POST token": lambda _: {"access_token": "at-0123456789abcdef", "expires_in": 60},
+}
+
+
+class Service(LoopbackServer):
+    """It counts the requests that it gets, by ``"METHOD /path"``."""
+
+    def __init__(self) -> None:
+        self.requests: Counter[str] = Counter()
+        super().__init__()
+
+    def answer(self, request: RecordedRequest) -> RecordedResponse:
+        parts = urlsplit(request.uri)
+        operation = f"{request.method} {parts.path.removeprefix('/v1/')}"
+        self.requests[operation] += 1
+        scheme, _, sent = (header(request.headers, "Authorization") or "").partition(" ")
+        asked = Asked(
+            request,
+            operation.partition(" ")[2].split("/"),
+            {name: values[0] for name, values in parse_qs(parts.query).items()},
+            base64.b64decode(sent).decode().removesuffix(":") if scheme == "Basic" else sent,
+            self.requests[operation],
+        )
+        for pattern, respond in ANSWERS.items():
+            if fnmatchcase(operation, pattern):
+                found = respond(asked)
+                return found if isinstance(found, RecordedResponse) else json_response(200, found)
+        return error_response(404, "There is no such operation.")
+
+
+if __name__ == "__main__":  # for whoever tries the suite out by hand
+    with Service() as service:
+        print(service.base_url, flush=True)  # noqa: T201
+        threading.Event().wait()

@@ -1,0 +1,315 @@
+"""The form of `browse`, in Python: what a person wrote is checked, and sent by the session."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+import queue
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from cassette_samples import BASE_URL, answered, get, recorded
+from key_search import traces
+
+import directmail_lab as dm
+from directmail_lab.cassettes import read_cassette
+from directmail_lab.errors import CassetteError
+from directmail_lab.widgets.browser import BrowserWidget
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from faulty_service import FaultyService
+
+    from directmail_lab.sessions import Session
+
+ME = "/v1/users/me"
+
+
+class Page:
+    """The page of a browser: sends its requests, and waits for the responses."""
+
+    def __init__(self, widget: BrowserWidget) -> None:
+        self.widget = widget
+        self.messages: list[Any] = []
+        self._responses: queue.Queue[Any] = queue.Queue()
+        self._numbers = itertools.count()
+
+    def receive(self, content: Any, _buffers: object = None) -> None:
+        self.messages.append(content)
+        if content["type"] == "response":
+            self._responses.put((content["request_id"], content["response"]))
+
+    def start(self, action: str, body: bytes = b"", **details: object) -> int:
+        """Send a request, and return its number."""
+        number = next(self._numbers)
+        text = json.dumps({"action": action, "request_id": number, **details}).encode()
+        self.widget._handle_custom_msg({"type": "request"}, [text, body])
+        return number
+
+    def response_to(self, number: int) -> Any:
+        """Return the response to a request when it is there."""
+        while True:
+            answered_, response = self._responses.get(timeout=20)
+            if answered_ == number:
+                return response
+            self._responses.put((answered_, response))
+
+    def ask(self, action: str, body: bytes = b"", **details: object) -> Any:
+        return self.response_to(self.start(action, body, **details))
+
+    def send(self, method: str = "GET", path: str = ME, body: bytes = b"", **more: Any) -> Any:
+        return self.ask("send", body, request=written(method, path, **more))
+
+
+def written(method: str = "GET", path: str = ME, **more: Any) -> dict[str, Any]:
+    """Return what the form's *Send* brings."""
+    return {"method": method, "path": path, "parameters": [], "headers": [], **more}
+
+
+@pytest.fixture
+def browsed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Page]]:
+    """Browse a source, and return its page."""
+    pages: list[Page] = []
+
+    def opened(source: Any = None) -> Page:
+        pages.append(Page(dm.browse(source)))
+        monkeypatch.setattr(pages[-1].widget, "send", pages[-1].receive)
+        return pages[-1]
+
+    yield opened
+    for each in pages:
+        each.widget.close()
+
+
+def test_what_is_written_is_sent_through_the_session(
+    service: FaultyService, browsed: Callable[..., Page]
+) -> None:
+    """With parameters, headers and body; recorded, selected by its number, and without the key."""
+    session = dm.connect(service.base_url, service.api_key, pace="off", share=None)
+    page = browsed()
+    dm.record("my-tour")
+    more = {"parameters": [["b", "ü &"], ["b", "2"]], "headers": [["X-A", "1"]]}
+    first = page.send(path="/v1/lists?a=1", **more)
+    second = page.send("POST", "/v1/letters", b'{"a": 1}')
+    kept = page.ask("detail", number=first["number"])
+    session.live()
+    (interaction,) = read_cassette(Path("cassettes/my-tour.yaml"))
+
+    assert (first, second["problem"][:27]) == ({"number": 1}, "POST would change something")
+    assert interaction.request.uri == f"{service.base_url}/v1/lists?a=1&b=%C3%BC+%26&b=2"
+    assert ("x-a", "1") in kept["request"]["headers"]
+    assert service.requests == {"GET /v1/lists": 1}
+    assert traces(repr(page.messages).encode(), service.api_key) == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("https://elsewhere.test/v1", "//elsewhere.test/v1", "/\\elsewhere.test", "v1/lists", ""),
+        *("/v1/../../admin", "/v1/%2e%2E/admin", "/v1/..%2f..", "/v1/lists/{id}", "/v1#part"),
+        *("\\\\elsewhere.test", "@elsewhere.test", ":8080/", " //elsewhere.test"),
+    ],
+)
+def test_a_path_that_is_not_below_the_base_address_is_refused(
+    browsed: Callable[..., Page], connected: Session, service: FaultyService, path: str
+) -> None:
+    """A host in it is never used: nothing is sent."""
+    problem = browsed(connected).send(path=path)["problem"]
+
+    assert problem.startswith(f"Type a path below {service.base_url}: it begins with one slash")
+    assert not service.requests
+
+
+@pytest.mark.parametrize(
+    ("more", "problem"),
+    [
+        ({"headers": [[" AUTHORIZATION ", "Basic x"]]}, "the session sets it"),
+        ({"headers": [["Proxy-Authorization", "x"]]}, "the session sets it"),
+        ({"headers": [["cookie", "a=b"]]}, "the session sets it"),
+        ({"headers": [["Host", "elsewhere.test"]]}, "the session sets it"),
+        ({"headers": [["Content-Length", "5"]]}, "the session sets it"),
+        ({"headers": [["X-Ü", "1"]]}, "cannot be sent as it is"),
+        ({"headers": [["X-A", "<API_KEY>"]]}, "put in your own"),
+        ({"parameters": [["key", "<REDACTED>"]]}, "put in your own"),
+        ({"path": "/v1/" + "x" * 70_000}, "cannot be sent as it is"),
+    ],
+)
+def test_what_must_not_be_sent_is_refused(
+    browsed: Callable[..., Page],
+    connected: Session,
+    service: FaultyService,
+    more: dict[str, Any],
+    problem: str,
+) -> None:
+    """A header that is the session's own, and what redaction left in the place of a value."""
+    assert problem in browsed(connected).send(**more)["problem"]
+    assert not service.requests
+
+
+def test_a_write_that_is_allowed_is_asked_for_and_sent_once(
+    service: FaultyService, browsed: Callable[..., Page]
+) -> None:
+    """By its method, or by a header that overrides it; each question's token is good once."""
+    dm.connect(service.base_url, service.api_key, pace="off", share=None, allow_writes=True)
+    page = browsed()
+    letter = {"method": "POST", "path": "/v1/letters"}
+    asked_before = page.send(**letter)
+    asked = page.send(**letter, body=b'{"a": 1}')
+    overriding = page.send(headers=[["X-HTTP-Method-Override", "DELETE"]])
+    again = page.send(**letter)
+    nothing_yet = dict(service.requests)
+    tokens = [again["token"], again["token"], asked["token"], asked_before["token"], "", "x"]
+    sent = [page.ask("confirm", token=token) for token in tokens]
+
+    assert nothing_yet == {}
+    assert asked["question"].startswith(f"Send POST to {service.base_url}/v1/letters? ")
+    assert overriding["question"].startswith("Send GET to")
+    assert sent[0] == {"number": 1}
+    assert {each["problem"] for each in sent[1:]} == {
+        "Nothing was sent again: one request is sent at a time."
+    }
+    assert service.requests == {"POST /v1/letters": 1}
+
+
+def test_one_request_is_sent_at_a_time(
+    service: FaultyService, browsed: Callable[..., Page]
+) -> None:
+    """A second *Send* before the response came sends nothing."""
+    dm.connect(service.base_url, service.api_key, pace="off", share=None)
+    page = browsed()
+    with service.fault(latency_s=1.0):
+        first = page.start("send", request=written())
+        second = page.send()
+
+    assert "one request is sent at a time" in second["problem"]
+    assert page.response_to(first) == {"number": 1}
+    assert page.send() == {"number": 2}
+
+
+def test_a_wait_is_told_and_cancelled(service: FaultyService, browsed: Callable[..., Page]) -> None:
+    """After that the request is never sent: it has ended, and the next one is the next."""
+    service.limit, service.window_s = 1, 60.0
+    dm.connect(service.base_url, service.api_key, share=None, reset_unit="seconds_left")
+    page = browsed()
+    before = page.ask("waiting")
+    page.send()
+    waiting = page.start("send", request=written())
+    while (seconds := page.ask("waiting")["seconds"]) is None:
+        pass
+    page.ask("cancel")
+    cancelled = page.response_to(waiting)
+
+    assert before == {"seconds": None}
+    assert 0 < seconds <= 60
+    assert cancelled["problem"].startswith("The request was cancelled while it waited.")
+    assert service.requests == {f"GET {ME}": 1}
+    assert page.ask("waiting") == {"seconds": None}
+
+
+def test_in_a_replay_the_cassette_answers(browsed: Callable[..., Page]) -> None:
+    """What it does not have is said, with the nearest."""
+    recorded("tour.yaml", answered(get("/v1/lists?page=2")))
+    dm.replay(Path("tour.yaml"))
+    page = browsed()
+    played = page.send(path="/v1/lists", parameters=[["page", "2"]])
+    missing = page.send(path="/v1/lists", parameters=[["page", "3"]])
+
+    assert played == {"number": 1}
+    assert "is not in cassette 'tour'" in missing["problem"]
+    assert "page" in missing["problem"].partition("Nearest: ")[2]
+
+
+def test_the_path_completes_from_what_was_seen(
+    service: FaultyService, browsed: Callable[..., Page]
+) -> None:
+    """In the cassettes at hand and in the session, with parameters' names; and what is left."""
+    recorded("cassettes/a.yaml", answered(get("/v1/lists?page=2")), answered(get("/x"), status=404))
+    Path("cassettes/torn.yaml").write_text("no cassette")
+    dm.connect(service.base_url, service.api_key, share=None)
+    page = browsed()
+    before = page.ask("hint", method="GET", path="/v1/lists?page=1")
+    for number in (1, 2):
+        page.send(path=f"/v1/lists/lst_stand_in_{number}", parameters=[["fields", "id"]])
+    after = page.ask("hint", method="GET", path="/v1/lists/lst_stand_in_3")
+
+    assert (before["left"], before["parameters"]) == ("", ["page"])
+    assert after["left"] == "58 of 60 left at the last response"
+    assert after["parameters"] == ["fields"]
+    assert {"/v1/lists", "/v1/lists/{id}"} <= set(after["operations"])
+    assert "/x" not in after["operations"]
+
+
+def test_nothing_is_sent_by_a_cassette_or_by_what_is_no_send(
+    browsed: Callable[..., Page], connected: Session, service: FaultyService
+) -> None:
+    """The page of a cassette has no form; that of a session sends for one message alone."""
+    of_cassette, of_session = browsed("first-look"), browsed(connected)
+    problem = of_cassette.send()["problem"]
+    for action in ("list", "hint", "waiting", "cancel", "select", "nothing", "confirm"):
+        of_session.ask(action, number=1, method="GET", path=ME, token="t", first=1, limit=9)
+
+    assert problem.endswith("Reload the page.")
+    assert of_cassette.ask("list", first=1, limit=9).get("sends") is None
+    assert of_session.ask("list", first=1, limit=9)["sends"] is True
+    assert not service.requests
+
+
+# -- from the page to Python -------------------------------------------------------------------
+
+
+def test_the_selected_response_is_there_in_python(browsed: Callable[..., Page]) -> None:
+    """As httpx has it, decoded, with its request; it makes the frame that a live one would."""
+    rows = gzip.compress(b'[{"id": "01"}]')
+    packed = answered(get("/v1/lists?page=2"), rows)
+    headers = (("Content-Type", "application/json"), ("Content-Encoding", "gzip"))
+    packed = replace(packed, response=replace(packed.response, headers=headers))
+    recorded("tape.yaml", answered(), packed)
+    page = browsed("tape.yaml")
+    with pytest.raises(CassetteError, match="No interaction is selected"):
+        _ = page.widget.response
+    page.ask("select", number=2)
+    response = page.widget.response
+    frame = dm.frame(response)
+
+    assert page.widget.selected == 2
+    assert (response.status_code, response.json()) == (200, [{"id": "01"}])
+    assert str(response.request.url) == f"{BASE_URL}/v1/lists?page=2"
+    assert frame["id"].tolist() == ["01"]
+    assert (frame.attrs["path"], frame.attrs["source"]) == ("/v1/lists", "recorded")
+
+
+def test_a_body_that_was_not_kept_is_no_empty_response(
+    browsed: Callable[..., Page], unpaced: Session
+) -> None:
+    """It is said instead; another mode's recording starts without a selection."""
+    with unpaced.client.stream("GET", ME):
+        pass
+    page = browsed(unpaced)
+    page.ask("select", number=1)
+    with pytest.raises(CassetteError, match="The body of interaction 1 is not kept"):
+        _ = page.widget.response
+    with unpaced.replay("first-look"):
+        page.widget.update_page()
+
+        assert page.widget.selected is None
+
+
+def test_a_table_has_the_first_rows_of_the_frame(browsed: Callable[..., Page]) -> None:
+    """As texts, with how many there are; a body that makes no frame says so."""
+    people = [{"name": "<b>", "at": {"city": "x" * 500}, "no": None if n else 1} for n in range(30)]
+    odd = answered(replace(get("/\x7f\n"), headers=(("X-Ü", "é"),)))
+    bodies = [json.dumps(people), '{"error": "no"}', "<p>"]
+    responses = [answered(get(), body, status=404 if "error" in body else 200) for body in bodies]
+    recorded("tape.yaml", *responses, odd)
+    page = browsed("tape.yaml")
+    table = page.ask("table", number=1)
+
+    assert (table["columns"], table["shape"]) == (["name", "at.city", "no"], (30, 3))
+    assert table["rows"][:2] == [["<b>", "x" * 100, "1"], ["<b>", "x" * 100, ""]]
+    assert page.ask("table", number=2)["rows"] == [["no"]]
+    assert "is not JSON" in page.ask("table", number=3)["problem"]
+    assert page.ask("table", number=4)["problem"] == "This interaction cannot be shown."
