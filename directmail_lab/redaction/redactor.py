@@ -230,14 +230,9 @@ class Redactor(Hidden):
 
     def _headers(self, headers: Headers) -> Headers:
         """Return the headers that may be written at all, credentials without their value."""
-        kept = [
-            (name, value and (_mask(name) or value))
-            for name, value in headers
-            if _mask(name) is not None
-        ]
-        if self.__personal:
-            kept = [(n, self.__personal.field(n, v) if v != REDACTED else v) for n, v in kept]
-        return tuple(kept)
+        own = self.__personal.field if self.__personal else lambda _, value: value
+        kept = [(name, value) for name, value in headers if _mask(name) is not None]
+        return tuple([(name, value and (_mask(name) or own(name, value))) for name, value in kept])
 
     def _body(self, body: bytes, headers: Headers) -> bytes:
         """Return a body as it may be written; one that had to be opened for that stays open."""
