@@ -342,7 +342,7 @@ def _secrets_of(request: RecordedRequest) -> Iterator[str]:
             yield from _credentials(value)
         elif _API_KEY.fullmatch(name):
             yield value
-    if "@" in request.uri or "?" in request.uri:
+    if "@" in request.uri or "%" in request.uri or _API_KEY.search(request.uri):
         with contextlib.suppress(ValueError):
             parts = urlsplit(request.uri)
             yield from filter(None, (parts.username, parts.password))
