@@ -6,6 +6,7 @@ import asyncio
 import math
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 from unittest.mock import Mock
 
 import httpx
@@ -306,6 +307,26 @@ def test_only_a_read_is_repeated_and_only_after_a_failure_that_may_pass(
     assert outcome == failure
     assert len(service.sent_at) == attempts
     assert [reading.status for reading in log.readings()] == [failure] * attempts * is_status
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"headers": {"X-HTTP-Method-Override": "DELETE"}},
+        {"params": {"_method": "POST"}},
+    ],
+    ids=lambda options: next(iter(options)),
+)
+def test_a_read_that_may_write_is_sent_once(
+    options: dict[str, Any],
+) -> None:
+    """Frameworks take the method from a header or parameter: a second letter costs money."""
+    service = Service(Clock(), instead=[httpx.Response(503), httpx.Response(200)])
+    with client(service) as paced_client:
+        response = paced_client.request("GET", ME, **options)
+
+    assert response.status_code == 503
+    assert len(service.sent_at) == 1
 
 
 async def gather(service: Service, n: int, **options: object) -> list[int | BaseException]:

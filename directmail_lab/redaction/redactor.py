@@ -230,14 +230,9 @@ class Redactor(Hidden):
 
     def _headers(self, headers: Headers) -> Headers:
         """Return the headers that may be written at all, credentials without their value."""
-        kept = [
-            (name, value and (_mask(name) or value))
-            for name, value in headers
-            if _mask(name) is not None
-        ]
-        if self.__personal:
-            kept = [(n, self.__personal.field(n, v) if v != REDACTED else v) for n, v in kept]
-        return tuple(kept)
+        own = self.__personal.field if self.__personal else lambda _, value: value
+        kept = [(name, value) for name, value in headers if _mask(name) is not None]
+        return tuple([(name, value and (_mask(name) or own(name, value))) for name, value in kept])
 
     def _body(self, body: bytes, headers: Headers) -> bytes:
         """Return a body as it may be written; one that had to be opened for that stays open."""
@@ -347,7 +342,7 @@ def _secrets_of(request: RecordedRequest) -> Iterator[str]:
             yield from _credentials(value)
         elif _API_KEY.fullmatch(name):
             yield value
-    if "@" in request.uri or "?" in request.uri:
+    if "@" in request.uri or "%" in request.uri or _API_KEY.search(request.uri):
         with contextlib.suppress(ValueError):
             parts = urlsplit(request.uri)
             yield from filter(None, (parts.username, parts.password))
