@@ -184,14 +184,14 @@ def test_equal_objects_are_one_component_named_after_its_place() -> None:
     validate(document)
     assert list(schemas) == [
         *("List", "Lists", "ListResponse", "Owner", "Company", "User", "Users"),
-        *("ErrorDetails", "Error"),
+        *("Error", "ErrorResponse"),
     ]
     assert schemas["Users"] == {"type": "array", "items": {"$ref": "#/components/schemas/User"}}
     assert schemas["User"]["required"] == ["id", "name", "company"]
     assert schemas["User"]["properties"]["company"] == {"anyOf": [company, {"type": "null"}]}
     assert schemas["User"]["properties"]["phone"] == {"type": "string"}
-    assert schemas["Error"]["properties"] == {
-        "error": {"$ref": "#/components/schemas/ErrorDetails"}
+    assert schemas["ErrorResponse"]["properties"] == {
+        "error": {"$ref": "#/components/schemas/Error"}
     }
 
 
@@ -203,7 +203,7 @@ def test_the_429_and_each_header_stand_once() -> None:
 
     assert lists["responses"]["429"] == letters["responses"]["429"]
     shared = resolve(document, lists["responses"]["429"])
-    assert shared["description"].startswith("Too Many Requests. ")
+    assert shared["description"] == "Too Many Requests"
     assert shared["headers"] == lists["responses"]["200"]["headers"]
     assert {*shared["headers"]} == {*document["components"]["headers"]}
     assert json.dumps(document).count('"x-seen"') == 4
