@@ -35,8 +35,6 @@ from .shapes import Components, Schema, grouped, is_value, schema_of, singular
 _METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 # Response headers that OpenAPI describes elsewhere, or that say nothing about the service.
 _LEFT_OUT: Final = (shapes.PASSING_HEADERS | {"content-type", "date", "server"}) - {"retry-after"}
-# Request headers that a caller chooses, in contrast to those that an HTTP library adds.
-_OWN_HEADER: Final = re.compile(r"(?!x-forwarded)(x-.+|prefer|idempotency-key|if-.+)")
 _MEDIA_TYPE: Final = re.compile(r"[\w.+-]{1,60}/[\w.+-]{1,60}")
 _FORMS: Final = ("application/x-www-form-urlencoded", "multipart/form-data")
 _JSON: Final = re.compile(r".+/(.+\+)?json")
@@ -157,51 +155,39 @@ def openapi(
 
 
 class _Call(NamedTuple):
-    """An interaction, and where it is."""
+    """An interaction, where it is, and what the document says of it."""
 
     recording: Recording
     number: int
-    server: str
-    path: str
     request: RecordedRequest
     response: RecordedResponse
-
-    @property
-    def method(self) -> str:
-        """OpenAPI's name of the method; an extension for one that it does not know."""
-        name = self.request.method.lower()
-        return name if name in _METHODS else f"x-{name}"
-
-    @property
-    def status(self) -> str:
-        status = self.response.status
-        return str(status) if 100 <= status < 600 else "default"
-
-    @property
-    def headers(self) -> _Pairs:
-        """The response's headers that say something about the service."""
-        named = [(name.lower(), value) for name, value in self.response.headers]
-        return [(_NAMES.get(name, name), v) for name, v in named if name not in _LEFT_OUT]
-
-    @property
-    def parameters(self) -> dict[str, _Pairs]:
-        """Those that are no credentials."""
-        query = parse_qsl(urlsplit(self.request.uri).query, keep_blank_values=True)
-        own = [(name.lower(), value) for name, value in self.request.headers]
-        own = [pair for pair in own if _OWN_HEADER.fullmatch(pair[0])]
-        sent = {"query": query, "header": own}
-        return {w: [pair for pair in pairs if pair[1] != REDACTED] for w, pairs in sent.items()}
+    server: str
+    path: str
+    method: str
+    status: str
+    query: _Pairs
+    headers: _Pairs
 
 
 def _calls(recording: Recording) -> Iterator[_Call]:
     base_url = recording.base_url or ""
     for number, each in enumerate(recording, 1):
-        address = urlsplit(each.request.uri)
+        request, response = each.request, each.response
+        address = urlsplit(request.uri)
         origin = f"{address.scheme}://{address.netloc.rpartition('@')[2]}"
         server = base_url if f"{base_url}/".startswith(f"{origin}/") else origin
-        path = recording.path_of(each.request).replace("{", "%7B").replace("}", "%7D")
+        path = recording.path_of(request).replace("{", "%7B").replace("}", "%7D")
         path = f"/{path.removeprefix('/')}"
-        yield _Call(recording, number, server, path, each.request, each.response)
+        method, status = request.method.lower(), response.status
+        method = method if method in _METHODS else f"x-{method}"
+        code = str(status) if 100 <= status < 600 else "default"
+        query = parse_qsl(address.query, keep_blank_values=True)
+        query = [pair for pair in query if pair[1] != REDACTED]
+        named = [(name.lower(), value) for name, value in response.headers]
+        headers = [(_NAMES.get(name, name), v) for name, v in named if name not in _LEFT_OUT]
+        yield _Call(
+            recording, number, request, response, server, path, method, code, query, headers
+        )
 
 
 def _security(recording: Recording) -> Iterator[tuple[str, dict[str, str]]]:
@@ -215,8 +201,8 @@ def _security(recording: Recording) -> Iterator[tuple[str, dict[str, str]]]:
             yield scheme[0], {"type": "http", "scheme": scheme[0]}
         query = parse_qsl(urlsplit(each.request.uri).query)
         for where, pairs in (("header", sent), ("query", query)):
-            for name in (name for name, value in pairs if value == REDACTED):
-                if _TOKEN.fullmatch(name):
+            for name, value in pairs:
+                if value == REDACTED and _TOKEN.fullmatch(name):
                     yield name, {"type": "apiKey", "in": where, "name": name}
 
 
@@ -275,7 +261,7 @@ def _operation(template: str, calls: Sequence[_Call], schemas: Components) -> di
     pattern, names = pattern_of(template), re.findall(r"{(\w+)}", template)
     matches = [pattern.fullmatch(call.path) for call in calls]
     ids = [zip(names, map(unquote, match.groups()), strict=True) for match in matches if match]
-    sent = {"path": ids} | {w: [call.parameters[w] for call in calls] for w in ("query", "header")}
+    sent: dict[str, list[_Pairs]] = {"path": [*ids], "query": [call.query for call in calls]}
     words = [word for word in re.split("[/:]", template) if not _NO_NAME.fullmatch(word)]
     name = words[-1] if words else "object"
     if template.endswith(("}", "/me")) or calls[0].method == "post":

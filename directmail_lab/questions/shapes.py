@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from operator import itemgetter
 from typing import Any, Final, TypeVar
 
 from ..cassettes import Recording
@@ -88,7 +87,7 @@ def schema_of(values: Sequence[object], *, depth: int = 0) -> Schema:
         return schema
     objects = [value for value in values if isinstance(value, dict)]
     for name, members in _fields(objects).items():
-        inner = schema_of(members, depth=depth + 1)
+        inner = schema_of([value for _, value in members], depth=depth + 1)
         if name == ANY_NAME:
             schema["additionalProperties"] = inner
             continue
@@ -108,21 +107,18 @@ def _typed(types: Iterable[str]) -> Schema:
     return {"type": sorted(names, key=lambda name: (name == "null", name))} if names else {}
 
 
-def _fields(objects: Sequence[dict[str, object]]) -> dict[str, list[object]]:
-    """Return the values of each field; of those whose name is a value, by ``ANY_NAME``.
+def _fields(objects: Sequence[dict[str, object]]) -> dict[str, list[tuple[str, object]]]:
+    """Return the members of objects by name; those whose name is a value by ``ANY_NAME``.
 
     If three objects or more have no name in common, or there are more than 200 names, they are
     taken for values.
     """
     members = [member for each in objects for member in each.items()]
-    fields = grouped(members, itemgetter(0))
-    are_all_different = len(fields) == len(members) >= 3 and len(objects) >= 3
-    are_values = are_all_different or len(fields) > _MOST_NAMES
-    values: dict[str, list[object]] = {}
-    for name, same in fields.items():
-        key = ANY_NAME if are_values or is_value(name) else name
-        values.setdefault(key, []).extend(value for _, value in same)
-    return values
+    names = {name for name, _ in members}
+    are_all_different = len(names) == len(members) >= 3 and len(objects) >= 3
+    are_values = are_all_different or len(names) > _MOST_NAMES
+    keys = {name: ANY_NAME if are_values or is_value(name) else name for name in names}
+    return grouped(members, lambda member: keys[member[0]])
 
 
 def _format_of(text: str) -> str | None:
@@ -149,10 +145,9 @@ class Components(dict[str, Schema]):
                 for field, part in schema["properties"].items()
             }
             schema = schema | {"properties": fields}
-        elif not kind or "$ref" not in schema.get("items", ()):
-            return schema
-        types = [each for each in schema["type"] if each != "null"]
-        if len(types) > 1:
+        types = [each for each in schema.get("type", ()) if each != "null"]
+        is_named = "properties" in schema or (kind and "$ref" in schema.get("items", ()))
+        if len(types) != 1 or not is_named:
             return schema
         key = self._key(schema | {"type": types}, name, kind)
         return {"type": schema["type"], "$ref": f"#/components/schemas/{key}"}
