@@ -176,8 +176,8 @@ def _calls(recording: Recording) -> Iterator[_Call]:
         address = urlsplit(request.uri)
         origin = f"{address.scheme}://{address.netloc.rpartition('@')[2]}"
         server = base_url if f"{base_url}/".startswith(f"{origin}/") else origin
-        path = recording.path_of(request).replace("{", "%7B").replace("}", "%7D")
-        path = f"/{path.removeprefix('/')}"
+        path = f"/{recording.path_of(request).removeprefix('/')}"
+        path = path.replace("{", "%7B").replace("}", "%7D")
         method, status = request.method.lower(), response.status
         method = method if method in _METHODS else f"x-{method}"
         code = str(status) if 100 <= status < 600 else "default"
