@@ -17,7 +17,7 @@ from hypothesis import given, settings, strategies as st
 from jsonschema import Draft202012Validator, FormatChecker
 from openapi_spec_validator import validate
 from test_cli import invoke
-from test_shapes import JSON
+from test_shapes import json_values
 from tutorials import CASSETTES
 
 import directmail_lab as dm
@@ -339,7 +339,8 @@ SEGMENTS = st.sampled_from(["lists", "me", "v1", "12", "8f14e45f", "a%20b", "x@y
 JSON_TYPES = ["application/json", "application/problem+json; charset=utf-8"]
 TYPES = st.sampled_from([*JSON_TYPES, "text/html", "odd", "multipart/form-data; boundary=b"])
 HEADERS = st.sampled_from([("X-RateLimit-Limit", "300"), ("Retry-After", "9"), ("X-Page", "a")])
-BODIES = JSON.map(lambda value: json.dumps(value).encode()) | st.binary(max_size=9)
+NAMES = ("id", "name", "data", "a.b", "Zürich", "7", "x@y.org", "Ada Lovelace")
+BODIES = json_values(*NAMES).map(lambda value: json.dumps(value).encode()) | st.binary(max_size=9)
 
 
 @st.composite

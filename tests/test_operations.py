@@ -125,11 +125,14 @@ def test_a_version_has_its_place_and_a_verb_stays(path: str, operation: str) -> 
 
 @pytest.mark.parametrize(
     ("service", "each", "share"),
-    [(REST, 1, 0.8), (CLOUD, 1, 0.75), (FORGE, 1, 0.45)]
-    + [(REST, 30, 0.98), (CLOUD, 30, 0.98), (FORGE, 30, 0.95)],
+    [
+        *((REST, 1, 0.8), (CLOUD, 1, 0.75), (FORGE, 1, 0.45)),
+        *((REST, 3, 0.98), (CLOUD, 3, 0.95), (FORGE, 3, 0.85)),
+        *((REST, 30, 0.98), (CLOUD, 30, 0.98), (FORGE, 30, 0.95)),
+    ],
 )
 def test_most_operations_of_a_service_are_told(service: str, each: int, share: float) -> None:
-    """Of 20, with one recorded path for each and with thirty."""
+    """Of 20, with one, three and thirty recorded paths for each."""
     counts = [len(right(recorded_paths(service, each, seed))) for seed in range(10)]
 
     assert len(service.split()) == 20

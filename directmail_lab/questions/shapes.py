@@ -182,7 +182,6 @@ def _merged(one: Schema, other: Schema) -> Schema | None:
         (types == others or types | others == {"integer", "number"})
         and all(one.get(word) == other.get(word) for word in ("$ref", "additionalProperties"))
         and both.keys() >= {*required, *and_theirs}
-        and (both or mine == theirs)
         and None not in (items, *both.values())
     )
     if not are_of_one_thing:
