@@ -331,7 +331,7 @@ def _body_schema(media_type: str, messages: Sequence[_Message]) -> Schema:
         return schema_of(values)
     if is_json or values or "xml" in media_type:  # a schema for XML is one of elements
         return {}
-    return {"type": "string"} | ({} if _TEXT.search(media_type) else {"format": "binary"})
+    return {"type": ["string"]} | ({} if _TEXT.search(media_type) else {"format": "binary"})
 
 
 # -- parameters and headers --------------------------------------------------------------------
@@ -353,8 +353,8 @@ def _texts(messages: Iterable[_Pairs]) -> dict[str, dict[str, Any]]:
         lists = [values[name] for values in sent if name in values]
         schema = schema_of([value for values in lists for value in values])
         if len(schema["type"]) > 1:
-            schema = {"type": "string"}
+            schema = {"type": ["string"]}
         if name.endswith("[]") or any(len(values) > 1 for values in lists):
-            schema = {"type": "array", "items": schema}
+            schema = {"type": ["array"], "items": schema}
         texts[name] = {"required": len(lists) == len(sent), "schema": schema}
     return texts
