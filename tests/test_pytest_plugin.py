@@ -128,36 +128,6 @@ def test_a_missing_cassette_or_key_says_what_to_do(run: Run) -> None:
 # -- strictness --------------------------------------------------------------------------------
 
 
-def test_a_failure_lists_what_was_unplayed_and_what_was_not_recorded(
-    run: Run, service: StandIn
-) -> None:
-    """Both lists are in the report, with the command that records again, and no query."""
-    recorded(OWN.with_stem("test_lists"), service, 3)
-    source = """
-        import pytest, directmail_lab as dm
-
-        def test_lists(directmail):
-            with pytest.raises(dm.errors.NotRecordedError):
-                directmail.request("GET", "/v1/lists?page=hidden")
-            assert directmail.mode == "live"
-
-        """
-    result = run(source, failed=1)
-
-    result.stdout.fnmatch_lines(
-        [
-            "*- directmail cassette -*",
-            "cassettes/test_account/test_lists.yaml, record mode none",
-            "left unplayed:",
-            "    GET /v1/users/me (3 times)",
-            "not recorded:",
-            "    GET /v1/lists",
-            "to record it again: pytest test_account.py::test_lists --directmail-record-mode=all",
-        ]
-    )
-    assert "hidden" not in str(result.stdout).partition("- directmail cassette -")[2]
-
-
 @pytest.mark.parametrize(
     ("marker", "failed"),
     [
@@ -214,14 +184,14 @@ AGAIN = "pytest test_account.py::test_lists --directmail-record-mode=all"
 
 @pytest.fixture
 def lists(pytester: pytest.Pytester, service: StandIn) -> None:
-    """The cassette of a test that asked for a page of lists, with a token."""
+    """The cassette of a test that asked three times for a page of lists, with a token."""
     token = "k" * 20
-    recorded(OWN.with_stem("test_lists"), service, 1, f"/v1/lists?page=1&size=5&token={token}")
+    recorded(OWN.with_stem("test_lists"), service, 3, f"/v1/lists?page=1&size=5&token={token}")
 
 
 @pytest.mark.usefixtures("lists")
 def test_a_mismatch_is_told_in_two_lines_and_below_in_full(run: Run) -> None:
-    """No frame of ours; names and no values; two lines in the short summary."""
+    """No frame of ours; names and no values; what was left; two lines in the short summary."""
     result = run(LIST_OF_PAGE.replace("short", "long" * 4), failed=1)
 
     result.stdout.fnmatch_lines(
@@ -230,6 +200,9 @@ def test_a_mismatch_is_told_in_two_lines_and_below_in_full(run: Run) -> None:
             f"E  *Record this test again: {AGAIN}",
             "test_account.py:*: NotRecordedError",
             "*- directmail cassette -*",
+            "cassettes/test_account/test_lists.yaml, record mode none",
+            "left unplayed:",
+            "    GET /v1/lists (3 times)",
             "not recorded:",
             "    GET /v1/lists",
             "nearest to GET /v1/lists:",
@@ -302,16 +275,6 @@ def test_the_nearest_marker_wins(run: Run, service: StandIn) -> None:
     run(source, passed=2)
 
 
-@pytest.mark.parametrize(
-    "arguments", ["'tour'", "casette='tour'", "unplayed='no'", "record_mode='sometimes'"]
-)
-def test_a_mistaken_marker_is_refused(run: Run, arguments: str) -> None:
-    """A misspelt setting is an error, not left without effect."""
-    result = run(f"import pytest\n@pytest.mark.directmail({arguments})\n{ONE_CALL}", errors=1)
-
-    result.stdout.fnmatch_lines(["*test_account.py::test_me: *"])
-
-
 def test_each_test_has_a_file_of_its_own(run: Run, account: StandIn) -> None:
     """Classes, parameters and names that no file can have each give another file."""
     source = """
@@ -345,15 +308,6 @@ def test_a_test_keeps_the_file_that_pytest_recording_gave_it(run: Run) -> None:
         """
 
     run(source, "--directmail-unused", passed=2).stdout.fnmatch_lines(["none"])
-
-
-def test_the_folder_is_configurable(pytester: pytest.Pytester, run: Run, account: StandIn) -> None:
-    """Beside each test file, under another name."""
-    pytester.makeini("[pytest]\ndirectmail_cassettes = tapes")
-    run(ONE_CALL, RECORD, passed=1)
-
-    assert Path("tapes/test_account/test_me.yaml").is_file()
-    run(ONE_CALL, passed=1)
 
 
 def test_the_session_is_the_current_one_for_the_test_alone(run: Run, service: StandIn) -> None:
@@ -405,66 +359,54 @@ def test_the_marker_wins_over_the_fixture_and_that_over_the_ini_file(
     assert {n for n, v in (("name", "N1"), ("email", "E1"), ("phone", "P1")) if v in text} == kept
 
 
-def test_settings_in_pyproject(pytester: pytest.Pytester, run: Run, account: StandIn) -> None:
-    """The folder, the address and the matchers, all in TOML; the environment's address wins."""
+def test_settings_in_pyproject(
+    pytester: pytest.Pytester, run: Run, account: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Folder, matchers and address; the environment's address wins, and the marker's over it."""
     pytester.path.joinpath("tox.ini").unlink()
     pytester.makepyprojecttoml(
-        """
+        f"""
         [tool.pytest.ini_options]
         directmail_cassettes = "tapes"
-        directmail_base_url = "http://127.0.0.1:9"
+        directmail_base_url = "{account.base_url}"
         directmail_match_on = ["method", "path"]
         """
     )
-    source = """
-        def test_me(directmail):
-            assert directmail.get("/v1/users/me", params={"n": N}).status_code == 200
-        """
-    run(source.replace("N}", "1}"), RECORD, passed=1)
-
-    run(source.replace("N}", "2}"), passed=1)
-    assert Path("tapes/test_account/test_me.yaml").is_file()
-
-
-def test_the_address_of_the_ini_file(
-    pytester: pytest.Pytester, run: Run, account: StandIn, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is recorded from where the environment names none; a marker names another."""
     monkeypatch.delenv("DIRECTMAIL_BASE_URL")
-    pytester.makeini(f"[pytest]\ndirectmail_base_url = {account.base_url}")
-    run(ONE_CALL, RECORD, passed=1)
-    mark = "@pytest.mark.directmail(base_url='https://elsewhere.test/v1')"
-    elsewhere = run(f"import pytest\n{mark}\n{ONE_CALL}", RECORD.replace("once", "all"), errors=1)
+    source = "def test_me(directmail): directmail.get('/v1/users/me', params={'n': N})"
+    run(source.replace("N", "1"), RECORD, passed=1)
+    run(source.replace("N", "2"), passed=1)
+    monkeypatch.setenv("DIRECTMAIL_BASE_URL", "https://b.test/v1")
+    mark = "import pytest\n@pytest.mark.directmail(base_url='https://c.test/v1')\n"
+    again = [run(each, RECORD.replace("once", "all"), errors=1) for each in (source, mark + source)]
 
-    elsewhere.stdout.fnmatch_lines(["https://elsewhere.test/v1 is more than the base address*"])
+    assert Path("tapes/test_account/test_me.yaml").is_file()
+    for result, address in zip(again, ("https://b.test", "https://c.test"), strict=True):
+        result.stdout.fnmatch_lines([f"{address}/v1 is more than the base address*"])
 
 
 @pytest.mark.parametrize(
-    ("fixture", "line"),
+    ("ini", "fixture", "marker", "line"),
     [
-        (
-            "{'redacted': ['name']}",
-            "*directmail_options has no setting redacted. Did you mean redact[?]",
-        ),
-        ("{'tape': 1}", "*directmail_options has no setting tape. There are cassette, *"),
-        ("{'repeat': 'often'}", "*directmail_options: repeat is one of strict, last."),
-        ("{'allow_writes': True}", "*directmail_options does not allow writes: only the marker *"),
+        ("", "{'redacted': []}", "", "*_options has no setting redacted. Did you mean redact[?]"),
+        ("", "{'tape': 1}", "", "*_options has no setting tape. There are cassette, *"),
+        ("", "{'repeat': 'often'}", "", "*_options: repeat is one of strict, last."),
+        ("", "{'allow_writes': True}", "", "*_options does not allow writes: only the marker *"),
+        ("directmail_on_old = never", "{}", "", "The ini file: on_old is one of warn, fail."),
+        ("", "{}", "'tour'", "test_account.py::test_me: *no setting 'tour'*"),
+        ("", "{}", "casette='tour'", "test_account.py::test_me: *Did you mean cassette[?]"),
+        ("", "{}", "record_mode='often'", "test_account.py::test_me: *record_mode is one of none*"),
     ],
 )
-def test_a_mistake_in_the_options_is_named(
-    pytester: pytest.Pytester, run: Run, fixture: str, line: str
+def test_a_mistaken_setting_is_an_error(
+    pytester: pytest.Pytester, run: Run, ini: str, fixture: str, marker: str, line: str
 ) -> None:
-    """A misspelt setting is an error, not left without effect."""
+    """It is not left without effect, wherever it stands."""
+    pytester.makeini(f"[pytest]\n{ini}")
     pytester.makeconftest(OPTIONS.replace("{}", fixture))
+    result = run(f"import pytest\n@pytest.mark.directmail({marker})\n{ONE_CALL}", errors=1)
 
-    run(ONE_CALL, errors=1).stdout.fnmatch_lines([line])
-
-
-def test_a_mistake_in_the_ini_file_is_named(pytester: pytest.Pytester, run: Run) -> None:
-    """As of any setting."""
-    pytester.makeini("[pytest]\ndirectmail_on_old = sometimes")
-
-    run(ONE_CALL, errors=1).stdout.fnmatch_lines(["The ini file: on_old is one of warn, fail."])
+    result.stdout.fnmatch_lines([line])
 
 
 # -- writes and errors -------------------------------------------------------------------------
@@ -741,48 +683,21 @@ def test_a_recording_reaches_its_own_host_and_a_list_of_others(
 # -- beside other plugins ----------------------------------------------------------------------
 
 
-@pytest.mark.slow
-def test_beside_pytest_recording(run: Run, account: StandIn) -> None:
-    """A vcr test and ours share a module, a folder and a run; each records and replays its own."""
-    pytest.importorskip("pytest_recording")
-    recorded(TOUR, account)
-    source = f"""
-        import httpx, pytest
-
-        def test_me(directmail):
-            assert directmail.me()["id"].item() == "usr_stand_in_1"
-
-        @pytest.mark.vcr
-        def test_vcr():
-            assert httpx.get("{account.base_url}/v1/users/me").status_code == 401
-
-        @pytest.mark.block_network
-        @pytest.mark.directmail(cassette="tour")
-        def test_blocked(directmail):
-            assert directmail.me()["id"].item() == "usr_stand_in_1"
-        """
-    run(source, RECORD, "--record-mode=once", apart=True, passed=3)
-    account.close()
-
-    run(source, apart=True, passed=3)
-    assert len(list(OWN.parent.iterdir())) == 2
-
-
 @pytest.mark.parametrize(
-    ("args", "cassette", "failed"),
+    ("args", "failed"),
     [
-        ((RECORD, "--record-mode=once"), "", 1),
-        slow((RECORD, "--disable-recording"), "", 0),
-        slow(("--record-mode=rewrite",), "", 1),
+        ((RECORD, "--record-mode=once"), 1),
+        slow((RECORD, "--disable-recording"), 0),
+        slow(("--record-mode=rewrite",), 1),
     ],
 )
 def test_a_test_that_vcrpy_records_too_is_refused(
-    run: Run, account: StandIn, args: tuple[str, ...], cassette: str, failed: int
+    run: Run, account: StandIn, args: tuple[str, ...], failed: int
 ) -> None:
     """vcrpy would write the key, and one of the two would replace the other's file."""
     pytest.importorskip("pytest_recording")
     recorded(TOUR, account)
-    source = f"import pytest\n@pytest.mark.vcr\n{cassette}\n{ONE_CALL}"
+    source = f"import pytest\n@pytest.mark.vcr\n{ONE_CALL}"
     result = run(source, *args, apart=True, passed=1 - failed, errors=failed)
 
     assert ("Take the mark off this test" in str(result.stdout)) == bool(failed)
@@ -792,7 +707,7 @@ def test_a_test_that_vcrpy_records_too_is_refused(
 
 @pytest.mark.slow
 def test_a_suite_of_pytest_recording_moves_test_by_test(run: Run, account: StandIn) -> None:
-    """Adopted, its tests pass with its marker and with our fixture, whatever their names are."""
+    """Adopted, its tests pass with its marker and with our fixture, beside a test of ours."""
     pytest.importorskip("pytest_recording")
     source = f"""
         import httpx, pytest
@@ -806,68 +721,24 @@ def test_a_suite_of_pytest_recording_moves_test_by_test(run: Run, account: Stand
                     auth = "{account.api_key}", ""
                     url = "{account.base_url}/v1/letters"
                     assert httpx.post(url, json=body, auth=auth).status_code == 201
+
+        def test_me(directmail):
+            directmail.me()
         """
-    run(source, "--record-mode=once", apart=True, passed=2)
+    run(source, RECORD, "--record-mode=once", apart=True, passed=3)
     account.close()
-    recorded_by_vcr = sorted(Path("cassettes").rglob("*.yaml"))
-    assert "Wy5Nf0PtA3oVi7KzQm2E" in recorded_by_vcr[0].read_text(encoding="utf-8")
+    files = sorted(Path("cassettes").rglob("*.yaml"))
+    assert "Wy5Nf0PtA3oVi7KzQm2E" in files[0].read_text(encoding="utf-8")
     adopted = CliRunner().invoke(app, ["cassette", "adopt", "cassettes", "--write"])
     ours = source.replace("@pytest.mark.vcr", "").replace("self, name", "self, directmail, name")
 
     assert (adopted.exit_code, "Rewrote 2 cassettes" in adopted.stdout) == (0, True)
-    run(source, "--block-network", apart=True, passed=2)
-    run(ours.replace("httpx.post", "directmail.client.post"), apart=True, passed=2)
-    assert sorted(Path("cassettes").rglob("*.yaml")) == recorded_by_vcr
-    for path in recorded_by_vcr:
+    run(source, "--block-network", apart=True, passed=3)
+    run(ours.replace("httpx.post", "directmail.client.post"), apart=True, passed=3)
+    assert sorted(Path("cassettes").rglob("*.yaml")) == files
+    for path in files:
         assert traces(path.read_bytes(), account.api_key) == []
         assert b"Wy5Nf0PtA3oVi7KzQm2E" not in path.read_bytes()
-
-
-@pytest.mark.slow
-def test_beside_xdist(run: Run, account: StandIn) -> None:
-    """Workers record and replay side by side, and their reports keep the lists."""
-    pytest.importorskip("xdist")
-    source = """
-        import pytest
-
-        @pytest.mark.parametrize("n", range(5))
-        def test_me(directmail, n):
-            assert directmail.me()["id"].item() == "usr_stand_in_1"
-        """
-    run(source, RECORD, "-n2", passed=5)
-    recorded(OWN.with_stem("test_me[0]"), account, 2)
-    result = run(source, "-n2", passed=4, failed=1)
-
-    result.stdout.fnmatch_lines(["*- directmail cassette -*", "    GET /v1/users/me"])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("plugin", "other"), [("asyncio", "anyio"), ("anyio", "asyncio")])
-def test_beside_a_plugin_for_async_tests(
-    pytester: pytest.Pytester, account: StandIn, plugin: str, other: str
-) -> None:
-    """An async test records and replays; what it leaves unplayed fails it."""
-    if plugin == "asyncio":
-        pytester.makeini("[pytest]\nasyncio_default_fixture_loop_scope = function")
-    pytester.makeconftest(
-        "import pytest\n@pytest.fixture\ndef anyio_backend():\n    return 'asyncio'\n"
-    )
-    pytester.makepyfile(
-        test_account=f"""
-        import pytest
-
-        @pytest.mark.{plugin}
-        @pytest.mark.parametrize("n", range(2))
-        async def test_me(directmail, n):
-            assert (await directmail.me_async())["id"].item() == "usr_stand_in_1"
-        """
-    )
-    args = (*QUIET[:4], "-W", "error", "-p", f"no:{other}")
-    pytester.runpytest(*args, RECORD).assert_outcomes(passed=2)
-    (own,) = OWN.parent.glob("*[[]*0*")
-    recorded(own, account, 2)
-
-    pytester.runpytest(*args).assert_outcomes(passed=1, failed=1)
 
 
 # -- what it costs -----------------------------------------------------------------------------
@@ -916,10 +787,7 @@ def test_an_old_recording_warns_or_fails(
     result.stdout.fnmatch_lines([line])
 
 
-@pytest.mark.parametrize("workers", ["-n0", slow("-n2")])
-def test_cassettes_that_no_test_uses_are_listed(
-    pytester: pytest.Pytester, run: Run, workers: str
-) -> None:
+def test_cassettes_that_no_test_uses_are_listed(pytester: pytest.Pytester, run: Run) -> None:
     """Those of tests that were deselected, and those that a test names itself, are used."""
     written_by_vcrpy(
         "test_account/test_me", "test_account/test_old", "test_vcr/test_vcr", "tour", "b"
@@ -927,9 +795,9 @@ def test_cassettes_that_no_test_uses_are_listed(
     pytester.makepyfile(test_vcr="import pytest\n@pytest.mark.vcr\ndef test_vcr(): pass")
     wrong = "import pytest\n@pytest.mark.directmail(tape=1)\ndef test_wrong(directmail): pass"
     source = f"{ONE_CALL}\ndef test_named(): assert 'tour'\n{wrong}"
-    options = (workers, "--directmail-unused")
-    whole, part = run(source, "-k", "named", *options), run(source, "test_vcr.py", *options)
+    unused = "--directmail-unused"
+    whole, part = run(source, "-k", "named", unused), run(source, "test_vcr.py", unused)
     listed = [line for line in whole.outlines if line.startswith("cassettes/")]
 
     assert listed == ["cassettes/b.yaml", "cassettes/test_account/test_old.yaml"]
-    part.stdout.fnmatch_lines(["*Run all tests to see them*"])
+    part.stdout.fnmatch_lines(["Run all tests to see them*"])

@@ -63,8 +63,13 @@ class NetworkBlock:
             for name in ("getaddrinfo", "gethostbyname"):
                 patch.setattr(socket, name, self._resolving(getattr(socket, name)))
             # It resolves names in a thread, on whose stack the project's line is not.
-            loop = asyncio.BaseEventLoop
-            patch.setattr(loop, "getaddrinfo", self._resolving_later(loop.getaddrinfo))
+            original = asyncio.BaseEventLoop.getaddrinfo
+
+            def resolve(loop: Any, host: Any, port: Any, **options: Any) -> Any:
+                self._check(host, port)
+                return original(loop, host, port, **options)
+
+            patch.setattr(asyncio.BaseEventLoop, "getaddrinfo", resolve)
             return (yield)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -100,14 +105,6 @@ class NetworkBlock:
             found = original(host, *args, **options)
             self._resolved.update([found] if isinstance(found, str) else (e[4][0] for e in found))
             return found
-
-        return resolve
-
-    def _resolving_later(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def resolve(loop: Any, host: Any, port: Any, **options: Any) -> Any:
-            self._check(host, port)
-            return original(loop, host, port, **options)
 
         return resolve
 
