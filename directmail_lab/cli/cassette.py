@@ -169,21 +169,14 @@ def _look_through(path: Path, max_age: str, counts: Counter[str], *, write: bool
 @app.command()
 def openapi(
     names: list[str] = _NAMES,
-    out: Path | None = typer.Option(None, help="The file to write, as YAML, or JSON by its name."),
     title: str = typer.Option("Recorded API", help="What the document calls the API."),
     version: str = typer.Option("0", help="What it says is the API's version."),
     paths: list[str] = typer.Option([], "--path", help='As "/v1/domains/{domain}". Repeatable.'),
-    force: bool = FORCE,
 ) -> None:
-    """Describe what cassettes hold as an OpenAPI 3.1 document, on standard output or in a file."""
-    if out is not None:
-        refuse_existing(out, force)
+    """Describe what cassettes hold as an OpenAPI 3.1 document, in YAML on standard output."""
     sources = [cassette_file(name) for name in names]
     document = dm.openapi(sources, title=title, version=version, paths=paths)
-    if out is None:
-        typer.echo(document.text(), nl=False)
-    else:
-        document.save(out)
+    typer.echo(document.text(), nl=False)
 
 
 @app.command()
