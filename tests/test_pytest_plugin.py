@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -129,12 +130,7 @@ def test_a_missing_cassette_or_key_says_what_to_do(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("marker", "failed"),
-    [
-        ("", 1),
-        ("unplayed='allow'", 0),
-        ("cassette='tour'", 0),
-    ],
+    ("marker", "failed"), [("", 1), ("unplayed='allow'", 0), ("cassette='tour'", 0)]
 )
 def test_responses_left_unplayed_fail_a_test_that_has_its_own_cassette(
     run: Run, service: StandIn, marker: str, failed: int
@@ -292,22 +288,6 @@ def test_each_test_has_a_file_of_its_own(run: Run, account: StandIn) -> None:
     assert len(names) == 4
     assert all(len(name.encode()) < 150 for name in names)
     run(source, passed=4)
-
-
-def test_a_test_keeps_the_file_that_pytest_recording_gave_it(run: Run) -> None:
-    """A mark is taken off and nothing is renamed, whatever its parameters and classes are."""
-    written_by_vcrpy("test_account/TestIn.test_me[a-b]", "test_account/TestIn.test_me[a -b]")
-    source = """
-        import pytest
-
-        class TestOut:
-            class TestIn:
-                @pytest.mark.parametrize("x", ["a/b", "a :b"])
-                def test_me(self, directmail, x):
-                    directmail.me()
-        """
-
-    run(source, "--directmail-unused", passed=2).stdout.fnmatch_lines(["none"])
 
 
 def test_the_session_is_the_current_one_for_the_test_alone(run: Run, service: StandIn) -> None:
@@ -541,79 +521,68 @@ def test_clients_of_other_libraries_record_and_replay(run: Run, account: StandIn
 # -- the network -------------------------------------------------------------------------------
 
 
-CONNECTIONS = {
-    "httpx": "httpx.get('https://api.test/x')",
-    "httpx, async": "asyncio.run(httpx.AsyncClient().get('https://api.test/x'))",
-    "requests": "requests.get('http://api.test/x')",
-    "urllib": "urllib.request.urlopen('http://api.test/x')",
-    "asyncio": "asyncio.run(asyncio.open_connection('api.test', 80))",
-    "a socket": "socket.create_connection(('api.test', 80))",
-    "connect_ex": "using(socket.socket(), lambda s: s.connect_ex(('api.test', 80)))",
-    "UDP": "using(udp(), lambda s: s.sendto(b'x', ('api.test', 53)))",
-    "a thread": "run_in_thread(lambda: httpx.get('https://api.test/x'))",
-}
+APP = """
+import asyncio, httpx, requests, socket, threading, urllib.request
+connections = [
+    lambda: httpx.get("https://api.test/x"),
+    lambda: asyncio.run(httpx.AsyncClient().get("https://api.test/x")),
+    lambda: requests.get("http://api.test/x"),
+    lambda: urllib.request.urlopen("http://api.test/x"),
+    lambda: asyncio.run(asyncio.open_connection("api.test", 80)),
+    lambda: socket.create_connection(("api.test", 80)),
+    lambda: opened(socket.SOCK_STREAM, lambda it: it.connect_ex(("api.test", 80))),
+    lambda: opened(socket.SOCK_DGRAM, lambda it: it.sendto(b"x", ("api.test", 53))),
+    lambda: in_thread(lambda: httpx.get("https://api.test/x")),
+]
+def opened(kind, use):
+    with socket.socket(type=kind) as it:
+        use(it)
+def quietly(function):
+    try:
+        function()
+    except BaseException:
+        pass
+def in_thread(function):
+    thread = threading.Thread(target=quietly, args=[function])
+    thread.start(), thread.join()
+"""
 
 
-@pytest.mark.parametrize("phase", ["test", "set-up", "tear-down"])
-@pytest.mark.parametrize("connection", CONNECTIONS.values(), ids=CONNECTIONS)
 def test_a_connection_to_another_machine_fails_the_test(
-    pytester: pytest.Pytester, run: Run, connection: str, phase: str
+    pytester: pytest.Pytester, run: Run
 ) -> None:
     """Also if the code under test catches all errors; its host and the line are named."""
-    before, during, after = (
-        "reach" if phase == each else "int" for each in ("set-up", "test", "tear-down")
-    )
     pytester.makeini("[pytest]\ndirectmail_block_network = true")
-    pytester.makepyfile(
-        app=f"""
-        import asyncio, contextlib, httpx, requests, socket, threading, urllib.request
-
-        def reach():
-            {connection}
-
-        def quietly(function):
-            with contextlib.suppress(BaseException):
-                function()
-
-        def run_in_thread(function):
-            thread = threading.Thread(target=quietly, args=[function])
-            thread.start(), thread.join()
-
-        def using(opened, function):
-            with opened:
-                function(opened)
-
-        def udp():
-            return socket.socket(type=socket.SOCK_DGRAM)
-        """
-    )
-    result = run(
-        f"""
+    pytester.makepyfile(app=APP.strip())
+    source = """
         import pytest
         from app import *
 
         @pytest.fixture
-        def around():
-            quietly({before})
+        def before():
+            quietly(connections[0])
+
+        @pytest.fixture
+        def after():
             yield
-            quietly({after})
+            quietly(connections[0])
 
-        def test_it(around):
-            quietly({during})
+        @pytest.mark.parametrize("connect", connections)
+        def test_it(connect):
+            quietly(connect)
 
-        def test_another():
-            pass
-        """,
-        passed=1 + (phase == "tear-down"),
-        failed=int(phase == "test"),
-        errors=int(phase != "test"),
+        def test_set_up(before): pass
+        def test_tear_down(after): pass
+        def test_another(): pass
+        """
+    result = run(source, failed=9, errors=2, passed=2)
+    tried = re.findall(
+        r"(?m)^No connection to api\.test\S* from app\.py:(\d+): ", str(result.stdout)
     )
 
+    assert sorted(map(int, tried)) == sorted([3, 3, *range(3, 12)])
     result.stdout.fnmatch_lines(
-        [
-            "No connection to api.test* from app.py:4: the network is blocked.",
-            "Replay it with a fixture, or allow it: --directmail-allowed-hosts=api.test",
-        ]
+        ["Replay it with a fixture, or allow it: --directmail-allowed-hosts=api.test"]
     )
 
 
