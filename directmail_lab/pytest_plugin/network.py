@@ -7,7 +7,6 @@ subprocesses nor libraries that connect by code of their own, such as pycurl.
 from __future__ import annotations
 
 import asyncio
-import functools
 import os
 import socket
 import traceback
@@ -86,7 +85,6 @@ class NetworkBlock:
     pytest_runtest_call = pytest_runtest_teardown = pytest_runtest_setup
 
     def _connecting(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
         def connect(sock: socket.socket, *args: Any) -> Any:
             if sock.family in (socket.AF_INET, socket.AF_INET6):
                 try:
@@ -99,7 +97,6 @@ class NetworkBlock:
         return connect
 
     def _resolving(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
         def resolve(host: Any, *args: Any, **options: Any) -> Any:
             self._check(host, *args[:1])
             found = original(host, *args, **options)
