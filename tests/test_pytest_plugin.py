@@ -255,20 +255,18 @@ def test_the_nearest_marker_wins(run: Run, service: StandIn) -> None:
     """A module's marker holds for its tests, and a test's own adds to it."""
     recorded(TOUR, service)
     source = """
-        import directmail_lab as dm, pytest
+        import pytest
         pytestmark = pytest.mark.directmail(cassette="tour")
 
         def test_once(directmail):
-            directmail.me()
-            with pytest.raises(dm.errors.NotRecordedError):
-                directmail.me()
+            directmail.me(), directmail.me()
 
         @pytest.mark.directmail(repeat="last")
         def test_often(directmail):
-            directmail.me(), directmail.me(), directmail.me()
+            directmail.me(), directmail.me()
         """
 
-    run(source, passed=2)
+    run(source, passed=1, failed=1)
 
 
 def test_each_test_has_a_file_of_its_own(run: Run, account: StandIn) -> None:
@@ -277,8 +275,7 @@ def test_each_test_has_a_file_of_its_own(run: Run, account: StandIn) -> None:
         import pytest
 
         class TestIt:
-            @pytest.mark.parametrize("x", ["a/b", "a:b", "O'Hara", "é" * 400],
-                ids=["a/b", "a:b", "O'Hara", "é" * 400])
+            @pytest.mark.parametrize("x", ["a/b", "a:b", "O'Hara", "é" * 400], ids=str)
             def test_me(self, directmail, x):
                 directmail.me()
         """
@@ -294,18 +291,18 @@ def test_the_session_is_the_current_one_for_the_test_alone(run: Run, service: St
     """Code under test may use the module-level calls; the next test finds none open."""
     recorded(OWN, service)
     source = """
-        import pytest, directmail_lab as dm
+        import directmail_lab as dm
 
         def test_me(directmail):
             assert dm.session() is directmail
-            assert dm.me()["id"].item() == "usr_stand_in_1"
+            dm.me()
 
         def test_none():
-            with pytest.raises(dm.errors.NotConnectedError, match="No session is open"):
-                dm.me()
+            dm.me()
         """
+    result = run(source, passed=1, failed=1)
 
-    run(source, passed=2)
+    result.stdout.fnmatch_lines(["*NotConnectedError: No session is open*"])
 
 
 # -- settings ----------------------------------------------------------------------------------
@@ -420,14 +417,15 @@ def test_an_ini_file_allows_no_writes(pytester: pytest.Pytester, run: Run) -> No
     run(ONE_CALL).stderr.fnmatch_lines(["*--directmail-allow-writes is for the command line*"])
 
 
-@pytest.mark.parametrize("status", [429, 500, 503])
-@pytest.mark.parametrize(("marker", "seen"), [("", "STATUS"), ("retry=True", "200")])
+@pytest.mark.parametrize(
+    ("marker", "status", "seen"),
+    [("", 429, 429), ("", 503, 503), ("retry=True", 429, 200), ("retry=True", 500, 500)],
+)
 def test_an_error_is_recorded_as_the_test_saw_it(
-    run: Run, account: FaultyService, status: int, marker: str, seen: str
+    run: Run, account: FaultyService, marker: str, status: int, seen: int
 ) -> None:
     """Nothing is sent again behind a test's back, unless its marker says so."""
     account.fault(status=status, times=1, headers={"Retry-After": "0"})
-    seen = str(status) if status == 500 else seen.replace("STATUS", str(status))
     source = f"""
         import pytest
 
@@ -438,7 +436,7 @@ def test_an_error_is_recorded_as_the_test_saw_it(
     run(source, RECORD, passed=1)
 
     run(source, passed=1)
-    assert sum(account.requests.values()) == 1 + (seen == "200")
+    assert sum(account.requests.values()) == 1 + (seen == 200)
 
 
 # -- more than one cassette, client or test ----------------------------------------------------
