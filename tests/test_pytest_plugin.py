@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import re
 import socket
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 # Imported here, since a pytest in pytest forgets what it was first to import, and these cannot be
 # imported twice in one process; nor can vcrpy's YAML reader.
 import httpcore  # noqa: F401
 import pandas  # noqa: F401
 import pytest
+from cassette_samples import answered, theirs
 from key_search import traces
 from typer.testing import CliRunner
 
@@ -45,12 +47,6 @@ TWO_CALLS = """
         assert directmail.me()["name"].item() == "Stand-in User"
         assert directmail.me()["company.address.postcode"].item() == "01234"
 """
-VCRPYS = """
-interactions:
-- request: {method: GET, uri: 'https://api.test/v1/users/me', body: null, headers: {}}
-  response: {status: {code: 200, message: OK}, headers: {}, body: {string: '{"id": 7}'}}
-version: 1
-"""
 
 
 def recorded(path: Path, service: StandIn, calls: int = 1, target: str = "/v1/users/me") -> None:
@@ -65,17 +61,14 @@ def written_by_vcrpy(*names: str) -> None:
     for name in names:
         path = Path(f"cassettes/{name}.yaml")
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(VCRPYS, encoding="utf-8")
+        theirs(path, answered(body='{"id": 7}'))
 
 
 def slow(*values: object) -> Any:
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
-class Run(Protocol):
-    def __call__(
-        self, source: str, *args: str, apart: bool = False, **outcomes: int
-    ) -> pytest.RunResult: ...
+Run = Callable[..., pytest.RunResult]
 
 
 @pytest.fixture

@@ -107,7 +107,7 @@ def test_the_clients_of_sdks_record_and_replay(
     suite.makepyfile(
         test_account="""
         import asyncio, os, pytest
-        from sdk import AsyncCompletions, Completions, Messages
+        from sdk import Completions, Messages
 
         @pytest.fixture
         def options(directmail):
@@ -123,7 +123,7 @@ def test_the_clients_of_sdks_record_and_replay(
             options["http_client"] = directmail.async_client
 
             async def both():
-                text = await AsyncCompletions(**options).complete_async("Hello")
+                text = await Completions(**options).complete_async("Hello")
                 return text, await Messages(**options).stream_async()
 
             assert asyncio.run(both()) == ("Hello back", ["one", "two"])
