@@ -249,7 +249,7 @@ def test_the_nearest_marker_wins(run: Run, service: StandIn) -> None:
     recorded(TOUR, service)
     source = """
         import pytest
-        pytestmark = pytest.mark.directmail(cassette="tour")
+        pytestmark = pytest.mark.directmail(cassette="tour", repeat="strict")
 
         def test_once(directmail):
             directmail.me(), directmail.me()

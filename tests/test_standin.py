@@ -197,6 +197,16 @@ def test_a_client_that_goes_away_prints_nothing(
     assert (capfd.readouterr(), caplog.text) == (("", ""), "")
 
 
+def test_a_body_that_is_cut_is_no_request(service: StandIn) -> None:
+    """It would be passed on as a whole one."""
+    with connected_to(service) as connection:
+        connection.sendall(b"POST /v1/letters HTTP/1.1\r\nContent-Length: 9\r\n\r\n{}")
+        connection.shutdown(socket.SHUT_WR)
+
+        assert connection.recv(99) == b""
+    assert not service.requests
+
+
 def test_a_body_in_chunks_is_read_to_its_end(client: httpx.Client) -> None:
     """What follows it on the connection is the next request."""
     parts = (part for part in (b"a" * 70_000, b"b"))
