@@ -42,8 +42,8 @@ def trusted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DIRECTMAIL_API_KEY", KEY)
 
 
-def copied(request: RecordedRequest, kind: str = "curl", **options: Any) -> str:
-    return copy_as(answered(request), kind, **options)
+def copied(request: RecordedRequest, kind: str = "curl", response: str = "{}") -> str:
+    return copy_as(InteractionView(answered(request, response), base_url=BASE_URL), kind)
 
 
 class _Echo(BaseHTTPRequestHandler):
@@ -114,7 +114,7 @@ def test_what_is_copied_sends_the_very_same_request(
 def test_a_call_of_ours_sends_the_very_same_request(name: str) -> None:
     """Address and key are the session's own; the frame is made of what JSON was received."""
     request, session = REQUESTS[name], dm.Session(BASE_URL)
-    code = copied(request, "request", base_url=BASE_URL)
+    code = copied(request, "request")
     built: list[Any] = []
     calls = SimpleNamespace(
         request=lambda *args, **options: session.client.build_request(*args, **options),
@@ -171,7 +171,7 @@ def test_a_call_of_ours_reads_as_a_person_writes_it(
     request_: RecordedRequest, response: str, code: str
 ) -> None:
     """With its parameters and its JSON as Python, on one line if that fits."""
-    written = copy_as(answered(request_, response), "request", base_url=BASE_URL)
+    written = copied(request_, "request", response)
 
     assert written == f"response = {code}"
 
