@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import gzip
-import itertools
 import json
-import queue
 import threading
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,31 +36,22 @@ class Page:
     def __init__(self, widget: BrowserWidget) -> None:
         self.widget = widget
         self.messages: list[Any] = []
-        self._responses: queue.Queue[Any] = queue.Queue()
-        self._numbers = itertools.count()
+        self._responses: list[Future[Any]] = []
 
     def receive(self, content: Any, buffers: object = None) -> None:
         self.messages.append((content, buffers))
         if content["type"] == "response":
-            self._responses.put((content["request_id"], content["response"]))
+            self._responses[content["request_id"]].set_result(content["response"])
 
-    def start(self, action: str, body: bytes = b"", **details: object) -> int:
-        """Send a request, and return its number."""
-        number = next(self._numbers)
-        text = json.dumps({"action": action, "request_id": number, **details}).encode()
-        self.widget._handle_custom_msg({"type": "request"}, [text, body])
-        return number
-
-    def response_to(self, number: int) -> Any:
-        """Return the response to a request when it is there."""
-        while True:
-            answered_, response = self._responses.get(timeout=20)
-            if answered_ == number:
-                return response
-            self._responses.put((answered_, response))
+    def start(self, action: str, body: bytes = b"", **details: object) -> Future[Any]:
+        """Send a request, and return what its response will be."""
+        request = {"action": action, "request_id": len(self._responses), **details}
+        self._responses.append(response := Future())
+        self.widget._handle_custom_msg({"type": "request"}, [json.dumps(request).encode(), body])
+        return response
 
     def ask(self, action: str, body: bytes = b"", **details: object) -> Any:
-        return self.response_to(self.start(action, body, **details))
+        return self.start(action, body, **details).result(20)
 
     def list(self, first: int = 1) -> Any:
         return self.ask("list", first=first, limit=9)
@@ -122,7 +112,7 @@ def test_a_large_file_is_read_while_the_page_is_shown(
     page = browsed("tour.yaml")
     asked, before = page.start("list", first=1, limit=9), repr(page.widget)
     may_go_on.set()
-    answer = page.response_to(asked)
+    answer = asked.result(20)
     told = [content for content, _ in page.messages if content["type"] == "reading"]
 
     assert before == "Reading tour …"
@@ -263,7 +253,7 @@ def test_one_request_is_sent_at_a_time(
         second = page.send()
 
     assert "one request is sent at a time" in second["problem"]
-    assert page.response_to(first) == {"number": 1}
+    assert first.result(20) == {"number": 1}
     assert page.send() == {"number": 2}
 
 
@@ -278,7 +268,7 @@ def test_a_wait_is_told_and_cancelled(service: FaultyService, browsed: Callable[
     while (seconds := page.ask("waiting")["seconds"]) is None:
         pass
     page.ask("cancel")
-    cancelled = page.response_to(waiting)
+    cancelled = waiting.result(20)
 
     assert before == {"seconds": None}
     assert 0 < seconds <= 60
