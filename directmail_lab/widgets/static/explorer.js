@@ -80,8 +80,7 @@ function makePairs(noun, list = "") {
   const fillWith = (values) => {
     box.replaceChildren();
     pairs.length = 0;
-    for (const [name, value] of values) add(name, value);
-    add();
+    for (const pair of [...values, []]) add(...pair);
   };
   return { root, read, fill: fillWith };
 }
