@@ -221,10 +221,8 @@ def _read_body(message: Message) -> tuple[bytes, str, str | None]:
     """Return a message's body, its media type and character set; uncompressed where it can be."""
     content_type, body = header(message.headers, "content-type") or "", message.body or b""
     media_type, charset = content_type.partition(";")[0], declared_charset(content_type)
-    try:
+    with suppress(ValueError):
         body = unpack(body, header(message.headers, "content-encoding") or "")
-    except ValueError:
-        media_type = ""
     return body, media_type.strip().lower()[:100], charset
 
 
