@@ -322,10 +322,7 @@ async function open(view) {
   const turn = (view.turn += 1);
   showSide(view);
   select(view, number); // the list may be lower now
-  const render = await request(view, "detail", { number }).then(
-    (details) => () => renderDetails(view, details),
-    (error) => () => [make("p", { className: "dml-b-problem", textContent: error.message })],
-  );
+  const details = await request(view, "detail", { number }).catch(({ message }) => ({ problem: message }));
   if (turn !== view.turn || view.destroyed) return;
   revokeUrls(view);
   const copies = Object.entries({ curl: "curl", httpx: "httpx", request: "dm.request" }).map(([kind, name]) =>
@@ -334,7 +331,8 @@ async function open(view) {
   const inserting = makeButton("Insert cell", () => told(view, insertCell(view, number)), { hidden: !view.onSelect });
   const editing = makeButton("Edit", () => edit(view), { title: "Change it and send it again (e)", hidden: !view.sends });
   const closing = makeButton("Close", () => leave(view));
-  view.content.replaceChildren(...render());
+  const problem = make("p", { className: "dml-b-problem", textContent: details.problem });
+  view.content.replaceChildren(...(details.problem ? [problem] : renderDetails(view, details)));
   const copying = make("span", { className: "dml-soft", textContent: "Copy as" });
   view.actions.replaceChildren(editing, inserting, copying, ...copies, closing);
   draw(view);
