@@ -49,11 +49,9 @@ if TYPE_CHECKING:
         burst as burst,
         connect as connect,
         get as get,
-        get_many as get_many,
         live as live,
         logout as logout,
         me as me,
-        pages as pages,
         rate_limits as rate_limits,
         record as record,
         replay as replay,
@@ -62,6 +60,7 @@ if TYPE_CHECKING:
     )
     from .errors import DirectMailLabError as DirectMailLabError
     from .frames import frame as frame
+    from .paging import get_many as get_many, pages as pages
     from .questions.chart import chart_rate_limits as chart_rate_limits
     from .questions.contract_check import check_contract as check_contract
     from .questions.drift import drift as drift
@@ -87,8 +86,8 @@ _MODULES = {
     "me": "current",
     "get": "current",
     "request": "current",
-    "get_many": "current",
-    "pages": "current",
+    "get_many": "paging",
+    "pages": "paging",
     "frame": "frames",
     "record": "current",
     "replay": "current",
