@@ -76,35 +76,24 @@ if TYPE_CHECKING:
     __version__: str
 
 # A module is imported when one of its names is first used: most sessions need few of them.
-_MODULES = {
-    "login": "widgets.login",
-    "logout": "current",
-    "connect": "current",
-    "session": "current",
-    "Session": "sessions",
-    "stand_in": "standin",
-    "me": "current",
-    "get": "current",
-    "request": "current",
-    "get_many": "paging",
-    "pages": "paging",
-    "frame": "frames",
-    "record": "current",
-    "replay": "current",
-    "live": "current",
-    "rate_limits": "current",
-    "chart_rate_limits": "questions.chart",
-    "monitor": "widgets.monitor",
-    "burst": "current",
-    "check_contract": "questions.contract_check",
-    "interactions": "questions.interactions",
-    "browse": "widgets.browser",
-    "findings": "questions.findings",
-    "explore": "questions.findings",
-    "openapi": "questions.openapi",
-    "drift": "questions.drift",
-    "DirectMailLabError": "errors",
+_NAMES = {
+    "current": "logout connect session me get request record replay live rate_limits burst",
+    "errors": "DirectMailLabError",
+    "frames": "frame",
+    "paging": "get_many pages",
+    "questions.chart": "chart_rate_limits",
+    "questions.contract_check": "check_contract",
+    "questions.drift": "drift",
+    "questions.findings": "findings explore",
+    "questions.interactions": "interactions",
+    "questions.openapi": "openapi",
+    "sessions": "Session",
+    "standin": "stand_in",
+    "widgets.browser": "browse",
+    "widgets.login": "login",
+    "widgets.monitor": "monitor",
 }
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = [*_MODULES, "errors"]
 
