@@ -16,7 +16,6 @@ from reading_samples import reading as sample
 import directmail_lab as dm
 from directmail_lab.cassettes import SessionRecording
 from directmail_lab.cassettes.recording import RawInteraction
-from directmail_lab.errors import NotConnectedError
 from directmail_lab.readings.reading import Reading
 from directmail_lab.widgets.monitor import MAX_POINTS, History, MonitorWidget
 from directmail_lab.widgets.widget import Follower
@@ -52,12 +51,6 @@ def monitor(connected: Session) -> Iterator[MonitorWidget]:
     widget = dm.monitor()
     yield widget
     widget.close()
-
-
-def test_without_a_session_it_says_how_to_get_one() -> None:
-    """There is nothing to follow yet."""
-    with pytest.raises(NotConnectedError, match=r"login\(\)"):
-        dm.monitor()
 
 
 def test_every_response_counts_and_the_last_ones_are_drawn() -> None:
