@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
 from collections import Counter
@@ -90,38 +91,42 @@ def test_many_are_paced() -> None:
     assert service.requests.total() == 25
 
 
-@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs a real Ctrl-C")
+@contextlib.contextmanager
+def interrupted_after(count: int, session: Session) -> Iterator[None]:
+    """Press Ctrl-C when a session has so many responses."""
+
+    def interrupt(_: object) -> None:
+        if len(session.recording) == count:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    stop = session.on_reading(interrupt)
+    yield
+    stop()
+
+
+needs_ctrl_c = pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="a real Ctrl-C")
+
+
+@needs_ctrl_c
 def test_an_interrupt_keeps_what_came(items: StandIn) -> None:
     """The others, one that is out included, have an error in their place; the session goes on."""
-    with items.fault(path="/v1/items/13", latency_s=60.0), session_of(items) as session:
-
-        def interrupt(_: object) -> None:
-            if len(session.recording) == 5:
-                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-
-        stop = session.on_reading(interrupt)
+    session = session_of(items)
+    with items.fault(path="/v1/items/13", latency_s=60.0), interrupted_after(5, session):
         got = dm.get_many(PATHS[8:], concurrency=1)
-        stop()
 
-        # Whether the fifth was read in time is chance.
-        assert numbers(got)[:4] == [8, 9, 10, 11]
-        assert numbers(got)[5:] == [dm.DirectMailLabError] * 17
-        assert "interrupted" in str(got[-1])
-        assert len(session.me()) == 1
+    # Whether the fifth was read in time is chance.
+    assert numbers(got)[:4] == [8, 9, 10, 11]
+    assert numbers(got)[5:] == [dm.DirectMailLabError] * 17
+    assert "interrupted" in str(got[-1])
+    assert len(dm.me()) == 1
 
 
-@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs a real Ctrl-C")
+@needs_ctrl_c
 def test_after_an_interrupt_what_waited_for_the_allowance_is_not_sent() -> None:
     """The threads that wait for the renewal end without it."""
-    with stand_in(limit=2, window_s=1.0, limits={}) as service, session_of(service) as session:
-
-        def interrupt(_: object) -> None:
-            if len(session.recording) == 2:
-                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-
-        stop = session.on_reading(interrupt)
-        got = dm.get_many(["/v1/users/me"] * 6, concurrency=3)
-        stop()
+    with stand_in(limit=2, window_s=1.0, limits={}) as service:
+        with interrupted_after(2, session_of(service)):
+            got = dm.get_many(["/v1/users/me"] * 6, concurrency=3)
         for thread in threading.enumerate():
             if thread.name.endswith("(send_each)"):
                 thread.join()

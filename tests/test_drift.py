@@ -145,21 +145,13 @@ def test_statuses_are_compared_and_the_rest_unless_one_is_an_error() -> None:
     assert compare(response(b"", method="HEAD"), response({}, method="HEAD")) == []
 
 
-@pytest.mark.parametrize(
-    ("headers", "expected"),
-    [
-        ({"X-RateLimit-Reset": "soon"}, "x-ratelimit-reset retyped"),
-        ({"X-RateLimit-Limit": "100"}, "x-ratelimit-limit changed"),
-        ({"Age": "5", "CF-Ray": "abc", "Set-Cookie": "x"}, ""),
-    ],
-)
-def test_headers_are_compared_by_name(headers: dict[str, str | None], expected: str) -> None:
+def test_headers_are_compared_by_name() -> None:
     """Presence and type always, values where they mean something, in any order."""
-    sent = {name: value for name, value in {**HEADERS, **headers}.items() if value is not None}
-    found = compare(response(), response(headers=dict(reversed(sent.items()))))
+    more = {"X-RateLimit-Reset": "soon", "X-RateLimit-Limit": "100", "Age": "5", "Set-Cookie": "x"}
+    found = compare(response(), response(headers=dict(reversed({**HEADERS, **more}.items()))))
 
-    assert words(found) == expected
-    assert {each.part for each in found} <= {"header"}
+    assert words(found) == "x-ratelimit-limit changed, x-ratelimit-reset retyped"
+    assert {each.part for each in found} == {"header"}
 
 
 # -- volatile values ---------------------------------------------------------------------------
@@ -308,21 +300,16 @@ def test_drift_needs_a_key_and_leaves_no_trace(service: FaultyService) -> None:
     assert path.read_bytes() == data
 
 
-@pytest.mark.parametrize(
-    ("age", "problem"),
-    [
-        (timedelta(days=40), "is 40 days old, and max_age is 30 days"),
-        (timedelta(days=29), None),
-        (None, "does not say when it was recorded, and max_age is 30 days"),
-    ],
-)
-def test_the_age_of_a_recording_is_that_of_its_first_interaction(
-    age: timedelta | None, problem: str | None
-) -> None:
+def test_the_age_of_a_recording_is_that_of_its_first_interaction() -> None:
     """In days; one that says no time is as good as old."""
-    at = age and datetime.now(UTC) - age
 
-    assert age_problem([replace(answered(), recorded_at=at), answered()], "30 days") == problem
+    def problem(days: int | None) -> str | None:
+        at = None if days is None else datetime.now(UTC) - timedelta(days=days)
+        return age_problem([replace(answered(), recorded_at=at), answered()], "30 days")
+
+    assert problem(40) == "is 40 days old, and max_age is 30 days"
+    assert problem(29) is None
+    assert problem(None) == "does not say when it was recorded, and max_age is 30 days"
 
 
 def test_a_key_that_another_program_recorded_is_neither_sent_nor_shown() -> None:
