@@ -123,14 +123,6 @@ def test_an_address_without_a_scheme_means_https(address: str) -> None:
     assert opened.base_url == f"https://{address.rstrip('/')}"
 
 
-def test_no_key_and_no_address_are_told_apart() -> None:
-    """Each missing part has its own error."""
-    with pytest.raises(dm.errors.CredentialError, match="DIRECTMAIL_API_KEY"):
-        dm.connect("https://api.example.com")
-    with pytest.raises(dm.errors.NotConnectedError, match="DIRECTMAIL_BASE_URL"):
-        dm.connect(api_key="some-key")
-
-
 def test_connect_can_start_on_a_cassette(service: FaultyService) -> None:
     """A cassette with a mode records; without one it replays, with neither key nor address."""
     dm.connect(service.base_url, service.api_key, cassette="tour", record_mode="once")

@@ -166,6 +166,16 @@ def test_an_accepted_sign_in_is_recorded_on(page: Page, tmp_path: Path) -> None:
     assert "Stand-in User" in (tmp_path / "cassettes" / "tour.yaml").read_text()
 
 
+def test_a_cassette_is_replayed_without_a_key(page: Page) -> None:
+    """Nothing is played yet."""
+    offered = page.send("hello")["choices"]["cassettes"]
+    account = page.sign_in(mode="replay", cassette="first-look", key="")["account"]
+
+    assert "first-look" in offered
+    assert account["title"] == "Replaying first-look"
+    assert (dm.session().mode, len(dm.session().recording)) == ("replay", 0)
+
+
 def test_the_regions_are_offered(
     show: Callable[..., Page], monkeypatch: pytest.MonkeyPatch
 ) -> None:

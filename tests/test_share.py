@@ -302,17 +302,22 @@ def test_a_name_that_only_running_tells_is_reported(tour: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "says"),
+    ("sources", "says"),
     [
-        ("dm.replay('no-such')", r"'no-such' \(one\.ipynb, cell 1\)"),
-        ("dm.replay('../shared-tour')", r"'\.\./shared-tour' \(one\.ipynb, cell 1\)"),
-        ("dm.replay(Path('¤'))", "leads out of what can be shared"),
+        ({}, "No notebook to share"),
+        ({"a/one.ipynb": "1", "b/one.ipynb": "2"}, r"would be notebooks/one\.ipynb"),
+        ({"nb/one.ipynb": "dm.replay('no-such')"}, r"'no-such' \(one\.ipynb, cell 1\)"),
+        ({"nb/one.ipynb": "dm.replay('../shared-tour')"}, r"'\.\./shared-tour' \(one\.ipynb"),
+        ({"nb/one.ipynb": "dm.replay(Path('¤'))"}, "leads out of what can be shared"),
     ],
 )
-def test_a_notebook_that_could_not_run_is_refused(tour: Path, source: str, says: str) -> None:
+def test_a_zip_that_could_not_run_is_refused(
+    tour: Path, sources: dict[str, str], says: str
+) -> None:
     """A cassette that a reader would not have is named with its cell; no zip is made."""
+    files = [notebook(name, text.replace("¤", str(tour))) for name, text in sources.items()]
     with pytest.raises(DirectMailLabError, match=says):
-        share([notebook("nb/one.ipynb", source.replace("¤", str(tour)))], "tour.zip")
+        share(files, "tour.zip")
 
     assert not Path("tour.zip").exists()
 
@@ -325,16 +330,6 @@ def test_a_name_that_a_terminal_would_obey_is_not_shown() -> None:
 
     assert str(caught.value).replace("\n", "").isprintable()
     assert [each.where for each in audit(hostile)] == [f"{hostile}, cell 1, another member"]
-
-
-@pytest.mark.parametrize(
-    ("names", "says"),
-    [([], "No notebook to share"), (["a/one", "b/one"], r"would be notebooks/one\.ipynb")],
-)
-def test_what_makes_no_zip_is_an_error(names: list[str], says: str) -> None:
-    """No notebook at all, and two files for one place."""
-    with pytest.raises(DirectMailLabError, match=says):
-        share([notebook(f"{name}.ipynb", name) for name in names], "tour.zip")
 
 
 def test_a_secret_in_source_output_or_cassette_refuses_the_zip(tour: Path) -> None:
