@@ -79,18 +79,6 @@ def test_what_was_asked_for_at_once_replays(items: StandIn) -> None:
     assert contents(played) == contents(recorded)
 
 
-def test_many_are_paced() -> None:
-    """More than a window's allowance at once: none is refused, none fails."""
-    with (
-        stand_in(limit=10, window_s=0.5, reset_unit="milliseconds_left") as service,
-        session_of(service, reset_unit="milliseconds_left"),
-    ):
-        got = dm.get_many(["/v1/users/me"] * 25)
-
-    assert [getattr(response, "status_code", response) for response in got] == [200] * 25
-    assert service.requests.total() == 25
-
-
 @contextlib.contextmanager
 def interrupted_after(count: int, session: Session) -> Iterator[None]:
     """Press Ctrl-C when a session has so many responses."""

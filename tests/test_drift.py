@@ -26,33 +26,20 @@ from directmail_lab.questions.drift import Difference, age_problem, compare, dri
 from directmail_lab.standin import STAND_IN_RECORD
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import httpx
     import pandas as pd
 
 RECORD: dict[str, Any] = json.loads(json.dumps(STAND_IN_RECORD))
-HEADERS = {
-    "Content-Type": "application/json",
-    "Date": "Sat, 21 Nov 2026 04:00:00 GMT",
-    "X-RateLimit-Limit": "300",
-    "X-RateLimit-Remaining": "299",
-    "X-RateLimit-Reset": "37",
-}
 
 
 def response(
-    body: object = RECORD,
-    *,
-    status: int = 200,
-    headers: Mapping[str, str] = HEADERS,
-    method: str = "GET",
+    body: object = RECORD, *, status: int = 200, method: str = "GET", **headers: str
 ) -> Interaction:
-    """A response to GET /v1/users/me."""
+    """A response to a request for /v1/users/me, with some headers of its own."""
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
-    request = RecordedRequest(method, "https://api.test/v1/users/me")
-    recorded = RecordedResponse(status, "", tuple(headers.items()), content)
-    return Interaction(request, recorded)
+    given = answered(replace(get(), method=method), content, status=status)
+    merged = dict(given.response.headers) | headers
+    return replace(given, response=replace(given.response, headers=tuple(merged.items())))
 
 
 def changes(was: object, is_now: object, **options: Any) -> str:
@@ -148,7 +135,7 @@ def test_statuses_are_compared_and_the_rest_unless_one_is_an_error() -> None:
 def test_headers_are_compared_by_name() -> None:
     """Presence and type always, values where they mean something, in any order."""
     more = {"X-RateLimit-Reset": "soon", "X-RateLimit-Limit": "100", "Age": "5", "Set-Cookie": "x"}
-    found = compare(response(), response(headers=dict(reversed({**HEADERS, **more}.items()))))
+    found = compare(response(Age="4"), response(**more))
 
     assert words(found) == "x-ratelimit-limit changed, x-ratelimit-reset retyped"
     assert {each.part for each in found} == {"header"}
@@ -168,7 +155,7 @@ def test_headers_are_compared_by_name() -> None:
 def test_ignored_paths_are_left_out(ignore: list[str], left: str) -> None:
     """A path, with or without its part, and ``*`` for any text."""
     record = {**RECORD, "name": "x", "company": {**RECORD["company"], "name": "y"}}
-    now = response(record, headers={**HEADERS, "X-New": "1"})
+    now = response(record, **{"X-New": "1"})
 
     assert ", ".join(each.path for each in compare(response(), now, ignore=ignore)) == left
 

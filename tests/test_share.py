@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import nbformat
 import pytest
-from cassette_samples import theirs
+from cassette_samples import BASE_URL, answered, theirs
 from IPython.core.ultratb import VerboseTB
 from key_search import traces
 from nbclient import NotebookClient
@@ -25,7 +25,7 @@ from directmail_lab.cassettes import read_cassette
 from directmail_lab.cassettes.convert import convert, layout_of
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import DirectMailLabError
-from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse
+from directmail_lab.interaction import Interaction, RecordedRequest
 from directmail_lab.questions.audit import Finding, audit, find
 from directmail_lab.questions.share import share
 from directmail_lab.redaction.key import KeySearch
@@ -154,8 +154,7 @@ def interaction(
     path: str = "/v1/users/me", *, body: bytes = b"", reply: bytes = b"{}", **headers: str
 ) -> Interaction:
     """A request with some header, and its response."""
-    request = RecordedRequest("GET", f"https://api.test{path}", tuple(headers.items()), body)
-    return Interaction(request, RecordedResponse(200, "OK", (), reply))
+    return answered(RecordedRequest("GET", BASE_URL + path, tuple(headers.items()), body), reply)
 
 
 @pytest.mark.parametrize(
