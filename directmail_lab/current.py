@@ -29,9 +29,8 @@ Source = str | Path | Session | None
 class _Current:
     """The session that the module-level calls act on, and the callbacks for when it changes."""
 
-    session: Session | None = None
-
     def __init__(self) -> None:
+        self.session: Session | None = None
         self.callbacks: dict[object, Callable[[], object]] = {}
 
 
@@ -131,8 +130,7 @@ def on_current_change(callback: Callable[[], object]) -> Callable[[], object]:
     """Call ``callback`` whenever the current session changes; return a function to stop that."""
     token = object()
     _current.callbacks[token] = callback
-    callbacks = _current.callbacks
-    return lambda: callbacks.pop(token, None)
+    return lambda: _current.callbacks.pop(token, None)
 
 
 def session() -> Session:
