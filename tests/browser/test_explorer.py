@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -161,7 +162,8 @@ def test_a_hostile_recording_fills_the_form_with_text_and_no_host(
 ) -> None:
     """What is edited goes below the session's own base address; nothing of it is markup."""
     path = f"/v1/{quote(MARKUP, safe='')}?q={quote(MARKUP, safe='')}"
-    name = recorded(server, "edited", answered(get(path)))
+    headers = (("X-A", MARKUP), ("Host", "elsewhere.test"))
+    name = recorded(server, "edited", answered(replace(get(path), headers=headers)))
     play = f"dm.get({path!r}, headers={{'X-A': {MARKUP!r}}})"
     root = explore(page, server, service, f"dm.replay({name!r})", play, options=", pace='off'")
     page.keyboard.press("ArrowDown")
