@@ -49,11 +49,9 @@ if TYPE_CHECKING:
         burst as burst,
         connect as connect,
         get as get,
-        get_many as get_many,
         live as live,
         logout as logout,
         me as me,
-        pages as pages,
         rate_limits as rate_limits,
         record as record,
         replay as replay,
@@ -62,6 +60,7 @@ if TYPE_CHECKING:
     )
     from .errors import DirectMailLabError as DirectMailLabError
     from .frames import frame as frame
+    from .paging import get_many as get_many, pages as pages
     from .questions.chart import chart_rate_limits as chart_rate_limits
     from .questions.contract_check import check_contract as check_contract
     from .questions.drift import drift as drift
@@ -77,35 +76,24 @@ if TYPE_CHECKING:
     __version__: str
 
 # A module is imported when one of its names is first used: most sessions need few of them.
-_MODULES = {
-    "login": "widgets.login",
-    "logout": "current",
-    "connect": "current",
-    "session": "current",
-    "Session": "sessions",
-    "stand_in": "standin",
-    "me": "current",
-    "get": "current",
-    "request": "current",
-    "get_many": "current",
-    "pages": "current",
-    "frame": "frames",
-    "record": "current",
-    "replay": "current",
-    "live": "current",
-    "rate_limits": "current",
-    "chart_rate_limits": "questions.chart",
-    "monitor": "widgets.monitor",
-    "burst": "current",
-    "check_contract": "questions.contract_check",
-    "interactions": "questions.interactions",
-    "browse": "widgets.browser",
-    "findings": "questions.findings",
-    "explore": "questions.findings",
-    "openapi": "questions.openapi",
-    "drift": "questions.drift",
-    "DirectMailLabError": "errors",
+_NAMES = {
+    "current": "logout connect session me get request record replay live rate_limits burst",
+    "errors": "DirectMailLabError",
+    "frames": "frame",
+    "paging": "get_many pages",
+    "questions.chart": "chart_rate_limits",
+    "questions.contract_check": "check_contract",
+    "questions.drift": "drift",
+    "questions.findings": "findings explore",
+    "questions.interactions": "interactions",
+    "questions.openapi": "openapi",
+    "sessions": "Session",
+    "standin": "stand_in",
+    "widgets.browser": "browse",
+    "widgets.login": "login",
+    "widgets.monitor": "monitor",
 }
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = [*_MODULES, "errors"]
 

@@ -175,16 +175,6 @@ def prompt_api_key(prompt: Callable[[str], str] = getpass.getpass) -> ApiKey:
         ) from None
 
 
-def overriding_variable(typed: ApiKey) -> str | None:
-    """Return a warning where the environment holds another key than the one just typed, or None."""
-    if variable(API_KEY_VARIABLE) in (None, typed.reveal()):
-        return None
-    return (
-        f"{API_KEY_VARIABLE} holds another key. This session uses the one you typed; connect() "
-        "without a key, and a restarted kernel, use the variable's. Unset it if it is out of date."
-    )
-
-
 def remembered_api_key(base_url: str) -> ApiKey | None:
     """Return the key that the keyring keeps for an address; None where it keeps none."""
     try:

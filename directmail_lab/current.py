@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, Final, Literal, Unpack
@@ -16,7 +16,6 @@ from .credentials import ApiKey, as_api_key, find_api_key, forget_api_key
 from .display import ProgressBar, plural
 from .errors import CassetteError, NotConnectedError, argument_error, hide_frames
 from .http import httpx, recorded_request
-from .paging import Result, get_many as get_many_with, pages as pages_with
 from .sessions import ModeChange, Session, SessionOptions, Timing, replaying_session
 from .settings import API_KEY_VARIABLE, BASE_URL_VARIABLE, choose_address, variable
 
@@ -30,9 +29,8 @@ Source = str | Path | Session | None
 class _Current:
     """The session that the module-level calls act on, and the callbacks for when it changes."""
 
-    session: Session | None = None
-
     def __init__(self) -> None:
+        self.session: Session | None = None
         self.callbacks: dict[object, Callable[[], object]] = {}
 
 
@@ -132,8 +130,7 @@ def on_current_change(callback: Callable[[], object]) -> Callable[[], object]:
     """Call ``callback`` whenever the current session changes; return a function to stop that."""
     token = object()
     _current.callbacks[token] = callback
-    callbacks = _current.callbacks
-    return lambda: callbacks.pop(token, None)
+    return lambda: _current.callbacks.pop(token, None)
 
 
 def session() -> Session:
@@ -217,94 +214,6 @@ def request(method: str, path: str, **options: Any) -> httpx.Response:
 def get(path: str, **options: Any) -> httpx.Response:
     """Send a GET; see `request`."""
     return session().get(path, **options)
-
-
-def get_many(paths: Iterable[str], *, concurrency: int = 8) -> list[Result]:
-    """Send a GET to each of any number of paths, several at once, paced as the session is.
-
-    A progress bar appears after one second. After an interrupt nothing more is sent, and the
-    responses so far are returned. With a cassette, requests for the same path are sent one after
-    the other, so that a replay gives each of them the response that was recorded for it.
-
-    Parameters
-    ----------
-    paths
-        Below the base address, each with its query if it has one: ``"/v1/lists?page=2"``.
-    concurrency
-        The most requests that wait for their responses at the same time.
-
-    Returns
-    -------
-    list of httpx.Response or Exception
-        One for each path, in the same order: the response, whatever its status, or the error if
-        there was none. An error for one path does not stop the others.
-
-    Raises
-    ------
-    ValueError
-        ``concurrency`` is less than 1, or ``paths`` is a single string; nothing is sent.
-    """
-    return get_many_with(session(), paths, concurrency=concurrency)
-
-
-def pages(
-    path: str,
-    *,
-    params: Mapping[str, Any] | None = None,
-    page: str | None = None,
-    offset: str | None = None,
-    cursor: str | None = None,
-    max_pages: int | None = None,
-) -> Iterator[httpx.Response]:
-    """Request the pages of a list, one after the other, paced as the session is.
-
-    The next page is where the header ``Link`` or a URL named ``next`` in the body says, unless you
-    name another way: ``page``, ``offset`` or ``cursor``. If a page says that there are more and not
-    where, a warning says so. A page that is empty or repeats an earlier one ends the list, and is
-    not yielded. ``frame(pages(…))`` is one frame of all their records.
-
-    Parameters
-    ----------
-    path
-        Below the base address.
-    params
-        The query of the first request: page size and start, as in ``{"limit": 100, "page": 0}``.
-    page
-        The query's parameter for the number of the page, which begins at its value in ``params``,
-        else at 1. A page that is shorter than the first is the last, and so is one before a 404.
-    offset
-        The query's parameter for the number of the first record, which begins at its value in
-        ``params``, else at 0. It ends as with ``page``.
-    cursor
-        Where in the body the token for the next page is: ``"next_cursor"``, or a dotted path such
-        as ``"meta.next_cursor"``. It is sent back under its name without ``next``: as ``cursor``.
-    max_pages
-        The most pages to request; by default 1,000, with a warning if there are more.
-
-    Yields
-    ------
-    httpx.Response
-        A page.
-
-    Raises
-    ------
-    ServiceError
-        The service answered with an error status.
-    InsecureAddressError
-        The next page's URL is on another server than the session's: nothing is sent there.
-    ValueError
-        More than one of ``page``, ``offset`` and ``cursor`` is given, or ``max_pages`` is less than
-        1; nothing is sent.
-    """
-    return pages_with(
-        session(),
-        path,
-        params=params,
-        page=page,
-        offset=offset,
-        cursor=cursor,
-        max_pages=max_pages,
-    )
 
 
 def burst(n: int, path: str = ME_PATH) -> pd.DataFrame:

@@ -11,6 +11,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
 from .bodies import PAGE, Path, leaves, read_json, unwrap
+from .current import session
 from .display import ProgressBar
 from .errors import (
     DirectMailLabError,
@@ -37,17 +38,40 @@ _NO_WAY: Final = (
 _INTERRUPTED: Final = "There is no response: get_many() was interrupted. Request this path again."
 
 
-def get_many(session: Session, /, paths: Iterable[str], *, concurrency: int = 8) -> list[Result]:
-    """Do what `directmail_lab.get_many` does, with a given session."""
+def get_many(paths: Iterable[str], *, concurrency: int = 8) -> list[Result]:
+    """Send a GET to each of any number of paths, several at once, paced as the session is.
+
+    A progress bar appears after one second. After an interrupt nothing more is sent, and the
+    responses so far are returned. With a cassette, requests for the same path are sent one after
+    the other, so that a replay gives each of them the response that was recorded for it.
+
+    Parameters
+    ----------
+    paths
+        Below the base address, each with its query if it has one: ``"/v1/lists?page=2"``.
+    concurrency
+        The most requests that wait for their responses at the same time.
+
+    Returns
+    -------
+    list of httpx.Response or Exception
+        One for each path, in the same order: the response, whatever its status, or the error if
+        there was none. An error for one path does not stop the others.
+
+    Raises
+    ------
+    ValueError
+        ``concurrency`` is less than 1, or ``paths`` is a single string; nothing is sent.
+    """
     if isinstance(paths, str) or not isinstance(paths, Iterable):
         raise argument_error("get_many() takes a list of paths.")
     check_number("concurrency", concurrency, least=1)
-    paths = list(paths)
+    opened, paths = session(), list(paths)
     results: list[Result] = [DirectMailLabError(_INTERRUPTED) for _ in paths]
     # Positions in the paths, in groups whose requests are sent one after the other.
     groups: dict[str | int, list[int]] = {}
     for position, path in enumerate(paths):
-        groups.setdefault(position if session.open_cassette is None else path, []).append(position)
+        groups.setdefault(position if opened.open_cassette is None else path, []).append(position)
     # All threads take from one iterator, so each group goes to exactly one of them.
     work, done, over = iter(list(groups.values())), SimpleQueue[None](), threading.Event()
     extensions = {CANCELLED: over}
@@ -57,7 +81,7 @@ def get_many(session: Session, /, paths: Iterable[str], *, concurrency: int = 8)
             if over.is_set():
                 return
             try:
-                results[position] = session.client.get(paths[position], extensions=extensions)
+                results[position] = opened.client.get(paths[position], extensions=extensions)
             except Exception as error:
                 results[position] = without_traceback(error)
             done.put(None)
@@ -75,8 +99,6 @@ def get_many(session: Session, /, paths: Iterable[str], *, concurrency: int = 8)
 
 
 def pages(
-    session: Session,
-    /,
     path: str,
     *,
     params: Mapping[str, Any] | None = None,
@@ -85,14 +107,54 @@ def pages(
     cursor: str | None = None,
     max_pages: int | None = None,
 ) -> Iterator[httpx.Response]:
-    """Do what `directmail_lab.pages` does, with a given session."""
+    """Request the pages of a list, one after the other, paced as the session is.
+
+    The next page is where the header ``Link`` or a URL named ``next`` in the body says, unless you
+    name another way: ``page``, ``offset`` or ``cursor``. If a page says that there are more and not
+    where, a warning says so. A page that is empty or repeats an earlier one ends the list, and is
+    not yielded. ``frame(pages(…))`` is one frame of all their records.
+
+    Parameters
+    ----------
+    path
+        Below the base address.
+    params
+        The query of the first request: page size and start, as in ``{"limit": 100, "page": 0}``.
+    page
+        The query's parameter for the number of the page, which begins at its value in ``params``,
+        else at 1. A page that is shorter than the first is the last, and so is one before a 404.
+    offset
+        The query's parameter for the number of the first record, which begins at its value in
+        ``params``, else at 0. It ends as with ``page``.
+    cursor
+        Where in the body the token for the next page is: ``"next_cursor"``, or a dotted path such
+        as ``"meta.next_cursor"``. It is sent back under its name without ``next``: as ``cursor``.
+    max_pages
+        The most pages to request; by default 1,000, with a warning if there are more.
+
+    Yields
+    ------
+    httpx.Response
+        A page.
+
+    Raises
+    ------
+    ServiceError
+        The service answered with an error status.
+    InsecureAddressError
+        The next page's URL is on another server than the session's: nothing is sent there.
+    ValueError
+        More than one of ``page``, ``offset`` and ``cursor`` is given, or ``max_pages`` is less than
+        1; nothing is sent.
+    """
     if sum(map(bool, (page, offset, cursor))) > 1:
         raise argument_error("pages() takes only one of page=, offset= and cursor=.")
     check_number("max_pages", 1 if max_pages is None else max_pages, least=1)
-    url = session.client.build_request("GET", path, params=params).url
+    opened = session()
+    url = opened.client.build_request("GET", path, params=params).url
     if (counter := page or offset) and counter not in url.params:
         url = url.copy_set_param(counter, 1 if page else 0)
-    return _pages(_Pager(session, url, page, offset, cursor), max_pages)
+    return _pages(_Pager(opened, url, page, offset, cursor), max_pages)
 
 
 def _pages(pager: _Pager, max_pages: int | None) -> Iterator[httpx.Response]:

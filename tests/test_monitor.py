@@ -16,15 +16,12 @@ from reading_samples import reading as sample
 import directmail_lab as dm
 from directmail_lab.cassettes import SessionRecording
 from directmail_lab.cassettes.recording import RawInteraction
-from directmail_lab.errors import NotConnectedError
 from directmail_lab.readings.reading import Reading
 from directmail_lab.widgets.monitor import MAX_POINTS, History, MonitorWidget
 from directmail_lab.widgets.widget import Follower
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    from faulty_service import FaultyService
 
     from directmail_lab.sessions import Session
     from directmail_lab.standin import StandIn
@@ -54,20 +51,16 @@ def monitor(connected: Session) -> Iterator[MonitorWidget]:
     widget.close()
 
 
-def test_without_a_session_it_says_how_to_get_one() -> None:
-    """There is nothing to follow yet."""
-    with pytest.raises(NotConnectedError, match=r"login\(\)"):
-        dm.monitor()
-
-
 def test_every_response_counts_and_the_last_ones_are_drawn() -> None:
     """A response with nothing remaining that succeeds is the last of the allowance, no refusal."""
     points = [
         *((0, 200, ""), (3, 429, "exhausted"), (None, 429, "exhausted")),
         *((0, 403, "exhausted"), (3, 403, "failed"), (None, 500, "failed")),
     ] * 100
+    known = history([reading(path="/v1/lists"), reading(), reading(path="/v1/lists")])
     (operation,) = history(reading(left, status=status) for left, status, _ in points).update()
 
+    assert [each.name for each in known.update()] == ["GET /v1/users/me", "GET /v1/lists"]
     assert list(operation.points) == [(left, mark) for left, _, mark in points[-MAX_POINTS:]]
     assert operation.counts == {"responses": 600, "exhausted": 300, "failed": 200}
 
@@ -84,23 +77,6 @@ def test_ten_times_the_readings_make_a_snapshot_of_the_same_size(
 
     assert monitor.snapshot()["responses"] == 20_000
     assert sizes[1] < 1.1 * sizes[0]
-
-
-def test_the_snapshot_has_what_the_service_said(
-    monitor: MonitorWidget, live: Session, service: FaultyService
-) -> None:
-    """By operation: what remains, of what, and what went wrong."""
-    live.me()
-    live.request("GET", "/v1/lists")
-    with service.fault(status=418):
-        live.request("GET", "/v1/users/me")
-    snapshot: Any = monitor.snapshot()
-    lists, me = snapshot["operations"]
-
-    assert (lists["name"], me["name"]) == ("GET /v1/lists", "GET /v1/users/me")
-    assert (lists["remaining"], lists["limit"]) == (59, 60)
-    assert (me["responses"], me["failed"], me["exhausted"]) == (2, 1, 0)
-    assert snapshot["source"] == "Live"
 
 
 def test_it_says_in_which_mode_the_session_is(service: StandIn) -> None:
@@ -186,7 +162,8 @@ def test_it_follows_the_current_session(monitor: MonitorWidget, service: StandIn
     assert (logged_out["live"], logged_out["source"]) == (False, "No session is open")
     assert logged_out["operations"][0]["renews_in_s"] is None
     assert (followed["live"], followed["responses"]) == (True, 1)
-    assert followed["operations"][0]["name"] == "GET /v1/lists"
+    lists = followed["operations"][0]
+    assert (lists["name"], lists["remaining"], lists["limit"]) == ("GET /v1/lists", 59, 60)
     assert "GET /v1/users/me: 299 of 300 left" in first["text/plain"]
     assert "GET /v1/lists: 59 of 60 left" in second["text/plain"]
     assert first["image/png"] != second["image/png"]

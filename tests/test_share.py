@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import nbformat
 import pytest
+from cassette_samples import BASE_URL, answered, theirs
 from IPython.core.ultratb import VerboseTB
 from key_search import traces
 from nbclient import NotebookClient
@@ -24,6 +25,7 @@ from directmail_lab.cassettes import read_cassette
 from directmail_lab.cassettes.convert import convert, layout_of
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import DirectMailLabError
+from directmail_lab.interaction import Interaction, RecordedRequest
 from directmail_lab.questions.audit import Finding, audit, find
 from directmail_lab.questions.share import share
 from directmail_lab.redaction.key import KeySearch
@@ -148,46 +150,36 @@ def test_what_may_be_shared_passes(text: str) -> None:
     assert audit_text(text) == []
 
 
-def foreign_cassette(path: Path, **changes: object) -> Path:
-    """Write a cassette of one interaction in vcrpy's JSON layout."""
-    request = {"method": "GET", "uri": "https://api.test/v1/users/me", "body": "", "headers": {}}
-    response = {"status": {"code": 200, "message": "OK"}, "headers": {}, "body": {"string": "{}"}}
-    whole = {"request": request, "response": response}
-    for name, value in changes.items():
-        side, _, field = name.partition("_")
-        whole[side][field] = value  # type: ignore[index]
-    path.write_text(json.dumps({"version": 1, "interactions": [whole]}), encoding="utf-8")
-    return path
+def interaction(
+    path: str = "/v1/users/me", *, body: bytes = b"", reply: bytes = b"{}", **headers: str
+) -> Interaction:
+    """A request with some header, and its response."""
+    return answered(RecordedRequest("GET", BASE_URL + path, tuple(headers.items()), body), reply)
 
 
 @pytest.mark.parametrize(
-    ("changes", "place"),
+    ("recorded", "place"),
     [
-        ({"request_uri": f"https://api.test/{KEY}"}, "address"),
-        ({"request_headers": {"Authorization": [BASIC]}}, "request headers"),
-        ({"response_headers": {"Set-Cookie": ["s=1"]}}, "response headers"),
-        ({"request_body": f"a={KEY}"}, "request body"),
-        ({"response_body": {"string": f'{{"k": "{KEY}"}}'}}, "response body"),
-        ({"request_headers": {"Authorization": ["Basic <API_KEY>"]}}, ""),
+        (interaction(f"/{KEY}"), "address"),
+        (interaction(Authorization=BASIC), "request headers"),
+        (interaction(Cookie="s=1"), "request headers"),
+        (interaction(body=f"a={KEY}".encode()), "request body"),
+        (interaction(reply=f'{{"k": "{KEY}"}}'.encode()), "response body"),
+        (interaction(Authorization="Basic <API_KEY>"), ""),
     ],
 )
-def test_a_cassette_is_searched_in_every_part(
-    tmp_path: Path, changes: dict[str, object], place: str
-) -> None:
+def test_a_cassette_is_searched_in_every_part(recorded: Interaction, place: str) -> None:
     """The finding names the interaction and the part; with a placeholder it may be shared."""
-    path = foreign_cassette(tmp_path / "tour.json", **changes)
+    path = theirs("tour.json", recorded, as_json=True)
     places = [f"{path}, interaction 1, {place}"] if place else []
 
     assert [finding.where for finding in audit(path)] == places
 
 
-def test_personal_fields_of_a_body_are_found_as_redaction_finds_them(tmp_path: Path) -> None:
+def test_personal_fields_of_a_body_are_found_as_redaction_finds_them() -> None:
     """By the names of fields too, and in compressed bodies."""
     body = gzip.compress(b'{"first_name": "Joe", "iban": "NL91ABNA0417164300"}')
-    packed = {"response_body": {"string": body.hex()}}
-    path = foreign_cassette(tmp_path / "tour.yaml", **packed)
-    binary = f'!!binary "{b64encode(body).decode()}"'
-    path.write_text(path.read_text().replace(f'"{body.hex()}"', binary))
+    path = theirs("tour.yaml", interaction(reply=body))
 
     assert [each.what for each in audit(path)] == ["a name", "a bank account"]
 
@@ -203,26 +195,6 @@ def test_a_file_that_is_no_cassette_is_searched_as_a_whole(tmp_path: Path) -> No
         Finding("personal", "an e-mail address", str(path)),
         Finding("personal", "a telephone number", str(path)),
     ]
-
-
-@pytest.mark.parametrize(
-    ("cell", "part"),
-    [
-        ({"source": ["dm.connect(api_key=", '"3f9a77c1e2")']}, "source"),
-        ({"outputs": [{"data": {"text/html": ["<td>", KEY, "</td>"]}}]}, "outputs"),
-        ({"metadata": {"state": {"password": "hunter2-hunter2"}}}, "metadata"),
-        # Pictures are no text: their base64 is not searched for look-alikes.
-        ({"outputs": [{"data": {"image/png": "AKIA" + "A" * 16, "text/plain": "7"}}]}, ""),
-    ],
-)
-def test_credentials_are_found_in_each_part_of_a_notebook(
-    cell: dict[str, object], part: str
-) -> None:
-    """Its lines are joined, and a value comes with its name."""
-    path = notebook("one.ipynb", "1", **cell)
-    places = {f"{path}, cell 1, {part}"} if part else set()
-
-    assert {finding.where for finding in audit(path)} == places
 
 
 @pytest.mark.parametrize("text", ["[]", '{"cells": 5}', "\ud800", "[" * 100_000, None])
@@ -329,40 +301,34 @@ def test_a_name_that_only_running_tells_is_reported(tour: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "says"),
+    ("sources", "says"),
     [
-        ("dm.replay('no-such')", r"'no-such' \(one\.ipynb, cell 1\)"),
-        ("dm.replay('../shared-tour')", r"'\.\./shared-tour' \(one\.ipynb, cell 1\)"),
-        ("dm.replay(Path('¤'))", "leads out of what can be shared"),
+        ({}, "No notebook to share"),
+        ({"a/one.ipynb": "1", "b/one.ipynb": "2"}, r"would be notebooks/one\.ipynb"),
+        ({"nb/one.ipynb": "dm.replay('no-such')"}, r"'no-such' \(one\.ipynb, cell 1\)"),
+        ({"nb/one.ipynb": "dm.replay('../shared-tour')"}, r"'\.\./shared-tour' \(one\.ipynb"),
+        ({"nb/one.ipynb": "dm.replay(Path('¤'))"}, "leads out of what can be shared"),
     ],
 )
-def test_a_notebook_that_could_not_run_is_refused(tour: Path, source: str, says: str) -> None:
+def test_a_zip_that_could_not_run_is_refused(
+    tour: Path, sources: dict[str, str], says: str
+) -> None:
     """A cassette that a reader would not have is named with its cell; no zip is made."""
+    files = [notebook(name, text.replace("¤", str(tour))) for name, text in sources.items()]
     with pytest.raises(DirectMailLabError, match=says):
-        share([notebook("nb/one.ipynb", source.replace("¤", str(tour)))], "tour.zip")
+        share(files, "tour.zip")
 
     assert not Path("tour.zip").exists()
 
 
-@pytest.mark.parametrize("name", ["\x1b[2J", "a\u202eb"])
-def test_a_name_that_a_terminal_would_obey_is_not_shown(tour: Path, name: str) -> None:
+def test_a_name_that_a_terminal_would_obey_is_not_shown() -> None:
     """Neither that of a cell's member, nor any other in the message of an error."""
-    hostile = notebook("one.ipynb", "1", **{name: f"api_key='{ODD}'"})
+    hostile = notebook("one.ipynb", "1", **{"\x1b[2J\u202e": f"api_key='{ODD}'"})
     with pytest.raises(DirectMailLabError) as caught:
         share(hostile, "tour.zip")
 
     assert str(caught.value).replace("\n", "").isprintable()
     assert [each.where for each in audit(hostile)] == [f"{hostile}, cell 1, another member"]
-
-
-def test_no_notebook_and_two_files_for_one_place_are_errors() -> None:
-    """The message says what to do."""
-    one, two = notebook("a/one.ipynb", "1"), notebook("b/one.ipynb", "2")
-
-    with pytest.raises(DirectMailLabError, match="No notebook to share"):
-        share([], "tour.zip")
-    with pytest.raises(DirectMailLabError, match=r"Two files would be notebooks/one\.ipynb"):
-        share([one, two], "tour.zip")
 
 
 def test_a_secret_in_source_output_or_cassette_refuses_the_zip(tour: Path) -> None:
@@ -412,6 +378,7 @@ def output(kind: str, data: Any) -> dict[str, Any]:
 
 
 CELLS: dict[str, dict[str, Any]] = {
+    "metadata": {"metadata": {"state": {"password": HIDDEN}}},
     "markdown": {"cell_type": "markdown", "source": [f"<!-- {HIDDEN} -->"]},
     "split over lines": {"source": [HIDDEN[:10], HIDDEN[10:]]},
     "cell member's name": {"other": {HIDDEN: 1}},
@@ -453,6 +420,15 @@ def test_a_key_in_any_part_of_a_cell_is_found(place: str, monkeypatch: pytest.Mo
     assert all(finding.where.startswith(f"{path}, cell 2, ") for finding in findings)
 
 
+def test_a_key_that_nobody_knows_is_found_by_its_name_and_none_in_a_picture() -> None:
+    """The lines of a source are joined, and the base64 of a picture is no text."""
+    picture = {"data": {"image/png": "AKIA" + "A" * 16, "text/plain": "7"}}
+    source = ["dm.connect(api_key=", '"3f9a77c1e2")']
+    path = notebook("one.ipynb", "1", source=source, outputs=[picture])
+
+    assert {finding.where for finding in audit(path)} == {f"{path}, cell 1, source"}
+
+
 @pytest.mark.parametrize("place", FILES)
 def test_a_key_anywhere_in_a_cassettes_file_is_not_shared(
     place: str, tour: Path, monkeypatch: pytest.MonkeyPatch
@@ -467,16 +443,18 @@ def test_a_key_anywhere_in_a_cassettes_file_is_not_shared(
     assert "your API key" in {each.what for each in audit(tour)}
 
 
+@pytest.mark.parametrize(
+    "member", [f'"more": "{HIDDEN}"', f'"metadata": {{"a": "{HIDDEN}"}}', f'"{HIDDEN}": 0']
+)
 def test_a_key_in_a_notebooks_other_members_is_not_shared(
-    tour: Path, monkeypatch: pytest.MonkeyPatch
+    tour: Path, monkeypatch: pytest.MonkeyPatch, member: str
 ) -> None:
     """Beside its cells, twice under one name, and in its own name."""
     monkeypatch.setenv("DIRECTMAIL_API_KEY", HIDDEN)
     source = notebook("one.ipynb", REPLAY)
-    text = source.read_text()
-    for member in (f'"more": "{HIDDEN}"', f'"metadata": {{"a": "{HIDDEN}"}}', f'"{HIDDEN}": 0'):
-        source.write_text(text.replace('{"cells"', f'{{{member}, "cells"', 1))
-        nothing_leaks(source)
+    source.write_text(source.read_text().replace('{"cells"', f'{{{member}, "cells"', 1))
+
+    nothing_leaks(source)
     nothing_leaks(notebook(f"{HIDDEN}.ipynb", REPLAY))
 
 

@@ -139,31 +139,20 @@ def test_the_questions_of_one_session_cover_the_same_responses(connected: dm.Ses
     assert found("regional base addresses") == "this session: 1-12"
 
 
-def play_and_send(session: dm.Session) -> None:
-    """Two requests of a session: one that ``new_episodes`` plays, then one that it sends."""
+def test_what_new_episodes_plays_is_in_neither_chart_nor_check(connected: dm.Session) -> None:
+    """It is among the interactions, and says nothing of the allowance or the unit of now."""
     with FaultyService(reset_unit="epoch_s") as earlier:
         recording = dm.Session(earlier.base_url, earlier.api_key)
         with recording, recording.record("tour"):
             recording.me()
-    session.record("tour")
-    session.me()
-    session.get("/v1/nowhere")
-
-
-def test_what_new_episodes_plays_is_in_neither_chart_nor_check(connected: dm.Session) -> None:
-    """It is among the session's interactions, and says nothing of the allowance of now."""
-    play_and_send(connected)
+    connected.record("tour")
+    connected.me()
+    connected.get("/v1/nowhere")
 
     assert dm.rate_limits()["source"].tolist() == ["replayed", "recorded"]
     assert dm.interactions()["path"].tolist() == ["/v1/users/me", "/v1/nowhere"]
     assert checked() == {"/v1/nowhere": 1}
     assert "/v1/users/me" not in dm.chart_rate_limits().alt_text
-
-
-def test_what_new_episodes_plays_says_nothing_of_the_unit(connected: dm.Session) -> None:
-    """The service may have changed it since: here, to seconds left."""
-    play_and_send(connected)
-
     assert "No unit fits" not in connected.recording.evidence.why
 
 

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode
 
-from ..bodies import declared_charset
+from ..bodies import declared_charset, unpack
 from ..errors import CassetteFormatError
 from ..interaction import (
     MALFORMED,
@@ -27,7 +27,6 @@ from ..interaction import (
     normalize_headers,
     unreadable,
 )
-from ..redaction import unpack
 from ..settings import VERSION
 from .layout import elapsed_s_of, recorded_at_of, text_of
 

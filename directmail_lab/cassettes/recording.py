@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import urlsplit
 
+from ..bodies import unpack
 from ..display import Progress, ProgressBar, plural
 from ..errors import CassetteError, CassetteFormatError
 from ..interaction import (
@@ -41,7 +42,7 @@ from ..interaction import (
 )
 from ..readings.reading import Reading, reading_of
 from ..readings.reset_unit import Evidence, ResetUnit, ResetUnitInference, infer_reset_unit
-from ..redaction import Redactor, redact_foreign, unpack
+from ..redaction import Redactor, redact_foreign
 from . import layout
 from .layout import Address
 

@@ -22,6 +22,7 @@ from vcr.serializers import jsonserializer, yamlserializer
 from vcr.util import read_body
 from yaml.composer import Composer
 
+from ..bodies import unpack
 from ..display import Progress
 from ..errors import CassetteError, CassetteFormatError
 from ..interaction import (
@@ -35,7 +36,6 @@ from ..interaction import (
     normalize_headers,
     unreadable,
 )
-from ..redaction.unpack import unpack
 from .layout import elapsed_s_of, headers_of, recorded_at_of, response_of, text_of
 
 Matcher = Callable[[Any, Any], object]

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from ..bodies import unpack
 from ..cassettes import read_cassette
 from ..cassettes.har import read_har
 from ..cassettes.vcr_files import load_cassette_text
@@ -26,7 +27,6 @@ from ..contract import STAND_IN_KEY
 from ..credentials import known_keys
 from ..errors import CassetteFormatError, DirectMailLabError
 from ..interaction import header
-from ..redaction import unpack
 from ..redaction.key import KeySearch
 from ..redaction.personal import count_personal
 from ..settings import BASE_URL_VARIABLE, configured_regions, variable

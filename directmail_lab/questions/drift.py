@@ -33,7 +33,6 @@ _Path = tuple[str, ...]
 # The recorded request headers that are sent again: they only select a representation. Others are
 # not sent, since a cassette may be somebody else's and the request carries this account's key.
 _RESENT: Final = ("accept", "accept-language", "accept-charset", "prefer")
-_MOST_CHARACTERS: Final = 8_000
 # Query parameters by which some frameworks turn a GET into another method.
 _OVERRIDE: Final = re.compile(r"[?&;]\s*(_method|x-(http-)?method(-override)?)\s*=", re.IGNORECASE)
 _REFUSED: Final = (401, 403)
@@ -174,8 +173,7 @@ def _reads(recording: Recording) -> tuple[dict[int, Interaction], list[RecordedR
 
 def _is_whole(text: str) -> bool:
     """Return whether an address or a header can be sent, and redaction has left it as it was."""
-    can_be_sent = text.isascii() and text.isprintable() and len(text) <= _MOST_CHARACTERS
-    return can_be_sent and not has_placeholder(text)
+    return text.isascii() and text.isprintable() and not has_placeholder(text)
 
 
 def _send_again(session: Session, recording: Recording, recorded: Interaction) -> Interaction:
@@ -216,8 +214,8 @@ def compare(
     """Return what is different in ``now``.
 
     Of `VOLATILE` values only presence and type are compared. Elements of arrays are compared by
-    ``id``, or by position. If the statuses differ
-    and one of them is an error, nothing else is compared. For ``ignore`` see `drift`.
+    ``id``, or by position. If the statuses differ and one of them is an error, nothing else is.
+    For ``ignore`` see `drift`.
     """
     old, new = _parts(recorded), _parts(now)
     if old["status"] != new["status"] and max(old["status"], new["status"]) >= 400:

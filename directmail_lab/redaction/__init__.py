@@ -27,4 +27,3 @@ from .key import (
     has_placeholder as has_placeholder,
 )
 from .redactor import Redactor as Redactor, redact_foreign as redact_foreign
-from .unpack import unpack as unpack

@@ -19,12 +19,12 @@ from itertools import chain
 from typing import Final, final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from ..bodies import MAX_UNPACKED_BYTES, TooLargeError, unpack
 from ..credentials import keys_version, known_keys
 from ..errors import CassetteError, hide_frames
 from ..interaction import Headers, Interaction, RecordedRequest, RecordedResponse, header
 from .key import REDACTED, Hidden, KeySearch, lower_ascii
 from .personal import FIELD, Pseudonyms, normalize
-from .unpack import MAX_UNPACKED_BYTES, TooLargeError, unpack
 
 # Never written: each is a credential, or is as good as one.
 _AUTHORIZATION: Final = frozenset(("authorization", "proxy-authorization"))

@@ -275,22 +275,18 @@ def _try(address: str, key: ApiKey, options: SessionOptions) -> tuple[str, Sessi
 def _find_name(record: pd.DataFrame) -> str:
     """Return the account's name as its record gives it, or ``the account``."""
     row: dict[Any, Any] = next(iter(record.to_dict("records")), {})
-    values = {str(column).lower(): value for column, value in row.items()}
-    names = [values[field].strip() for field in _NAME_FIELDS if isinstance(values.get(field), str)]
+    names = [row[field].strip() for field in _NAME_FIELDS if isinstance(row.get(field), str)]
     return next(filter(None, names), "the account")[:80]
 
 
 def _remember(request: SignInRequest, address: str) -> str:
     """Keep a typed key in the keyring if that is wanted; return a warning about it, if any."""
-    if request.key is None:
-        return ""
-    note = credentials.overriding_variable(request.key) or ""
-    if request.remember:
+    if request.key is not None and request.remember:
         try:
             credentials.remember_api_key(request.key, base_url=address)
         except errors.CredentialError as error:  # the sign-in itself succeeded
-            note = f"{note} {error}".strip()
-    return note
+            return str(error)
+    return ""
 
 
 def explain(error: BaseException) -> dict[str, str]:

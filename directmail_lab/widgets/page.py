@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from ..bodies import declared_charset, decode_text, read_json
+from ..bodies import declared_charset, decode_text, read_json, unpack
 from ..cassettes import Recording
 from ..display import as_html, as_text, plural
 from ..errors import CassetteError, CassetteFormatError, DirectMailLabError
@@ -24,7 +24,6 @@ from ..http import as_response, httpx
 from ..interaction import READING, RecordedRequest, RecordedResponse, header, normalize_headers
 from ..readings.reading import Reading, is_exhausted
 from ..readings.reset_unit import renewal_time
-from ..redaction import unpack
 
 Response = tuple[dict[str, Any], list[bytes]]
 Message = RecordedRequest | RecordedResponse
