@@ -45,6 +45,8 @@ from .redaction import unpack
 from .redaction.unpack import MAX_UNPACKED_BYTES
 
 ModeName = Literal["live", "record", "replay"]
+Origin = tuple[float | None, Source] | tuple[float | None, Source, str, int | None]
+"""What a `Reading` has last: seconds, source, and if it has one its cassette and number there."""
 
 _ATTEMPT: Final = "directmail_lab.attempt"
 """Where a request carries how many times the call that is under way has sent it."""
@@ -136,10 +138,7 @@ class Observer:
         response: httpx.Response,
         *,
         at: float,
-        elapsed_s: float | None,
-        source: Source = "live",
-        cassette: str | None = None,
-        cassette_number: int | None = None,
+        about: Origin,
         body: bytes | None = None,
         path: str | None = None,
     ) -> httpx.Response:
@@ -147,7 +146,6 @@ class Observer:
         _hide_key(response, self.redacted)
         raw = response.headers.raw
         path = path or self.redacted(below(request.url.raw_path.decode("ascii"), self.prefix))
-        about = elapsed_s, source, cassette, cassette_number
         reading = Reading(at, request.method, path, response.status_code, raw_values(raw), *about)
         sent = request.content if hasattr(request, "_content") else b""
         exchange = RawInteraction(
@@ -243,10 +241,7 @@ class SessionTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 body=recorded.response.body,
                 # The time of the recording: the chart of a replay is that of the recording.
                 at=math.nan if at is None else at.timestamp(),
-                elapsed_s=recorded.elapsed_s,
-                source="replayed",
-                cassette=mode.cassette.name,
-                cassette_number=number,
+                about=(recorded.elapsed_s, "replayed", mode.cassette.name, number),
                 path=path_below(recorded.request.uri, self._observe.prefix),
             )
         return response
@@ -309,23 +304,15 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     ) -> httpx.Response:
         elapsed_s, at = round(self.timer() - started, 6), self.clock()
         if self.cassette is None:
-            return self.observe(self.recording, request, response, at=at, elapsed_s=elapsed_s)
+            return self.observe(self.recording, request, response, at=at, about=(elapsed_s, "live"))
         recorded, response = _as_recorded(request, response)
         number = None
         try:
             number = self._record(request, recorded, at, elapsed_s)
         finally:  # a response that could not be recorded is in the session's recording
-            response = self.observe(
-                self.recording,
-                request,
-                response,
-                body=recorded.body,
-                at=at,
-                elapsed_s=elapsed_s,
-                source="recorded",
-                cassette=self.cassette.name,
-                cassette_number=number,
-            )
+            about: Origin = elapsed_s, "recorded", self.cassette.name, number
+            kept = self.recording, request, response
+            response = self.observe(*kept, at=at, about=about, body=recorded.body)
         return response
 
     @hide_frames

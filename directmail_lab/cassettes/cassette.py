@@ -152,7 +152,8 @@ class Cassette:
         NotRecordedError
             Where there is none and this cassette does not record.
         """
-        request = self._redactor.request(request)
+        if self._player.played:  # else there is nothing to compare it with
+            request = self._redactor.request(request)
         repeats = self._repeat == "last" and not self.records
         with self._lock:
             run = self._player.find(request, repeats=repeats)
