@@ -11,18 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from numbers import Real
 from pathlib import Path
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Final,
-    Literal,
-    NoReturn,
-    Self,
-    TypedDict,
-    TypeVar,
-    Unpack,
-    cast,
-)
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self, TypedDict, TypeVar, Unpack
 
 from . import errors
 from .cassettes import (
@@ -342,7 +331,7 @@ class Session:
             raise service_error(response, base_url=self.base_url, redacted=self._redacted)
         return response
 
-    def on_reading(self, callback: Callable[[Reading], None]) -> Callable[[], None]:
+    def on_reading(self, callback: Callable[[Reading], None]) -> Callable[[], object]:
         """Call ``callback`` with each new reading, in the thread that made the request.
 
         Returns
@@ -352,11 +341,7 @@ class Session:
         """
         token = object()
         self._listeners[token] = callback
-
-        def stop() -> None:
-            self._listeners.pop(token, None)
-
-        return stop
+        return lambda: self._listeners.pop(token, None)
 
     @property
     def allow_writes(self) -> bool:
@@ -463,7 +448,8 @@ class ModeChange:
             with ModeChange(self._enter):
                 return await function(*args, **kwargs)
 
-        return cast("_F", calling_async if inspect.iscoroutinefunction(function) else calling)
+        chosen: Any = calling_async if inspect.iscoroutinefunction(function) else calling
+        return chosen  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
         cassette = self._mode.cassette

@@ -205,26 +205,22 @@ class SessionTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         mode = self.mode
-        _refuse_user_info(request)
         if mode.cassette is not None:
             request.read()
-            if played := mode.cassette.play(_as_asked(request, mode.cassette)):
-                if mode.latency_factor:
-                    time.sleep(_pause_s(mode, played[-1][1]))
-                return self._played(request, played, mode)
-        request.extensions[_ATTEMPT] = 0
+        if played := _recorded_for(request, mode):
+            if mode.latency_factor:
+                time.sleep(_pause_s(mode, played[-1][1]))
+            return self._played(request, played, mode)
         return mode.inner.handle_request(request)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         mode = self.mode
-        _refuse_user_info(request)
         if mode.cassette is not None:
             await request.aread()
-            if played := mode.cassette.play(_as_asked(request, mode.cassette)):
-                if mode.latency_factor:
-                    await asyncio.sleep(_pause_s(mode, played[-1][1]))
-                return self._played(request, played, mode)
-        request.extensions[_ATTEMPT] = 0
+        if played := _recorded_for(request, mode):
+            if mode.latency_factor:
+                await asyncio.sleep(_pause_s(mode, played[-1][1]))
+            return self._played(request, played, mode)
         return await mode.inner.handle_async_request(request)
 
     def _played(
@@ -247,19 +243,19 @@ class SessionTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         return response
 
 
-def _refuse_user_info(request: httpx.Request) -> None:
+def _recorded_for(request: httpx.Request, mode: Mode) -> list[tuple[int, Interaction]]:
+    """Return what the cassette plays for a request, with numbers; nothing if it is to be sent."""
     if request.url.userinfo:
         raise InsecureAddressError(
             "The address holds a user name or password before its host, where httpx would print "
             "it. Leave it out: the session adds the key by itself."
         )
-
-
-def _as_asked(request: httpx.Request, cassette: Cassette) -> RecordedRequest:
-    """Return as much of a request as it takes to find its response."""
-    if cassette.looks_inside(request.method):
-        return recorded_request(request)
-    return RecordedRequest(request.method, str(request.url))
+    request.extensions[_ATTEMPT] = 0
+    if mode.cassette is None:
+        return []
+    if mode.cassette.looks_inside(request.method):
+        return mode.cassette.play(recorded_request(request))
+    return mode.cassette.play(RecordedRequest(request.method, str(request.url)))
 
 
 def _pause_s(mode: Mode, played: Interaction) -> float:

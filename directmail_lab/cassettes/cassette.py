@@ -114,8 +114,7 @@ class Cassette:
         self._before_record = before_record
         self._notice = notice
         self._lock = RLock()
-        now = datetime.now(UTC).isoformat(timespec="microseconds")
-        started_at = now.replace("+00:00", "Z")
+        started_at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
         self._metadata = {"started_at": started_at, **(metadata or {}), "base_url": base_url}
         locate = find_cassette if record_mode == "none" else new_cassette_path
         self.path = locate(name, folders)

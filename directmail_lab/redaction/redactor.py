@@ -19,10 +19,10 @@ from itertools import chain
 from typing import Final, final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from ..credentials import keys_version, known_keys
+from ..credentials import Hidden, keys_version, known_keys
 from ..errors import CassetteError, hide_frames
 from ..interaction import Headers, Interaction, RecordedRequest, RecordedResponse, header
-from .key import REDACTED, Hidden, KeySearch, lower_ascii
+from .key import REDACTED, KeySearch, lower_ascii
 from .personal import FIELD, Pseudonyms, normalize
 from .unpack import MAX_UNPACKED_BYTES, TooLargeError, unpack
 
