@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 import pickle
+import traceback
 import warnings
 from contextlib import suppress
 from dataclasses import replace
@@ -388,6 +389,24 @@ def test_a_redacted_recording_replays_and_stays_redacted(
 
     assert "reader@example.org" not in text_of("private")
     assert service.requests["GET /v1/lists"] == 1
+
+
+def test_no_frame_below_the_key_is_left_in_a_traceback(
+    live: Session, service: FaultyService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """httpcore and h11 have the sent headers in their locals: %xmode Verbose would print them."""
+
+    def broken(_: httpx.HTTPTransport, request: httpx.Request) -> httpx.Response:
+        event = [value.decode() for _, value in request.headers.raw]
+        raise httpx.WriteTimeout(f"after {len(event)} headers")
+
+    monkeypatch.setattr(httpx.HTTPTransport, "handle_request", broken)
+    with live.record("tour"), pytest.raises(httpx.WriteTimeout, match=" headers") as caught:
+        live.me()
+
+    summary = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
+    encoded = httpx.BasicAuth(service.api_key, "")._auth_header.split()[1]
+    assert encoded not in "".join(summary.format())
 
 
 @pytest.mark.parametrize("is_closed", [False, True])
