@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.benchmark(timer=time.process_time),
     pytest.mark.parametrize("make", [alike, different]),
-    # cassetter writes a file of 4,000 such requests that it then refuses to load.
     pytest.mark.parametrize("size", [100, 1000]),
 ]
 
