@@ -28,7 +28,6 @@ _COMMON: Final = re.compile(
 # Versions and other words that begin with a digit, likeThis, like_this, and what is no word.
 _NAME: Final = re.compile(r"/(v?\d.*|[a-z]+([A-Z][a-z]+)+|[a-z]+(_[a-z\d]+)+|\{id\}|)|[^/].*")
 _MOST_SEGMENTS: Final = 20
-_PLAIN: Final = re.compile(r"/[a-z-]+")
 
 
 def operations_of(paths: Iterable[str], templates: Collection[str] = ()) -> dict[str, str]:
@@ -82,13 +81,16 @@ def _ids_among(siblings: dict[str, set[_Route]], parent: str) -> set[str]:
     lists = set() if is_list else {w for w, tails in words.items() if _is_list(w, tails)}
     # What follows, as `*/orders`: several words with the same are ids of one template.
     shapes = {word: set(map(_shape, words[word])) for word in words.keys() - lists}
-    counts = Counter(shape for each in shapes.values() for shape in each if any(shape))
-    ids = {w for w, each in shapes.items() if any(counts[s] >= (3 if is_list else 5) for s in each)}
-    ids |= {word for word, tails in words.items() if any(_is_like(t, beside) for t in tails)}
-    # Then what follows them, or another id, shows those that have less: `/shops/initech`.
-    known = beside.union(*[words[word] for word in ids])
-    in_doubt = {word for word in words if _PLAIN.fullmatch(word) and not (ids and is_list)}
-    ids |= {word for word in words.keys() - in_doubt - lists if words[word] <= known}
+    counts = Counter(shape for each in shapes.values() for shape in each)
+    least = 3 if is_list else 5
+    telling = {shape for shape, count in counts.items() if count >= least}
+    telling |= set(map(_shape, beside))
+    ids = {word for word, each in shapes.items() if any(map(any, each & telling))}
+    named = {tail for tail in beside if any(token != _ID for token in tail)}
+    ids |= {word for word, tails in words.items() if tails & named}
+    if is_list and ids:  # what follows them shows those that have less: `/shops/initech`
+        known = beside.union(*[words[word] for word in ids])
+        ids |= {word for word in words if words[word] <= known}
     leaves = {word for word, tails in words.items() if tails == {()}}
     return ids | leaves if is_list and len(leaves) >= 8 else ids
 
@@ -100,15 +102,6 @@ def _shape(tail: _Route) -> _Route:
 
 def _is_list(word: str, tails: set[_Route]) -> bool:
     return _PLURAL.fullmatch(word) is not None or any(tail[:1] == (_ID,) for tail in tails)
-
-
-def _is_like(tail: _Route, others: set[_Route]) -> bool:
-    """Return whether the others have this route, or with one word as an id, and a name in it."""
-    variants = [tail, *((*tail[:end], _ID, *tail[end + 1 :]) for end in range(len(tail)))]
-    return any(
-        each in others and any(token != _ID and not _COMMON.fullmatch(token) for token in each)
-        for each in variants
-    )
 
 
 def pattern_of(template: str) -> re.Pattern[str]:

@@ -1,31 +1,22 @@
-"""What the browser of interactions is sent: rows, details, bodies; and the widget's part."""
+"""What the page of the browser of interactions is sent: rows, details, bodies."""
 
 from __future__ import annotations
 
 import html
 import json
-import queue
-import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from cassette_samples import answered, get, recorded, typed
-from key_search import traces
 
 import directmail_lab as dm
 from directmail_lab.cassettes import Recording, read_cassette
-from directmail_lab.errors import CassetteError, NotConnectedError, NotRecordedError
-from directmail_lab.widgets import browser
 from directmail_lab.widgets.page import handle_request, static_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from directmail_lab.interaction import Interaction
-    from directmail_lab.sessions import Session
-    from directmail_lab.standin import StandIn
 
 LIST = {"action": "list", "first": 1, "limit": 9}
 DETAIL = {"action": "detail", "number": 1}
@@ -53,7 +44,7 @@ def test_a_row_has_what_a_list_shows() -> None:
     part = ask(recording, "list", first=1, limit=2)
     noon = 1795262400123.456
 
-    assert (part["title"], part["total"], part["first"], part["note"]) == ("tour", 3, 1, None)
+    assert (part["title"], part["total"], part["note"]) == ("tour", 3, None)
     assert part["rows"] == [
         [noon, "GET", "/v1/a?b=1", 429, 0, 42.0, 9, "exhausted"],
         [None, "GET", "/v1/users/me", 500, 299, None, 9, "failed"],
@@ -159,121 +150,3 @@ def test_the_table_in_a_notebook_is_small_and_no_markup() -> None:
     assert "1,200 interactions: the first 10." in shown
     assert "\x1b" not in text
     assert "0 interactions." in repr(dm.browse("empty.yaml"))
-
-
-# -- the widget --------------------------------------------------------------------------------
-
-Sent = list[tuple[Any, Any]]
-
-
-@pytest.fixture
-def sent(monkeypatch: pytest.MonkeyPatch) -> Sent:
-    """Every message that a browser sends to its page, with its buffers."""
-    messages: Sent = []
-    monkeypatch.setattr(
-        "directmail_lab.widgets.browser.BrowserWidget.send",
-        lambda _self, content, buffers=None: messages.append((content, buffers)),
-    )
-    return messages
-
-
-def send(widget: Any, sent: Sent, request: dict[str, Any]) -> tuple[Any, Any]:
-    """Send a request as the page does, and return the response and its buffers."""
-    buffers = [memoryview(json.dumps({**request, "request_id": "7"}).encode())]
-    widget._handle_custom_msg({"type": "request"}, buffers)
-    # New rows may be sent at any time, in another thread.
-    message, buffers = next(each for each in reversed(sent) if each[0].get("request_id") == "7")
-    return message["response"], buffers
-
-
-def test_a_cassette_is_browsed_by_name_or_path(sent: Sent) -> None:
-    """One that is not there, or is none, is an error at once."""
-    part, _ = send(dm.browse("first-look"), sent, LIST | {"first": 101})
-    recorded("tape.yaml", answered())
-    Path("text.har").write_text("{}")
-
-    assert len(part["rows"]) == 2
-    assert "tape, 1 interaction." in repr(dm.browse("tape.yaml"))
-    for source, error in (("nowhere", NotRecordedError), ("text.har", CassetteError)):
-        with pytest.raises(error):
-            dm.browse(source)
-    with pytest.raises(NotConnectedError, match=r"login\(\)"):
-        dm.browse()
-
-
-def test_a_large_file_is_read_while_the_page_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The page is told that it is read, and gets its answer, or what is wrong, afterwards."""
-    may_go_on, may_end = threading.Event(), threading.Event()
-    sent: queue.Queue[Any] = queue.Queue()
-
-    def read(_path: Path, progress: Callable[[float], object]) -> Recording:
-        may_go_on.wait(10)
-        progress(0.25)
-        may_end.wait(10)
-        raise CassetteError("It is too large.")
-
-    tape(answered())
-    monkeypatch.setattr(browser, "read_cassette", read)
-    monkeypatch.setattr(browser, "can_show_widgets", lambda: True)
-    monkeypatch.setattr(browser, "_READ_S", 0.0)
-    monkeypatch.setattr(browser.BrowserWidget, "send", lambda _self, told, _=None: sent.put(told))
-    widget = dm.browse("tour.yaml")
-    widget._handle_custom_msg({"type": "request"}, [json.dumps({**LIST, "request_id": 1}).encode()])
-    before, told = repr(widget), sent.get(timeout=10)
-    may_go_on.set()
-    later = sent.get(timeout=10)
-    may_end.set()
-    answer = sent.get(timeout=10)["response"]
-
-    assert (before, told) == ("Reading tour …", {"type": "reading", "title": "tour", "part": 0.0})
-    assert later == told | {"part": 0.25}
-    assert answer == {"problem": "It is too large."}
-    assert repr(widget) == "It is too large."
-
-
-def test_a_session_is_browsed_as_it_goes_on(sent: Sent, service: StandIn) -> None:
-    """Headers and bodies of all it sends, and nowhere the key."""
-    session = dm.connect(service.base_url, service.api_key, pace="off")
-    dm.get("/v1/lists", params={"k": service.api_key}, headers={"X-Again": service.api_key})
-    widget = dm.browse(session)
-    with dm.record("my-tour"):
-        dm.me()
-        recording, _ = send(widget, sent, LIST)
-    widget.update_page()
-    part, _ = send(widget, sent, LIST)
-    first, _ = send(widget, sent, DETAIL)
-    _, bodies = send(widget, sent, DETAIL | {"number": 2})
-    widget.close()
-
-    assert (recording["title"], part["title"]) == ("Recording to my-tour", "Live")
-    assert [row[2] for row in part["rows"]] == ["/v1/lists?k=<API_KEY>", "/v1/users/me"]
-    assert ("x-again", "<API_KEY>") in first["request"]["headers"]
-    assert b"usr_stand_in_1" in bodies[1]
-    assert traces(repr(sent).encode(), service.api_key) == []
-    assert ({"type": "changed", "restart": False}, None) in sent
-
-
-def test_the_browser_of_a_session_follows_its_mode_and_the_current_one(
-    sent: Sent, connected: Session, service: StandIn
-) -> None:
-    """Each replay shows what it played, and says so where that is nothing; a file's stays."""
-    dm.me()
-    widget, of_cassette = dm.browse(), dm.browse("waiting")
-    dm.replay("first-look")
-    widget.update_page()
-    nothing, _ = send(widget, sent, LIST)
-    dm.me()
-    played, _ = send(widget, sent, LIST)
-    connected.live()
-    dm.connect(service.base_url, service.api_key)
-    widget.update_page()
-    unchanged, _ = send(of_cassette, sent, LIST)
-    current, _ = send(widget, sent, LIST)
-    widget.close()
-
-    assert (nothing["title"], nothing["total"]) == ("Replaying first-look", 0)
-    assert nothing["note"].startswith("Nothing of first-look was played yet.")
-    assert (played["note"], played["total"]) == ("", 1)
-    assert (current["title"], current["total"]) == ("Live", 0)
-    assert sent.count(({"type": "changed", "restart": True}, None)) >= 2  # its own thread may too
-    assert (unchanged["title"], unchanged["note"]) == ("waiting", None)

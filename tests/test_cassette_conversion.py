@@ -72,10 +72,9 @@ def test_a_conversion_there_and_back_loses_nothing(tour: Path, to: Layout, via: 
     assert all(STAND_IN_KEY.encode() not in path.read_bytes() for path in (tour, middle, end))
 
 
-SERIALIZERS = [("vcrpy", yamlserializer), ("json", jsonserializer)]
-
-
-@pytest.mark.parametrize(("to", "serializer"), SERIALIZERS)
+@pytest.mark.parametrize(
+    ("to", "serializer"), [("vcrpy", yamlserializer), ("json", jsonserializer)]
+)
 def test_vcrpy_loads_what_we_convert_for_it(tour: Path, to: Layout, serializer: object) -> None:
     """By its own persister and serializer; and it answers as ours does."""
     target = Path(f"theirs{ENDINGS[to]}")

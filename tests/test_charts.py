@@ -26,33 +26,19 @@ from directmail_lab.readings.reading import Reading
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from matplotlib.lines import Line2D
-
 
 def reading(at: float, remaining: int | None, path: str = "/v1/users/me", **kw: Any) -> Reading:
     """One reading, ``at`` seconds after noon, in windows of a minute from noon on."""
     return sample(NOON_S + at, path, **{"remaining": remaining, "reset": 60 - int(at) % 60, **kw})
 
 
-def countdown(n: int, *, every_s: float = 0.2, limit: int = 300) -> list[Reading]:
-    """``n`` readings of one operation that counts down, is refused, and is renewed each minute."""
-    made, minute, used = [], -1, 0
-    for number in range(n):
-        at = number * every_s
-        if int(at) // 60 != minute:
-            minute, used = int(at) // 60, 0
-        refused = used >= limit
-        used += not refused
-        made.append(reading(at, limit - used, status=429 if refused else 200, limit=limit))
-    return made
+def countdown(n: int) -> list[Reading]:
+    """``n`` readings of one operation, five a second, that counts down from 299 each minute."""
+    return [reading(number / 5, 299 - number % 300) for number in range(n)]
 
 
 def draw(readings: Sequence[Reading]) -> Chart:
     return chart_rate_limits(frame_of(readings, unit="seconds_left"))
-
-
-def markers(chart: Chart, marker: str) -> list[Line2D]:
-    return [line for axes in chart.axes for line in axes.lines if line.get_marker() == marker]
 
 
 def contrast(one: object, other: object) -> float:
@@ -154,9 +140,10 @@ def test_refusals_and_bad_headers_are_marked_and_explained() -> None:
     readings = [reading(n, left, status=status) for n, (left, status) in enumerate(seen)]
     chart = draw([*readings, reading(5, 5, reset="soon")])
     legend = {text.get_text() for text in chart.legends[0].get_texts()}
+    lines = [(line.get_marker(), len(line.get_xdata())) for line in chart.axes[0].lines]
+    marked = {marker: count for marker, count in lines if marker in ("x", "D")}
 
-    assert [len(line.get_xdata()) for line in markers(chart, "x")] == [2]
-    assert [len(line.get_xdata()) for line in markers(chart, "D")] == [1]
+    assert marked == {"x": 2, "D": 1}
     assert {"refused, nothing left", "headers with a problem"} < legend
     assert "6 readings, 2 refused" in chart.alt_text
 

@@ -1,11 +1,11 @@
-"""The form of `browse`, in Python: what a person wrote is checked, and sent by the session."""
+"""The widget of `browse`: what it shows, and what it sends of what a person wrote in its form."""
 
 from __future__ import annotations
 
 import gzip
-import itertools
 import json
-import queue
+import threading
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,8 @@ from key_search import traces
 
 import directmail_lab as dm
 from directmail_lab.cassettes import read_cassette
-from directmail_lab.errors import CassetteError
+from directmail_lab.errors import CassetteError, NotConnectedError, NotRecordedError
+from directmail_lab.widgets import browser
 from directmail_lab.widgets.browser import BrowserWidget
 
 if TYPE_CHECKING:
@@ -35,31 +36,25 @@ class Page:
     def __init__(self, widget: BrowserWidget) -> None:
         self.widget = widget
         self.messages: list[Any] = []
-        self._responses: queue.Queue[Any] = queue.Queue()
-        self._numbers = itertools.count()
+        self._responses: list[Future[Any]] = []
 
-    def receive(self, content: Any, _buffers: object = None) -> None:
-        self.messages.append(content)
+    def receive(self, content: Any, buffers: object = None) -> None:
+        self.messages.append((content, buffers))
         if content["type"] == "response":
-            self._responses.put((content["request_id"], content["response"]))
+            self._responses[content["request_id"]].set_result(content["response"])
 
-    def start(self, action: str, body: bytes = b"", **details: object) -> int:
-        """Send a request, and return its number."""
-        number = next(self._numbers)
-        text = json.dumps({"action": action, "request_id": number, **details}).encode()
-        self.widget._handle_custom_msg({"type": "request"}, [text, body])
-        return number
-
-    def response_to(self, number: int) -> Any:
-        """Return the response to a request when it is there."""
-        while True:
-            answered_, response = self._responses.get(timeout=20)
-            if answered_ == number:
-                return response
-            self._responses.put((answered_, response))
+    def start(self, action: str, body: bytes = b"", **details: object) -> Future[Any]:
+        """Send a request, and return what its response will be."""
+        request = {"action": action, "request_id": len(self._responses), **details}
+        self._responses.append(response := Future())
+        self.widget._handle_custom_msg({"type": "request"}, [json.dumps(request).encode(), body])
+        return response
 
     def ask(self, action: str, body: bytes = b"", **details: object) -> Any:
-        return self.response_to(self.start(action, body, **details))
+        return self.start(action, body, **details).result(20)
+
+    def list(self, first: int = 1) -> Any:
+        return self.ask("list", first=first, limit=9)
 
     def send(self, method: str = "GET", path: str = ME, body: bytes = b"", **more: Any) -> Any:
         return self.ask("send", body, request=written(method, path, **more))
@@ -85,14 +80,86 @@ def browsed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Page]]:
         each.widget.close()
 
 
+def test_a_cassette_is_browsed_by_name_or_path(browsed: Callable[..., Page]) -> None:
+    """One that is not there, or is none, is an error at once."""
+    recorded("tape.yaml", answered())
+    Path("text.har").write_text("{}")
+
+    assert len(browsed("first-look").list(101)["rows"]) == 2
+    assert "tape, 1 interaction." in repr(dm.browse("tape.yaml"))
+    for source, error in (("nowhere", NotRecordedError), ("text.har", CassetteError)):
+        with pytest.raises(error):
+            dm.browse(source)
+    with pytest.raises(NotConnectedError, match=r"login\(\)"):
+        dm.browse()
+
+
+def test_a_large_file_is_read_while_the_page_is_shown(
+    browsed: Callable[..., Page], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page is told that it is read, and gets its answer, or what is wrong, afterwards."""
+    may_go_on = threading.Event()
+
+    def read(_path: Path, progress: Callable[[float], object]) -> None:
+        may_go_on.wait(10)
+        progress(0.25)
+        raise CassetteError("It is too large.")
+
+    recorded("tour.yaml", answered())
+    monkeypatch.setattr(browser, "read_cassette", read)
+    monkeypatch.setattr(browser, "can_show_widgets", lambda: True)
+    monkeypatch.setattr(browser, "_READ_S", 0.0)
+    page = browsed("tour.yaml")
+    asked, before = page.start("list", first=1, limit=9), repr(page.widget)
+    may_go_on.set()
+    answer = asked.result(20)
+    told = [content for content, _ in page.messages if content["type"] == "reading"]
+
+    assert before == "Reading tour …"
+    assert told == [{"type": "reading", "title": "tour", "part": part} for part in (0.0, 0.25)]
+    assert answer == {"problem": "It is too large."}
+    assert repr(page.widget) == "It is too large."
+
+
+def test_the_browser_of_a_session_follows_its_mode_and_the_current_one(
+    browsed: Callable[..., Page], connected: Session, service: FaultyService
+) -> None:
+    """Each replay shows what it played, and says so where that is nothing; a file's stays."""
+    dm.me()
+    page, of_cassette = browsed(), browsed("waiting")
+    with dm.record("my-tour"):
+        recording = page.list()
+    dm.replay("first-look")
+    page.widget.update_page()
+    nothing = page.list()
+    dm.me()
+    played = page.list()
+    connected.live()
+    dm.connect(service.base_url, service.api_key)
+    page.widget.update_page()
+    unchanged, current = of_cassette.list(), page.list()
+
+    assert (recording["title"], recording["total"]) == ("Recording to my-tour", 1)
+    assert (nothing["title"], nothing["total"]) == ("Replaying first-look", 0)
+    assert nothing["note"].startswith("Nothing of first-look was played yet.")
+    assert (played["note"], played["total"]) == ("", 1)
+    assert (current["title"], current["total"]) == ("Live", 0)
+    # Its own thread may tell as well.
+    assert page.messages.count(({"type": "changed", "restart": True}, None)) >= 2
+    assert (unchanged["title"], unchanged["note"]) == ("waiting", None)
+
+
+# -- sending -----------------------------------------------------------------------------------
+
+
 def test_what_is_written_is_sent_through_the_session(
     service: FaultyService, browsed: Callable[..., Page]
 ) -> None:
-    """With parameters, headers and body; recorded, selected by its number, and without the key."""
+    """With parameters, headers and body; recorded, named by its number, and nowhere the key."""
     session = dm.connect(service.base_url, service.api_key, pace="off", share=None)
     page = browsed()
     dm.record("my-tour")
-    more = {"parameters": [["b", "ü &"], ["b", "2"]], "headers": [["X-A", "1"]]}
+    more = {"parameters": [["b", "ü &"], ["b", "2"]], "headers": [["X-A", service.api_key]]}
     first = page.send(path="/v1/lists?a=1", **more)
     second = page.send("POST", "/v1/letters", b'{"a": 1}')
     kept = page.ask("detail", number=first["number"])
@@ -101,51 +168,36 @@ def test_what_is_written_is_sent_through_the_session(
 
     assert (first, second["problem"][:27]) == ({"number": 1}, "POST would change something")
     assert interaction.request.uri == f"{service.base_url}/v1/lists?a=1&b=%C3%BC+%26&b=2"
-    assert ("x-a", "1") in kept["request"]["headers"]
+    assert ("x-a", "<API_KEY>") in kept["request"]["headers"]
     assert service.requests == {"GET /v1/lists": 1}
     assert traces(repr(page.messages).encode(), service.api_key) == []
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        *("https://elsewhere.test/v1", "//elsewhere.test/v1", "/\\elsewhere.test", "v1/lists", ""),
-        *("/v1/../../admin", "/v1/%2e%2E/admin", "/v1/..%2f..", "/v1/lists/{id}", "/v1#part"),
-        *("\\\\elsewhere.test", "@elsewhere.test", ":8080/", " //elsewhere.test"),
-    ],
+OF_THE_SESSION = (" AUTHORIZATION ", "Proxy-Authorization", "cookie", "Host", "Content-Length")
+NO_PATHS = (
+    *("https://elsewhere.test/v1", "//elsewhere.test/v1", "/\\elsewhere.test", "v1/lists", ""),
+    *("/v1/../../admin", "/v1/%2e%2E/admin", "/v1/..%2f..", "/v1/lists/{id}", "/v1#part"),
+    *("\\\\elsewhere.test", "@elsewhere.test", ":8080/", " //elsewhere.test"),
 )
-def test_a_path_that_is_not_below_the_base_address_is_refused(
-    browsed: Callable[..., Page], connected: Session, service: FaultyService, path: str
-) -> None:
-    """A host in it is never used: nothing is sent."""
-    problem = browsed(connected).send(path=path)["problem"]
+REFUSED = [
+    *(("Type a path below http", {"path": path}) for path in NO_PATHS),
+    *(("the session sets it", {"headers": [[name, "5"]]}) for name in OF_THE_SESSION),
+    ("cannot be sent as it is", {"headers": [["X-Ü", "1"]]}),
+    ("put in your own", {"headers": [["X-A", "<API_KEY>"]]}),
+    ("put in your own", {"parameters": [["key", "<REDACTED>"]]}),
+    ("This is no address", {"path": "/v1/" + "x" * 70_000}),
+]
 
-    assert problem.startswith(f"Type a path below {service.base_url}: it begins with one slash")
-    assert not service.requests
 
-
-@pytest.mark.parametrize(
-    ("more", "problem"),
-    [
-        ({"headers": [[" AUTHORIZATION ", "Basic x"]]}, "the session sets it"),
-        ({"headers": [["Proxy-Authorization", "x"]]}, "the session sets it"),
-        ({"headers": [["cookie", "a=b"]]}, "the session sets it"),
-        ({"headers": [["Host", "elsewhere.test"]]}, "the session sets it"),
-        ({"headers": [["Content-Length", "5"]]}, "the session sets it"),
-        ({"headers": [["X-Ü", "1"]]}, "cannot be sent as it is"),
-        ({"headers": [["X-A", "<API_KEY>"]]}, "put in your own"),
-        ({"parameters": [["key", "<REDACTED>"]]}, "put in your own"),
-        ({"path": "/v1/" + "x" * 70_000}, "This is no address"),
-    ],
-)
+@pytest.mark.parametrize(("problem", "more"), REFUSED)
 def test_what_must_not_be_sent_is_refused(
     browsed: Callable[..., Page],
     connected: Session,
     service: FaultyService,
-    more: dict[str, Any],
     problem: str,
+    more: dict[str, Any],
 ) -> None:
-    """A header that is the session's own, and what redaction left in the place of a value."""
+    """A host in a path, a header that is the session's own, what redaction left for a value."""
     assert problem in browsed(connected).send(**more)["problem"]
     assert not service.requests
 
@@ -186,7 +238,7 @@ def test_one_request_is_sent_at_a_time(
         second = page.send()
 
     assert "one request is sent at a time" in second["problem"]
-    assert page.response_to(first) == {"number": 1}
+    assert first.result(20) == {"number": 1}
     assert page.send() == {"number": 2}
 
 
@@ -201,7 +253,7 @@ def test_a_wait_is_told_and_cancelled(service: FaultyService, browsed: Callable[
     while (seconds := page.ask("waiting")["seconds"]) is None:
         pass
     page.ask("cancel")
-    cancelled = page.response_to(waiting)
+    cancelled = waiting.result(20)
 
     assert before == {"seconds": None}
     assert 0 < seconds <= 60
@@ -253,8 +305,8 @@ def test_nothing_is_sent_by_a_cassette_or_by_what_is_no_send(
         of_session.ask(action, number=1, method="GET", path=ME, token="t", first=1, limit=9)
 
     assert problem.endswith("Reload the page.")
-    assert of_cassette.ask("list", first=1, limit=9).get("sends") is None
-    assert of_session.ask("list", first=1, limit=9)["sends"] is True
+    assert of_cassette.list().get("sends") is None
+    assert of_session.list()["sends"] is True
     assert not service.requests
 
 

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from cassette_samples import NOON, answered, get, recorded
+from cassette_samples import NOON, answered, get
 
-from directmail_lab.errors import CassetteError
 from directmail_lab.interaction import Interaction
 from directmail_lab.questions.interactions import InteractionView, interactions
 
@@ -17,17 +16,6 @@ if TYPE_CHECKING:
     from faulty_service import FaultyService
 
     from directmail_lab.sessions import Session
-
-
-@pytest.mark.parametrize("number", [-1, 0, 3])
-def test_a_number_that_is_not_there_is_an_error_that_says_how_many_are(number: int) -> None:
-    """Counting from 0 is said to be wrong, rather than show the last one."""
-    tour = recorded("tour.yaml", answered(get("/a")), answered(get("/b")))
-
-    assert repr(interactions(tour, number=2)).startswith("GET https://api.example.test/b\n")
-    assert "https://api.example.test/b" in interactions(tour, number=2).as_httpx()
-    with pytest.raises(CassetteError, match=f"no interaction {number}: it has 2 interactions"):
-        interactions(tour, number=number)
 
 
 def test_however_long_an_interaction_is_its_view_is_not() -> None:

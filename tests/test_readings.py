@@ -24,10 +24,6 @@ TEXTS = dict.fromkeys(("method", "path", "operation", "source", "cassette", "pro
 COUNTS = dict.fromkeys(("limit", "remaining", "reset", "cassette_number"), "Int64")
 TIMES = dict.fromkeys(("at", "reset_at"), "datetime64[us, UTC]")
 DTYPES = TEXTS | COUNTS | TIMES | {"status": "int64", "elapsed_s": "float64"}
-NAMES = (
-    "at method path operation status limit remaining reset reset_at elapsed_s source cassette "
-    "cassette_number problem"
-)
 
 
 def reading(n: int = 0, **changes: Any) -> Reading:
@@ -36,9 +32,8 @@ def reading(n: int = 0, **changes: Any) -> Reading:
     return sample(**{"at": NOON_S + n, **in_turn, **changes})
 
 
-def odd() -> Reading:
-    """Return a reading with two headers missing, and without times."""
-    return reading(limit=None, reset=None, elapsed_s=None, at=math.nan)
+# Two headers are missing, and the times.
+ODD = reading(limit=None, reset=None, elapsed_s=None, at=math.nan)
 
 
 def dtypes(frame: pd.DataFrame) -> dict[str, str]:
@@ -50,7 +45,6 @@ def test_a_frame_has_the_same_columns_however_many_readings_there_are(n: int) ->
     """Columns and dtypes are as documented, with no readings too, and numbers are from 1."""
     frame = frame_of([reading(i) for i in range(n)], unit="undetermined")
 
-    assert list(frame) == NAMES.split()
     assert dtypes(frame) == DTYPES
     assert (frame.index.name, frame.index.tolist()) == ("number", list(range(1, n + 1)))
 
@@ -58,7 +52,7 @@ def test_a_frame_has_the_same_columns_however_many_readings_there_are(n: int) ->
 def test_a_row_holds_what_its_reading_says() -> None:
     """At the number that is given; malformed headers are <NA>, and an unknown time is NaT."""
     one = reading(2, source="replayed", cassette="tour", cassette_number=9, path="/v1/lists/12")
-    frame = frame_of([one, odd()], unit="seconds_left", numbers=[5, 6])
+    frame = frame_of([one, ODD], unit="seconds_left", numbers=[5, 6])
     row, missing = frame.loc[5], frame.loc[6]
     unknown = ["at", "limit", "reset", "reset_at", "elapsed_s", "cassette", "cassette_number"]
 
@@ -84,13 +78,9 @@ def test_the_renewal_follows_the_unit(unit: UnitName, reset: int, expected: floa
     far, dated = reading(reset=2**63 - 1), reading(reset="2026-11-21T12:01:00Z")
     frame = frame_of([reading(reset=reset), far, dated], unit=unit)
 
-    if expected is None:
-        assert pd.isna(frame["reset_at"][1])
-    else:
-        assert frame["reset_at"][1].timestamp() == pytest.approx(expected, abs=1e-6)
+    times = [None if pd.isna(at) else round(at.timestamp(), 3) for at in frame["reset_at"]]
+    assert times == [expected, None, NOON_S + 60]
     assert frame["reset"].tolist() == [reset, 2**63 - 1, pd.NA]
-    assert pd.isna(frame["reset_at"][2])
-    assert frame["reset_at"][3] == pd.Timestamp("2026-11-21 12:01:00", tz="UTC")
     assert frame.attrs["reset_unit"] == unit
 
 
@@ -112,7 +102,7 @@ def test_several_recordings_are_one_frame_and_keep_their_numbers_and_units() -> 
 @pytest.mark.parametrize("n", [0, 3])
 def test_a_frame_survives_parquet(n: int, tmp_path: Path) -> None:
     """Columns, dtypes, numbers and the unit are kept, whatever is missing or malformed."""
-    frame = frame_of([odd(), reading(1), reading(2)][:n], unit="seconds_left")
+    frame = frame_of([ODD, reading(1), reading(2)][:n], unit="seconds_left")
     frame.to_parquet(tmp_path / "readings.parquet")
     kept = pd.read_parquet(tmp_path / "readings.parquet")
 

@@ -16,7 +16,6 @@ from cassette_samples import BASE_URL, answered, get, opened, paths_in, recorded
 
 import directmail_lab as dm
 from directmail_lab.cassettes import Cassette, read_cassette, recording as recording_module
-from directmail_lab.current import recordings_of
 from directmail_lab.sessions import Session
 
 if TYPE_CHECKING:
@@ -124,28 +123,6 @@ def test_another_programs_file_is_read_without_its_credentials(tmp_path: Path) -
     assert interaction.request.headers == (("Authorization", "Bearer <REDACTED>"),)
     assert b"s3cr3t" not in interaction.response.body
     assert "s3cr3t" not in str(recording.metadata)
-
-
-# -- sources -------------------------------------------------------------------------------------
-
-
-def test_a_source_is_a_name_a_path_a_folder_a_session_or_several(
-    tour: Path, live: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of a folder they are named as below it, of several as they were given."""
-    live.me()
-    dm.replay("first-look")
-
-    def names(source: object) -> list[str]:
-        return [each.name for each in recordings_of(source)]  # type: ignore[arg-type]
-
-    assert names("tour") == names(tour) == names("cassettes/tour.yaml") == ["tour"]
-    assert names("cassettes") == names(tour.parent) == ["tour"]
-    assert names(["tour", Path("cassettes/tour.yaml")]) == ["tour", "cassettes/tour"]
-    assert names(live) == ["this session"]
-    assert names(None) == ["first-look"]
-    with pytest.raises(ValueError, match="5 is no source"):
-        names(5)
 
 
 # -- attempts ------------------------------------------------------------------------------------

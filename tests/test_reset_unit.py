@@ -13,7 +13,7 @@ from reading_samples import reading as sample
 from directmail_lab.readings.reset_unit import ResetUnitInference, infer_reset_unit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from directmail_lab.readings.reading import Reading
 
@@ -147,24 +147,22 @@ def test_regular_polling_may_be_a_stroboscope(others: Callable[[int], int]) -> N
     assert infer_reset_unit(readings).unit in ("undetermined", "milliseconds_left")
 
 
-def test_two_accounts_in_one_log_are_no_unit_and_the_reason_asks_for_one() -> None:
+MIXED = [reading(NOW_S + n / 10, 60 - n // 10 if n % 2 else 20 - n // 10) for n in range(100)]
+
+
+@pytest.mark.parametrize(
+    ("readings", "why"),
+    [
+        (MIXED, "one window of one account"),
+        (window("epoch_s", [0.0]) + window("epoch_ms", [1.0]), "two accounts mixed"),
+    ],
+)
+def test_two_accounts_in_one_log_are_no_unit(readings: list[Reading], why: str) -> None:
     """Values of two windows that alternate show nothing; values in two units fit none."""
-    mixed = [reading(NOW_S + n / 10, 60 - n // 10 if n % 2 else 20 - n // 10) for n in range(100)]
-    alternate = infer_reset_unit(mixed)
-    in_two_units = infer_reset_unit(window("epoch_s", [0.0]) + window("epoch_ms", [1.0]))
+    evidence = infer_reset_unit(readings)
 
-    assert alternate.unit == in_two_units.unit == "undetermined"
-    assert "one window of one account" in alternate.why
-    assert "two accounts mixed" in in_two_units.why
-
-
-def test_a_clock_that_is_set_back_does_not_mislead() -> None:
-    """What was seen before the step and after it is not compared."""
-    first = window("seconds_left", BY_HAND)
-    second = window("seconds_left", BY_HAND, start=NOW_S - 1740, remaining=3)
-
-    for readings in (first + second, second + first):
-        assert infer_reset_unit(readings).unit in ("seconds_left", "undetermined")
+    assert evidence.unit == "undetermined"
+    assert why in evidence.why
 
 
 @pytest.mark.parametrize("stated", UNITS)
@@ -177,27 +175,26 @@ def test_a_stated_unit_stands_and_is_contradicted_by_any_other(stated: str, unit
     assert (evidence.contradiction is None) == (stated == unit)
 
 
+def two_operations(unit: str) -> Iterable[Reading]:
+    """Readings of two windows that are used in turn."""
+    first = window(unit, BY_HAND, path="/a")
+    second = window(unit, BY_HAND, path="/b", start=NOW_S + 0.2, window_s=90.0)
+    return chain(*zip(first, second, strict=True))
+
+
+def untimed(unit: str) -> Iterable[Reading]:
+    """Readings of a recording without times, but with Date headers, precise to a second."""
+    for one in window(unit, BY_HAND):
+        yield reading(math.nan, one.reset, remaining=one.remaining, served_at=int(one.at))
+
+
 @pytest.mark.parametrize("unit", UNITS)
-def test_each_operation_counts_for_itself(unit: str) -> None:
-    """Two windows that are used in turn tell the unit as one does."""
-    windows = (
-        window(unit, BY_HAND, start=start, window_s=left_s, path=path)
-        for path, start, left_s in (("/a", NOW_S, 60.0), ("/b", NOW_S + 0.2, 90.0))
-    )
-
-    assert infer_reset_unit(chain(*zip(*windows, strict=True))).unit == unit
-
-
-@pytest.mark.parametrize("unit", UNITS)
-def test_a_recording_without_times_is_dated_by_the_service(unit: str) -> None:
-    """By its Date headers, which are precise to a second."""
-    timed = window(unit, BY_HAND)
-    untimed = [
-        reading(math.nan, one.reset, remaining=one.remaining, served_at=int(one.at))
-        for one in timed
-    ]
-
-    assert infer_reset_unit(untimed).unit == unit
+@pytest.mark.parametrize("readings", [two_operations, untimed])
+def test_operations_count_for_themselves_and_dates_replace_times(
+    readings: Callable[[str], Iterable[Reading]], unit: str
+) -> None:
+    """They tell the unit as one window with times does."""
+    assert infer_reset_unit(readings(unit)).unit == unit
 
 
 def test_a_large_number_alone_is_no_time_left() -> None:

@@ -99,7 +99,6 @@ def test_every_response_has_the_three_headers(
 @pytest.mark.parametrize(
     "sent",
     [
-        b"NONSENSE\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n",
         b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n",
         b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n",
@@ -198,27 +197,22 @@ def test_a_client_that_goes_away_prints_nothing(
     assert (capfd.readouterr(), caplog.text) == (("", ""), "")
 
 
+def test_a_body_that_is_cut_is_no_request(service: StandIn) -> None:
+    """It would be passed on as a whole one."""
+    with connected_to(service) as connection:
+        connection.sendall(b"POST /v1/letters HTTP/1.1\r\nContent-Length: 9\r\n\r\n{}")
+        connection.shutdown(socket.SHUT_WR)
+
+        assert connection.recv(99) == b""
+    assert not service.requests
+
+
 def test_a_body_in_chunks_is_read_to_its_end(client: httpx.Client) -> None:
     """What follows it on the connection is the next request."""
     parts = (part for part in (b"a" * 70_000, b"b"))
     sent = [client.post("/v1/letters", content=parts), client.get(ME_PATH)]
 
     assert [response.status_code for response in sent] == [201, 200]
-
-
-def test_a_port_that_is_taken_says_so(service: StandIn) -> None:
-    """What happened, and what to do."""
-    with pytest.raises(OSError, match="Choose another port"):
-        stand_in(port=urlsplit(service.base_url).port)
-
-
-def test_each_open_part_is_printed_with_the_option_that_sets_it(service: StandIn) -> None:
-    """In one line, so that nobody takes an assumption for the service. None is the key."""
-    text = service.assumptions()
-
-    assert STAND_IN_KEY not in repr(service) + text
-    assert "reset_unit='seconds_left'" in text
-    assert "window_s=60.0" in text
 
 
 @pytest.mark.parametrize(

@@ -39,9 +39,8 @@ def find_cassette(name: str | Path, first: Sequence[Path] = ()) -> Path:
         Where the name leads out of the folder, or no file can have it.
     """
     title = cassette_name(name)
-    # In a checkout, the nearest folder may be the packaged one.
-    found = [name.parent] if isinstance(name, Path) else [*first, *_folders()]
-    folders = list(dict.fromkeys(found))
+    # Each once: in a checkout, the nearest folder may be the packaged one.
+    folders = dict.fromkeys([name.parent] if isinstance(name, Path) else [*first, *_folders()])
     for folder in folders:
         path = _with_suffix(name) if isinstance(name, Path) else _path_in(folder, name)
         if os.path.lexists(path):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from textwrap import fill
 
 import typer
 
@@ -13,7 +12,7 @@ import directmail_lab as dm
 
 from ..cassettes import Cassette, cassettes_by_name, convert as files
 from ..cassettes.library import cassettes_in
-from ..display import ProgressBar, plural
+from ..display import plural
 from ..errors import DirectMailLabError
 from .output import CSV, FORCE, FOUND, JSON, cassette_file, complete_cassette, refuse_existing, show
 
@@ -119,19 +118,17 @@ def adopt(
     from ..questions.drift import age_problem
 
     age_problem((), max_age)  # a wrong one is an error before anything is changed
-    paths, counts, lines = [path for _, path in cassettes_in(folder)], Counter[str](), list[str]()
-    with ProgressBar(len(paths), desc="Cassettes", unit="cassette") as bar:
-        for path in paths:
-            problems = list(_look_through(path, max_age, counts, write=write))
-            texts = [fill(f"    {text}", 80, subsequent_indent="    ") for text in problems]
-            lines += [str(path), *texts] if problems else []
-            bar.update()
-    typer.echo("".join(f"{line}\n" for line in lines), nl=False)
+    counts: Counter[str] = Counter()
+    has_problems = False
+    for _, path in cassettes_in(folder):
+        if problems := list(_look_through(path, max_age, counts, write=write)):
+            has_problems = True
+            typer.echo("\n    ".join([str(path), *problems]))
     shown = ", ".join(f"{count} {kind}" for kind, count in counts.items())
     done = "Rewrote" if write else "Changed nothing: --write would rewrite"
-    typer.echo(f"{plural(len(paths), 'file')}: {shown}.")
+    typer.echo(f"{plural(counts.total(), 'file')}: {shown}.")
     typer.echo(f"{done} {plural(counts[_THEIRS], 'cassette')}, redacted.")
-    if lines:
+    if has_problems:
         raise FOUND
 
 
@@ -169,21 +166,14 @@ def _look_through(path: Path, max_age: str, counts: Counter[str], *, write: bool
 @app.command()
 def openapi(
     names: list[str] = _NAMES,
-    out: Path | None = typer.Option(None, help="The file to write, as YAML, or JSON by its name."),
     title: str = typer.Option("Recorded API", help="What the document calls the API."),
     version: str = typer.Option("0", help="What it says is the API's version."),
     paths: list[str] = typer.Option([], "--path", help='As "/v1/domains/{domain}". Repeatable.'),
-    force: bool = FORCE,
 ) -> None:
-    """Describe what cassettes hold as an OpenAPI 3.1 document, on standard output or in a file."""
-    if out is not None:
-        refuse_existing(out, force)
+    """Describe what cassettes hold as an OpenAPI 3.1 document, in YAML on standard output."""
     sources = [cassette_file(name) for name in names]
     document = dm.openapi(sources, title=title, version=version, paths=paths)
-    if out is None:
-        typer.echo(document.text(), nl=False)
-    else:
-        document.save(out)
+    typer.echo(document.text(), nl=False)
 
 
 @app.command()

@@ -67,7 +67,10 @@ class RecordingHandler(APIHandler):
 def _respond(file: Path, request: object) -> dict[str, Any]:
     """Return the response of `handle_request`; messages name the file, and no folder."""
     try:
-        version = _version_of(file)
+        stat = file.stat()
+        version = (
+            f"{stat.st_ino}-{stat.st_mtime_ns}-{stat.st_size}"  # changes whenever the file does
+        )
         response, bodies = handle_request(_open(file, version), request)
     except CassetteError as error:
         message = str(error).replace(str(file), file.name)
@@ -155,12 +158,6 @@ async def _find_file(contents: ContentsManager, path: str) -> Path:
     if not file.is_file() or (any(hidden) and not contents.allow_hidden):
         raise missing
     return file
-
-
-def _version_of(file: Path) -> str:
-    """Return a text that changes whenever the file does."""
-    stat = file.stat()
-    return f"{stat.st_ino}-{stat.st_mtime_ns}-{stat.st_size}"
 
 
 @lru_cache(maxsize=2)

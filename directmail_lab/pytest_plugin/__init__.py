@@ -26,36 +26,32 @@ Until a test uses a fixture this module imports only pytest, and it never import
 
 from __future__ import annotations
 
-import shlex
-import warnings
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from .mismatches import add_to_report, hide_our_frames, print_commands, say_briefly
+from .mismatches import COMMAND, USE, Use, add_to_report, hide_our_frames
 from .settings import (
     DEFAULTS,
     MODES,
+    OPTION,
     WRITES_OPTION,
     Node,
     Settings,
     cassette_folder,
     cassette_path,
+    command_to_record,
     relative,
     settings_of,
     words,
 )
 
 if TYPE_CHECKING:
-    from ..cassettes import Cassette
-    from ..errors import NotRecordedError
     from ..sessions import Session
 
-_OPTION: Final = "--directmail-record-mode"
 _UNUSED_OPTION: Final = "--directmail-unused"
 _BLOCK_OPTION: Final = "--directmail-block-network"
 _HOSTS_OPTION: Final = "--directmail-allowed-hosts"
@@ -65,7 +61,7 @@ _BLOCK: Final = "directmail_network_block"  # a plugin's name
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options and the ini settings."""
     group = parser.getgroup("directmail", "directmail_lab cassettes")
-    group.addoption(_OPTION, choices=MODES, help="record, as vcrpy does; by default: replay alone")
+    group.addoption(OPTION, choices=MODES, help="record, as vcrpy does; by default: replay alone")
     group.addoption(WRITES_OPTION, action="store_true", help="send and record writes, too")
     group.addoption(_UNUSED_OPTION, action="store_true", help="list cassettes that no test uses")
     group.addoption(_BLOCK_OPTION, action="store_true", help="fail tests that connect elsewhere")
@@ -96,7 +92,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption(_UNUSED_OPTION):
         from .unused import Unused
 
-        config.pluginmanager.register(Unused(config))
+        config.pluginmanager.register(Unused())
 
 
 @pytest.fixture(scope="session")
@@ -142,7 +138,7 @@ def _session(node: Node, options: Mapping[str, Any]) -> Iterator[Session]:
 
     settings = settings_of(node, options)
     path = cassette_path(node, settings)
-    mode = node.config.getoption(_OPTION) or settings.record_mode or "none"
+    mode = node.config.getoption(OPTION) or settings.record_mode or "none"
     is_recorded = records(mode, path)
     _refuse_beside_vcr(node, may_collide=is_recorded or settings.cassette is None)
     before = current_session()
@@ -152,7 +148,7 @@ def _session(node: Node, options: Mapping[str, Any]) -> Iterator[Session]:
             assert session.open_cassette is not None, "the session was put on one just now"
             folder = cassette_folder(node)
             session.folders = (folder / node.path.stem, folder)
-            use = _Use(session.open_cassette, settings, node)
+            use = Use(session.open_cassette, settings, node)
             node.stash[USE] = use
             use.cassette.on_unmatched = use.refuse
             use.check_age()
@@ -168,11 +164,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     """Fail a test that passed, but left responses of its own cassette unplayed."""
     result = yield
     use = item.stash.get(USE, None)
-    if use is not None and use.unanswered:
-        pytest.fail(use.unanswered[0], pytrace=False)
-    if use is not None and use.is_strict and use.cassette.unplayed():
-        advice = 'Record it again, or allow it: @pytest.mark.directmail(unplayed="allow").'
-        pytest.fail(f"It did not request every response of its cassette. {advice}", pytrace=False)
+    if use is not None and (problem := use.problem()):
+        pytest.fail(problem, pytrace=False)
     return result
 
 
@@ -186,7 +179,7 @@ def pytest_runtest_makereport(
         hide_our_frames(call, item.config)
     report = yield
     for use in uses if report.failed else ():
-        add_to_report(report, item.config, *use.summary())
+        add_to_report(report, item.config, use)
     return report
 
 
@@ -196,16 +189,10 @@ def pytest_terminal_summary(
 ) -> Generator[None, Any, Any]:
     """Add the commands that record again to the short summary."""
     result = yield
-    print_commands(terminalreporter)
+    for report in terminalreporter.getreports("failed") + terminalreporter.getreports("error"):
+        if command := getattr(report, COMMAND, None):
+            terminalreporter.write_line(f"to record it again: {command}", green=True)
     return result
-
-
-def _command(node: Node, mode: str) -> str:
-    """Return the command that records a cassette."""
-    _, colons, test = node.nodeid.partition("::")
-    return (
-        f"pytest {shlex.quote(relative(node.path, node.config) + colons + test)} {_OPTION}={mode}"
-    )
 
 
 # -- the session -------------------------------------------------------------------------------
@@ -227,7 +214,7 @@ def _replaying(path: Path, _: str, settings: Settings, node: Node) -> Session:
     if not path.exists():
         advice = "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY, and record it:"
         missing = f"There is no cassette {relative(path, node.config)}."
-        pytest.fail(f"{missing} {advice} {_command(node, 'once')}", pytrace=False)
+        pytest.fail(f"{missing} {advice} {command_to_record(node, 'once')}", pytrace=False)
     session = replaying_session(path)
     session.replay(path, repeat=settings.repeat, **settings.given("match_on"))
     return session
@@ -258,65 +245,3 @@ def _unblocked(session: Session, config: pytest.Config) -> AbstractContextManage
     """Let a session that records reach its address, even if the network is blocked."""
     block = config.pluginmanager.get_plugin(_BLOCK)
     return block.allowing(session.base_url) if block and session.mode == "record" else nullcontext()
-
-
-# -- how the cassette was used -----------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class _Use:
-    """How a test used its cassette."""
-
-    cassette: Cassette
-    settings: Settings
-    node: Node
-    refused: list[NotRecordedError] = field(default_factory=list)
-    unanswered: list[str] = field(default_factory=list)  # by `directmail_server`, which raises none
-
-    @property
-    def is_strict(self) -> bool:
-        """Whether all responses must be played: by default if only this test has the cassette."""
-        default = "fail" if self.settings.cassette is None else "allow"
-        return not self.cassette.records and (self.settings.unplayed or default) == "fail"
-
-    @property
-    def shown_path(self) -> str:
-        return relative(self.cassette.path, self.node.config)
-
-    @property
-    def command(self) -> str:
-        """The command that records the test again, with its writes if it has any."""
-        from ..contract import SAFE_METHODS
-
-        methods = {each.request.method for each in self.cassette.recording()}
-        has_writes = not methods <= SAFE_METHODS and not self.settings.allow_writes
-        return _command(self.node, "all") + (f" {WRITES_OPTION}" if has_writes else "")
-
-    def refuse(self, error: NotRecordedError) -> None:
-        """Note a request that the cassette has no response to."""
-        say_briefly(error, self.command)
-        self.refused.append(error)
-
-    def check_age(self) -> None:
-        """Warn of a recording that is older than ``max_age``, or fail the test."""
-        if self.cassette.records or not self.settings.max_age:
-            return
-        from ..questions.drift import age_problem
-
-        problem = age_problem(self.cassette.recording(), self.settings.max_age)
-        message = f"{self.shown_path} {problem}; to record it again: {self.command}"
-        if problem and self.settings.on_old == "fail":
-            pytest.fail(message, pytrace=False)
-        elif problem:
-            warnings.warn(pytest.PytestWarning(message), stacklevel=2)
-
-    def summary(self) -> tuple[str, list[str], list[NotRecordedError], str]:
-        """Return what is used, what was left unplayed, what was not recorded, and the command."""
-        heading = f"{self.shown_path}, record mode {self.cassette.record_mode}"
-        unplayed = [] if self.cassette.records else self.cassette.unplayed()
-        path_of = self.cassette.recording().path_of
-        titles = [f"{each.method} {path_of(each)}" for each in unplayed]
-        return heading, titles, self.refused, self.command
-
-
-USE: Final = pytest.StashKey[_Use]()

@@ -5,17 +5,85 @@ Values are shown with ``-vv`` alone, redacted as the requests are before they ar
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from .settings import WRITES_OPTION, Node, Settings, command_to_record, relative
+
 if TYPE_CHECKING:
+    from ..cassettes import Cassette
     from ..errors import NotRecordedError
+    from ..interaction import RecordedRequest
 
 _LIBRARIES: Final = ("directmail_lab", "httpx", "httpx2")
-_COMMAND: Final = "directmail_command"  # an attribute of a report, which xdist sends
+COMMAND: Final = "directmail_command"  # an attribute of a report, which xdist sends
+
+
+@dataclass(slots=True)
+class Use:
+    """How a test used its cassette."""
+
+    cassette: Cassette
+    settings: Settings
+    node: Node
+    refused: list[NotRecordedError] = field(default_factory=list)
+    unanswered: list[str] = field(default_factory=list)  # by `directmail_server`, which raises none
+
+    @property
+    def unplayed(self) -> Sequence[RecordedRequest]:
+        return () if self.cassette.records else self.cassette.unplayed()
+
+    @property
+    def shown_path(self) -> str:
+        return relative(self.cassette.path, self.node.config)
+
+    @property
+    def command(self) -> str:
+        """The command that records the test again, with its writes if it has any."""
+        from ..contract import SAFE_METHODS
+
+        methods = {each.request.method for each in self.cassette.recording()}
+        has_writes = not methods <= SAFE_METHODS and not self.settings.allow_writes
+        return command_to_record(self.node, "all") + (f" {WRITES_OPTION}" if has_writes else "")
+
+    def problem(self) -> str:
+        """Return why a test that passed fails, or an empty text.
+
+        All responses must be played, by default if only this test has the cassette.
+        """
+        if self.unanswered:
+            return self.unanswered[0]
+        default = "fail" if self.settings.cassette is None else "allow"
+        if (self.settings.unplayed or default) == "allow" or not self.unplayed:
+            return ""
+        advice = 'Record it again, or allow it: @pytest.mark.directmail(unplayed="allow").'
+        return f"It did not request every response of its cassette. {advice}"
+
+    def refuse(self, error: NotRecordedError) -> None:
+        """Note a request that the cassette has no response to."""
+        say_briefly(error, self.command)
+        self.refused.append(error)
+
+    def check_age(self) -> None:
+        """Warn of a recording that is older than ``max_age``, or fail the test."""
+        if self.cassette.records or not self.settings.max_age:
+            return
+        from ..questions.drift import age_problem
+
+        problem = age_problem(self.cassette.recording(), self.settings.max_age)
+        message = f"{self.shown_path} {problem}; to record it again: {self.command}"
+        if problem and self.settings.on_old == "fail":
+            pytest.fail(message, pytrace=False)
+        elif problem:
+            warnings.warn(pytest.PytestWarning(message), stacklevel=2)
+
+
+USE: Final = pytest.StashKey[Use]()
 
 
 def say_briefly(error: NotRecordedError, command: str) -> None:
@@ -42,50 +110,39 @@ def hide_our_frames(call: pytest.CallInfo[Any], config: pytest.Config) -> None:
             shown = following
 
 
-def add_to_report(
-    report: pytest.TestReport,
-    config: pytest.Config,
-    heading: str,
-    unplayed: Iterable[str],
-    refused: Sequence[NotRecordedError],
-    command: str,
-) -> None:
+def add_to_report(report: pytest.TestReport, config: pytest.Config, use: Use) -> None:
     """Add to the report of a failure how a cassette was used; in colour if pytest's output is."""
     from ..display import CONTROLS
 
-    lines = [(heading, "bold"), *_counted("left unplayed", unplayed)]
-    lines += _counted("not recorded", [error.request for error in refused])
-    for error in {error.request: error for error in refused}.values():
-        lines += _nearest(error, has_values=config.get_verbosity() >= 2)
-    lines.append((f"to record it again: {command}", "green"))
     has_terminal = config.pluginmanager.has_plugin("terminalreporter")  # xdist's workers have none
-    writer = config.get_terminal_writer() if has_terminal else None
-    safe = [(CONTROLS.sub(" ", line), colour) for line, colour in lines]
-    texts = [writer.markup(line, **{colour: True}) if writer else line for line, colour in safe]
-    report.sections.append(("directmail cassette", "\n".join(texts)))
+    markup = config.get_terminal_writer().markup if has_terminal else lambda line, **_: line
+    lines = _lines(use, has_values=config.get_verbosity() >= 2)
+    text = "\n".join(markup(CONTROLS.sub(" ", line), **{colour: True}) for line, colour in lines)
+    report.sections.append(("directmail cassette", text))
     crash = getattr(report.longrepr, "reprcrash", None)
-    if crash and refused and str(refused[-1]) in crash.message:
-        crash.message = str(refused[-1]).partition("\n")[0]
-        setattr(report, _COMMAND, command)
+    if crash and use.refused and str(use.refused[-1]) in crash.message:
+        crash.message = str(use.refused[-1]).partition("\n")[0]
+        setattr(report, COMMAND, use.command)
 
 
-def print_commands(reporter: pytest.TerminalReporter) -> None:
-    """Print, below the short summary, how to record the tests again whose requests differed."""
-    reports = [*reporter.getreports("failed"), *reporter.getreports("error")]
-    for command in filter(None, (getattr(report, _COMMAND, None) for report in reports)):
-        reporter.write_line(f"to record it again: {command}", green=True)
+def _lines(use: Use, *, has_values: bool) -> Iterator[tuple[str, str]]:
+    """Yield the lines that say how a cassette was used, each with its colour."""
+    yield f"{use.shown_path}, record mode {use.cassette.record_mode}", "bold"
+    path_of = use.cassette.recording().path_of
+    unplayed = [f"{each.method} {path_of(each)}" for each in use.unplayed]
+    refused = {error.request: error for error in use.refused}
+    yield from _counted("left unplayed", unplayed)
+    yield from _counted("not recorded", [error.request for error in use.refused])
+    for request, error in refused.items():
+        yield from [(f"nearest to {request}:", "bold")] if error.nearest else ()
+        for title, differing in error.nearest:
+            yield f"    {title}, which differs in {', '.join(differing)}", "yellow"
+            for name, (sent, recorded) in differing.items() if has_values else ():
+                yield f"        {name}: {sent!r:.200}, recorded {recorded!r:.200}", "cyan"
+    yield f"to record it again: {use.command}", "green"
 
 
-def _counted(heading: str, titles: Iterable[str]) -> Iterator[tuple[str, str]]:
-    counts = Counter(titles)
-    yield f"{heading}:" if counts else f"{heading}: nothing", "bold"
-    for title, count in counts.items():
+def _counted(heading: str, titles: list[str]) -> Iterator[tuple[str, str]]:
+    yield f"{heading}:" if titles else f"{heading}: nothing", "bold"
+    for title, count in Counter(titles).items():
         yield f"    {title}" + (f" ({count} times)" if count > 1 else ""), "red"
-
-
-def _nearest(error: NotRecordedError, *, has_values: bool) -> Iterator[tuple[str, str]]:
-    yield from [(f"nearest to {error.request}:", "bold")] if error.nearest else ()
-    for title, differing in error.nearest:
-        yield f"    {title}, which differs in {', '.join(differing)}", "yellow"
-        for name, (sent, recorded) in differing.items() if has_values else ():
-            yield f"        {name}: {sent!r:.200}, recorded {recorded!r:.200}", "cyan"

@@ -7,7 +7,6 @@ subprocesses nor libraries that connect by code of their own, such as pycurl.
 from __future__ import annotations
 
 import asyncio
-import functools
 import os
 import socket
 import traceback
@@ -63,8 +62,13 @@ class NetworkBlock:
             for name in ("getaddrinfo", "gethostbyname"):
                 patch.setattr(socket, name, self._resolving(getattr(socket, name)))
             # It resolves names in a thread, on whose stack the project's line is not.
-            loop = asyncio.BaseEventLoop
-            patch.setattr(loop, "getaddrinfo", self._resolving_later(loop.getaddrinfo))
+            original = asyncio.BaseEventLoop.getaddrinfo
+
+            def resolve(loop: Any, host: Any, port: Any, **options: Any) -> Any:
+                self._check(host, port)
+                return original(loop, host, port, **options)
+
+            patch.setattr(asyncio.BaseEventLoop, "getaddrinfo", resolve)
             return (yield)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -81,7 +85,6 @@ class NetworkBlock:
     pytest_runtest_call = pytest_runtest_teardown = pytest_runtest_setup
 
     def _connecting(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
         def connect(sock: socket.socket, *args: Any) -> Any:
             if sock.family in (socket.AF_INET, socket.AF_INET6):
                 try:
@@ -94,20 +97,11 @@ class NetworkBlock:
         return connect
 
     def _resolving(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
         def resolve(host: Any, *args: Any, **options: Any) -> Any:
             self._check(host, *args[:1])
             found = original(host, *args, **options)
             self._resolved.update([found] if isinstance(found, str) else (e[4][0] for e in found))
             return found
-
-        return resolve
-
-    def _resolving_later(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def resolve(loop: Any, host: Any, port: Any, **options: Any) -> Any:
-            self._check(host, port)
-            return original(loop, host, port, **options)
 
         return resolve
 

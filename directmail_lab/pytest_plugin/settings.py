@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 Node = pytest.Item | pytest.Module
 
 MODES: Final = ("none", "once", "new_episodes", "any", "all")
+OPTION: Final = "--directmail-record-mode"
 WRITES_OPTION: Final = "--directmail-allow-writes"
 
 _CHOICES: Final = {
@@ -32,6 +34,8 @@ _CHOICES: Final = {
     "retry": (True, False),
     "allow_writes": (True, False),
 }
+_TEXTS: Final = ("max_age", "on_old")  # those that the ini file has
+_LISTS: Final = ("match_on", "redact")
 _LONGEST_NAME: Final = 120  # of a test, in its cassette's file name
 
 
@@ -67,19 +71,18 @@ def words(config: pytest.Config, name: str, given: str = "") -> list[str]:
 
 def settings_of(node: Node, options: Mapping[str, Any]) -> Settings:
     """Return the settings of a test or a module; ``options`` are the fixture's."""
-    ini: dict[str, Any] = {
-        **{name: node.config.getini(f"directmail_{name}") for name in ("max_age", "on_old")},
-        **{name: words(node.config, f"directmail_{name}") for name in ("match_on", "redact")},
-    }
     if "allow_writes" in options:
         only = f"only the marker and {WRITES_OPTION} do, since writes cost money"
         pytest.fail(f"The fixture directmail_options does not allow writes: {only}.", pytrace=False)
-    merged: dict[str, Any] = {}
-    sources = [("The ini file", {name: value for name, value in ini.items() if value})]
-    sources.append(("The fixture directmail_options", dict(options)))
+    config = node.config
+    ini: dict[str, Any] = {name: config.getini(f"directmail_{name}") for name in _TEXTS}
+    ini |= {name: words(config, f"directmail_{name}") for name in _LISTS}
+    ini = {name: value for name, value in ini.items() if value}
+    sources = [("The ini file", ini), ("The fixture directmail_options", options)]
     for marker in reversed(list(node.iter_markers("directmail"))):
         by_place = dict.fromkeys(map(repr, marker.args))  # no setting has such a name
         sources.append((f"{node.nodeid}: the marker directmail", {**by_place, **marker.kwargs}))
+    merged: dict[str, Any] = {}
     for source, given in sources:
         for name, value in given.items():
             _check(source, name, value)
@@ -121,34 +124,36 @@ def cassette_path(node: Node, settings: Settings) -> Path:
             return find_cassette(cassette, [folder])
         return folder / f"{cassette.removesuffix('.yaml')}.yaml"
     own = folder / node.path.stem
-    if isinstance(node, pytest.Module):
-        return own / "directmail_session.yaml"
-    path = own / f"{_test_name(node)}.yaml"
-    return path if path.exists() else _path_by_vcr(node, path)
+    return own / "directmail_session.yaml" if isinstance(node, pytest.Module) else _own(node, own)
 
 
-def _path_by_vcr(node: pytest.Item, path: Path) -> Path:
-    """Return the file that pytest-recording gave a test, if there is one, else ``path``."""
-    test_class = getattr(node, "cls", None)
-    name = f"{test_class.__name__}.{node.name}" if test_class else node.name
-    theirs = path.with_name(re.sub(r"[<>?%*:|\"'/\\]", "-", name) + ".yaml")
-    return theirs if os.path.exists(theirs) else path  # noqa: PTH110 - the name may be too long
+def _own(node: pytest.Item, folder: Path) -> Path:
+    """Return a test's own file, ``Class.test[parameters].yaml``; pytest-recording's if it is there.
 
-
-def _test_name(node: pytest.Item) -> str:
-    """Return a test's name for a file: ``Class.test[parameters]``, without characters of paths."""
-    test_class = getattr(node, "cls", None)
-    name = f"{test_class.__qualname__}.{node.name}" if test_class else node.name
+    Neither has characters that no path can have.
+    """
+    test_class, name, by_vcr = getattr(node, "cls", None), node.name, node.name
+    if test_class is not None:
+        name, by_vcr = f"{test_class.__qualname__}.{name}", f"{test_class.__name__}.{name}"
     safe = re.sub(r"[^\w.\-\[\]]", "-", name).encode()[:_LONGEST_NAME].decode("utf-8", "ignore")
-    if safe == name:
-        return name
-    from hashlib import sha256
+    if safe != name:
+        from hashlib import sha256
 
-    # Two names may become the same one here, so a hash of the original is added.
-    return f"{safe}-{sha256(name.encode()).hexdigest()[:8]}"
+        # Two names may become the same one here, so a hash of the original is added.
+        safe += f"-{sha256(name.encode()).hexdigest()[:8]}"
+    path = folder / f"{safe}.yaml"
+    theirs = folder / (re.sub(r"[<>?%*:|\"'/\\]", "-", by_vcr) + ".yaml")
+    # The name may be too long: then `Path.exists` would raise an error.
+    return theirs if not path.exists() and os.path.exists(theirs) else path  # noqa: PTH110
 
 
 def relative(path: Path, config: pytest.Config) -> str:
     """Return a path as from the folder that pytest was started in."""
     start = config.invocation_params.dir
     return str(path.relative_to(start) if path.is_relative_to(start) else path)
+
+
+def command_to_record(node: Node, mode: str) -> str:
+    """Return the command that records the cassette of a test or a module."""
+    _, colons, test = node.nodeid.partition("::")
+    return f"pytest {shlex.quote(relative(node.path, node.config) + colons + test)} {OPTION}={mode}"

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,40 +16,31 @@ class Unused:
     """Lists, at the end of a run, the cassettes in the tests' folders that no test uses.
 
     A test uses the cassettes of its fixtures (or of its ``vcr`` marker), and each that its file
-    names. With xdist the workers collect the tests, and send their lists to the main process.
+    names. If only some tests are run, or xdist's workers run them, there is no list.
     """
 
-    def __init__(self, config: pytest.Config) -> None:
-        # If only some tests are run, the cassettes of the others would seem to be unused.
-        self._is_whole_run = config.args_source is not pytest.Config.ArgsSource.ARGS
-        self._paths: list[str] = []
+    def __init__(self) -> None:
+        self._lines = ["Run all tests to see them: name no file, and with xdist -n0."]
 
     @pytest.hookimpl(tryfirst=True)  # before tests are deselected
     def pytest_collection_modifyitems(
         self, config: pytest.Config, items: list[pytest.Item]
     ) -> None:
+        if config.args_source is pytest.Config.ArgsSource.ARGS:
+            return
         used = {path for item in items for path in _used_by(item)}
         sources = {item.path for item in items if item.path.suffix == ".py"}
-        texts = [path.read_text("utf-8", "ignore") for path in sources]
-        folders = {cassette_folder(item) for item in items}
-        unused = {path for folder in folders for path in folder.rglob("*.yaml")} - used
-        self._paths = sorted(
+        text = "\n".join(path.read_text("utf-8", "ignore") for path in sources)
+        found = {path for item in items for path in cassette_folder(item).rglob("*.yaml")}
+        self._lines = sorted(
             relative(path, config)
-            for path in unused
-            if not any(re.search(rf"[\"']{re.escape(path.stem)}(\.yaml)?[\"']", t) for t in texts)
+            for path in found - used
+            if not re.search(rf"[\"']{re.escape(path.stem)}(\.yaml)?[\"']", text)
         )
-        if hasattr(config, "workeroutput"):
-            config.workeroutput["directmail_unused"] = self._paths
-
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_testnodedown(self, node: Any) -> None:
-        output = getattr(node, "workeroutput", {})  # a worker that crashed has none
-        self._paths = output.get("directmail_unused", self._paths)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("cassettes that no test uses")
-        lines = self._paths if self._is_whole_run else ["Run all tests to see them: name no file."]
-        terminalreporter.write_line("\n".join(lines) or "none")
+        terminalreporter.write_line("\n".join(self._lines) or "none")
 
 
 def _used_by(item: pytest.Item) -> Iterator[Path]:

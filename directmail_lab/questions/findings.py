@@ -292,8 +292,7 @@ def _described(schema: Schema, path: str) -> list[str]:
     others = {"additionalProperties": f".{ANY_NAME}", "items": "[]"}
     parts |= {name: schema[word] for word, name in others.items() if word in schema}
     leaves = [leaf for name, part in parts.items() for leaf in _described(part, path + name)]
-    types = schema.get("type", [])
-    words = types if isinstance(types, str) else " or ".join(types)
+    words = " or ".join(schema.get("type", ()))
     return leaves or [f"{path} {words}".removeprefix(".").strip()]
 
 

@@ -99,7 +99,7 @@ def interactions(
         return readable(_with_operations(frame, source))
     recording = recording_of(source)
     if number is not None:
-        return InteractionView(recording.interaction(number), recording.has_bodies(number))
+        return view_of(recording, number)
     frame = _with_operations(_frame(recording), source)
     frame.attrs.update(describe(recording), cassette=recording.name, problem=recording.problem)
     return readable(frame)
@@ -159,20 +159,27 @@ def _text_of(body: bytes) -> str | None:
 # -- one in full -------------------------------------------------------------------------------
 
 
+def view_of(recording: Recording, number: int) -> InteractionView:
+    """Return an interaction of a recording; raises as `Recording.interaction` does."""
+    interaction, has_bodies = recording.interaction(number), recording.has_bodies(number)
+    return InteractionView(interaction, has_bodies, recording.base_url or "")
+
+
 @dataclass(frozen=True, slots=True)
 class InteractionView:
     """Shows one interaction as the last value of a cell: request, response, bodies laid out."""
 
     interaction: Interaction
     has_bodies: bool = True
+    base_url: str = ""
 
     def as_curl(self) -> str:
         """Return the request as a command of curl; the key is ``$DIRECTMAIL_API_KEY``."""
-        return copy_as(self.interaction, "curl", has_body=self.has_bodies)
+        return copy_as(self, "curl")
 
     def as_httpx(self) -> str:
         """Return the request as Python with httpx; the key is taken from the environment."""
-        return copy_as(self.interaction, "httpx", has_body=self.has_bodies)
+        return copy_as(self, "httpx")
 
     def __repr__(self) -> str:
         parts = (f"{title}\n{headers}\n\n{body}" for title, headers, body in self._texts())
@@ -220,7 +227,6 @@ def _shown(text: str) -> str:
 
 _MAX_BODY_BYTES: Final = 64 * 1024
 _LINE_CHARACTERS: Final = 88  # as formatters of Python lay code out
-_JSON_TYPE: Final = ("content-type", "application/json")
 _JSON_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|true|false|null')
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, section 5.6.2
 # Headers that the program sets which sends the request again.
@@ -229,23 +235,13 @@ _SET_BY_CLIENT: Final = re.compile(
     r"|authorization|cookie|expect|upgrade):.*|accept: \*/\*",
     re.IGNORECASE | re.DOTALL,
 )
-_HEADER_LEFT_OUT: Final = "A header that is not plain text is left out."
-_BODY_LEFT_OUT: Final = "The body was not kept, or is too large: add it yourself."
 _VALUE_REPLACED: Final = "A value was replaced when this was recorded: put in your own."
 _KEY_LEFT_OUT: Final = (
     "The key is left out: this process did not connect to this address, and no setting names it."
 )
 
 
-def copied(recording: Recording, number: int, kind: str) -> str:
-    """Return an interaction of a recording as code; see `copy_as`."""
-    interaction, has_body = recording.interaction(number), recording.has_bodies(number)
-    return copy_as(interaction, kind, base_url=recording.base_url, has_body=has_body)
-
-
-def copy_as(
-    interaction: Interaction, kind: str, *, base_url: str | None = None, has_body: bool = True
-) -> str:
+def copy_as(view: InteractionView, kind: str) -> str:
     """Return a recorded request as code, below comments on what is left out.
 
     A recording may name any address, so the key goes to `settings.trusted_origins` alone.
@@ -256,10 +252,6 @@ def copy_as(
         ``"curl"`` (a POSIX shell), ``"httpx"`` (Python) or ``"request"`` (`directmail_lab.request`,
         which uses the address and key of the current session, as a cell of a notebook, which
         makes a frame of a response that is JSON).
-    base_url
-        The base address of the recording: ``"request"`` gives the path below it.
-    has_body
-        Whether the request's body was kept, if it had one.
 
     Raises
     ------
@@ -269,7 +261,7 @@ def copy_as(
         There is no such kind.
     """
     check_choice("kind", kind, ("curl", "httpx", "request"))
-    recorded, body = interaction.request, interaction.request.body or b""
+    recorded, body = view.interaction.request, view.interaction.request.body or b""
     if urlsplit(recorded.uri).scheme not in ("http", "https"):
         raise CassetteError("This request has no http address, so it cannot be sent again.")
     # Spaces and non-ASCII characters are percent-encoded here, as a client would on sending.
@@ -281,13 +273,13 @@ def copy_as(
         if _TOKEN.fullmatch(name) and value.isprintable() and value == value.strip()
     )
     has_key = kind != "request" and origin_of(url) in trusted_origins()
-    is_kept = has_body or recorded.method in SAFE_METHODS
+    is_kept = view.has_bodies or recorded.method in SAFE_METHODS
     if len(body) > _MAX_BODY_BYTES:
         body, is_kept = b"", False
     texts = [url, body.decode("latin-1"), *(value for _, value in headers)]
     notes = {
-        _HEADER_LEFT_OUT: len(sendable) < len(headers),
-        _BODY_LEFT_OUT: not is_kept,
+        "A header that is not plain text is left out.": len(sendable) < len(headers),
+        "The body was not kept, or is too large: add it yourself.": not is_kept,
         _VALUE_REPLACED: any(map(has_placeholder, texts)),
         _KEY_LEFT_OUT: kind != "request" and not has_key,
     }
@@ -298,9 +290,11 @@ def copy_as(
         key = [f'auth=(os.environ["{API_KEY_VARIABLE}"], "")'] if has_key else []
         key += [f"headers={list(sendable)!r}"] if sendable else []
         key += [f"content={body!r}"] if body else []
-        code = f"import os\n\nimport httpx\n\n{_as_python('httpx.request', request, url, key)}"
+        code = (
+            f"import os\n\nimport httpx\n\n{_as_python('httpx.request', request.method, url, key)}"
+        )
     else:
-        code = _as_cell(request, interaction.response, base_url or "")
+        code = _as_cell(request, view.interaction.response, view.base_url)
     return "".join(f"# {note}\n" for note, applies in notes.items() if applies) + code
 
 
@@ -331,24 +325,22 @@ def _as_cell(request: RecordedRequest, response: RecordedResponse, base_url: str
     body, headers = request.body or b"", request.headers
     options = [f"params={_as_dict(params)}"] if params else []
     value, problem = read_json(body)
-    if _JSON_TYPE in [(name.lower(), value) for name, value in headers] and problem is None:
+    if problem is None and (header(headers, "content-type") or "") == "application/json":
         headers = tuple(pair for pair in headers if pair[0].lower() != "content-type")
         options += [f"json={_literal(value)}"]
     elif body:
         options += [f"content={body!r}"]
     options += [f"headers={_as_dict(headers)}"] if headers else []
-    code = _as_python("dm.request", request, path, options)
+    code = _as_python("dm.request", request.method, path, options)
     if read_json_body(response.headers, response.body)[1] is not None:
         return code
     on_error = ', on_error="keep"' if response.status >= 400 else ""
     return f"{code}\ndm.frame(response{on_error})"
 
 
-def _as_python(
-    function: str, request: RecordedRequest, address: str, options: Sequence[str]
-) -> str:
+def _as_python(function: str, method: str, address: str, options: Sequence[str]) -> str:
     """Return a call of a function; on one line if that fits."""
-    arguments = [_literal(request.method), _literal(address), *options]
+    arguments = [_literal(method), _literal(address), *options]
     line = f"response = {function}({', '.join(arguments)})"
     if len(line) <= _LINE_CHARACTERS:
         return line

@@ -7,12 +7,13 @@ has it. A field is required if every recorded object has it.
 from __future__ import annotations
 
 import html
+import http.client
 import json
 import os
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from http import HTTPStatus
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
@@ -34,19 +35,16 @@ from .shapes import Components, Schema, grouped, is_value, schema_of, singular
 _METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 # Response headers that OpenAPI describes elsewhere, or that say nothing about the service.
 _LEFT_OUT: Final = (shapes.PASSING_HEADERS | {"content-type", "date", "server"}) - {"retry-after"}
-# Request headers that a caller chooses, in contrast to those that an HTTP library adds.
-_OWN_HEADER: Final = re.compile(r"(?!x-forwarded)(x-.+|prefer|idempotency-key|if-.+)")
 _MEDIA_TYPE: Final = re.compile(r"[\w.+-]{1,60}/[\w.+-]{1,60}")
 _FORMS: Final = ("application/x-www-form-urlencoded", "multipart/form-data")
 _JSON: Final = re.compile(r".+/(.+\+)?json")
 _TEXT: Final = re.compile(r"^text/|json|yaml|csv|script")
 _PLAIN_VALUE: Final = re.compile(r"-?(0|[1-9]\d{0,17})(\.\d{1,17})?|true|false", re.ASCII)
-_STATUSES: Final = {each.value: f"{each.phrase}. {each.description}".strip() for each in HTTPStatus}
 _NAMES: Final = {name.lower(): name for name in MEANINGS}
 _BASIC: Final = {"type": "http", "scheme": "basic", "description": "The key is the user name."}
 _LIMITED: Final = {"$ref": "#/components/responses/TooManyRequests"}
 # Parts of a path that name no resource: `/api/v1/lists/{list_id}` is about lists.
-_NO_NAME: Final = re.compile(r"(api|rest|v?\d.*|.*\{.*)?")
+_NO_NAME: Final = re.compile(r"(api|rest|me|v?\d.*|.*\{.*)?")
 _NO_WORD: Final = re.compile(r"\W+", re.ASCII)
 # A scheme of authentication at the start of a header, or a name that a component can have.
 _TOKEN: Final = re.compile(r"[\w.-]+", re.ASCII)
@@ -133,15 +131,15 @@ def openapi(
     notes = shapes.notes_on(recordings)
     if not calls:
         names = ", ".join(recording.name for recording in recordings) or "no recording"
-        problem = f"There are no interactions in {names} to describe."
-        raise CassetteError(" ".join([problem, *notes]))
+        raise CassetteError(" ".join([f"There are no interactions in {names}.", *notes]))
     made = f"Made from {plural(len(calls), 'recorded interaction')}; x-seen counts them."
     given = paths or named_paths(source)
     operations = operations_of({call.path for call in calls}, given)
-    templates = {each: each if each in given else _template(each) for each in operations.values()}
-    by_template = grouped(calls, lambda call: templates[operations[call.path]])
-    unknown = [each for each, same in by_template.items() if {c.status for c in same} == {"404"}]
-    known = {each: by_template[each] for each in sorted(by_template.keys() - unknown)}
+    templates = {p: each if each in given else _template(each) for p, each in operations.items()}
+    found = {templates[call.path] for call in calls if call.status != "404"}
+    unknown = sorted({*templates.values()} - found)
+    groups = grouped(calls, lambda call: (templates[call.path], call.method))
+    known = {key: groups[key] for key in sorted(groups) if key[0] in found}
     schemes = dict(scheme for recording in recordings for scheme in _security(recording))
     document = Document(
         openapi="3.1.0",
@@ -149,59 +147,47 @@ def openapi(
         servers=[{"url": url} for url in sorted({call.server for call in calls})],
         **({"security": [{name: []} for name in schemes]} if schemes else {}),
         **_described(known),
-        **({"x-only-404": sorted(unknown)} if unknown else {}),
+        **({"x-only-404": unknown} if unknown else {}),
     )
     document["components"]["securitySchemes"] = schemes
-    document.rows = [row for template, same in known.items() for row in _rows(template, same)]
+    document.rows = [_row(template, same) for (template, _), same in known.items()]
     return document
 
 
 class _Call(NamedTuple):
-    """An interaction, and where it is."""
+    """An interaction, where it is, and what the document says of it."""
 
     recording: Recording
     number: int
-    server: str
-    path: str
     request: RecordedRequest
     response: RecordedResponse
-
-    @property
-    def method(self) -> str:
-        """OpenAPI's name of the method; an extension for one that it does not know."""
-        name = self.request.method.lower()
-        return name if name in _METHODS else f"x-{name}"
-
-    @property
-    def status(self) -> str:
-        status = self.response.status
-        return str(status) if 100 <= status < 600 else "default"
-
-    @property
-    def headers(self) -> _Pairs:
-        """The response's headers that say something about the service."""
-        named = [(name.lower(), value) for name, value in self.response.headers]
-        return [(_NAMES.get(name, name), v) for name, v in named if name not in _LEFT_OUT]
-
-    @property
-    def parameters(self) -> dict[str, _Pairs]:
-        """Those that are no credentials."""
-        query = parse_qsl(urlsplit(self.request.uri).query, keep_blank_values=True)
-        own = [(name.lower(), value) for name, value in self.request.headers]
-        own = [pair for pair in own if _OWN_HEADER.fullmatch(pair[0])]
-        sent = {"query": query, "header": own}
-        return {w: [pair for pair in pairs if pair[1] != REDACTED] for w, pairs in sent.items()}
+    server: str
+    path: str
+    method: str
+    status: str
+    query: _Pairs
+    headers: _Pairs
 
 
 def _calls(recording: Recording) -> Iterator[_Call]:
     base_url = recording.base_url or ""
     for number, each in enumerate(recording, 1):
-        address = urlsplit(each.request.uri)
+        request, response = each.request, each.response
+        address = urlsplit(request.uri)
         origin = f"{address.scheme}://{address.netloc.rpartition('@')[2]}"
         server = base_url if f"{base_url}/".startswith(f"{origin}/") else origin
-        path = recording.path_of(each.request).replace("{", "%7B").replace("}", "%7D")
-        path = f"/{path.removeprefix('/')}"
-        yield _Call(recording, number, server, path, each.request, each.response)
+        path = f"/{recording.path_of(request).removeprefix('/')}"
+        path = path.replace("{", "%7B").replace("}", "%7D")
+        method, status = request.method.lower(), response.status
+        method = method if method in _METHODS else f"x-{method}"
+        code = str(status) if 100 <= status < 600 else "default"
+        query = parse_qsl(address.query, keep_blank_values=True)
+        query = [pair for pair in query if pair[1] != REDACTED]
+        named = [(name.lower(), value) for name, value in response.headers]
+        headers = [(_NAMES.get(name, name), v) for name, v in named if name not in _LEFT_OUT]
+        yield _Call(
+            recording, number, request, response, server, path, method, code, query, headers
+        )
 
 
 def _security(recording: Recording) -> Iterator[tuple[str, dict[str, str]]]:
@@ -215,24 +201,23 @@ def _security(recording: Recording) -> Iterator[tuple[str, dict[str, str]]]:
             yield scheme[0], {"type": "http", "scheme": scheme[0]}
         query = parse_qsl(urlsplit(each.request.uri).query)
         for where, pairs in (("header", sent), ("query", query)):
-            for name in (name for name, value in pairs if value == REDACTED):
-                if _TOKEN.fullmatch(name):
+            for name, value in pairs:
+                if value == REDACTED and _TOKEN.fullmatch(name):
                     yield name, {"type": "apiKey", "in": where, "name": name}
 
 
-def _rows(template: str, calls: Iterable[_Call]) -> Iterator[tuple[str, ...]]:
-    """Yield the rows of a document's table."""
-    for method, same in sorted(grouped(calls, lambda call: call.request.method).items()):
-        statuses = Counter(call.status for call in same)
-        seen = ", ".join(f"{status} ({count:,})" for status, count in sorted(statuses.items()))
-        links = []
-        for recording, here in grouped(same, lambda call: call.recording).items():
-            text = html.escape(f"{recording.name}: {ranges(call.number for call in here)}")
-            if recording.path is not None:
-                address = quote(Path(os.path.relpath(recording.path)).as_posix())
-                text = f'<a href="{address}">{text}</a>'
-            links.append(text)
-        yield html.escape(f"{method} {template}"), seen, "; ".join(links)
+def _row(template: str, calls: Sequence[_Call]) -> tuple[str, ...]:
+    """Return the row of an operation in a document's table."""
+    statuses = sorted(Counter(call.status for call in calls).items())
+    links = []
+    for recording, here in grouped(calls, lambda call: call.recording).items():
+        text = html.escape(f"{recording.name}: {ranges(call.number for call in here)}")
+        if recording.path is not None:
+            address = quote(Path(os.path.relpath(recording.path)).as_posix())
+            text = f'<a href="{address}">{text}</a>'
+        links.append(text)
+    name = html.escape(f"{calls[0].request.method} {template}")
+    return name, ", ".join(f"{status} ({n:,})" for status, n in statuses), "; ".join(links)
 
 
 # -- paths and operations ----------------------------------------------------------------------
@@ -251,9 +236,9 @@ def _template(operation: str) -> str:
     return "/".join(segments)
 
 
-def _described(by_template: dict[str, list[_Call]]) -> dict[str, Any]:
-    """Return the paths of a document, and its components."""
-    calls = [call for same in by_template.values() for call in same]
+def _described(known: dict[tuple[str, str], list[_Call]]) -> dict[str, Any]:
+    """Return the paths of a document, and its components, from the calls of each operation."""
+    calls = [call for same in known.values() for call in same]
     headers = _texts([call.headers for call in calls])
     for name in headers.keys() & MEANINGS:
         headers[name] = {"description": MEANINGS[name], **headers[name]}
@@ -261,14 +246,13 @@ def _described(by_template: dict[str, list[_Call]]) -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
     limited = [call for call in calls if call.status == "429"]
     responses = {"TooManyRequests": _response(limited, "error", schemas)} if limited else {}
-    for template, same in by_template.items():
-        for method, each in sorted(grouped(same, lambda call: call.method).items()):
-            name = _NO_WORD.sub("_", f"{method}{template}").strip("_")
-            while name in ids:
-                name += "_2"
-            ids.add(name)
-            described = {"operationId": name} | _operation(template, each, schemas)
-            paths.setdefault(template, {})[method] = described
+    for (template, method), same in known.items():
+        name = _NO_WORD.sub("_", f"{method}{template}").strip("_")
+        while name in ids:
+            name += "_2"
+        ids.add(name)
+        operation = {"operationId": name} | _operation(template, same, schemas)
+        paths.setdefault(template, {})[method] = operation
     components = {"responses": responses, "headers": headers, "schemas": schemas}
     return dict(shapes.resolved({"paths": paths, "components": components}))
 
@@ -277,12 +261,14 @@ def _operation(template: str, calls: Sequence[_Call], schemas: Components) -> di
     pattern, names = pattern_of(template), re.findall(r"{(\w+)}", template)
     matches = [pattern.fullmatch(call.path) for call in calls]
     ids = [zip(names, map(unquote, match.groups()), strict=True) for match in matches if match]
-    sent = {"path": ids} | {w: [call.parameters[w] for call in calls] for w in ("query", "header")}
+    sent: dict[str, list[_Pairs]] = {"path": [*ids], "query": [call.query for call in calls]}
     words = [word for word in re.split("[/:]", template) if not _NO_NAME.fullmatch(word)]
-    about = [word for word in words if word != "me"][-1:] or ["object"]
-    is_one = template.endswith(("}", "/me")) or calls[0].method == "post"
-    name = singular(about[0]) if is_one else about[0]
+    name = words[-1] if words else "object"
+    if template.endswith(("}", "/me")) or calls[0].method == "post":
+        name = singular(name)
     statuses = sorted(grouped(calls, lambda call: call.status).items())
+    content = _content([call.request for call in calls], name, "Request", schemas)
+    is_required = all(call.request.body for call in calls)
     operation = {
         "tags": words[:1],
         "x-seen": len(calls),
@@ -291,15 +277,12 @@ def _operation(template: str, calls: Sequence[_Call], schemas: Components) -> di
             for where, pairs in sent.items()
             for name, about in _texts(pairs).items()
         ],
-        "requestBody": {},
+        "requestBody": {"required": is_required, "content": content} if content else {},
         "responses": {
             status: _LIMITED if status == "429" else _response(same, name, schemas)
             for status, same in statuses
         },
     }
-    if content := _content([call.request for call in calls], name, "Request", schemas):
-        is_required = all(call.request.body for call in calls)
-        operation["requestBody"] = {"required": is_required, "content": content}
     return {part: value for part, value in operation.items() if value}
 
 
@@ -309,7 +292,7 @@ def _response(calls: Sequence[_Call], name: str, schemas: Components) -> dict[st
     bodies = [call.response for call in calls if call.request.method != "HEAD"]
     headers = sorted({name for call in calls for name, _ in call.headers if not is_value(name)})
     response = {
-        "description": _STATUSES.get(status, "Another status"),
+        "description": http.client.responses.get(status, "Another status"),
         "x-seen": len(calls),
         "headers": {name: {"$ref": f"#/components/headers/{name}"} for name in headers},
         "content": _content(bodies, "error" if status >= 400 else name, "Response", schemas),
@@ -348,8 +331,7 @@ def _body_schema(media_type: str, messages: Sequence[_Message]) -> Schema:
         return schema_of(values)
     if is_json or values or "xml" in media_type:  # a schema for XML is one of elements
         return {}
-    is_text = _TEXT.search(media_type) is not None
-    return {"type": "string"} if is_text else {"type": "string", "format": "binary"}
+    return {"type": ["string"]} | ({} if _TEXT.search(media_type) else {"format": "binary"})
 
 
 # -- parameters and headers --------------------------------------------------------------------
@@ -357,11 +339,10 @@ def _body_schema(media_type: str, messages: Sequence[_Message]) -> Schema:
 
 def _values(pairs: _Pairs) -> dict[str, list[object]]:
     """Return parameters or headers, each with a list of values: ``"7"`` is 7, ``"true"`` True."""
-    values: dict[str, list[object]] = {}
-    for name, text in pairs:
-        value = json.loads(text) if _PLAIN_VALUE.fullmatch(text) else text
-        values.setdefault(name, []).append(value)
-    return values
+    return {
+        name: [json.loads(text) if _PLAIN_VALUE.fullmatch(text) else text for _, text in same]
+        for name, same in grouped(pairs, itemgetter(0)).items()
+    }
 
 
 def _texts(messages: Iterable[_Pairs]) -> dict[str, dict[str, Any]]:
@@ -371,9 +352,9 @@ def _texts(messages: Iterable[_Pairs]) -> dict[str, dict[str, Any]]:
     for name in sorted({name for values in sent for name in values if not is_value(name)}):
         lists = [values[name] for values in sent if name in values]
         schema = schema_of([value for values in lists for value in values])
-        if isinstance(schema["type"], list):
-            schema = {"type": "string"}
+        if len(schema["type"]) > 1:
+            schema = {"type": ["string"]}
         if name.endswith("[]") or any(len(values) > 1 for values in lists):
-            schema = {"type": "array", "items": schema}
+            schema = {"type": ["array"], "items": schema}
         texts[name] = {"required": len(lists) == len(sent), "schema": schema}
     return texts

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from operator import itemgetter
 from typing import Any, Final, TypeVar
 
 from ..cassettes import Recording
@@ -88,48 +87,38 @@ def schema_of(values: Sequence[object], *, depth: int = 0) -> Schema:
         return schema
     objects = [value for value in values if isinstance(value, dict)]
     for name, members in _fields(objects).items():
-        inner = schema_of(members, depth=depth + 1)
+        inner = schema_of([value for _, value in members], depth=depth + 1)
         if name == ANY_NAME:
             schema["additionalProperties"] = inner
             continue
         schema.setdefault("properties", {})[name] = inner
         if len(members) == len(objects):
             schema.setdefault("required", []).append(name)
-    elements = [element for value in values if isinstance(value, list) for element in value]
-    if elements:
+    if elements := [each for value in values if isinstance(value, list) for each in value]:
         schema["items"] = schema_of(elements, depth=depth + 1)
     return schema
 
 
 def _typed(types: Iterable[str]) -> Schema:
-    """Return the schema of values of these types."""
+    """Return the schema of values of these types: a list of them, null the last."""
     names = set(types)
     if "number" in names:  # which includes integers
         names.discard("integer")
-    in_order = sorted(names, key=lambda name: (name == "null", name))
-    return {"type": in_order[0] if len(in_order) == 1 else in_order} if in_order else {}
+    return {"type": sorted(names, key=lambda name: (name == "null", name))} if names else {}
 
 
-def _types(schema: Schema) -> Sequence[str]:
-    types: str | list[str] = schema.get("type", [])
-    return [types] if isinstance(types, str) else types
-
-
-def _fields(objects: Sequence[dict[str, object]]) -> dict[str, list[object]]:
-    """Return the values of each field; of those whose name is a value, by ``ANY_NAME``.
+def _fields(objects: Sequence[dict[str, object]]) -> dict[str, list[tuple[str, object]]]:
+    """Return the members of objects by name; those whose name is a value by ``ANY_NAME``.
 
     If three objects or more have no name in common, or there are more than 200 names, they are
     taken for values.
     """
     members = [member for each in objects for member in each.items()]
-    fields = grouped(members, itemgetter(0))
-    are_all_different = len(fields) == len(members) >= 3 and len(objects) >= 3
-    are_values = are_all_different or len(fields) > _MOST_NAMES
-    values: dict[str, list[object]] = {}
-    for name, same in fields.items():
-        key = ANY_NAME if are_values or is_value(name) else name
-        values.setdefault(key, []).extend(value for _, value in same)
-    return values
+    names = {name for name, _ in members}
+    are_all_different = len(names) == len(members) >= 3 and len(objects) >= 3
+    are_values = are_all_different or len(names) > _MOST_NAMES
+    keys = {name: ANY_NAME if are_values or is_value(name) else name for name in names}
+    return grouped(members, lambda member: keys[member[0]])
 
 
 def _format_of(text: str) -> str | None:
@@ -151,25 +140,23 @@ class Components(dict[str, Schema]):
         if "items" in schema:
             schema = schema | {"items": self.refer(schema["items"], singular(name))}
         if "properties" in schema:
-            parts = {field: (part, field) for field, part in schema["properties"].items()}
-            parts |= {field: (parts[field][0], name) for field in parts.keys() & _ENVELOPE}
-            if name in parts:  # `Error` is the whole body
-                parts[name] = (parts[name][0], f"{name}_details")
-            fields = {field: self.refer(*part) for field, part in parts.items()}
+            fields = {
+                field: self.refer(part, name if field in _ENVELOPE else field)
+                for field, part in schema["properties"].items()
+            }
             schema = schema | {"properties": fields}
-        elif not kind or "$ref" not in schema.get("items", ()):
+        types = [each for each in schema.get("type", ()) if each != "null"]
+        is_named = "properties" in schema or (kind and "$ref" in schema.get("items", ()))
+        if len(types) != 1 or not is_named:
             return schema
-        types = [each for each in _types(schema) if each != "null"]
-        if len(types) > 1:
-            return schema
-        key = self._key(schema | {"type": types[0]}, name, kind)
+        key = self._key(schema | {"type": types}, name, kind)
         return {"type": schema["type"], "$ref": f"#/components/schemas/{key}"}
 
     def _key(self, schema: Schema, name: str, kind: str) -> str:
         """Return the name of an object that is like this one, or of this as a new one."""
         for key, other in self.items():
-            if _is_alike(other, schema):
-                self[key] = _merged(other, schema)
+            if merged := _merged(other, schema):
+                self[key] = merged
                 return key
         word = "".join(part[:1].upper() + part[1:] for part in re.split(r"[^A-Za-z0-9]+", name))
         names = (word + ending for ending in ("", kind, *map(str, range(2, len(self) + 3))))
@@ -178,48 +165,46 @@ class Components(dict[str, Schema]):
         return key
 
 
-def _is_alike(one: Schema, other: Schema) -> bool:
-    """Return whether two schemas differ by null, formats, and optional fields alone."""
-    types, others = ({*_types(each)} - {"null"} for each in (one, other))
+def _merged(one: Schema, other: Schema) -> Schema | None:
+    """Return the schema that the values of both match, or None if they are of different things.
+
+    Those of one thing differ by null, formats, and optional fields alone.
+    """
+    types, others = ({*each.get("type", ())} - {"null"} for each in (one, other))
+    merged = one | other | _typed([*one.get("type", ()), *other.get("type", ())])
     if not types or not others:
-        return True
+        return merged
     mine, theirs = one.get("properties", {}), other.get("properties", {})
-    required = {*one.get("required", ()), *other.get("required", ())}
-    both = mine.keys() & theirs.keys()
-    return (
+    both = {name: _merged(mine[name], theirs[name]) for name in mine.keys() & theirs.keys()}
+    items = _merged(one.get("items", {}), other.get("items", {}))
+    required, and_theirs = one.get("required", []), other.get("required", [])
+    are_of_one_thing = (
         (types == others or types | others == {"integer", "number"})
-        and one.get("$ref") == other.get("$ref")
-        and _is_alike(one.get("items", {}), other.get("items", {}))
-        and (required <= both if both else mine == theirs)
-        and all(_is_alike(mine[name], theirs[name]) for name in both)
+        and all(one.get(word) == other.get(word) for word in ("$ref", "additionalProperties"))
+        and both.keys() >= {*required, *and_theirs}
+        and None not in (items, *both.values())
     )
-
-
-def _merged(one: Schema, other: Schema) -> Schema:
-    """Return the schema that the values of two match, which are alike."""
-    merged = one | other | _typed([*_types(one), *_types(other)])
-    if "string" in {*_types(one)} & {*_types(other)} and one.get("format") != other.get("format"):
+    if not are_of_one_thing:
+        return None
+    if one.get("format") != other.get("format"):
         del merged["format"]
-    for word in {"items", "additionalProperties"} & one.keys() & other.keys():
-        merged[word] = _merged(one[word], other[word])
-    mine, theirs = one.get("properties", {}), other.get("properties", {})
-    if mine and theirs:
-        both = {name: _merged(mine[name], theirs[name]) for name in mine.keys() & theirs.keys()}
-        merged["properties"] = mine | theirs | both
-        required = {*other.get("required", ())}
-        merged["required"] = [name for name in one.get("required", ()) if name in required]
-    return {word: value for word, value in merged.items() if value != []}
+    merged["items"], merged["properties"] = items, mine | theirs | both
+    merged["required"] = [name for name in required if name in and_theirs]
+    return {word: value for word, value in merged.items() if value}
 
 
 def resolved(value: Any) -> Any:
-    """Return a document as one of its own, with references as JSON Schema writes them."""
+    """Return a document as one of its own, with references and types as people write them."""
     if isinstance(value, list):
         return [resolved(each) for each in value]
     if not isinstance(value, dict):
         return value
-    reference = {"$ref": value.get("$ref")}
-    if "type" in value and isinstance(reference["$ref"], str):
-        return {"anyOf": [reference, {"type": "null"}]} if "null" in value["type"] else reference
+    types = value.get("type")
+    if isinstance(types, list) and "$ref" in value:
+        reference = {"$ref": value["$ref"]}
+        return {"anyOf": [reference, {"type": "null"}]} if "null" in types else reference
+    if isinstance(types, list) and len(types) == 1:
+        value = value | {"type": types[0]}
     return {name: resolved(each) for name, each in value.items()}
 
 

@@ -173,9 +173,8 @@ class BrowserWidget(Widget):
                 self.selected = request["number"]
                 respond({})
                 return
-            if self._explorer and self._explorer.handle(
-                request, b"".join(map(bytes, files)), respond
-            ):
+            body = b"".join(map(bytes, files))
+            if self._explorer and self._explorer.handle(request, body, respond):
                 return
             response, bodies = page.handle_request(recording, request)
         except DirectMailLabError as error:

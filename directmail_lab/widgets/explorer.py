@@ -137,17 +137,14 @@ class Explorer:
         last, count = self._learned
         self._learned = recording, len(recording)
         _learn(self._parameters, recording, count if last is recording else 0)
-        alike = (
-            each
+        left = (
+            f"{each.remaining} of {each.limit} left at the last response"
             for each in reversed(recording.readings())
             if (each.method, each.operation) == (method, operation) and each.remaining is not None
         )
-        latest = next(alike, None)
         return {
-            "left": f"{latest.remaining} of {latest.limit} left at the last response"
-            if latest
-            else "",
-            "operations": sorted([*self._parameters]),
+            "left": next(left, ""),
+            "operations": sorted(self._parameters),
             "parameters": sorted(self._parameters.get(operation, ())),
         }
 

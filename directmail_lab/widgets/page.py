@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import mimetypes
 import re
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -61,19 +62,18 @@ def handle_request(recording: Recording, request: object) -> Response:
     try:
         match request:
             case {"action": "list", "first": int(first), "limit": int(limit)}:
-                part = {"first": first, "rows": rows(recording, first, limit)}
+                part = {"total": len(recording), "rows": rows(recording, first, limit)}
                 about = {"title": recording.title, "base_url": recording.base_url}
-                return {**about, **part, "total": len(recording), "note": recording.problem}, []
+                return {**about, **part, "note": recording.problem}, []
             case {"action": "detail", "number": int(number)}:
                 return detail(recording, number)
             case {"action": "copy", "number": int(number), "format": str(kind)}:
                 # Imported here: it needs pandas, which JupyterLab's server would load for nothing.
-                from ..questions.interactions import copied
+                from ..questions.interactions import copy_as, view_of
 
-                return {"text": copied(recording, number, kind)}, []
+                return {"text": copy_as(view_of(recording, number), kind)}, []
             case {"action": "body", "number": int(number), "message": "request" | "response" as of}:
-                message = getattr(recording.interaction(number), of)
-                body, media_type = _read_body(message)
+                body, media_type, _ = _read_body(getattr(recording.interaction(number), of))
                 suffix = mimetypes.guess_extension(media_type) or ".bin"
                 return {"name": f"{recording.name}-{number}-{of}{suffix}"}, [body]
             case {"action": "table", "number": int(number)}:
@@ -210,27 +210,20 @@ def _format_time(seconds: float | None) -> str | None:
 
 def _describe_message(message: Message, *, is_kept: bool) -> tuple[dict[str, object], bytes]:
     """Return a message's headers and the description of its body, and the bytes that are shown."""
-    body, media_type = _read_body(message)
-    kind, shown = "absent", b""
-    if is_kept:
-        kind, shown = _classify_body(body, media_type, _charset(message))
+    body, media_type, charset = _read_body(message)
+    kind, shown = _classify_body(body, media_type, charset) if is_kept else ("absent", b"")
     truncated = kind == "text" and len(body) > _MAX_TEXT_BYTES
     about = {"kind": kind, "media_type": media_type, "size": len(body), "truncated": truncated}
     return {"headers": message.headers, "body": about}, shown
 
 
-def _charset(message: Message) -> str | None:
-    return declared_charset(header(message.headers, "content-type") or "")
-
-
-def _read_body(message: Message) -> tuple[bytes, str]:
-    """Return a message's body, uncompressed, and its media type; as it is if that is not known."""
-    media_type = (header(message.headers, "content-type") or "").partition(";")[0].strip().lower()
-    body = message.body or b""
-    try:
-        return unpack(body, header(message.headers, "content-encoding") or ""), media_type[:100]
-    except ValueError:
-        return body, ""
+def _read_body(message: Message) -> tuple[bytes, str, str | None]:
+    """Return a message's body, its media type and character set; uncompressed where it can be."""
+    content_type, body = header(message.headers, "content-type") or "", message.body or b""
+    media_type, charset = content_type.partition(";")[0], declared_charset(content_type)
+    with suppress(ValueError):
+        body = unpack(body, header(message.headers, "content-encoding") or "")
+    return body, media_type.strip().lower()[:100], charset
 
 
 def _classify_body(body: bytes, media_type: str, charset: str | None) -> tuple[str, bytes]:
@@ -254,11 +247,11 @@ def table(recording: Recording, number: int) -> dict[str, Any]:
 
     ``columns`` has their names, ``rows`` their values; ``shape`` is that of the whole frame.
     """
-    from ..frames import frame  # as `copied` above
+    from ..frames import frame  # here, as `view_of` above
 
     whole = frame(response_of(recording, number), on_error="keep")
     first = whole.iloc[:_TABLE_ROWS, :_TABLE_COLUMNS]
-    values = first.astype(object).mask(first.isna(), "").to_numpy().tolist()
+    values = first.astype(object).mask(first.isna(), "").to_numpy()
     rows = [[str(value)[:_TABLE_CHARACTERS] for value in row] for row in values]
     return {"columns": list(map(str, first.columns)), "rows": rows, "shape": whole.shape}
 
@@ -274,8 +267,8 @@ def response_of(recording: Recording, number: int) -> httpx.Response:
     interaction = recording.interaction(number)
     if not recording.has_bodies(number):
         raise CassetteError(f"The body of interaction {number} is not kept. Send it again.")
-    sent, body = interaction.request, _read_body(interaction.response)[0]
-    plain = replace(interaction.response, body=body)
+    sent, received = interaction.request, interaction.response
+    plain = replace(received, body=_read_body(received)[0])
     response = as_response(normalize_headers(plain, method=sent.method))
     headers = [(name.encode(), value.encode()) for name, value in sent.headers]
     response.request = httpx.Request(sent.method, sent.uri, headers=headers, content=sent.body)
@@ -293,18 +286,17 @@ def _search(recording: Recording, words: list[Any], numbers: range) -> list[list
     """Return, for each word, the numbers of the interactions with a body that has it."""
     found: list[list[int]] = [[] for _ in words]
     for number in numbers:
-        try:
+        with suppress(CassetteFormatError):
             interaction = recording.interaction(number)
-        except CassetteFormatError:
-            continue
-        text = _text_of(interaction.request) + "\n" + _text_of(interaction.response)
-        for hits, word in zip(found, words, strict=True):
-            if str(word).lower() in text:
-                hits.append(number)
+            text = _text_of(interaction.request) + "\n" + _text_of(interaction.response)
+            for hits, word in zip(found, words, strict=True):
+                if str(word).lower() in text:
+                    hits.append(number)
     return found
 
 
 def _text_of(message: Message) -> str:
     """Return a body as lower-case text, the letters of JSON as they are read."""
-    text = decode_text(_read_body(message)[0], _charset(message))
+    body, _, charset = _read_body(message)
+    text = decode_text(body, charset)
     return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text).lower()

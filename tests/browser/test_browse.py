@@ -319,20 +319,3 @@ def test_a_screen_reader_is_told_what_each_part_is_and_that_the_kernel_is_gone(
     restart_kernel(page)
     rows(root).first.click()
     expect(page.get_by_text("The kernel does not respond.")).to_be_visible()
-
-
-def test_tab_completes_the_name_of_a_cassette(page: Page, server: Server) -> None:
-    """Of the folder that the notebook finds them in."""
-    recorded(server, "autumn-tour", answered())
-    name = server.write("completes.ipynb", "import directmail_lab as dm", "dm.replay('autu')")
-    open_notebook(page, server, name)
-    run_cells(page, 0)
-    page.locator(".jp-Notebook .cm-content").nth(1).click()
-    page.keyboard.press("End")
-    for _ in range(2):  # to before the quotation mark
-        page.keyboard.press("ArrowLeft")
-    page.keyboard.press("Tab")
-    expect(page.locator(".jp-Completer-item")).to_contain_text("autumn-tour")
-    page.keyboard.press("Enter")
-
-    expect(page.locator(".jp-Notebook .cm-content").nth(1)).to_have_text("dm.replay('autumn-tour')")

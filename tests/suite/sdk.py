@@ -4,42 +4,30 @@ from __future__ import annotations
 
 from typing import Any
 
-import httpx
-
 
 class Completions:
     """As OpenAI's: whole addresses, a bearer token, its own requests that it sends."""
 
-    def __init__(self, *, api_key: str, base_url: str, http_client: httpx.Client) -> None:
-        self.api_key, self.base_url, self.http = api_key, base_url, http_client
-
-    def _request(self, prompt: str) -> httpx.Request:
-        return self.http.build_request(
-            "POST",
-            f"{self.base_url}/v1/chat/completions",
-            headers={"Authorization": f"Bearer {self.api_key}"},
-            json={"messages": [{"role": "user", "content": prompt}]},
-        )
+    def __init__(self, *, api_key: str, base_url: str, http_client: Any) -> None:
+        self.http = http_client
+        self._options: dict[str, Any] = {
+            "method": "POST",
+            "url": f"{base_url}/v1/chat/completions",
+            "headers": {"Authorization": f"Bearer {api_key}"},
+        }
 
     def complete(self, prompt: str) -> str:
-        request = self._request(prompt)
-        for _ in range(2):
+        request = self.http.build_request(**self._options, json={"prompt": prompt})
+        response = self.http.send(request)
+        if response.status_code == 429:
             response = self.http.send(request)
-            if response.status_code != 429:
-                break
         return str(response.raise_for_status().json()["text"])
 
-
-class AsyncCompletions(Completions):
-    """The same over an `httpx.AsyncClient`."""
-
-    http: Any
-
     async def complete_async(self, prompt: str) -> str:
-        for _ in range(2):
-            response = await self.http.send(self._request(prompt))
-            if response.status_code != 429:
-                break
+        request = self.http.build_request(**self._options, json={"prompt": prompt})
+        response = await self.http.send(request)
+        if response.status_code == 429:
+            response = await self.http.send(request)
         return str(response.raise_for_status().json()["text"])
 
 

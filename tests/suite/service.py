@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-import threading
 from collections import Counter
 from collections.abc import Callable
 from fnmatch import fnmatchcase
@@ -113,9 +112,3 @@ class Service(LoopbackServer):
                 found = respond(asked)
                 return found if isinstance(found, RecordedResponse) else json_response(200, found)
         return error_response(404, "There is no such operation.")
-
-
-if __name__ == "__main__":  # for whoever tries the suite out by hand
-    with Service() as service:
-        print(service.base_url, flush=True)  # noqa: T201
-        threading.Event().wait()

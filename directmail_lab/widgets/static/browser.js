@@ -3,14 +3,14 @@
 function render({ model, el }) {
   const id = newId(); // another view of this widget gets the same messages
   const pending = new Map();
-  const listeners = new Set();
   const silence = make("div", { className: "dml dml-soft", role: "status" });
   const root = div("dml-hides-next");
   let requests = 0;
+  let listener;
   const kernel = connect(model, {
     onMessage: (message, buffers) => {
       setText(silence, "");
-      if (["changed", "reading"].includes(message.type)) listeners.forEach((listener) => listener(message));
+      if (["changed", "reading"].includes(message.type)) listener(message);
       const bodies = buffers?.map((part) => new Uint8Array(part.buffer, part.byteOffset, part.byteLength));
       pending.get(message.request_id)?.({ ...message.response, buffers: bodies });
       pending.delete(message.request_id);
@@ -24,11 +24,8 @@ function render({ model, el }) {
       pending.set(request_id, resolve);
       kernel.send({ type: "request" }, [JSON.stringify({ ...request, request_id }), ...bodies]);
     });
-  const onChange = (listener) => {
-    listeners.add(listener);
-    return () => listeners.delete(listener);
-  };
   el.append(root, silence);
+  const onChange = (callback) => (listener = callback);
   const onSelect = (number) => send({ action: "select", number });
   const browser = createBrowser(root, { send, onChange, onSelect, makeForm });
   kernel.greet();

@@ -41,7 +41,7 @@ function makeForm(view) {
   form.confirming = makeButton("", () => confirm(form), { className: "dml-primary" });
   form.asking = make("div", { className: "dml-e-asking", role: "alertdialog", "aria-labelledby": form.question.id });
   form.asking.append(form.question, form.refusing, " ", form.confirming);
-  const closing = makeButton("Close", () => leave(form));
+  const closing = makeButton("Close", () => leave(view));
   const actions = div("dml-b-actions", form.sending, form.cancelling, form.left, closing);
   const address = div("dml-e-address", form.method, form.path);
   const content = div("dml-b-content", form.base, address, form.said, form.asking);
@@ -80,8 +80,7 @@ function makePairs(noun, list = "") {
   const fillWith = (values) => {
     box.replaceChildren();
     pairs.length = 0;
-    for (const [name, value] of values) add(name, value);
-    add();
+    for (const pair of [...values, []]) add(...pair);
   };
   return { root, read, fill: fillWith };
 }
@@ -190,10 +189,15 @@ async function send(form, ...asked) {
   form.busy = form.sending.disabled = false;
   form.cancelling.hidden = true;
   setText(form.left, "");
-  if (problem) setText(form.said, problem);
-  else if (question.token) return ask(form, question);
-  else show(form, number);
-  if (problem) form.path.focus();
+  if (question.token) return ask(form, question);
+  if (problem) {
+    setText(form.said, problem);
+    form.path.focus();
+    return;
+  }
+  form.isSent = true;
+  form.view.awaited = number;
+  load(form.view);
 }
 
 async function countDown(form) {
@@ -205,17 +209,6 @@ async function countDown(form) {
 
 const cancel = (form) => form.view.send({ action: "cancel" });
 
-function show(form, number) {
-  form.isSent = true;
-  form.view.awaited = number;
-  load(form.view);
-}
-
-function leave({ view }) {
-  close(view);
-  view.list.grid.focus();
-}
-
 function onFormKey(form, event) {
   const isEscape = event.key === "Escape";
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) submit(form);
@@ -223,7 +216,7 @@ function onFormKey(form, event) {
     ask(form, null);
     form.sending.focus();
   } else if (isEscape && form.busy) cancel(form);
-  else if (isEscape) leave(form);
+  else if (isEscape) leave(form.view);
   else return;
   event.preventDefault();
 }

@@ -4,7 +4,7 @@
  *
  * `send` takes a request of Python's `page.handle_request`, and resolves to its response, with the
  * bodies as `buffers`. `onChange` takes a callback to call when there is more, with { restart: true }
- * if all is new, and with { title } while a file is read; it returns a function that ends the calls.
+ * if all is new, and with { title } while a file is read.
  * `onSelect` is told the number of the selected one; `makeForm` is explorer.js's, where requests can be sent.
  * With `fill` the browser is as high as `root`. A row is an array, whose null is what is not known.
  */
@@ -18,6 +18,7 @@ const MAX_SEARCHED = 2000;
 const MAX_MEMBERS = 200;
 const MAX_STRING = 5000;
 const NOT_TEXT = "Not text, so not shown here. Save it to look at it.";
+const NOTHING_SHOWN = { none: "Empty.", absent: "No longer kept.", binary: NOT_TEXT };
 const SYMBOLS = { exhausted: "×", failed: "▲", unreadable: "?" };
 
 const { format } = new Intl.NumberFormat("en");
@@ -240,12 +241,6 @@ async function loadParts(view) {
   }
 }
 
-/* The kernel still reads the file; `part` of it, up to 1. */
-function showReading(view, { title, part }) {
-  setText(view.title, title);
-  if (part) view.progress.value = part;
-}
-
 function clear(view) {
   const empty = { rows: [], shown: [], words: [], widest: [], bodies: new Map(), since: Infinity, until: -Infinity };
   Object.assign(view, empty, { restarts: false, selected: null, awaited: null });
@@ -327,10 +322,7 @@ async function open(view) {
   const turn = (view.turn += 1);
   showSide(view);
   select(view, number); // the list may be lower now
-  const render = await request(view, "detail", { number }).then(
-    (details) => () => renderDetails(view, details),
-    (error) => () => [make("p", { className: "dml-b-problem", textContent: error.message })],
-  );
+  const details = await request(view, "detail", { number }).catch(({ message }) => ({ problem: message }));
   if (turn !== view.turn || view.destroyed) return;
   revokeUrls(view);
   const copies = Object.entries({ curl: "curl", httpx: "httpx", request: "dm.request" }).map(([kind, name]) =>
@@ -338,11 +330,9 @@ async function open(view) {
   );
   const inserting = makeButton("Insert cell", () => told(view, insertCell(view, number)), { hidden: !view.onSelect });
   const editing = makeButton("Edit", () => edit(view), { title: "Change it and send it again (e)", hidden: !view.sends });
-  const closing = makeButton("Close", () => {
-    close(view);
-    view.list.grid.focus();
-  });
-  view.content.replaceChildren(...render());
+  const closing = makeButton("Close", () => leave(view));
+  const problem = make("p", { className: "dml-b-problem", textContent: details.problem });
+  view.content.replaceChildren(...(details.problem ? [problem] : renderDetails(view, details)));
   const copying = make("span", { className: "dml-soft", textContent: "Copy as" });
   view.actions.replaceChildren(editing, inserting, copying, ...copies, closing);
   draw(view);
@@ -354,6 +344,11 @@ function close(view) {
   revokeUrls(view);
   view.content.replaceChildren();
   draw(view);
+}
+
+function leave(view) {
+  close(view);
+  view.list.grid.focus();
 }
 
 /* What the side shows: the form where one is written, else the details. */
@@ -373,19 +368,15 @@ function write(view, details) {
 const edit = (view) =>
   told(view, request(view, "detail", { number: view.selected }).then((details) => write(view, details)));
 
+/* In JupyterLab and Notebook our extension inserts the cell, and cancels the event; elsewhere the code is copied. */
+async function insertCell(view, number) {
+  const { text: detail } = await request(view, "copy", { number, format: "request" });
+  const event = new CustomEvent("directmail-lab:insert-cell", { bubbles: true, composed: true, cancelable: true, detail });
+  if (view.side.dispatchEvent(event)) await copy(view, number, "request");
+}
+
 async function copy(view, number, format) {
   const { text } = await request(view, "copy", { number, format });
-  await copyText(view, text);
-}
-
-/* In JupyterLab and Notebook our extension inserts the cell, and says so; elsewhere the code is copied. */
-async function insertCell(view, number) {
-  const { text } = await request(view, "copy", { number, format: "request" });
-  const options = { bubbles: true, composed: true, cancelable: true, detail: text };
-  if (view.side.dispatchEvent(new CustomEvent("directmail-lab:insert-cell", options))) await copyText(view, text);
-}
-
-async function copyText(view, text) {
   const copied = navigator.clipboard?.writeText(text) ?? Promise.reject();
   const said = await copied.then(() => "Copied to the clipboard.", () => "Select this text to copy it.");
   view.content.querySelector(".dml-b-copy")?.remove();
@@ -449,15 +440,10 @@ const fold = (heading, ...content) =>
   make("details", { open: !heading.startsWith("Request body") }, make("summary", { textContent: heading }), ...content);
 
 function renderBody(view, { kind, media_type: mediaType, truncated }, bytes) {
-  const renderers = {
-    none: () => note("Empty."),
-    absent: () => note("No longer kept."),
-    json: () => renderJson(new TextDecoder().decode(bytes)),
-    text: () => pre(new TextDecoder().decode(bytes)),
-    image: () => renderImage(view, bytes, mediaType),
-    binary: () => note(NOT_TEXT),
-  };
-  return make("div", {}, renderers[kind](), ...(truncated ? [note("The rest is not shown.")] : []));
+  if (kind in NOTHING_SHOWN) return note(NOTHING_SHOWN[kind]);
+  if (kind === "image") return div("", renderImage(view, bytes, mediaType));
+  const text = new TextDecoder().decode(bytes);
+  return div("", kind === "json" ? renderJson(text) : pre(text), truncated ? note("The rest is not shown.") : "");
 }
 
 function blobUrl(view, bytes, type) {
@@ -471,19 +457,13 @@ function renderImage(view, bytes, mediaType) {
   return image;
 }
 
-/* JSON as a tree, whose branches are made when they are opened. A number is shown as it was sent:
+/* JSON as a tree, whose branches are made when they are opened. A number is a String of what was sent:
  * 12345678901234567890 has no exact double. */
-class NumberText {
-  constructor(text) {
-    this.text = text;
-  }
-}
-
 function renderJson(source) {
   let value;
   try {
     value = JSON.parse(source, (_, member, context) =>
-      typeof member === "number" ? new NumberText(context?.source ?? String(member)) : member,
+      typeof member === "number" ? new String(context?.source ?? member) : member,
     );
   } catch {
     return pre(source); // nested too deeply
@@ -493,7 +473,7 @@ function renderJson(source) {
 
 function renderTree(name, value, depth) {
   const label = name === "" ? [] : [make("span", { textContent: name }), ": "];
-  if (value === null || typeof value !== "object" || value instanceof NumberText) {
+  if (value === null || typeof value !== "object" || value instanceof String) {
     return div("dml-b-leaf", ...label, renderLeaf(value));
   }
   const members = Object.entries(value);
@@ -501,24 +481,21 @@ function renderTree(name, value, depth) {
   label.push(make("span", { className: "dml-soft", textContent: size }));
   if (!members.length) return div("dml-b-leaf", ...label);
   const root = make("details", {}, make("summary", {}, ...label));
-  root.addEventListener("toggle", () => appendMembers(root, members, depth), { once: true });
+  const more = makeButton("", () => appendMembers());
+  const appendMembers = () => {
+    more.remove();
+    for (const [key, member] of members.splice(0, MAX_MEMBERS)) root.append(renderTree(key, member, depth + 1));
+    setText(more, `${format(members.length)} more`);
+    if (members.length) root.append(more);
+  };
+  root.addEventListener("toggle", appendMembers, { once: true });
   root.open = depth === 0 || (depth === 1 && members.length <= MAX_MEMBERS);
   return root;
 }
 
-function appendMembers(root, members, depth) {
-  for (const [name, value] of members.splice(0, MAX_MEMBERS)) root.append(renderTree(name, value, depth + 1));
-  if (!members.length) return;
-  const more = makeButton(`${format(members.length)} more`, () => {
-    more.remove();
-    appendMembers(root, members, depth);
-  });
-  root.append(more);
-}
-
 function renderLeaf(value) {
-  const isNumber = value instanceof NumberText;
-  const text = isNumber ? value.text : JSON.stringify(value);
+  const isNumber = value instanceof String;
+  const text = isNumber ? String(value) : JSON.stringify(value);
   const textContent = text.length > MAX_STRING ? `${text.slice(0, MAX_STRING)}…` : text;
   return make("span", { className: `dml-b-${isNumber ? "number" : typeof value}`, textContent });
 }
@@ -549,12 +526,12 @@ function onKey(view, event) {
   event.preventDefault();
 }
 
-export function createBrowser(root, { send, onChange = () => () => {}, onSelect, makeForm, fill = false }) {
+export function createBrowser(root, { send, onChange, onSelect, makeForm, fill = false }) {
   const view = { send, onSelect, total: 0, order: [0, false], turn: 0, searches: 0, urls: [] };
   view.title = div("dml-title");
   view.count = make("div", { className: "dml-soft", role: "status" });
-  view.filter = make("input", { type: "search", ariaLabel: "Filter" });
-  view.filter.placeholder = "Filter: text  status:4xx  method:POST  is:exhausted";
+  const placeholder = "Filter: text  status:4xx  method:POST  is:exhausted";
+  view.filter = make("input", { type: "search", ariaLabel: "Filter", placeholder });
   view.filter.addEventListener("input", () => onFilter(view));
   view.progress = make("progress", { hidden: true, ariaLabel: "Reading" });
   view.status = make("div", { className: "dml-soft dml-b-status", role: "status", textContent: "Reading …" });
@@ -568,21 +545,23 @@ export function createBrowser(root, { send, onChange = () => () => {}, onSelect,
   view.writing = makeButton("New request", () => write(view), { title: "Write a request (n)", hidden: true });
   const top = div("dml-top", view.title, view.count, view.progress, view.filter, view.writing);
   const middle = div("dml-b-middle", view.list.grid, view.side);
-  const whole = make("section", { className: "dml dml-box dml-browser" }, top, middle, view.status);
-  whole.ariaLabel = "Recorded interactions";
-  whole.classList.toggle("dml-b-fills", fill);
+  const className = `dml dml-box dml-browser${fill ? " dml-b-fills" : ""}`;
+  const whole = make("section", { className, ariaLabel: "Recorded interactions" }, top, middle, view.status);
   keepKeys(whole);
   whole.addEventListener("keydown", (event) => onKey(view, event));
   const resized = new ResizeObserver(() => schedule(view, draw));
   resized.observe(view.list.grid);
   root.append(whole);
   clear(view);
-  const stop = onChange((change) => (change.title ? showReading(view, change) : load(view, change)));
+  onChange?.((change) => {
+    if (!change.title) return load(view, change);
+    setText(view.title, change.title);
+    if (change.part) view.progress.value = change.part;
+  });
   load(view);
   return {
     destroy: () => {
       view.destroyed = true;
-      stop();
       [view.opening, view.typing].forEach(clearTimeout);
       cancelAnimationFrame(view.frame);
       resized.disconnect();
