@@ -16,8 +16,22 @@ from .settings import API_KEY_VARIABLE, variable
 _SERVICE: Final = "directmail-lab"
 
 
+class Hidden:
+    """What knows a key: no repr shows it, and it is never pickled or copied."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(<hidden>)"
+
+    def __reduce__(self) -> NoReturn:
+        raise CredentialError(
+            f"{type(self).__name__} knows a key: never pickled or copied. Sign in where it runs."
+        )
+
+
 @final
-class ApiKey:
+class ApiKey(Hidden):
     """An API key that no repr, pickle, copy or ``vars()`` shows.
 
     Parameters
@@ -49,12 +63,6 @@ class ApiKey:
     def reveal(self) -> str:
         """Return the key itself. Call it only where it is sent or removed."""
         return self.__reveal()
-
-    def __repr__(self) -> str:
-        return "ApiKey(<hidden>)"
-
-    def __reduce__(self) -> NoReturn:
-        raise CredentialError("An API key is never pickled or copied. Sign in again where it runs.")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ApiKey) and self.reveal() == other.reveal()

@@ -222,22 +222,14 @@ _MESSAGES: Final = (
         "Nothing answers at {}. Check its spelling and the network. With no network, replay(…) a "
         "cassette.",
     ),
-    (
-        httpx.DecodingError,
-        "",
-        "The response of {} is not compressed as its headers say. Try again.",
-    ),
+    (httpx.DecodingError, "", "The response of {} is not compressed as it says. Try again."),
     (
         httpx.LocalProtocolError,
         "",
         "The request to {} is not valid HTTP, and was not sent. Check its method and headers.",
     ),
     (httpx.TooManyRedirects, "", "{} redirects in a circle. Check the address and the path."),
-    (
-        httpx.RequestError,
-        "",
-        "The connection to {} broke before the response was complete. Try again.",
-    ),
+    (httpx.RequestError, "", "The connection to {} broke before the response's end. Try again."),
 )
 
 

@@ -265,16 +265,12 @@ def normalize_headers(response: RecordedResponse, *, method: str = "GET") -> Rec
     if method == "HEAD" or response.status in _BODILESS:
         return response
     length = str(len(response.body))
-    fitting = {
-        (name, value): _normalized(low, value, length)
+    fitting = [
+        (name, _normalized(name.lower(), value, length) if name.lower() in _BODY_HEADERS else value)
         for name, value in response.headers
-        if (low := name.lower()) in _BODY_HEADERS
-    }
-    if all(pair[1] == value for pair, value in fitting.items()):
-        return response
-    values = [(pair[0], fitting.get(pair, pair[1])) for pair in response.headers]
-    headers = tuple([(name, value) for name, value in values if value is not None])
-    return replace(response, headers=headers)
+    ]
+    headers = tuple([(name, value) for name, value in fitting if value is not None])
+    return response if headers == response.headers else replace(response, headers=headers)
 
 
 def _normalized(name: str, value: str, length: str) -> str | None:

@@ -10,13 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any
 
 from .contract import PASSWORD
-from .errors import (
-    DirectMailLabError,
-    InsecureAddressError,
-    WriteRefusedError,
-    hide_frames,
-    without_traceback,
-)
+from .errors import InsecureAddressError, WriteRefusedError, hide_frames, without_traceback
 from .http import SENT, WANTS_KEY, httpx, is_write, lost_response, origin, parse_url
 from .settings import is_loopback
 
@@ -67,13 +61,7 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         return response
 
     async def _pool_of_this_loop(self) -> httpx.AsyncHTTPTransport:
-        try:
-            place = os.getpid(), asyncio.get_running_loop()
-        except RuntimeError:
-            raise DirectMailLabError(
-                "async_client runs under asyncio alone, and nothing was sent. Under trio, call the "
-                "session's other methods in a thread: trio.to_thread.run_sync(session.me)."
-            ) from None
+        place = os.getpid(), asyncio.get_running_loop()
         if place not in self._loop_pools:
             for other in list(self._loop_pools):
                 if other[1].is_closed():

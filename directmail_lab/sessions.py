@@ -11,18 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from numbers import Real
 from pathlib import Path
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Final,
-    Literal,
-    NoReturn,
-    Self,
-    TypedDict,
-    TypeVar,
-    Unpack,
-    cast,
-)
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self, TypedDict, TypeVar, Unpack
 
 from . import errors
 from .cassettes import (
@@ -176,7 +165,7 @@ class Session:
         if self._api_key is not None:
             trust_origin(self.base_url)
             self._network = NetworkTransport(self.base_url, self._api_key, allow_writes)
-            start = self._live_mode()
+            start = self._sending("live", self._own)
         self._transport = SessionTransport(start, self._observe)
         both: Any = {"transport": self._transport, "base_url": self.base_url, "timeout": timeout_s}
         self.client: httpx.Client = Client(self._redacted, **both)
@@ -189,7 +178,7 @@ class Session:
 
     def live(self) -> ModeChange:
         """Send every request to the service; see `directmail_lab.live`."""
-        return self._change(self._live_mode)
+        return self._change(lambda: self._sending("live", self._own))
 
     def record(
         self,
@@ -206,7 +195,7 @@ class Session:
 
         def recording() -> Mode:
             if record_mode != "none":
-                self._require_key("record")
+                self._keyed("record")
             opened = Cassette(
                 cassette,
                 folders=self.folders,
@@ -219,7 +208,7 @@ class Session:
             )
             if record_mode == "none":
                 return self._replaying(opened)
-            return Mode("record", self._sending(self._own, opened), self._own, opened)
+            return self._sending("record", self._own, opened)
 
         return self._change(recording)
 
@@ -245,7 +234,7 @@ class Session:
         """Send to the service, and keep nothing of it."""
         unseen = Observer(lambda _: None, base_path(self.base_url), self._redacted)
         recording = SessionRecording("drift", self.base_url)
-        return self._change(lambda: self._live_mode(recording, unseen))
+        return self._change(lambda: self._sending("live", recording, observe=unseen))
 
     @property
     def mode(self) -> ModeName:
@@ -273,41 +262,35 @@ class Session:
     def _change(self, open_mode: Callable[[], Mode]) -> ModeChange:
         return ModeChange(lambda: (self, *self._transport.change(open_mode)))
 
-    def _live_mode(
-        self, recording: SessionRecording | None = None, observe: Observer | None = None
-    ) -> Mode:
-        self._require_key("go live")
-        recording = self._own if recording is None else recording
-        return Mode("live", self._sending(recording, observe=observe), recording)
-
     def _replaying(self, cassette: Cassette, factor: float = 0.0) -> Mode:
         file = cassette.recording()
         played = ReplayRecording(file, self.base_url, reset_unit=self._reset_unit)
         return Mode("replay", _NOTHING_SENT, played, cassette, factor)
 
-    def _require_key(self, purpose: str) -> None:
+    def _keyed(self, name: ModeName) -> NetworkTransport:
         if self._network is None:
             raise NotConnectedError(
-                f"This session has no key, so it cannot {purpose}. "
+                f"This session has no key, so it cannot {name if name == 'record' else 'go live'}. "
                 "Sign in with login(), or connect(base_url=…, api_key=…)."
             )
+        return self._network
 
     def _sending(
         self,
+        name: ModeName,
         recording: SessionRecording,
         cassette: Cassette | None = None,
         *,
         observe: Observer | None = None,
-    ) -> Transport:
-        """Return the transports that a request passes on its way to the service."""
-        assert self._network is not None
-        observe = observe or self._observe
-        observing = ObservingTransport(
-            self._network, observe, recording, cassette, clock=self._clock
+    ) -> Mode:
+        """Return a mode with the transports that a request passes on its way to the service."""
+        network, clock = self._keyed(name), self._clock
+        inner: Transport = ObservingTransport(
+            network, observe or self._observe, recording, cassette, clock=clock
         )
-        if self.allowances.pace == "off":
-            return observing
-        return PacingTransport(observing, self.allowances, retry=self._retry, clock=self._clock)
+        if self.allowances.pace != "off":
+            inner = PacingTransport(inner, self.allowances, retry=self._retry, clock=clock)
+        return Mode(name, inner, recording, cassette)
 
     @property
     def shared_with(self) -> str:
@@ -348,7 +331,7 @@ class Session:
             raise service_error(response, base_url=self.base_url, redacted=self._redacted)
         return response
 
-    def on_reading(self, callback: Callable[[Reading], None]) -> Callable[[], None]:
+    def on_reading(self, callback: Callable[[Reading], None]) -> Callable[[], object]:
         """Call ``callback`` with each new reading, in the thread that made the request.
 
         Returns
@@ -358,11 +341,7 @@ class Session:
         """
         token = object()
         self._listeners[token] = callback
-
-        def stop() -> None:
-            self._listeners.pop(token, None)
-
-        return stop
+        return lambda: self._listeners.pop(token, None)
 
     @property
     def allow_writes(self) -> bool:
@@ -469,7 +448,8 @@ class ModeChange:
             with ModeChange(self._enter):
                 return await function(*args, **kwargs)
 
-        return cast("_F", calling_async if inspect.iscoroutinefunction(function) else calling)
+        chosen: Any = calling_async if inspect.iscoroutinefunction(function) else calling
+        return chosen  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
         cassette = self._mode.cassette

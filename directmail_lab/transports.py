@@ -44,6 +44,8 @@ from .interaction import (
 from .readings.reading import Reading, Source, raw_values
 
 ModeName = Literal["live", "record", "replay"]
+Origin = tuple[float | None, Source] | tuple[float | None, Source, str, int | None]
+"""What a `Reading` has last: seconds, source, and if it has one its cassette and number there."""
 
 _ATTEMPT: Final = "directmail_lab.attempt"
 """Where a request carries how many times the call that is under way has sent it."""
@@ -135,10 +137,7 @@ class Observer:
         response: httpx.Response,
         *,
         at: float,
-        elapsed_s: float | None,
-        source: Source = "live",
-        cassette: str | None = None,
-        cassette_number: int | None = None,
+        about: Origin,
         body: bytes | None = None,
         path: str | None = None,
     ) -> httpx.Response:
@@ -146,7 +145,6 @@ class Observer:
         _hide_key(response, self.redacted)
         raw = response.headers.raw
         path = path or self.redacted(below(request.url.raw_path.decode("ascii"), self.prefix))
-        about = elapsed_s, source, cassette, cassette_number
         reading = Reading(at, request.method, path, response.status_code, raw_values(raw), *about)
         sent = request.content if hasattr(request, "_content") else b""
         exchange = RawInteraction(
@@ -206,26 +204,22 @@ class SessionTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         mode = self.mode
-        _refuse_user_info(request)
         if mode.cassette is not None:
             request.read()
-            if played := mode.cassette.play(_as_asked(request, mode.cassette)):
-                if mode.latency_factor:
-                    time.sleep(_pause_s(mode, played[-1][1]))
-                return self._played(request, played, mode)
-        request.extensions[_ATTEMPT] = 0
+        if played := _recorded_for(request, mode):
+            if mode.latency_factor:
+                time.sleep(_pause_s(mode, played[-1][1]))
+            return self._played(request, played, mode)
         return mode.inner.handle_request(request)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         mode = self.mode
-        _refuse_user_info(request)
         if mode.cassette is not None:
             await request.aread()
-            if played := mode.cassette.play(_as_asked(request, mode.cassette)):
-                if mode.latency_factor:
-                    await asyncio.sleep(_pause_s(mode, played[-1][1]))
-                return self._played(request, played, mode)
-        request.extensions[_ATTEMPT] = 0
+        if played := _recorded_for(request, mode):
+            if mode.latency_factor:
+                await asyncio.sleep(_pause_s(mode, played[-1][1]))
+            return self._played(request, played, mode)
         return await mode.inner.handle_async_request(request)
 
     def _played(
@@ -242,28 +236,25 @@ class SessionTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 body=recorded.response.body,
                 # The time of the recording: the chart of a replay is that of the recording.
                 at=math.nan if at is None else at.timestamp(),
-                elapsed_s=recorded.elapsed_s,
-                source="replayed",
-                cassette=mode.cassette.name,
-                cassette_number=number,
+                about=(recorded.elapsed_s, "replayed", mode.cassette.name, number),
                 path=path_below(recorded.request.uri, self._observe.prefix),
             )
         return response
 
 
-def _refuse_user_info(request: httpx.Request) -> None:
+def _recorded_for(request: httpx.Request, mode: Mode) -> list[tuple[int, Interaction]]:
+    """Return what the cassette plays for a request, with numbers; nothing if it is to be sent."""
     if request.url.userinfo:
         raise InsecureAddressError(
             "The address holds a user name or password before its host, where httpx would print "
             "it. Leave it out: the session adds the key by itself."
         )
-
-
-def _as_asked(request: httpx.Request, cassette: Cassette) -> RecordedRequest:
-    """Return as much of a request as it takes to find its response."""
-    if cassette.looks_inside(request.method):
-        return recorded_request(request)
-    return RecordedRequest(request.method, str(request.url))
+    request.extensions[_ATTEMPT] = 0
+    if mode.cassette is None:
+        return []
+    if mode.cassette.looks_inside(request.method):
+        return mode.cassette.play(recorded_request(request))
+    return mode.cassette.play(RecordedRequest(request.method, str(request.url)))
 
 
 def _pause_s(mode: Mode, played: Interaction) -> float:
@@ -308,23 +299,15 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     ) -> httpx.Response:
         elapsed_s, at = round(self.timer() - started, 6), self.clock()
         if self.cassette is None:
-            return self.observe(self.recording, request, response, at=at, elapsed_s=elapsed_s)
+            return self.observe(self.recording, request, response, at=at, about=(elapsed_s, "live"))
         recorded, response = _as_recorded(request, response)
         number = None
         try:
             number = self._record(request, recorded, at, elapsed_s)
         finally:  # a response that could not be recorded is in the session's recording
-            response = self.observe(
-                self.recording,
-                request,
-                response,
-                body=recorded.body,
-                at=at,
-                elapsed_s=elapsed_s,
-                source="recorded",
-                cassette=self.cassette.name,
-                cassette_number=number,
-            )
+            about: Origin = elapsed_s, "recorded", self.cassette.name, number
+            kept = self.recording, request, response
+            response = self.observe(*kept, at=at, about=about, body=recorded.body)
         return response
 
     @hide_frames

@@ -84,6 +84,7 @@ def test_a_cell_shows_its_own_line_and_one_message(run: Callable[[str], list[str
         ("dm.record('tour', redact=[5])", "ValueError: redact must be a list of texts"),
         ("dm.record('tour', match_on=5)", "ValueError: 5 is not a matcher"),
         ("dm.replay('first-look', timing='x')", "ValueError: timing is"),
+        ("dm.replay('first-look', timing=-1.0)", "ValueError: timing is"),
         ("dm.drift('first-look', ignore=5)", "ValueError: ignore must be a list of texts"),
         ("dm.connect(record_mode='all')", "ValueError: A record_mode needs a cassette"),
         ("dm.connect(max_wait=5)", "TypeError: .* Did you mean max_wait_s\\?"),

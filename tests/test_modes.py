@@ -124,15 +124,6 @@ def test_connect_closes_what_it_opened_where_recording_fails(
     closed[0].close()
 
 
-@pytest.mark.parametrize("timing", ["fast", -1.0, float("nan")])
-def test_a_timing_that_is_none_names_the_known(live: Session, timing: float) -> None:
-    """A mistyped one is refused before the mode changes."""
-    with pytest.raises(ValueError, match="instant"):
-        live.replay("first-look", timing=timing)
-
-    assert live.mode == "live"
-
-
 def test_a_burst_over_too_few_responses_says_that_the_last_is_repeated(connected: Session) -> None:
     """Of 5 reads over 3 recorded responses, 2 are the last one again."""
     with dm.record("tour"):

@@ -21,7 +21,6 @@ import directmail_lab as dm
 from directmail_lab.cassettes import SessionRecording
 from directmail_lab.errors import QuotaExhaustedError
 from directmail_lab.pacing.allowance import Allowance
-from directmail_lab.pacing.transport import waiting_bar
 from directmail_lab.readings.reading import Reading
 from directmail_lab.standin import stand_in
 
@@ -193,17 +192,6 @@ def test_an_interrupted_wait_ends_at_once_and_leaves_the_session_usable() -> Non
     assert service.statuses == [200, 200]
 
 
-def test_a_wait_is_one_line_where_the_output_is_no_terminal(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """A log gets one line, not one for each update of a bar."""
-    service = Service(Clock(), window_s=60.0)
-
-    burst(service, 6, reset_unit="seconds_left", progress=waiting_bar)
-
-    assert capsys.readouterr().err == "GET /v1/users/me: 60 s until the allowance renews …\n"
-
-
 def test_while_a_request_waits_it_is_known_until_when() -> None:
     """By operation, and no longer than it waits."""
     service, seen = Service(Clock(), limit=1), []
@@ -274,24 +262,26 @@ def test_a_request_waits_as_long_as_it_is_told(
 
 
 PASSING = [httpx.ReadError("reset"), httpx.RemoteProtocolError("cut off"), 502, 503, 504]
+MAY_WRITE = [{"headers": {"X-HTTP-Method-Override": "DELETE"}}, {"params": {"_method": "POST"}}]
 ATTEMPTS = [
-    *((method, failure, 4) for method in ("GET", "HEAD") for failure in PASSING),
+    *((method, failure, 4, {}) for method in ("GET", "HEAD") for failure in PASSING),
     # If no connection is made there is usually no service, and who waits for a timeout waited.
-    ("GET", httpx.ConnectError("refused"), 2),
-    *(("GET", failure, 1) for failure in (httpx.ConnectTimeout(""), httpx.ReadTimeout(""))),
-    *(("GET", status, 1) for status in (401, 404, 500)),
+    ("GET", httpx.ConnectError("refused"), 2, {}),
+    *(("GET", failure, 1, {}) for failure in (httpx.ConnectTimeout(""), httpx.ReadTimeout(""))),
+    *(("GET", status, 1, {}) for status in (401, 404, 500)),
     # A second letter costs money.
     *(
-        (method, failure, 1)
+        (method, failure, 1, {})
         for method in ("POST", "PUT", "PATCH", "DELETE")
         for failure in (*PASSING, httpx.ReadTimeout("slow"), httpx.ConnectError("refused"), 429)
     ),
+    *(("GET", 503, 1, options) for options in MAY_WRITE),
 ]
 
 
-@pytest.mark.parametrize(("method", "failure", "attempts"), ATTEMPTS, ids=repr)
+@pytest.mark.parametrize(("method", "failure", "attempts", "options"), ATTEMPTS, ids=repr)
 def test_only_a_read_is_repeated_and_only_after_a_failure_that_may_pass(
-    method: str, failure: int | Exception, attempts: int
+    method: str, failure: int | Exception, attempts: int, options: dict[str, Any]
 ) -> None:
     """What comes last is given back or raised as it is, and each response is a reading."""
     service, log = Service(Clock()), SessionRecording("paced", BASE_URL)
@@ -300,33 +290,13 @@ def test_only_a_read_is_repeated_and_only_after_a_failure_that_may_pass(
 
     with client(service, recording=log) as paced_client:
         try:
-            outcome: object = paced_client.request(method, ME, json={}).status_code
+            outcome: object = paced_client.request(method, ME, json={}, **options).status_code
         except httpx.TransportError as error:
             outcome = error
 
     assert outcome == failure
     assert len(service.sent_at) == attempts
     assert [reading.status for reading in log.readings()] == [failure] * attempts * is_status
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"headers": {"X-HTTP-Method-Override": "DELETE"}},
-        {"params": {"_method": "POST"}},
-    ],
-    ids=lambda options: next(iter(options)),
-)
-def test_a_read_that_may_write_is_sent_once(
-    options: dict[str, Any],
-) -> None:
-    """Frameworks take the method from a header or parameter: a second letter costs money."""
-    service = Service(Clock(), instead=[httpx.Response(503), httpx.Response(200)])
-    with client(service) as paced_client:
-        response = paced_client.request("GET", ME, **options)
-
-    assert response.status_code == 503
-    assert len(service.sent_at) == 1
 
 
 async def gather(service: Service, n: int, **options: object) -> list[int | BaseException]:

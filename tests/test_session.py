@@ -304,18 +304,6 @@ def test_a_listeners_fault_costs_no_response(
     assert "on_reading" in caplog.text
 
 
-def test_nothing_that_the_caller_holds_has_the_key(service: FaultyService, live: Session) -> None:
-    """Responses pickle without the key, a session does not pickle, and neither shows it."""
-    pickled = pickle.dumps(live.get("/v1/users/me"))
-    encoded = httpx.BasicAuth(service.api_key, "")._auth_header.split()[1]
-    shown = f"{pickled!r}{live!r}{vars(live)}{vars(live.client)}"
-
-    assert service.api_key not in shown
-    assert encoded not in shown
-    with pytest.raises(dm.DirectMailLabError, match="never pickled"):
-        pickle.dumps(live)
-
-
 def test_a_key_in_a_reason_phrase_or_a_cookie_is_not_shown(
     service: FaultyService, live: Session
 ) -> None:

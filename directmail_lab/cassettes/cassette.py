@@ -114,8 +114,7 @@ class Cassette:
         self._before_record = before_record
         self._notice = notice
         self._lock = RLock()
-        now = datetime.now(UTC).isoformat(timespec="microseconds")
-        started_at = now.replace("+00:00", "Z")
+        started_at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
         self._metadata = {"started_at": started_at, **(metadata or {}), "base_url": base_url}
         locate = find_cassette if record_mode == "none" else new_cassette_path
         self.path = locate(name, folders)
@@ -152,7 +151,8 @@ class Cassette:
         NotRecordedError
             Where there is none and this cassette does not record.
         """
-        request = self._redactor.request(request)
+        if self._player.played:  # else there is nothing to compare it with
+            request = self._redactor.request(request)
         repeats = self._repeat == "last" and not self.records
         with self._lock:
             run = self._player.find(request, repeats=repeats)
@@ -203,11 +203,9 @@ class Cassette:
                 return 0
             interaction = changed
         request = interaction.request
-        if request.body is None:  # as vcrpy records httpx, so that its body matcher agrees
-            request = replace(request, body=b"")
         response = normalize_headers(interaction.response, method=request.method)
-        if request is not interaction.request or response is not interaction.response:
-            interaction = replace(interaction, request=request, response=response)
+        if response is not interaction.response:
+            interaction = replace(interaction, response=response)
         with self._lock:
             with self._write_errors():
                 number, written = self._recorder.append(interaction)

@@ -15,7 +15,7 @@ from functools import cached_property
 from heapq import nlargest
 from itertools import chain, islice
 from typing import Any, Final
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote_plus
 
 from ..contract import SAFE_METHODS
 from ..display import plural
@@ -38,6 +38,7 @@ DEFAULT_MATCH_ON: Final = ("method", "path", "query", "body")
 
 _MAX_COMPARED: Final = 500
 _USER_INFO: Final = re.compile(r"(?<=://)[^/]*@")
+_RESPELLED: Final = re.compile(r"\?.*[&%+]")
 _BOUNDARY: Final = re.compile(r'boundary="?([^";]+)', re.IGNORECASE)
 
 
@@ -94,12 +95,15 @@ class Player:
         # By each address the responses to it, the next one last, each with all its attempts: the
         # range of their indexes.
         self._runs: dict[Address, list[range]] = {}
+        self._unescaped: set[str] = set()
         before, start = None, 0
         for index, (address, attempt) in enumerate(recording.addresses()):
             if attempt > 1 and address == before:
                 self._runs[address][-1] = range(start, index + 1)
                 continue
             before, start = address, index
+            if "%" in address[1] or "+" in address[1]:
+                self._unescaped.add(unquote_plus(address[1]))
             self._runs.setdefault(address, []).append(range(index, index + 1))
         for runs in self._runs.values():
             runs.reverse()
@@ -125,10 +129,11 @@ class Player:
         bytes comes before one whose request is only equal to a matcher; with ``repeats``, the last
         one to the very address also comes before others that were not played.
         """
-        looks_inside = self.looks_inside(request.method)
-        # Of parameters in another order, that of the recordings decides.
-        is_by_address = self._knows_addresses and not looks_inside and "&" not in request.uri
-        same = self._runs.get((request.method, request.uri), []) if is_by_address else []
+        looks_inside, uri = self.looks_inside(request.method), request.uri
+        # Of parameters in another order or spelling, that of the recordings decides.
+        is_by_address = self._knows_addresses and not looks_inside
+        is_by_address &= not _RESPELLED.search(uri) and uri not in self._unescaped
+        same = self._runs.get((request.method, uri), []) if is_by_address else []
         if run := self._next(same) or (same[0] if same and repeats else None):
             return run
         for key in self._keys(request, self._base_url):

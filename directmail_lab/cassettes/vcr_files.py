@@ -45,12 +45,6 @@ _COMPOSING: Final = 0.7
 _TOLD_CHARACTERS: Final = 100_000
 _TOLD_INTERACTIONS: Final = 100
 
-# By a name at the top of the file.
-_OTHER_FILES: Final = {
-    "log": "It is a HAR file: directmail-lab cassette convert makes a cassette of it.",
-    "openapi": "It is an OpenAPI document, which holds no interactions.",
-}
-
 
 class _Loader(yamlserializer._CassetteLoader, Composer):  # type: ignore[misc]
     """vcrpy's loader with Python's composer: libyaml's ends the process at 10,000 brackets."""
@@ -91,8 +85,7 @@ def load_cassette_text(
     members = document if isinstance(document, dict) else {}
     entries = members.get("interactions", "none")
     if not isinstance(entries, list | None):
-        reasons = [reason for name, reason in _OTHER_FILES.items() if name in members]
-        raise CassetteFormatError((reasons or ["It has no list of interactions."])[0])
+        raise CassetteFormatError("It has no list of interactions.")
     interactions = []
     for number, entry in enumerate(entries or [], 1):
         interactions.append(_interaction(entry, number))

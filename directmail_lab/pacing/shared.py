@@ -25,14 +25,12 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from ..credentials import ApiKey, Hidden
 from ..errors import DirectMailLabError, argument_error
 from ..http import httpx
 from .allowance import MOMENTS, NUMBERS, TIMES, Allowance
-
-if TYPE_CHECKING:
-    from ..credentials import ApiKey
 
 _SHARES: Final = re.compile(r"machine|rediss?://.+")
 # How long one change may take, then how long the session paces alone after a failure, and how long
@@ -319,7 +317,7 @@ def machine() -> str:
     return hashlib.blake2s(platform.node().encode(), digest_size=4).hexdigest()
 
 
-class Share:
+class Share(Hidden):
     """The checked value of ``connect(…, share=…)``, whose repr hides a server's password.
 
     Raises
@@ -340,9 +338,6 @@ class Share:
             raise argument_error(
                 'share is "machine", None, or the address of a server, "redis://…".'
             )
-
-    def __repr__(self) -> str:
-        return "Share(<hidden>)"
 
     def open(
         self, api_key: ApiKey | None, base_url: str, clock: Callable[[], float]

@@ -300,8 +300,7 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     async def _wait_s(self, attempts: _Attempts) -> float:
         """Ask in a thread where that may wait for a shared store, which no event loop should."""
-        # Under trio there is no loop of asyncio; the network transport then says what to do.
-        if self.allowances.shared is None or asyncio._get_running_loop() is None:
+        if self.allowances.shared is None:
             return attempts.wait_s()
         return await asyncio.to_thread(attempts.wait_s)
 

@@ -10,10 +10,10 @@ import re
 from base64 import b64encode
 from collections.abc import Iterable, Iterator
 from html.entities import html5
-from typing import Final, NoReturn, final
+from typing import Final, final
 from urllib.parse import unquote
 
-from ..errors import CredentialError
+from ..credentials import Hidden
 
 PLACEHOLDER: Final = "<API_KEY>"
 """What replaces the key, as the service's document writes it."""
@@ -86,18 +86,6 @@ def _base64_pattern(digits: str) -> str:
 
 
 # -- the search --------------------------------------------------------------------------------
-
-
-class Hidden:
-    """What knows a key: no repr shows it, and it is never pickled or copied."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(<hidden>)"
-
-    def __reduce__(self) -> NoReturn:
-        raise CredentialError(f"A {type(self).__name__} knows the key: never pickled or copied.")
 
 
 def lower_ascii(text: str) -> str:

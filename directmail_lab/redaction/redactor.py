@@ -20,10 +20,10 @@ from typing import Final, final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ..bodies import MAX_UNPACKED_BYTES, TooLargeError, unpack
-from ..credentials import keys_version, known_keys
+from ..credentials import Hidden, keys_version, known_keys
 from ..errors import CassetteError, hide_frames
 from ..interaction import Headers, Interaction, RecordedRequest, RecordedResponse, header
-from .key import REDACTED, Hidden, KeySearch, lower_ascii
+from .key import REDACTED, KeySearch, lower_ascii
 from .personal import FIELD, Pseudonyms, normalize
 
 # Never written: each is a credential, or is as good as one.

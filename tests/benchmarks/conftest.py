@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 if TYPE_CHECKING:
-    from types import ModuleType
+    pass
 
 # The tests' own samples stand one folder up.
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -24,12 +24,6 @@ def pytest_configure(config: pytest.Config) -> None:
     ]
     if config.getoption("dist", "no") != "no" or hasattr(config, "workerinput"):
         config.option.benchmark_disable = True
-
-
-@pytest.fixture
-def cassetter() -> ModuleType:
-    """The peer that is no requirement of the tests."""
-    return pytest.importorskip("cassetter", reason="cassetter is in the extra bench")
 
 
 def pytest_benchmark_group_stats(benchmarks: list[dict[str, Any]]) -> None:

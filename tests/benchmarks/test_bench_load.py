@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from cassette_samples import recorded
@@ -18,7 +18,6 @@ from directmail_lab.redaction import Redactor
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-    from types import ModuleType
 
     from pytest_benchmark.fixture import BenchmarkFixture
 
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.benchmark(timer=time.process_time),
     pytest.mark.parametrize("make", [alike, different]),
-    # cassetter writes a file of 4,000 such requests that it then refuses to load.
     pytest.mark.parametrize("size", [100, 1000]),
 ]
 
@@ -53,28 +51,3 @@ def test_vcrpy(benchmark: BenchmarkFixture, make: Make, size: int) -> None:
     requests, _ = benchmark.pedantic(deserialize, [text, yamlserializer], rounds=5)
 
     assert len(requests) == size
-
-
-def test_cassetter(
-    cassetter: ModuleType, benchmark: BenchmarkFixture, tmp_path: Path, make: Make, size: int
-) -> None:
-    """A file of its own making."""
-    grouped(benchmark, make, size)
-    writing = cassetter.Cassette(tmp_path / "theirs.yaml", record_mode=cassetter.RecordMode.ALL)
-    writing.load()
-    for each in make(size):
-        asked, answer = each.request, each.response
-        sent, received = ({n: [v] for n, v in each.headers} for each in (asked, answer))
-        writing.record(
-            *(asked.method, asked.uri, sent, asked.body), *(answer.status, received, answer.body)
-        )
-    writing.save()
-
-    def load() -> Any:
-        cassette = cassetter.Cassette(
-            tmp_path / "theirs.yaml", record_mode=cassetter.RecordMode.NONE
-        )
-        cassette.load()
-        return cassette
-
-    assert len(benchmark.pedantic(load, rounds=5)) == size
