@@ -33,7 +33,12 @@ print(vars(form), form.get_state(), dm.session(), vars(dm.session()), dm.session
 print([vars(each) for each in gc.get_objects() if isinstance(each, Session)])
 print(get_ipython().kernel.get_parent(), _, __, In, Out)
 """
-BREAKING = "dm.session().client.get('/v1/users/me', params=object())"
+BREAKING = """
+def look_at(session, client):
+    client.get('/v1/users/me')
+    raise RuntimeError
+look_at(dm.session(), dm.session().client)
+"""
 
 
 @pytest.mark.parametrize("automatically", [True, False], ids=["state saved", "state not saved"])
