@@ -88,7 +88,8 @@ def origin(url: httpx.URL) -> tuple[bytes, bytes, int | None]:
 def is_write(request: httpx.Request) -> bool:
     """Return whether a request may change something: by its method, or one that overrides it."""
     methods = [request.method]
-    if request.url.query:
+    query = request.url.query
+    if b"%" in query or _OVERRIDE_PARAMETER.encode() in query:
         methods += request.url.params.get_list(_OVERRIDE_PARAMETER)
     for name, value in request.headers.raw:
         if name.lower() in _OVERRIDE_HEADERS:

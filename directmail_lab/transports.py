@@ -18,7 +18,6 @@ import math
 import threading
 import time
 from collections.abc import Callable
-from contextlib import aclosing, closing
 from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -282,16 +281,22 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         response = self.inner.handle_request(request)
         if self.cassette is not None:
             # No local holds the body: a traceback with locals would print what it echoes.
-            with closing(cast("httpx.SyncByteStream", response.stream)) as stream:
+            stream = cast("httpx.SyncByteStream", response.stream)
+            try:
                 response.stream = httpx.ByteStream(b"".join(stream))
+            finally:
+                stream.close()
         return self._received(request, response, started)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         started = self.timer()
         response = await self.inner.handle_async_request(request)
         if self.cassette is not None:
-            async with aclosing(cast("httpx.AsyncByteStream", response.stream)) as stream:
+            stream = cast("httpx.AsyncByteStream", response.stream)
+            try:
                 response.stream = httpx.ByteStream(b"".join([part async for part in stream]))
+            finally:
+                await stream.aclose()
         return self._received(request, response, started)
 
     def _received(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -151,7 +151,8 @@ class Cassette:
         NotRecordedError
             Where there is none and this cassette does not record.
         """
-        if self._player.played:  # else there is nothing to compare it with
+        # What is recorded was redacted; and with nothing recorded, there is nothing to compare.
+        if self._player.played and not self._player.has_address(request):
             request = self._redactor.request(request)
         repeats = self._repeat == "last" and not self.records
         with self._lock:
@@ -207,8 +208,10 @@ class Cassette:
         if response is not interaction.response:
             interaction = replace(interaction, response=response)
         with self._lock:
-            with self._write_errors():
+            try:
                 number, written = self._recorder.append(interaction)
+            except OSError as error:
+                raise self._not_written(error) from None
             self._warn_if_alike(request, written)
         return number
 
@@ -234,8 +237,11 @@ class Cassette:
         CassetteError
             Where the disk is full.
         """
-        with self._lock, self._write_errors():
-            has_recorded = self._recorder is not None and self._recorder.close()
+        with self._lock:
+            try:
+                has_recorded = self._recorder is not None and self._recorder.close()
+            except OSError as error:
+                raise self._not_written(error) from None
         if has_recorded and (notice := notice_of_personal_data(self.path, self.name)):
             self._notice(notice)
 
@@ -291,16 +297,12 @@ class Cassette:
                 "replaces. A replay cannot tell them apart: it gives their responses in order."
             )
 
-    @contextmanager
-    def _write_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise CassetteError(
-                f"Cassette {self.name!r} could not be written ({error.strerror}). What was "
-                "recorded before is safe. Make room in its folder, or set DIRECTMAIL_CASSETTES to "
-                "another."
-            ) from None
+    def _not_written(self, error: OSError) -> CassetteError:
+        return CassetteError(
+            f"Cassette {self.name!r} could not be written ({error.strerror}). What was "
+            "recorded before is safe. Make room in its folder, or set DIRECTMAIL_CASSETTES to "
+            "another."
+        )
 
 
 def _changed(interaction: Interaction, before_record: BeforeRecord) -> Interaction | None:

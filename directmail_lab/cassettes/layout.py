@@ -203,7 +203,7 @@ def _escaped(match: re.Match[str]) -> str:
 def _time(at: datetime | None) -> str:
     if at is None:
         return "null"
-    return f'"{at.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds")}Z"'
+    return f'"{at.astimezone(UTC).isoformat(timespec="microseconds")[:-6]}Z"'
 
 
 def _seconds(elapsed_s: float | None) -> str:

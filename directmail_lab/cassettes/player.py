@@ -122,6 +122,11 @@ class Player:
             runs.sort(key=lambda run: run.start, reverse=True)
         return alike
 
+    def has_address(self, request: RecordedRequest) -> bool:
+        """Return whether the very address of a request is recorded, and decides what is played."""
+        is_recorded = (request.method, request.uri) in self._runs
+        return is_recorded and not self.looks_inside(request.method)
+
     def find(self, request: RecordedRequest, *, repeats: bool = False) -> range | None:
         """Return the indexes of the next response to a redacted request, one for each attempt.
 
@@ -129,6 +134,8 @@ class Player:
         bytes comes before one whose request is only equal to a matcher; with ``repeats``, the last
         one to the very address also comes before others that were not played.
         """
+        if not self._runs:
+            return None
         looks_inside, uri = self.looks_inside(request.method), request.uri
         # Of parameters in another order or spelling, that of the recordings decides.
         is_by_address = self._knows_addresses and not looks_inside

@@ -59,6 +59,7 @@ class LineWriter:
         self._path = path
         self._synced_at = time.monotonic()
         self._file = os.open(path, _OPEN_FLAGS, 0o666)
+        self._opened = os.fstat(self._file)
         # Length, checksum and number of the whole interactions: set at once, so that Ctrl-C leaves
         # all three as they were before an interaction or as they are after it.
         self._state = 0, hashlib.sha256(), 0
@@ -85,10 +86,10 @@ class LineWriter:
     def is_in_place(self) -> bool:
         """Return whether the path still leads to this file, and nobody else has changed it."""
         try:
-            there, ours = self._path.stat(), os.fstat(self._file)
+            there = self._path.stat()
         except OSError:
             return False
-        return os.path.samestat(there, ours) and there.st_size == self.size
+        return os.path.samestat(there, self._opened) and there.st_size == self.size
 
     def append(self, text: str) -> None:
         """Write the lines of one interaction, in one write."""

@@ -8,7 +8,6 @@ then paces alone for a while.
 from __future__ import annotations
 
 import contextlib
-import copy
 import hashlib
 import hmac
 import json
@@ -23,6 +22,7 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -82,6 +82,7 @@ class SharedStore(ABC):
         self._ahead_s = 0.0  # of the store's clock, which the times in rows are by
         self._give_up_at = 0.0  # of the change that is made, by the monotonic clock
         self._alone_until, self._has_warned = 0.0, False
+        self._written: dict[str, str] = {}  # by operation, the row as this session wrote it
         self.other_kernels = 0
 
     def change(
@@ -97,18 +98,20 @@ class SharedStore(ABC):
 
         def update(row: object) -> str:
             nonlocal changed
-            values = read_row(row, self._ahead_s)
+            # Where nobody else has changed it since, there is nothing to read.
+            is_own = row == self._written.get(operation)
+            values = None if is_own else read_row(row, self._ahead_s)
             if values is None:
-                allowance = copy.deepcopy(own)
-            else:
-                allowance = Allowance(own.reset_unit, own.max_wait_s, own.pace, **values)
+                values = {name: getattr(own, name).copy() for name in MOMENTS}
+            allowance = replace(own, **values)
             changed = allowance, ask(allowance)
             for kernel, asked_at in list(allowance.kernels.items()):
                 if abs(now - asked_at) > _TOLD_OF_S:
                     del allowance.kernels[kernel]
             allowance.kernels[self._kernel] = now
             self.other_kernels = len(allowance.kernels) - 1
-            return write_row(allowance, self._ahead_s)
+            self._written[operation] = write_row(allowance, self._ahead_s)
+            return self._written[operation]
 
         self._give_up_at = time.monotonic() + _DEADLINE_S
         name = hmac.digest(self._account, operation.encode("utf-8", "replace"), "sha256").hex()

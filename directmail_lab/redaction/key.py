@@ -106,31 +106,26 @@ class _Forms(Hidden):
     one. The pattern, which takes ten times as long, is for the others.
     """
 
-    __slots__ = ("__any", "__encoded", "__hints", "__placeholder")
+    __slots__ = ("__any", "__encoded", "__entities", "__escapes", "__hints", "__placeholder")
 
     def __init__(self, key: str, placeholder: str) -> None:
         hex_digits, digits = key.encode().hex(), list(_base64_digits(key))
         marks = {char for char in (*key, *"".join(digits)) if not char.isalnum()}
-        names = (name for mark in marks for name in _html_names(mark))
+        names = (name.lower() for mark in marks for name in _html_names(mark))
         url_safe = (each.translate(str.maketrans("+/", "-_")) for each in digits)
         base64 = "|".join(map(_base64_pattern, digits))
         self.__placeholder = placeholder
-        # By what they begin with, which most texts do not have at all.
-        self.__hints = {
-            "": {each.lower() for each in (key, hex_digits, *digits, *url_safe, "%")},
-            "&": {"&#", *(f"&{name.lower()}" for name in names)},
-            "\\": {"\\x", *(f"\\{mark}" for mark in marks)},
-            "\\u00": {f"\\u00{digit}" for digit in range(2, 8)},
-        }
+        self.__hints = {each.lower() for each in (key, hex_digits, *digits, *url_safe, "%")}
+        # Each begins with one letter: two searches take a third of the time of one for both.
+        self.__escapes = re.compile(rf"\\(?:[x{re.escape(''.join(marks))}]|u00[2-7])")
+        self.__entities = re.compile(f"&(?:{'|'.join(['#', *names])})")
         self.__encoded = re.compile(f"(?i:{hex_digits})|{base64}")
         self.__any = re.compile(f"(?s:{_spelled(key)})|{self.__encoded.pattern}")
 
     def is_hinted_at(self, lower: str) -> bool:
         """Return whether there is a hint of one in a text for searching, perhaps quoted as JSON."""
-        return any(
-            start in lower and any(map(lower.__contains__, hints))
-            for start, hints in self.__hints.items()
-        )
+        is_plain = any(map(lower.__contains__, self.__hints))
+        return is_plain or bool(self.__escapes.search(lower) or self.__entities.search(lower))
 
     def is_in(self, text: str, lower: str) -> bool:
         """Return whether any form is in a text; ``lower`` is the same for searching."""

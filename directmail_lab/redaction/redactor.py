@@ -145,11 +145,12 @@ class Redactor(Hidden):
         CassetteError
             As `refuse_leak`.
         """
-        self._learn(_secrets_of(interaction.request))
         written = self._without_credential_headers(interaction)
+        self._learn(() if written is interaction else _secrets_of(interaction.request))
         text = text_of(written)
         # Most hold nothing: then one search, of what is written, is enough.
-        if self.__personal or self._is_affected(text) or _is_opened(text):
+        lower = lower_ascii(text)
+        if self.__personal or self._is_hinted_at(lower) or _is_opened(lower):
             written = self.interaction(interaction)
             text = text_of(written)
             self.refuse_leak(text)
@@ -230,9 +231,14 @@ class Redactor(Hidden):
 
     def _headers(self, headers: Headers) -> Headers:
         """Return the headers that may be written at all, credentials without their value."""
+        masks = [_mask(name) for name, _ in headers]
+        if not self.__personal and masks.count("") == len(masks):
+            return headers
         own = self.__personal.field if self.__personal else lambda _, value: value
-        kept = [(name, value) for name, value in headers if _mask(name) is not None]
-        return tuple([(name, value and (_mask(name) or own(name, value))) for name, value in kept])
+        kept = [
+            (*pair, mask) for pair, mask in zip(headers, masks, strict=True) if mask is not None
+        ]
+        return tuple([(name, value and (mask or own(name, value))) for name, value, mask in kept])
 
     def _body(self, body: bytes, headers: Headers) -> bytes:
         """Return a body as it may be written; one that had to be opened for that stays open."""
@@ -250,13 +256,14 @@ class Redactor(Hidden):
         return body if written == text else written.encode(charset)
 
     def _is_affected(self, text: str) -> bool:
-        """Return whether anything but personal data may have to be removed from a text.
+        """Return whether anything but personal data may have to be removed from a text."""
+        return self._is_hinted_at(lower_ascii(text))
 
-        The text may be one that is quoted as JSON.
-        """
-        lower = lower_ascii(text)
-        is_hinted_at = any(map(lower.__contains__, _HINTS)) or self.__keys.may_be_in(lower)
-        return is_hinted_at or bool(_USER_INFO_HINT.search(lower))
+    def _is_hinted_at(self, lower: str) -> bool:
+        """Return the same for a text for searching, which may be quoted as JSON."""
+        if any(map(lower.__contains__, _HINTS)) or self.__keys.may_be_in(lower):
+            return True
+        return "@" in lower and bool(_USER_INFO_HINT.search(lower))
 
     def _text(self, text: str) -> str:
         if self._is_affected(text):
@@ -286,11 +293,10 @@ def _mask(header_name: str) -> str | None:
     return REDACTED if is_credential else ""
 
 
-def _is_opened(text: str) -> bool:
+def _is_opened(lower: str) -> bool:
     """Return whether what is written has a body that is opened or decoded before it is searched."""
-    lower = lower_ascii(text)
     is_utf_8 = lower.count("charset=") == lower.count("charset=utf-8")
-    is_small = len(text) <= MAX_UNPACKED_BYTES
+    is_small = len(lower) <= MAX_UNPACKED_BYTES
     return not is_utf_8 or not is_small or any(map(lower.__contains__, _OPENED_HINTS))
 
 
