@@ -99,14 +99,15 @@ def connect(
         raise argument_error("A record_mode needs a cassette: connect(…, cassette=…).")
     hidden = as_api_key(api_key)
     mode = record_mode or "none"
+    start: str | Path | Recording | None = cassette
     if cassette is not None and mode == "none":
-        opened = replaying_session(cassette, base_url, **options)
+        opened, start = replaying_session(cassette, base_url, **options)
     else:
         address = choose_address(base_url)
         opened = Session(address, find_api_key(hidden, base_url=address), **options)
-    if cassette is not None:
+    if start is not None:
         try:
-            opened.record(cassette, record_mode=mode, match_on=match_on)
+            opened.record(start, record_mode=mode, match_on=match_on)
         except BaseException:
             opened.close()
             raise
@@ -385,8 +386,10 @@ def replay(
     """
 
     def enter() -> Any:
-        opened = _current.session or replaying_session(cassette)
-        entered = opened.replay(cassette, timing=timing, repeat=repeat, match_on=match_on).entered
+        start: str | Path | Recording = cassette
+        if (opened := _current.session) is None:
+            opened, start = replaying_session(cassette)
+        entered = opened.replay(start, timing=timing, repeat=repeat, match_on=match_on).entered
         if opened is not _current.session:
             make_current(opened)
         return entered

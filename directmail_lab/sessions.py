@@ -19,6 +19,7 @@ from .cassettes import (
     BeforeRecord,
     Cassette,
     Matcher,
+    Recording,
     ReplayRecording,
     SessionRecording,
     find_cassette,
@@ -167,9 +168,8 @@ class Session:
             self._network = NetworkTransport(self.base_url, self._api_key, allow_writes)
             start = self._sending("live", self._own)
         self._transport = SessionTransport(start, self._observe)
-        both: Any = {"transport": self._transport, "base_url": self.base_url, "timeout": timeout_s}
-        self.client: httpx.Client = Client(self._redacted, **both)
-        self.async_client: httpx.AsyncClient = AsyncClient(self._redacted, **both)
+        self._timeout_s = timeout_s
+        self.client: httpx.Client = Client(self._redacted, **self._client_options)
         self._end_log_guard = guard_logs(redactor)
         # A session that is dropped without close() must not leave its filter, which has the key.
         weakref.finalize(self, self._end_log_guard)
@@ -182,7 +182,7 @@ class Session:
 
     def record(
         self,
-        cassette: str | Path,
+        cassette: str | Path | Recording,
         *,
         record_mode: str = "new_episodes",
         redact: Iterable[str] = (),
@@ -214,7 +214,7 @@ class Session:
 
     def replay(
         self,
-        cassette: str | Path,
+        cassette: str | Path | Recording,
         *,
         timing: Timing = "instant",
         repeat: Literal["last", "strict"] = "last",
@@ -303,6 +303,16 @@ class Session:
         return self.allowances.waiting_until
 
     # -- requests -----------------------------------------------------------------------
+
+    @functools.cached_property  # few use it, and a suite of tests opens many sessions
+    def async_client(self) -> httpx.AsyncClient:
+        """As ``client``, for asyncio alone."""
+        return AsyncClient(self._redacted, **self._client_options)
+
+    @property
+    def _client_options(self) -> dict[str, Any]:
+        own = {"base_url": self.base_url, "timeout": self._timeout_s}
+        return {"transport": self._transport, **own}
 
     def me(self) -> pd.DataFrame:
         """Return the current user's record; see `directmail_lab.me`."""
@@ -473,11 +483,11 @@ def latency_factor(timing: Timing) -> float:
 
 def replaying_session(
     cassette: str | Path, base_url: str | None = None, **options: Unpack[SessionOptions]
-) -> Session:
-    """Return a session that can only replay, at the address that the cassette was recorded at."""
+) -> tuple[Session, Recording]:
+    """Return a session that can only replay, at the address of a cassette, and what that holds."""
+    recording = read_cassette(find_cassette(cassette))
     if base_url is None:
-        base_url = read_cassette(find_cassette(cassette)).base_url
         with suppress(errors.InsecureAddressError):  # of a stranger's cassette
-            return Session(base_url or "", **options)
+            return Session(recording.base_url or "", **options), recording
         base_url = "https://recorded.invalid"
-    return Session(base_url, **options)
+    return Session(base_url, **options), recording

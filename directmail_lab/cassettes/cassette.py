@@ -47,7 +47,7 @@ class Cassette:
     Parameters
     ----------
     name
-        A bare name, or the `Path` of a file.
+        A bare name, or the `Path` of a file; to replay, also what was read from one.
     folders
         Where a name is looked for before it is looked for as usual; a new cassette is in the first.
     record_mode
@@ -90,7 +90,7 @@ class Cassette:
 
     def __init__(
         self,
-        name: str | Path,
+        name: str | Path | Recording,
         *,
         folders: Sequence[Path] = (),
         record_mode: str = "none",
@@ -105,6 +105,9 @@ class Cassette:
         check_choice("record_mode", record_mode, RECORD_MODES)
         check_choice("repeat", repeat, ("last", "strict"))
         check_match_on(match_on)
+        read = name if isinstance(name, Recording) else None
+        if isinstance(name, Recording):
+            name = name.path or name.name
         self.name = cassette_name(name)
         self.record_mode = record_mode
         self.on_unmatched: Callable[[NotRecordedError], object] = lambda _: None
@@ -124,7 +127,8 @@ class Cassette:
         self._replaced: dict[tuple[str, str, bytes | None], int] = {}
         if self.records:
             self._recorder = self._open_recorder(anew=record_mode == "all")
-        self._recording = self._recorder.recording if self._recorder else read_cassette(self.path)
+        read = self._recorder.recording if self._recorder else read
+        self._recording = read_cassette(self.path) if read is None else read
         self._redactor = self._redactor.extended(self._recording.redact)
         self._player = Player(
             Recording(self.name) if record_mode == "all" else self._recording,

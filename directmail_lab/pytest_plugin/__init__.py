@@ -215,8 +215,8 @@ def _replaying(path: Path, _: str, settings: Settings, node: Node) -> Session:
         advice = "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY, and record it:"
         missing = f"There is no cassette {relative(path, node.config)}."
         pytest.fail(f"{missing} {advice} {command_to_record(node, 'once')}", pytrace=False)
-    session = replaying_session(path)
-    session.replay(path, repeat=settings.repeat, **settings.given("match_on"))
+    session, recording = replaying_session(path)
+    session.replay(recording, repeat=settings.repeat, **settings.given("match_on"))
     return session
 
 
