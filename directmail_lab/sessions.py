@@ -33,7 +33,7 @@ from .errors import DirectMailLabError, NotConnectedError, argument_error, hide_
 from .http import REQUEST_OPTIONS, AsyncClient, Client, httpx, parse_url, service_error
 from .interaction import base_path
 from .network import NetworkTransport
-from .operations import operations_of
+from .operations import pattern_of
 from .pacing import Allowances, Pace, PacingTransport
 from .pacing.shared import Share
 from .redaction import Redactor
@@ -146,7 +146,8 @@ class Session:
         self._api_key = as_api_key(api_key)
         self.base_url = base_address(base_url, only_replays=self._api_key is None)
         self.paths = tuple(paths)
-        operations_of((), self.paths)  # raises where one is no template
+        for template in self.paths:
+            pattern_of(template)  # raises where it is none
         parse_url(self.base_url)
         self._reset_unit, self._retry, self._allow_writes = reset_unit, retry, allow_writes
         self._own = SessionRecording("this session", self.base_url, reset_unit=reset_unit)

@@ -282,7 +282,7 @@ class SessionRecording(Recording):
 
     def has_bodies(self, number: int) -> bool:
         exchange = self._exchanges.get(number)
-        return self.is_replay or (exchange is not None and exchange.body is not None)
+        return exchange is not None and exchange.body is not None
 
 
 class ReplayRecording(SessionRecording):
@@ -300,6 +300,9 @@ class ReplayRecording(SessionRecording):
 
     def _keep(self, number: int, exchange: RawInteraction) -> None:  # noqa: ARG002
         self._addresses.append(str(exchange.url))
+
+    def has_bodies(self, number: int) -> bool:  # noqa: ARG002
+        return True
 
     def interaction(self, number: int) -> Interaction:
         of_file = self.reading(number).cassette_number or 0

@@ -43,7 +43,7 @@ _MOST_MARKED_POINTS: Final = 60
 _MOST_WINDOWS: Final = 40
 
 # For ticks at years, months, days, hours, minutes and seconds.
-_TIME_FORMATS: Final = ("%Y", "%b %Y", "%-d %b", "%H:%M", "%H:%M", "%H:%M:%S.%f")
+_TIME_FORMATS: Final = ("%Y", "%b %Y", "%d %b", "%H:%M", "%H:%M", "%H:%M:%S.%f")
 _INKED: Final = ("text.color", "axes.titlecolor", "axes.labelcolor", "xtick.color", "ytick.color")
 _HIDDEN: Final = ("axes.spines.left", "axes.spines.right", "axes.spines.top", "legend.frameon")
 _STYLE: Final[dict[str, Any]] = {
@@ -235,5 +235,5 @@ def _label_x(axes: Axes, begin: float, end: float, *, is_timed: bool) -> None:
     formats = {"formats": _TIME_FORMATS, "zero_formats": _TIME_FORMATS, "show_offset": False}
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC, **formats))  # type: ignore[no-untyped-call]
-    days = dict.fromkeys(f"{pd.Timestamp(each, unit='D'):%-d %b %Y}" for each in (begin, end))
+    days = dict.fromkeys(f"{pd.Timestamp(each, unit='D'):%d %b %Y}" for each in (begin, end))
     axes.set_xlabel(f"{' to '.join(days)}, UTC", loc="right")
