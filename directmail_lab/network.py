@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
+import ssl
 import urllib.request
 from base64 import b64encode
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from .contract import PASSWORD
 from .errors import InsecureAddressError, WriteRefusedError, hide_frames, without_traceback
 from .http import SENT, WANTS_KEY, httpx, is_write, lost_response, origin, parse_url
-from .settings import is_loopback
+from .settings import is_loopback, variable
 
 if TYPE_CHECKING:
     from .credentials import ApiKey
@@ -46,7 +48,7 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         process = os.getpid()
         # If several threads arrive at once, they share one pool: `setdefault` keeps the first.
         pool = self._pools.get(process) or self._pools.setdefault(
-            process, httpx.HTTPTransport(proxy=self._proxy)
+            process, httpx.HTTPTransport(verify=_certificates(), proxy=self._proxy)
         )
         response = pool.handle_request(signed)
         response.stream = _Body(request, response)
@@ -132,7 +134,7 @@ async def _open_until_the_loop_ends(
     proxy: str | None,
 ) -> AsyncGenerator[httpx.AsyncHTTPTransport]:
     # asyncio.run() closes the generators that are still open before it closes its loop.
-    async with httpx.AsyncHTTPTransport(proxy=proxy) as pool:
+    async with httpx.AsyncHTTPTransport(verify=_certificates(), proxy=proxy) as pool:
         yield pool
 
 
@@ -182,6 +184,16 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._stream.aclose()
+
+
+def _certificates() -> ssl.SSLContext:
+    """Return what servers' certificates are checked by; sessions share it."""
+    return _read_certificates(variable("SSL_CERT_FILE"), variable("SSL_CERT_DIR"))
+
+
+@lru_cache(maxsize=1)  # reading them takes 25 ms, which each recorded test would pay
+def _read_certificates(*_: str | None) -> ssl.SSLContext:
+    return httpx.create_ssl_context()  # of the files that the two variables name
 
 
 def _proxy_for(url: httpx.URL) -> str | None:

@@ -8,11 +8,13 @@ import json
 import os
 import re
 import socket
+import ssl
 import tracemalloc
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
+import certifi
 import httpx
 import pytest
 
@@ -205,7 +207,7 @@ def test_the_proxy_of_the_environment_is_used(
     with Session(address, ApiKey("some-key-0123456789")) as session:
         session.get("/")
 
-    connect.assert_called_once_with(proxy=proxy)
+    connect.assert_called_once_with(verify=mock.ANY, proxy=proxy)
 
 
 @MODES
@@ -235,6 +237,25 @@ def test_what_is_installed_does_not_change_what_is_asked_for(
 
     assert asked.headers["accept-encoding"] == "gzip, deflate"
     assert session.async_client.headers["accept-encoding"] == "gzip, deflate"
+
+
+def test_sessions_share_certificates_until_others_are_named(
+    monkeypatch: pytest.MonkeyPatch, service: FaultyService
+) -> None:
+    """Reading them takes 25 ms; a company's own may be named while the kernel runs."""
+    connect, _ = answering(monkeypatch)
+
+    def certificates() -> ssl.SSLContext:
+        with Session(service.base_url, ApiKey(service.api_key), share=None) as session:
+            session.get("/v1/letters")
+        return connect.call_args.kwargs["verify"]  # type: ignore[no-any-return]
+
+    first, second = certificates(), certificates()
+    monkeypatch.setenv("SSL_CERT_FILE", certifi.where())
+    third = certificates()
+
+    assert first is second is not third
+    assert first.get_ca_certs() == [] != third.get_ca_certs()
 
 
 def test_each_event_loop_has_connections_of_its_own(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
@@ -41,10 +41,8 @@ def find_cassette(name: str | Path, first: Sequence[Path] = ()) -> Path:
     title = cassette_name(name)
     # Each once: in a checkout, the nearest folder may be the packaged one.
     folders = dict.fromkeys([name.parent] if isinstance(name, Path) else [*first, *_folders()])
-    for folder in folders:
-        path = _with_suffix(name) if isinstance(name, Path) else _path_in(folder, name)
-        if os.path.lexists(path):
-            return path
+    if path := _find_in(folders, name):
+        return path
     names = cassettes_by_name() if isinstance(name, str) else ()
     hint = did_you_mean(repr(title), map(repr, names))
     raise NotRecordedError(
@@ -53,6 +51,14 @@ def find_cassette(name: str | Path, first: Sequence[Path] = ()) -> Path:
         "shows.",
         reason="no_such_cassette",
     )
+
+
+def _find_in(folders: Iterable[Path], name: str | Path) -> Path | None:
+    for folder in folders:
+        path = _with_suffix(name) if isinstance(name, Path) else _path_in(folder, name)
+        if os.path.lexists(path):
+            return path
+    return None
 
 
 def new_cassette_path(name: str | Path, first: Sequence[Path] = ()) -> Path:
@@ -145,7 +151,8 @@ def shown_path(path: Path) -> str:
 def command_name(path: Path, name: str) -> str:
     """Return a cassette's name for the command line: its path if the name finds another file."""
     with suppress(CassetteError, OSError):
-        if find_cassette(name).samefile(path):
+        found = _find_in(_folders(), name)
+        if found is not None and found.samefile(path):
             return name
     return str(path)
 

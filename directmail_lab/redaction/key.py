@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Iterable, Iterator
+from functools import cache
 from html.entities import html5
 from typing import Final, final
 from urllib.parse import unquote
@@ -64,6 +65,7 @@ def _escapes(char: str) -> Iterator[str]:
         yield rf"\\{{1,4}}{re.escape(char)}"
 
 
+@cache  # of each character that a key has: it looks through two thousand names
 def _html_names(char: str) -> list[str]:
     return sorted((name for name, named in html5.items() if named == char), reverse=True)
 
