@@ -49,6 +49,7 @@ def writing(service: FaultyService) -> Iterator[Session]:
         {"headers": {"X-HTTP-Method": "PATCH"}},
         {"params": {"_method": "POST"}},
         {"params": [("_method", "GET"), ("_method", "delete")]},
+        {"params": "%5Fm%65thod=DELETE"},
     ],
     ids=str,
 )
