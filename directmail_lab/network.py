@@ -7,8 +7,9 @@ import os
 import ssl
 import urllib.request
 from base64 import b64encode
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from functools import lru_cache
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from .contract import PASSWORD
@@ -50,8 +51,10 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         pool = self._pools.get(process) or self._pools.setdefault(
             process, httpx.HTTPTransport(verify=_certificates(), proxy=self._proxy)
         )
-        response = pool.handle_request(signed)
-        response.stream = _Body(request, response)
+        forget = partial(self._pools.pop, process, None)
+        with _forgotten_after_ctrl_c(forget):
+            response = pool.handle_request(signed)
+        response.stream = _Body(request, response, forget)
         return response
 
     @hide_frames
@@ -138,6 +141,19 @@ async def _open_until_the_loop_ends(
         yield pool
 
 
+@contextmanager
+def _forgotten_after_ctrl_c(forget: Callable[[], object]) -> Iterator[None]:
+    """Forget a pool in which Ctrl-C may have left a lock, so that the next request opens a new one.
+
+    httpcore's locks are Python's: an interrupt between taking one and the block holds it for ever.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        forget()
+        raise
+
+
 class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
     """The body of a live response.
 
@@ -146,15 +162,22 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
     expand 893 bytes to 8 GB.
     """
 
-    def __init__(self, request: httpx.Request, response: httpx.Response) -> None:
+    def __init__(
+        self,
+        request: httpx.Request,
+        response: httpx.Response,
+        forget: Callable[[], object] = lambda: None,
+    ) -> None:
         self._request = request
+        self._forget = forget
         self._stream: Any = response.stream
         self._coding = response.headers.get("content-encoding", "")
 
     def __iter__(self) -> Iterator[bytes]:
         try:
             self._refuse_double_compression()
-            yield from self._stream
+            with _forgotten_after_ctrl_c(self._forget):
+                yield from self._stream
         except BaseException as error:
             failure = self._explain(error)
         else:
@@ -180,7 +203,8 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
             raise httpx.DecodingError("compressed more than once", request=self._request)
 
     def close(self) -> None:
-        self._stream.close()
+        with _forgotten_after_ctrl_c(self._forget):
+            self._stream.close()
 
     async def aclose(self) -> None:
         await self._stream.aclose()

@@ -259,6 +259,43 @@ def test_sessions_share_certificates_until_others_are_named(
     assert first.get_ca_certs() == [] != third.get_ca_certs()
 
 
+class _Interrupted(httpx.SyncByteStream):
+    """A body in which Ctrl-C is pressed."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+
+    def __iter__(self) -> Iterator[bytes]:
+        if self._where == "read":
+            raise KeyboardInterrupt
+        yield b""
+
+    def close(self) -> None:
+        if self._where == "close":
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("where", ["send", "read", "close"])
+@MODES
+def test_a_request_after_ctrl_c_opens_new_connections(
+    live: Session,
+    monkeypatch: pytest.MonkeyPatch,
+    mode: Callable[[Session], ModeChange],
+    where: str,
+) -> None:
+    """An interrupt may leave one of httpcore's locks locked: all later requests would hang."""
+    connect, send = answering(monkeypatch)
+    interrupt = KeyboardInterrupt if where == "send" else None
+    responses = [interrupt or httpx.Response(200, stream=_Interrupted(where)), mock.DEFAULT]
+    send.side_effect, send.return_value = responses, httpx.Response(200)
+    with mode(live):
+        with pytest.raises(KeyboardInterrupt):
+            live.get("/v1/lists")
+        live.get("/v1/lists")
+
+    assert connect.call_count == 2
+
+
 def test_each_event_loop_has_connections_of_its_own(
     live: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
