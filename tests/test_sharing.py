@@ -35,7 +35,7 @@ from directmail_lab.errors import QuotaExhaustedError
 from directmail_lab.interaction import READING
 from directmail_lab.pacing import Allowances
 from directmail_lab.pacing.allowance import MOMENTS, Allowance
-from directmail_lab.pacing.shared import Share, SharedStore, machine
+from directmail_lab.pacing.shared import FileStore, Share, SharedStore, machine
 from directmail_lab.sessions import Session
 from directmail_lab.standin import StandIn, stand_in
 from directmail_lab.widgets.monitor import MonitorWidget
@@ -300,6 +300,27 @@ def test_a_file_that_cannot_be_used_costs_no_request(
 
     assert statuses == [200] * 3
     assert len(warned) == 1
+
+
+def test_ctrl_c_in_a_change_leaves_no_transaction_open(
+    service: StandIn, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    """The next change would find it, fail, and the session would pace alone for a minute."""
+    execute, moments = FileStore._execute_once_free, [KeyboardInterrupt]
+
+    def interrupted(self: FileStore, connection: sqlite3.Connection, statement: str) -> None:
+        execute(self, connection, statement)
+        if moments and statement.startswith("BEGIN"):
+            raise moments.pop()
+
+    with Session(service.base_url, service.api_key) as session:
+        monkeypatch.setattr(FileStore, "_execute_once_free", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            session.me()
+        join_threads()
+        session.me()
+
+    assert not recwarn.list
 
 
 ODD: list[object] = [None, "soon", [], {}, [[]], -1, 10**30, 1e400, math.nan, {"a": [1, 2]}]

@@ -192,8 +192,8 @@ class FileStore(SharedStore):
 
     def _replace(self, name: str, update: _Update) -> None:
         connection = self._connection or self._open()
-        self._execute_once_free(connection, "BEGIN IMMEDIATE")
-        with connection:  # commits, or rolls back
+        with connection:  # commits, or rolls back, also after Ctrl-C
+            self._execute_once_free(connection, "BEGIN IMMEDIATE")
             row = connection.execute(_READ, [name]).fetchone()
             connection.execute(_WRITE, [name, update(row and row[0])])
 
