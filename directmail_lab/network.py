@@ -13,7 +13,13 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from .contract import PASSWORD
-from .errors import InsecureAddressError, WriteRefusedError, hide_frames, without_traceback
+from .errors import (
+    DirectMailLabError,
+    InsecureAddressError,
+    WriteRefusedError,
+    hide_frames,
+    without_traceback,
+)
 from .http import SENT, WANTS_KEY, httpx, is_write, lost_response, origin, parse_url
 from .settings import is_loopback, variable
 
@@ -216,8 +222,14 @@ def _certificates() -> ssl.SSLContext:
 
 
 @lru_cache(maxsize=1)  # reading them takes 25 ms, which each recorded test would pay
-def _read_certificates(*_: str | None) -> ssl.SSLContext:
-    return httpx.create_ssl_context()  # of the files that the two variables name
+def _read_certificates(file: str | None, _: str | None) -> ssl.SSLContext:
+    try:
+        return httpx.create_ssl_context()  # of the files that the two variables name
+    except OSError as error:  # an SSLError too; neither says which file it is
+        reason = error.strerror
+    raise DirectMailLabError(
+        f"SSL_CERT_FILE, {file}, cannot be read: {reason}. Correct or unset it."
+    )
 
 
 def _proxy_for(url: httpx.URL) -> str | None:

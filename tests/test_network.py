@@ -259,6 +259,24 @@ def test_sessions_share_certificates_until_others_are_named(
     assert first.get_ca_certs() == [] != third.get_ca_certs()
 
 
+@pytest.mark.parametrize(
+    ("text", "why"), [(None, "No such file or directory"), ("no certificate", r"\[X509.*\(.*\)")]
+)
+def test_certificates_that_cannot_be_read_are_named(
+    live: Session, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str | None, why: str
+) -> None:
+    """Python says neither which file it is nor who asks for it."""
+    path = tmp_path / "company.pem"
+    monkeypatch.setenv("SSL_CERT_FILE", str(path))
+    if text is not None:
+        path.write_text(text)
+    message = rf"^SSL_CERT_FILE, {re.escape(str(path))}, cannot be read: {why}. Correct or unset it"
+    with pytest.raises(dm.DirectMailLabError, match=message):
+        live.me()
+    with pytest.raises(dm.DirectMailLabError, match=message):
+        asyncio.run(live.me_async())
+
+
 class _Interrupted(httpx.SyncByteStream):
     """A body in which Ctrl-C is pressed."""
 
