@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
+import threading
 import time
 import weakref
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self, TypedDict, TypeVar, Unpack
@@ -422,7 +423,8 @@ class Session:
 class ModeChange:
     """A mode that a session has entered; the end of its ``with`` block restores the previous one.
 
-    As a decorator it enters the mode for each call of the function, which may be async.
+    As a decorator it enters the mode for each call of the function, which may be async. Calls at
+    the same time share the mode, which ends with the last of them.
 
     Parameters
     ----------
@@ -448,15 +450,31 @@ class ModeChange:
 
     def __call__(self, function: _F) -> _F:
         self.__exit__()  # outside of the calls, the session is in its previous mode
+        lock, entered = threading.Lock(), list[ModeChange]()  # by each call under way
+
+        @contextmanager
+        def mode_of_a_call() -> Iterator[None]:
+            with lock:
+                last = entered[-1] if entered else None
+                is_on = last is not None and last._session._transport.mode is last._mode
+                change = last if last is not None and is_on else ModeChange(self._enter)
+                entered.append(change)
+            try:
+                yield
+            finally:
+                with lock:
+                    entered.remove(change)
+                    if change not in entered:
+                        change.__exit__()
 
         @functools.wraps(function)
         def calling(*args: Any, **kwargs: Any) -> Any:
-            with ModeChange(self._enter):
+            with mode_of_a_call():
                 return function(*args, **kwargs)
 
         @functools.wraps(function)
         async def calling_async(*args: Any, **kwargs: Any) -> Any:
-            with ModeChange(self._enter):
+            with mode_of_a_call():
                 return await function(*args, **kwargs)
 
         chosen: Any = calling_async if inspect.iscoroutinefunction(function) else calling

@@ -58,6 +58,25 @@ def test_a_decorator_acts_on_the_session_that_is_current_at_the_call(
     assert live.mode == "live"
 
 
+def test_calls_of_a_decorated_function_at_the_same_time_share_the_mode(
+    live: Session, service: FaultyService
+) -> None:
+    """The first that ended took the mode from the others: a replay sent their requests."""
+
+    async def ask(turn: int) -> None:
+        await asyncio.sleep(turn / 100)
+        await live.me_async()
+
+    async def ask_three_times(decorated: Any) -> None:
+        await asyncio.gather(*map(decorated, range(3)))
+
+    asyncio.run(ask_three_times(live.record("tour")(ask)))
+    asyncio.run(ask_three_times(live.replay("tour")(ask)))
+
+    assert live.mode == "live"
+    assert service.requests.total() == len(read_cassette(TOUR)) == 3
+
+
 def test_decorating_with_a_recording_anew_keeps_what_was_there(live: Session) -> None:
     """Before the first call nothing is recorded, and the old cassette stands."""
     with live.record("tour"):
