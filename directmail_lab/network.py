@@ -8,8 +8,7 @@ import ssl
 import urllib.request
 from base64 import b64encode
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from .contract import PASSWORD
@@ -57,10 +56,16 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         pool = self._pools.get(process) or self._pools.setdefault(
             process, httpx.HTTPTransport(verify=_certificates(), proxy=self._proxy)
         )
-        forget = partial(self._pools.pop, process, None)
-        with _forgotten_after_ctrl_c(forget):
+
+        def forget_pool() -> None:  # httpcore's locks are Python's: one may be held for ever
+            self._pools.pop(process, None)
+
+        try:
             response = pool.handle_request(signed)
-        response.stream = _Body(request, response, forget)
+        except KeyboardInterrupt:
+            forget_pool()
+            raise
+        response.stream = _Body(request, response, on_interrupt=forget_pool)
         return response
 
     @hide_frames
@@ -147,19 +152,6 @@ async def _open_until_the_loop_ends(
         yield pool
 
 
-@contextmanager
-def _forgotten_after_ctrl_c(forget: Callable[[], object]) -> Iterator[None]:
-    """Forget a pool in which Ctrl-C may have left a lock, so that the next request opens a new one.
-
-    httpcore's locks are Python's: an interrupt between taking one and the block holds it for ever.
-    """
-    try:
-        yield
-    except KeyboardInterrupt:
-        forget()
-        raise
-
-
 class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
     """The body of a live response.
 
@@ -172,18 +164,18 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
         self,
         request: httpx.Request,
         response: httpx.Response,
-        forget: Callable[[], object] = lambda: None,
+        *,
+        on_interrupt: Callable[[], object] = lambda: None,
     ) -> None:
         self._request = request
-        self._forget = forget
+        self._on_interrupt = on_interrupt
         self._stream: Any = response.stream
         self._coding = response.headers.get("content-encoding", "")
 
     def __iter__(self) -> Iterator[bytes]:
         try:
             self._refuse_double_compression()
-            with _forgotten_after_ctrl_c(self._forget):
-                yield from self._stream
+            yield from self._stream
         except BaseException as error:
             failure = self._explain(error)
         else:
@@ -202,6 +194,8 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
         raise failure
 
     def _explain(self, error: BaseException) -> BaseException:
+        if isinstance(error, KeyboardInterrupt):
+            self._on_interrupt()
         return lost_response(self._request, error) or without_traceback(error)
 
     def _refuse_double_compression(self) -> None:
@@ -209,8 +203,11 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
             raise httpx.DecodingError("compressed more than once", request=self._request)
 
     def close(self) -> None:
-        with _forgotten_after_ctrl_c(self._forget):
+        try:
             self._stream.close()
+        except KeyboardInterrupt:
+            self._on_interrupt()
+            raise
 
     async def aclose(self) -> None:
         await self._stream.aclose()
