@@ -159,6 +159,20 @@ def test_nothing_is_sent_in_a_replay(run: Run, account: StandIn) -> None:
     assert account.requests == before
 
 
+@pytest.mark.parametrize("passes", [True, False])
+def test_a_test_that_is_recorded_anew_has_what_it_requests_and_no_more(
+    run: Run, account: StandIn, passes: bool
+) -> None:
+    """Else the command that its failure names would not help; one that fails loses nothing."""
+    recorded(OWN, account, 2, "/v1/lists?page=1")
+    source = ONE_CALL if passes else f"{ONE_CALL}; assert 0"
+    run(source, failed=1)
+    run(source, RECORD.replace("once", "all"), passed=passes, failed=not passes)
+
+    run(source, passed=passes, failed=not passes)
+    assert len(read_cassette(OWN)) == (1 if passes else 3)
+
+
 # -- what a mismatch says ----------------------------------------------------------------------
 
 LIST_OF_PAGE = """

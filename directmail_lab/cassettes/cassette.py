@@ -79,6 +79,8 @@ class Cassette:
         Whether a request without a recorded response may be sent, and the response recorded.
     on_unmatched
         Called with each error that `play` raises.
+    keeps_others
+        Whether record mode ``"all"`` keeps what was not recorded anew, as vcrpy does.
 
     Raises
     ------
@@ -111,6 +113,7 @@ class Cassette:
         self.name = cassette_name(name)
         self.record_mode = record_mode
         self.on_unmatched: Callable[[NotRecordedError], object] = lambda _: None
+        self.keeps_others = True
         self._redactor = redactor or Redactor()
         self._match_on = match_on
         self._repeat = repeat
@@ -243,7 +246,8 @@ class Cassette:
         """
         with self._lock:
             try:
-                has_recorded = self._recorder is not None and self._recorder.close()
+                recorder, keeps_others = self._recorder, self.keeps_others
+                has_recorded = recorder is not None and recorder.close(keeps_others=keeps_others)
             except OSError as error:
                 raise self._not_written(error) from None
         if has_recorded and (notice := notice_of_personal_data(self.path, self.name)):

@@ -239,8 +239,11 @@ class Recorder:
             return read_cassette(self._file)
         return self.recording if self._file == self._path else Recording(self._path.stem)
 
-    def close(self) -> bool:
-        """Close the file and release the lock; returns whether anything was recorded."""
+    def close(self, *, keeps_others: bool = True) -> bool:
+        """Close the file and release the lock; returns whether anything was recorded.
+
+        Without ``keeps_others``, what was recorded anew replaces the whole of the old file.
+        """
         if self.closed or os.getpid() != self._process:
             return False
         self.closed = True
@@ -248,7 +251,7 @@ class Recorder:
             if self._writer is not None:
                 self._writer.close()
                 if self._replaces is not None and self._file != self._path:
-                    self._put_in_place()
+                    self._put_in_place(keeps_others)
             self._file = self._path
         return self._writer is not None
 
@@ -275,7 +278,7 @@ class Recorder:
         )
         return LineWriter(self._file, header_text(self._metadata, self._redactor))
 
-    def _put_in_place(self) -> None:
+    def _put_in_place(self, keeps_others: bool) -> None:
         """Replace the old file; its interactions that were not recorded anew stay, before them."""
         new = read_cassette(self._file)
         player = Player(
@@ -284,7 +287,8 @@ class Recorder:
             base_url=self.recording.base_url or "",
             redactor=self._redactor,
         )
-        kept = (each for each in self.recording if player.find(each.request) is None)
+        old = self.recording if keeps_others else ()
+        kept = (each for each in old if player.find(each.request) is None)
         write_cassette(self._path, new.metadata, chain(kept, new), self._redactor)
         self._file.unlink()
 

@@ -153,8 +153,11 @@ def _session(node: Node, options: Mapping[str, Any]) -> Iterator[Session]:
             use.cassette.on_unmatched = use.refuse
             use.check_age()
             make_current(session)
+            # Recorded anew, it would fail for good if it kept what the test no longer requests.
+            use.cassette.keeps_others = not use.is_own
             yield session
             make_current(before)
+            use.cassette.keeps_others = not (use.is_own and use.has_passed)
     except (DirectMailLabError, ValueError) as error:  # our frames are not the author's
         raise pytest.fail.Exception(str(error), pytrace=False) from None
 
@@ -164,6 +167,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     """Fail a test that passed, but left responses of its own cassette unplayed."""
     result = yield
     use = item.stash.get(USE, None)
+    if use is not None:
+        use.has_passed = True
     if use is not None and (problem := use.problem()):
         pytest.fail(problem, pytrace=False)
     return result

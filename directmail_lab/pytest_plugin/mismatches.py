@@ -33,6 +33,12 @@ class Use:
     node: Node
     refused: list[NotRecordedError] = field(default_factory=list)
     unanswered: list[str] = field(default_factory=list)  # by `directmail_server`, which raises none
+    has_passed: bool = False
+
+    @property
+    def is_own(self) -> bool:
+        """Whether no other test has the cassette."""
+        return self.settings.cassette is None and isinstance(self.node, pytest.Item)
 
     @property
     def unplayed(self) -> Sequence[RecordedRequest]:
@@ -58,7 +64,7 @@ class Use:
         """
         if self.unanswered:
             return self.unanswered[0]
-        default = "fail" if self.settings.cassette is None else "allow"
+        default = "fail" if self.is_own else "allow"
         if (self.settings.unplayed or default) == "allow" or not self.unplayed:
             return ""
         advice = 'Record it again, or allow it: @pytest.mark.directmail(unplayed="allow").'
