@@ -173,6 +173,24 @@ def test_a_test_that_is_recorded_anew_has_what_it_requests_and_no_more(
     assert len(read_cassette(OWN)) == (1 if passes else 3)
 
 
+@pytest.mark.parametrize("before", ["directmail.me()", ""])
+def test_another_cassette_meanwhile_does_not_end_what_is_recorded_anew(
+    run: Run, account: StandIn, before: str
+) -> None:
+    """A replay in between closes the recording; what comes after it is not added to the old one."""
+    source = f"""
+        def test_me(directmail):
+            {before}
+            with directmail.replay("first-look"):
+                directmail.me()
+            directmail.get("/v1/lists")
+        """
+    run(source, RECORD, passed=1)
+    run(source, RECORD.replace("once", "all"), passed=1)
+
+    run(source, passed=1)
+
+
 # -- what a mismatch says ----------------------------------------------------------------------
 
 LIST_OF_PAGE = """

@@ -263,8 +263,9 @@ class Cassette:
         """
         with self._lock:
             if self._recorder is not None and self._recorder.closed:
-                # Also where it was recorded anew: by now that is the cassette, to be added to.
-                self._recorder = self._open_recorder(anew=False)
+                # Where something was recorded anew, that is the cassette by now, to be added to.
+                anew = self.record_mode == "all" and not self._recorder.has_recorded
+                self._recorder = self._open_recorder(anew=anew)
 
     def __enter__(self) -> Self:
         return self

@@ -224,6 +224,10 @@ class Recorder:
         self._writer.append(text)
         return self._writer.count if self._file == self._path else None, written.request
 
+    @property
+    def has_recorded(self) -> bool:
+        return self._writer is not None
+
     def refuse_if_full(self) -> None:
         """Raise `CassetteError` if the file has no room for another interaction."""
         size = self._writer.size if self._writer else self.recording.clean_bytes
