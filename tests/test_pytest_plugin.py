@@ -138,6 +138,28 @@ def test_responses_left_unplayed_fail_a_test_that_has_its_own_cassette(
         result.stdout.fnmatch_lines(["*did not request every response*", "*GET /v1/users/me"])
 
 
+@pytest.mark.parametrize(("end", "errors"), [("directmail.get('/v1/lists')", 0), ("None", 1)])
+def test_a_fixture_may_request_the_rest_when_the_test_is_over(
+    run: Run, account: StandIn, end: str, errors: int
+) -> None:
+    """Such as one that deletes what it made; whether all was played is known after it."""
+    source = """
+        import pytest
+
+        @pytest.fixture
+        def prepared(directmail):
+            yield directmail.get('/v1/lists')
+            END
+
+        def test_me(prepared, directmail):
+            directmail.me()
+        """
+    run(source.replace("END", "directmail.get('/v1/lists')"), RECORD, passed=1)
+    result = run(source.replace("END", end), passed=1, errors=errors)
+
+    assert ("did not request every response" in str(result.stdout)) == bool(errors)
+
+
 def test_nothing_is_sent_in_a_replay(run: Run, account: StandIn) -> None:
     """With key and address in the environment, the session still has no transport that sends.
 

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from inspect import isasyncgenfunction, isgeneratorfunction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -157,6 +158,8 @@ def _session(node: Node, options: Mapping[str, Any]) -> Iterator[Session]:
             use.cassette.keeps_others = not use.is_own
             yield session
             make_current(before)
+            if use.has_passed and (problem := use.problem()):
+                pytest.fail(problem, pytrace=False)
             use.cassette.keeps_others = not (use.is_own and use.has_passed)
     except (DirectMailLabError, ValueError) as error:  # our frames are not the author's
         raise pytest.fail.Exception(str(error), pytrace=False) from None
@@ -169,8 +172,21 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     use = item.stash.get(USE, None)
     if use is not None:
         use.has_passed = True
-    if use is not None and (problem := use.problem()):
-        pytest.fail(problem, pytrace=False)
+        if not use.has_epilogue and (problem := use.problem()):
+            use.has_passed = False
+            pytest.fail(problem, pytrace=False)
+    return result
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+) -> Generator[None, Any, Any]:
+    """Note a fixture that may request the rest when the test is over."""
+    result = yield
+    use, function = request.node.stash.get(USE, None), fixturedef.func
+    if use and (isgeneratorfunction(function) or isasyncgenfunction(function)):
+        use.has_epilogue |= not fixturedef.argname.startswith("directmail")
     return result
 
 
