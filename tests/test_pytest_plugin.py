@@ -108,6 +108,16 @@ def test_a_recorded_test_replays_without_key_or_network(
     assert text.count("recorded_at") == 2
 
 
+def test_a_test_that_sends_nothing_is_recorded_too(run: Run, account: StandIn) -> None:
+    """Its cassette is an empty file, to which ``once`` records when there is something."""
+    source = "def test_me(directmail): assert directmail.base_url"
+    run(source, RECORD, passed=1)
+
+    run(source, "-o", "directmail_max_age=1 day", passed=1)
+    run(ONE_CALL, RECORD, passed=1)
+    run(ONE_CALL, passed=1)
+
+
 def test_a_missing_cassette_or_key_says_what_to_do(run: Run) -> None:
     """The very command that records, and the variables it needs; nothing is written."""
     missing, keyless = run(TWO_CALLS, errors=1), run(TWO_CALLS, RECORD, errors=1)

@@ -78,7 +78,7 @@ class Use:
 
     def check_age(self) -> None:
         """Warn of a recording that is older than ``max_age``, or fail the test."""
-        if self.cassette.records or not self.settings.max_age:
+        if self.cassette.records or not self.settings.max_age or not len(self.cassette):
             return
         from ..questions.drift import age_problem
 
