@@ -76,10 +76,10 @@ def test_a_conversion_there_and_back_loses_nothing(tour: Path, to: Layout, via: 
     ("to", "serializer"), [("vcrpy", yamlserializer), ("json", jsonserializer)]
 )
 def test_vcrpy_loads_what_we_convert_for_it(tour: Path, to: Layout, serializer: object) -> None:
-    """By its own persister and serializer; and it answers as ours does."""
+    """By its own persister, as pytest-recording's takes it; and it answers as ours does."""
     target = Path(f"theirs{ENDINGS[to]}")
     convert(tour, target, to)
-    requests, *_ = FilesystemPersister.load_cassette(target, serializer)
+    requests, _ = FilesystemPersister.load_cassette(target, serializer)
     with dm.replay(tour):
         ours = dm.me()
 

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from types import SimpleNamespace
 from typing import Any, Final
 
 import yaml
@@ -167,10 +168,16 @@ def block_text(
     cassette = {
         "requests": [vcr_request(each.request) for each in interactions],
         "responses": [_response_dict(each.response) for each in interactions],
-        "metadata": dict(metadata),
     }
+    serializer = jsonserializer if as_json else yamlserializer
+
+    def with_metadata(data: dict[str, object]) -> str:
+        # Not as its `metadata`, which pytest-recording's loader does not take: see `layout`.
+        text: str = serializer.serialize({**data, "recording": dict(metadata)})
+        return text
+
     try:
-        written: str = serialize(cassette, jsonserializer if as_json else yamlserializer)
+        written: str = serialize(cassette, SimpleNamespace(serialize=with_metadata))
     except TypeError:
         raise CassetteError(
             "A body is not text, which vcrpy's JSON cannot hold. Convert to .yaml or .har."
