@@ -344,6 +344,33 @@ def test_each_test_has_a_file_of_its_own(run: Run, account: StandIn) -> None:
     run(source, passed=4)
 
 
+@pytest.mark.parametrize("chosen", ["", "test_account.py::test_me[a:b]"])
+def test_no_test_takes_the_file_of_another_for_one_of_pytest_recording(
+    run: Run, account: StandIn, chosen: str
+) -> None:
+    """Which would name both alike; nor does a test that is run alone."""
+    source = """
+        import pytest
+
+        @pytest.mark.parametrize("x", ["a-b", "a:b"])
+        def test_me(directmail, x):
+            directmail.get("/v1/users/me", params={"x": x})
+
+        class TestIt:
+            class TestMore:
+                def test_me(self, directmail):
+                    directmail.get("/v1/lists")
+
+        class TestMore:
+            def test_me(self, directmail):
+                directmail.me()
+        """
+    run(source, RECORD, "-k", "a-b or not TestIt and TestMore", passed=2, deselected=2)
+    run(source, RECORD, *chosen.split(), passed=1 if chosen else 4)
+
+    assert len(list(OWN.parent.glob("*.yaml"))) == (3 if chosen else 4)
+
+
 def test_the_session_is_the_current_one_for_the_test_alone(run: Run, service: StandIn) -> None:
     """Code under test may use the module-level calls; the next test finds none open."""
     recorded(OWN, service)

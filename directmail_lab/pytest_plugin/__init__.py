@@ -38,6 +38,7 @@ from .mismatches import COMMAND, USE, Use, add_to_report, hide_our_frames
 from .settings import (
     DEFAULTS,
     MODES,
+    NAMES,
     OPTION,
     WRITES_OPTION,
     Node,
@@ -45,6 +46,7 @@ from .settings import (
     cassette_folder,
     cassette_path,
     command_to_record,
+    own_name,
     relative,
     settings_of,
     words,
@@ -83,6 +85,7 @@ def pytest_configure(config: pytest.Config) -> None:
     arguments = ", ".join(f"{name}={default!r}" for name, default in DEFAULTS.items())
     marker = f"directmail({arguments}): how the fixture directmail records and replays"
     config.addinivalue_line("markers", marker)
+    config.stash[NAMES] = set()
     if WRITES_OPTION in config.getini("addopts"):
         raise pytest.UsageError(f"{WRITES_OPTION} is for the command line: writes cost money.")
     if config.getoption(_BLOCK_OPTION) or config.getini("directmail_block_network"):
@@ -94,6 +97,17 @@ def pytest_configure(config: pytest.Config) -> None:
         from .unused import Unused
 
         config.pluginmanager.register(Unused())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Note the names of all tests of a file, before some of them are chosen."""
+    report = yield
+    items = (node for node in report.result or () if isinstance(node, pytest.Item))
+    collector.config.stash[NAMES].update((item.path, own_name(item)) for item in items)
+    return report
 
 
 @pytest.fixture(scope="session")

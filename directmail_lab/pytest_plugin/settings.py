@@ -61,6 +61,9 @@ class Settings:
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 
+NAMES: Final = pytest.StashKey[set[tuple[Path, str]]]()
+"""File and name of each test that was collected, also of those that are not run."""
+
 DEFAULTS: Final = {field.name: field.default for field in fields(Settings)}
 
 
@@ -127,14 +130,20 @@ def cassette_path(node: Node, settings: Settings) -> Path:
     return own / "directmail_session.yaml" if isinstance(node, pytest.Module) else _own(node, own)
 
 
+def own_name(node: pytest.Item) -> str:
+    """Return a test's name with those of its classes."""
+    test_class = getattr(node, "cls", None)
+    return node.name if test_class is None else f"{test_class.__qualname__}.{node.name}"
+
+
 def _own(node: pytest.Item, folder: Path) -> Path:
     """Return a test's own file, ``Class.test[parameters].yaml``; pytest-recording's if it is there.
 
-    Neither has characters that no path can have.
+    Neither has characters that no path can have. Theirs may be the own file of another test.
     """
-    test_class, name, by_vcr = getattr(node, "cls", None), node.name, node.name
+    name, by_vcr, test_class = own_name(node), node.name, getattr(node, "cls", None)
     if test_class is not None:
-        name, by_vcr = f"{test_class.__qualname__}.{name}", f"{test_class.__name__}.{name}"
+        by_vcr = f"{test_class.__name__}.{by_vcr}"
     safe = re.sub(r"[^\w.\-\[\]]", "-", name).encode()[:_LONGEST_NAME].decode("utf-8", "ignore")
     if safe != name:
         from hashlib import sha256
@@ -142,9 +151,12 @@ def _own(node: pytest.Item, folder: Path) -> Path:
         # Two names may become the same one here, so a hash of the original is added.
         safe += f"-{sha256(name.encode()).hexdigest()[:8]}"
     path = folder / f"{safe}.yaml"
-    theirs = folder / (re.sub(r"[<>?%*:|\"'/\\]", "-", by_vcr) + ".yaml")
+    by_vcr = re.sub(r"[<>?%*:|\"'/\\]", "-", by_vcr)
+    if path.exists() or (node.path, by_vcr) in node.config.stash[NAMES]:
+        return path
+    theirs = folder / f"{by_vcr}.yaml"
     # The name may be too long: then `Path.exists` would raise an error.
-    return theirs if not path.exists() and os.path.exists(theirs) else path  # noqa: PTH110
+    return theirs if os.path.exists(theirs) else path  # noqa: PTH110
 
 
 def relative(path: Path, config: pytest.Config) -> str:
