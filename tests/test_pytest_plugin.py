@@ -326,6 +326,20 @@ def test_the_nearest_marker_wins(run: Run, service: StandIn) -> None:
     run(source, passed=1, failed=1)
 
 
+@pytest.mark.parametrize(("there", "made"), [(False, ["tape.yaml"]), (True, ["tape"])])
+def test_a_path_without_a_suffix(run: Run, account: StandIn, there: bool, made: list[str]) -> None:
+    """vcrpy's file is replayed as it is; a new one is found again by the path it was recorded by."""
+    if there:
+        Path("tapes").mkdir()
+        theirs(Path("tapes/tape"), answered(body='{"id": 7}'))
+    mark = "@pytest.mark.directmail(cassette=Path('tapes/tape'))"
+    source = f"import pytest\nfrom pathlib import Path\n{mark}\n{ONE_CALL}"
+    run(source, RECORD, passed=1)
+
+    run(source, passed=1)
+    assert sorted(path.name for path in Path("tapes").iterdir()) == made
+
+
 def test_each_test_has_a_file_of_its_own(run: Run, account: StandIn) -> None:
     """Classes, parameters and names that no file can have each give another file."""
     source = """

@@ -55,7 +55,7 @@ def find_cassette(name: str | Path, first: Sequence[Path] = ()) -> Path:
 
 def _find_in(folders: Iterable[Path], name: str | Path) -> Path | None:
     for folder in folders:
-        path = _with_suffix(name) if isinstance(name, Path) else _path_in(folder, name)
+        path = file_of(name) if isinstance(name, Path) else _path_in(folder, name)
         if os.path.lexists(path):
             return path
     return None
@@ -80,7 +80,7 @@ def new_cassette_path(name: str | Path, first: Sequence[Path] = ()) -> Path:
             f"afterwards: directmail-lab cassette convert NAME NAME{suffix}."
         )
     if isinstance(name, Path):
-        return _with_suffix(name)
+        return file_of(name)
     folder = next(chain(first, _own_folders()), Path.cwd() / _FOLDER)
     if folder.exists() and not _is_own(folder):
         raise CassetteError(
@@ -196,6 +196,11 @@ def _packaged_folders() -> Iterator[Path]:
         yield installed
     elif (package.parent / "pyproject.toml").exists():  # an editable install of a checkout
         yield package.parent / _FOLDER
+
+
+def file_of(path: Path) -> Path:
+    """Return a path itself if it is a file, as vcrpy's without a suffix; else with ``.yaml``."""
+    return path if os.path.isfile(path) else _with_suffix(path)  # noqa: PTH113
 
 
 def _with_suffix(path: Path) -> Path:

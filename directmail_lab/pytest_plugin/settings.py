@@ -118,7 +118,9 @@ def cassette_path(node: Node, settings: Settings) -> Path:
     """Return the file of the cassette of a test, or of a module."""
     cassette, folder = settings.cassette, cassette_folder(node)
     if isinstance(cassette, Path):
-        return node.path.parent / cassette
+        from ..cassettes.library import file_of
+
+        return file_of(node.path.parent / cassette)
     if cassette is not None:
         from ..cassettes import find_cassette
         from ..errors import NotRecordedError
