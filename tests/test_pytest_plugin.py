@@ -470,6 +470,7 @@ def test_settings_in_pyproject(
         ("directmail_on_old = never", "{}", "", "The ini file: on_old is one of warn, fail."),
         ("", "{}", "'tour'", "test_account.py::test_me: *no setting 'tour'*"),
         ("", "{}", "casette='tour'", "test_account.py::test_me: *Did you mean cassette[?]"),
+        ("", "{}", "cassette='../tape'", "'../tape' is not a cassette's name. Give a bare name *"),
         ("", "{}", "record_mode='often'", "test_account.py::test_me: *record_mode is one of none*"),
     ],
 )
@@ -833,6 +834,7 @@ def test_a_test_that_makes_no_frame_imports_no_pandas(run: Run) -> None:
         ("directmail_max_age = 90 days\ndirectmail_on_old = fail", "", {"errors": 1}, "*days old*"),
         ("directmail_max_age = 90 days", "max_age='99999 days'", {"passed": 1}, "*"),
         ("", "max_age='1 day', on_old='fail'", {"errors": 1}, "*record it again: pytest *=all"),
+        ("", "max_age=90", {"errors": 1}, "max_age is a number of days, such as *"),
         ("", "max_age='long'", {"errors": 1}, "*max_age is a number of days*"),
     ],
 )

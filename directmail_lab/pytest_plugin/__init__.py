@@ -152,12 +152,12 @@ def _session(node: Node, options: Mapping[str, Any]) -> Iterator[Session]:
     from ..errors import DirectMailLabError
 
     settings = settings_of(node, options)
-    path = cassette_path(node, settings)
     mode = node.config.getoption(OPTION) or settings.record_mode or "none"
-    is_recorded = records(mode, path)
-    _refuse_beside_vcr(node, may_collide=is_recorded or settings.cassette is None)
     before = current_session()
     try:
+        path = cassette_path(node, settings)
+        is_recorded = records(mode, path)
+        _refuse_beside_vcr(node, may_collide=is_recorded or settings.cassette is None)
         start = _recording if is_recorded else _replaying
         with start(path, mode, settings, node) as session, _unblocked(session, node.config):
             assert session.open_cassette is not None, "the session was put on one just now"

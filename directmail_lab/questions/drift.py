@@ -141,7 +141,7 @@ def age_problem(interactions: Iterable[Interaction], max_age: str) -> str | None
     DirectMailLabError
         The greatest age is another text than ``"30 days"``.
     """
-    days = _AGE.fullmatch(max_age)
+    days = _AGE.fullmatch(str(max_age))  # a test's marker may give a number
     if days is None:
         raise DirectMailLabError('max_age is a number of days, such as "90 days".')
     at = next((interaction.recorded_at for interaction in interactions), None)
