@@ -328,7 +328,7 @@ def test_the_nearest_marker_wins(run: Run, service: StandIn) -> None:
 
 @pytest.mark.parametrize(("there", "made"), [(False, ["tape.yaml"]), (True, ["tape"])])
 def test_a_path_without_a_suffix(run: Run, account: StandIn, there: bool, made: list[str]) -> None:
-    """vcrpy's file is replayed as it is; a new one is found again by the path it was recorded by."""
+    """vcrpy's file is replayed as it is; a new one is found by the path it was recorded by."""
     if there:
         Path("tapes").mkdir()
         theirs(Path("tapes/tape"), answered(body='{"id": 7}'))

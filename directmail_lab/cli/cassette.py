@@ -126,7 +126,7 @@ def adopt(
             typer.echo("\n    ".join([str(path), *problems]))
     shown = ", ".join(f"{count} {kind}" for kind, count in counts.items())
     done = "Rewrote" if write else "Changed nothing: --write would rewrite"
-    typer.echo(f"{plural(counts.total(), 'file')}: {shown}.")
+    typer.echo(f"{plural(counts.total(), 'file')}: {shown or 'no cassettes'}.")
     typer.echo(f"{done} {plural(counts[_THEIRS], 'cassette')}, redacted.")
     if has_problems:
         raise FOUND
@@ -172,7 +172,10 @@ def openapi(
 ) -> None:
     """Describe what cassettes hold as an OpenAPI 3.1 document, in YAML on standard output."""
     sources = [cassette_file(name) for name in names]
-    document = dm.openapi(sources, title=title, version=version, paths=paths)
+    try:
+        document = dm.openapi(sources, title=title, version=version, paths=paths)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
     typer.echo(document.text(), nl=False)
 
 

@@ -67,7 +67,11 @@ def error_message(error: Exception) -> str:
 
 def cassette_file(name: str) -> Path:
     """Return the file for an argument that is a file's path or a cassette's name."""
-    return Path(name) if Path(name).is_file() else find_cassette(name)
+    path = Path(name)
+    if path.is_file():
+        return path
+    is_path = path.is_absolute() or name.startswith(("./", "../"))
+    return find_cassette(path if is_path else name)
 
 
 def refuse_existing(path: Path, force: bool) -> None:
