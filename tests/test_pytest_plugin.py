@@ -502,11 +502,15 @@ def test_a_write_is_recorded_if_it_is_allowed(
 
     run(source, passed=1)
     changed = run(source.replace("Hello", "Bye"), failed=1)
+    OWN.unlink()
+    recorded(OWN, account)
+    new = run(source, failed=1)
     needed = "" if marker else " --directmail-allow-writes"
-    changed.stdout.fnmatch_lines([f"to record it again: *-mode=all{needed}"])
+    for result in (changed, new):
+        result.stdout.fnmatch_lines([f"*Record this test again: *-mode=all{needed}"])
     refused.stdout.fnmatch_lines(["*--directmail-allow-writes, or *directmail(allow_writes=True)*"])
     assert not sent
-    assert sum(account.requests.values()) == 1
+    assert account.requests == {"POST /v1/letters": 1, "GET /v1/users/me": 1}
 
 
 def test_an_ini_file_allows_no_writes(pytester: pytest.Pytester, run: Run) -> None:

@@ -55,6 +55,7 @@ class Use:
         from ..contract import SAFE_METHODS
 
         methods = {each.request.method for each in self.cassette.recording()}
+        methods |= {error.request.partition(" ")[0] for error in self.refused}
         has_writes = not methods <= SAFE_METHODS and not self.settings.allow_writes
         return command_to_record(self.node, "all") + (f" {WRITES_OPTION}" if has_writes else "")
 
@@ -73,8 +74,8 @@ class Use:
 
     def refuse(self, error: NotRecordedError) -> None:
         """Note a request that the cassette has no response to."""
-        say_briefly(error, self.command)
         self.refused.append(error)
+        say_briefly(error, self.command)
 
     def check_age(self) -> None:
         """Warn of a recording that is older than ``max_age``, or fail the test."""
