@@ -59,7 +59,7 @@ def connect(
         ``login(remember=True)``.
     cassette, record_mode
         Start on this cassette, by one of vcrpy's record modes. With a cassette and no mode it is
-        replayed (``"none"``), which needs neither key nor address.
+        replayed (``"none"``), which needs neither key nor address; given both, `live` goes on.
     match_on
         See `record`.
     timeout_s : float, default 30
@@ -100,7 +100,7 @@ def connect(
     hidden = as_api_key(api_key)
     mode = record_mode or "none"
     start: str | Path | Recording | None = cassette
-    if cassette is not None and mode == "none":
+    if cassette is not None and mode == "none" and (base_url is None or hidden is None):
         opened, start = replaying_session(cassette, base_url, **options)
     else:
         address = choose_address(base_url)

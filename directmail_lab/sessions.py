@@ -142,8 +142,8 @@ class Session:
         retry: bool = True,
         paths: Collection[str] = (),
     ) -> None:
-        for name, seconds in (("timeout_s", timeout_s), ("max_wait_s", max_wait_s)):
-            errors.check_number(name, seconds, least=0, kind=Real)
+        errors.check_number("timeout_s", timeout_s, least=0.001, kind=Real)
+        errors.check_number("max_wait_s", max_wait_s, least=0, kind=Real)
         self._api_key = as_api_key(api_key)
         self.base_url = base_address(base_url, only_replays=self._api_key is None)
         self.paths = tuple(paths)

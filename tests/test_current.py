@@ -137,6 +137,13 @@ def test_connect_can_start_on_a_cassette(service: FaultyService) -> None:
         with pytest.raises(dm.errors.NotConnectedError, match="no key"):
             change()
 
+    with_key = dm.connect(service.base_url, service.api_key, cassette="tour")
+
+    assert with_key.mode == "replay"
+    assert len(dm.me()) == len(service.requests) == 1
+    with dm.live():
+        assert len(dm.me()) == 1
+
 
 def test_a_session_that_another_replaces_closes_its_database(account: FaultyService) -> None:
     """Python 3.13 and newer warn of one that is left open."""

@@ -82,7 +82,7 @@ def test_a_cell_shows_its_own_line_and_one_message(run: Callable[[str], list[str
         ("dm.get_many([], concurrency=0)", "ValueError: concurrency must be"),
         ("dm.pages('/v1/lists', max_pages='x')", "ValueError: max_pages must be"),
         ("dm.record('tour', redact=[5])", "ValueError: redact must be a list of texts"),
-        ("dm.record('tour', match_on=5)", "ValueError: 5 is not a matcher"),
+        ("dm.record('tour', match_on='method')", "ValueError: match_on must be a list"),
         ("dm.replay('first-look', timing='x')", "ValueError: timing is"),
         ("dm.replay('first-look', timing=-1.0)", "ValueError: timing is"),
         ("dm.drift('first-look', ignore=5)", "ValueError: ignore must be a list of texts"),

@@ -43,8 +43,10 @@ _BOUNDARY: Final = re.compile(r'boundary="?([^";]+)', re.IGNORECASE)
 
 
 def check_match_on(match_on: Sequence[str | Matcher]) -> None:
-    """Raise ValueError for a name that no matcher has."""
-    for name in match_on if isinstance(match_on, Sequence) else [match_on]:
+    """Raise ValueError for a name that no matcher has, or for no list of names."""
+    if isinstance(match_on, str) or not isinstance(match_on, Sequence):
+        raise argument_error('match_on must be a list, as in match_on=["method", "path"].')
+    for name in match_on:
         if not (callable(name) or name in MATCHERS):
             raise argument_error(
                 f"{name!r} is not a matcher. Use {', '.join(sorted(MATCHERS))}, "

@@ -120,7 +120,8 @@ def adopt(
     age_problem((), max_age)  # a wrong one is an error before anything is changed
     counts: Counter[str] = Counter()
     has_problems = False
-    for _, path in cassettes_in(folder):
+    named = {path for _, path in cassettes_in(folder)}
+    for path in sorted(named.union(filter(_is_of_vcrpy, folder.rglob("*")))):
         if problems := list(_look_through(path, max_age, counts, write=write)):
             has_problems = True
             typer.echo("\n    ".join([str(path), *problems]))
@@ -130,6 +131,12 @@ def adopt(
     typer.echo(f"{done} {plural(counts[_THEIRS], 'cassette')}, redacted.")
     if has_problems:
         raise FOUND
+
+
+def _is_of_vcrpy(path: Path) -> bool:
+    """Return whether a file is one that vcrpy names without a suffix, after a test's function."""
+    start = b"interactions:"
+    return not path.suffix and path.is_file() and path.read_bytes()[: len(start)] == start
 
 
 def _look_through(path: Path, max_age: str, counts: Counter[str], *, write: bool) -> Iterator[str]:
