@@ -79,6 +79,13 @@ def test_a_recording_is_shown_as_a_frame(tour: Path) -> None:
     assert (frame.attrs["cassette"], frame.attrs["problem"]) == ("tour", None)
 
 
+def test_a_number_is_one_of_a_single_recording(tour: Path) -> None:
+    """Of several it is not clear which is meant, and nothing else is shown in its place."""
+    for several in (tour.parent, [tour, tour]):
+        with pytest.raises(ValueError, match="Give one cassette"):
+            interactions(several, number=1)  # type: ignore[call-overload]
+
+
 def test_a_body_that_was_not_kept_is_said_not_to_be(
     service: FaultyService, live: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -93,7 +93,7 @@ def interactions(
     NotConnectedError, CassetteError, ValueError
         As in `directmail_lab.current.recordings_of`.
     """
-    if is_many(source):
+    if number is None and is_many(source):
         frames = [_frame(each, is_one_of_many=True) for each in recordings_of(source)]
         frame = pd.concat(frames or [_frame(Recording(""), is_one_of_many=True)])
         return readable(_with_operations(frame, source))
