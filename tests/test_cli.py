@@ -99,14 +99,21 @@ def test_serve_says_what_it_assumes_and_ends_on_a_signal(tmp_path: Path) -> None
 NOWHERE = {"DIRECTMAIL_BASE_URL": "http://127.0.0.1:9", "DIRECTMAIL_API_KEY": "any-key-at-all"}
 
 
-def test_what_could_not_be_done_is_one_line_and_exit_code_2() -> None:
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("me", "Nothing answers at http://127.0.0.1:9"),
+        ("cassette openapi first-look --path v1", "'v1' in paths is no template."),
+    ],
+)
+def test_what_could_not_be_done_is_one_line_and_exit_code_2(words: str, says: str) -> None:
     """As a script sees it: no traceback, and nothing on standard output."""
     done = subprocess.run(
-        [*COMMAND, "me"], capture_output=True, text=True, env={**os.environ, **NOWHERE}
+        [*COMMAND, *words.split()], capture_output=True, text=True, env={**os.environ, **NOWHERE}
     )
 
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("directmail-lab: Nothing answers at http://127.0.0.1:9")
+    assert done.stderr.startswith(f"directmail-lab: {says}")
     assert done.stderr.count("\n") == 1
 
 

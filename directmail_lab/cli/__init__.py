@@ -15,7 +15,6 @@ import typer
 
 import directmail_lab as dm
 
-from ..errors import DirectMailLabError
 from . import cassette as cassette_commands
 from .output import (
     CASSETTE,
@@ -46,9 +45,8 @@ def main() -> None:
     try:
         app()
     except Exception as error:
-        from ..http import httpx
-
-        if not isinstance(error, DirectMailLabError | OSError | httpx.HTTPError):
+        # What is told briefly in IPython too: our errors, a client's, those of an argument.
+        if not (isinstance(error, OSError) or hasattr(error, "_render_traceback_")):
             raise
         sys.stderr.write(f"directmail-lab: {error_message(error)}\n")
         sys.exit(2)
