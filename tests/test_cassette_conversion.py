@@ -142,6 +142,20 @@ def test_redacting_again_changes_values_and_replays(tour: Path) -> None:
     assert dm.get("/v1/lists", params={"page": "2"}).status_code == 200
 
 
+@pytest.mark.parametrize(("suffix", "rules"), [(".json", ("personal",)), (".har", ())])
+def test_what_is_redacted_again_stays_what_its_name_says(
+    tour: Path, suffix: str, rules: tuple[str, ...]
+) -> None:
+    """Other programs read it by its name: a browser HAR, vcrpy its JSON, which has the rules."""
+    file = Path(f"tour{suffix}")
+    convert(tour, file, layout_of(file))
+    changed = [redact(file, ["personal"]) for _ in range(2)]
+
+    assert changed == [2, 0]
+    assert "stand-in@example.com" not in file.read_text(encoding="utf-8")
+    assert (read_cassette(file).layout, read_cassette(file).redact) == (suffix[1:], rules)
+
+
 def test_repair_keeps_every_whole_interaction(tour: Path) -> None:
     """A recording that broke off is closed; a whole one is left byte for byte."""
     whole = tour.read_bytes()

@@ -48,31 +48,35 @@ def convert(source: Path, target: Path, to: Layout) -> int:
         Where ``target`` is being recorded.
     """
     recording = read_cassette(source)
-    redactor = _redactor(recording)
+    with locked(target) as path:
+        _write(path, to, recording, _redactor(recording))
+    return len(recording)
+
+
+def _write(path: Path, to: Layout, recording: Recording, redactor: Redactor) -> None:
+    """Write a recording in a layout, redacted, in the place of ``path``, which is locked."""
     # The writer adds its own; with ours in another layout, our reader would expect our lines.
     metadata = {**recording.metadata, "base_url": recording.base_url}
     metadata.pop("recorded_with", None)
-    with locked(target) as path:
-        if to == "lines":
-            write_cassette(path, metadata, recording, redactor)
-            return len(recording)
-        redacted = list(map(redactor.interaction, recording))
-        try:
-            if to == "har":
-                from .har import har_text
+    if to == "lines":
+        write_cassette(path, metadata, recording, redactor)
+        return
+    redacted = list(map(redactor.interaction, recording))
+    try:
+        if to == "har":
+            from .har import har_text
 
-                text = har_text(redacted)
-            else:
-                from .vcr_files import block_text
+            text = har_text(redacted)
+        else:
+            from .vcr_files import block_text
 
-                about = redacted_metadata(metadata, redactor)
-                text = block_text(redacted, metadata=about, as_json=to == "json")
-        except RecursionError:
-            raise CassetteError(f"{source} is nested too deeply for that layout.") from None
-        redactor.refuse_leak(text)
-        with create(path) as new:
-            new.write_text(text, encoding="utf-8")
-    return len(recording)
+            about = redacted_metadata(metadata, redactor)
+            text = block_text(redacted, metadata=about, as_json=to == "json")
+    except RecursionError:
+        raise CassetteError(f"{recording.path} is nested too deeply for that layout.") from None
+    redactor.refuse_leak(text)
+    with create(path) as new:
+        new.write_text(text, encoding="utf-8")
 
 
 def adopt(path: Path) -> None:
@@ -103,7 +107,8 @@ def _messages(interactions: Iterable[Interaction]) -> list[tuple[object, ...]]:
 def redact(path: Path, rules: Sequence[str]) -> int:
     """Redact a cassette once more, in place, and return how many interactions that changed.
 
-    Credentials that stand in it, and known keys, go too, as `convert` removes them.
+    Credentials that stand in it, and known keys, go too, as `convert` removes them. A .har or .json
+    file stays one; any other is in our layout afterwards.
 
     Parameters
     ----------
@@ -113,9 +118,9 @@ def redact(path: Path, rules: Sequence[str]) -> int:
     with locked(path) as file:
         recording = read_cassette(file)
         redactor = _redactor(recording).extended(rules)
-        after = list(map(redactor.interaction, recording))
-        write_cassette(file, recording.metadata, after, redactor)
-    return sum(new != old for new, old in zip(after, recording, strict=True))
+        changed = sum(redactor.interaction(each) != each for each in recording)
+        _write(file, layout_of(file), recording, redactor)
+    return changed
 
 
 def repair(path: Path) -> list[str]:

@@ -313,21 +313,20 @@ def _unfinished_paths(path: Path) -> list[Path]:
 
 
 def header_text(metadata: Mapping[str, object], redactor: Redactor) -> str:
-    """Return the first lines of a cassette, redacted; they name the rules of its redaction."""
+    """Return the first lines of a cassette, redacted."""
     # First, and always ours: it is what tells the line layout from others.
     about: dict[str, object] = {"recorded_with": f"directmail-lab {VERSION}"}
     others = redacted_metadata(metadata, redactor)
     about |= {name: value for name, value in others.items() if name not in about}
-    if redactor.redact:
-        about["redact"] = list(redactor.redact)
     text = layout.header_text(about)
     redactor.refuse_leak(text)
     return text
 
 
 def redacted_metadata(metadata: Mapping[str, object], redactor: Redactor) -> dict[str, object]:
-    """Return what a cassette says of itself, as it may be written."""
-    return {
+    """Return what a cassette says of itself, as it may be written: also the rules of redaction."""
+    about = {
         name: redactor.text(value) if isinstance(value, str) else value
         for name, value in metadata.items()
     }
+    return about | ({"redact": list(redactor.redact)} if redactor.redact else {})
