@@ -126,8 +126,8 @@ def redact(path: Path, rules: Sequence[str]) -> int:
 def repair(path: Path) -> list[str]:
     """Close a recording that broke off, and return a sentence on each problem that was found.
 
-    Every whole interaction is kept, and one that was cut is removed. A file that an interrupted
-    record mode ``"all"`` left beside the cassette is named, and stays.
+    Every whole interaction is kept, and one that was cut is removed. A file that a recording left
+    beside the cassette is named, and stays (see `recorder.unfinished_files`).
     """
     problems: list[str] = []
     with locked(path) as file:
@@ -138,8 +138,8 @@ def repair(path: Path) -> list[str]:
         for left in unfinished_files(file):
             count = plural(len(read_cassette(left)), "interaction")
             problems.append(
-                f"A recording anew was interrupted: it is in {left} ({count}), which is a cassette "
-                "of its own. Rename it to have it in this one's place, or delete it."
+                f"A recording did not end in this file: it is in {left} ({count}), which is a "
+                "cassette of its own. Look at it, then rename or remove it."
             )
     return problems
 

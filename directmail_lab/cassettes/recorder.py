@@ -298,7 +298,7 @@ class Recorder:
 
 
 def unfinished_files(path: Path) -> list[Path]:
-    """Return the files that recordings left beside a cassette: killed ones in mode "all"."""
+    """Return what recordings left beside a cassette: killed in mode "all", or it was replaced."""
     return [file for file in _unfinished_paths(path) if file.exists()]
 
 

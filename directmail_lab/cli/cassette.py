@@ -82,7 +82,7 @@ def redact(
 def repair(name: str = _NAME) -> None:
     """Close a recording that was interrupted; every whole interaction is kept.
 
-    A file that an interrupted record mode "all" left beside the cassette is named.
+    A file that a recording left beside the cassette is named.
     """
     problems = files.repair(cassette_file(name))
     typer.echo("\n".join(f"{name}: {problem}" for problem in problems) or f"{name} is clean.")
