@@ -42,8 +42,8 @@ class ApiKey(Hidden):
     Raises
     ------
     CredentialError
-        Where HTTP Basic cannot carry it as a user name: empty, a colon (RFC 7617 section 2), a
-        control character or line break, or anything but ASCII. The message never repeats it.
+        It is no key, or none that HTTP Basic carries as a user name: empty, a space, a colon (RFC
+        7617 section 2), a control character or anything but ASCII. The message never repeats it.
     """
 
     __slots__ = ("__reveal", "__weakref__")
@@ -108,7 +108,7 @@ def _find_problem(key: str) -> str:
     elif ":" in key:
         problem = "holds a colon, which HTTP Basic does not allow in a user name"
     elif not (key.isascii() and key.isprintable() and " " not in key):
-        problem = "holds a character that is not plain ASCII text, or a line break"
+        problem = "holds a space, a line break, or a character that is not plain ASCII text"
     else:
         return ""
     return f"{problem}. Copy it again, all of it and nothing else"
