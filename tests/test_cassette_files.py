@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from unittest import mock
 
@@ -156,6 +157,12 @@ def test_a_cassette_that_is_nowhere_says_where_it_was_looked_for(
         Cassette(name)
 
     assert caught.value.reason == "no_such_cassette"
+
+
+def test_a_file_that_is_nowhere_is_not_said_to_be_in_the_parent_folder(tmp_path: Path) -> None:
+    """As "in .." would say it, of the working directory at a sentence's end."""
+    with pytest.raises(NotRecordedError, match=rf" in {re.escape(str(tmp_path))}\. "):
+        Cassette(Path("tour.yaml"))
 
 
 def test_all_cassettes_of_ones_own_are_listed_first(tmp_path: Path) -> None:

@@ -40,7 +40,8 @@ def find_cassette(name: str | Path, first: Sequence[Path] = ()) -> Path:
     """
     title = cassette_name(name)
     # Each once: in a checkout, the nearest folder may be the packaged one.
-    folders = dict.fromkeys([name.parent] if isinstance(name, Path) else [*first, *_folders()])
+    own = [name.parent.absolute()] if isinstance(name, Path) else [*first, *_folders()]
+    folders = dict.fromkeys(own)
     if path := _find_in(folders, name):
         return path
     names = cassettes_by_name() if isinstance(name, str) else ()
