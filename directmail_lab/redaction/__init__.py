@@ -9,8 +9,8 @@ The threat model of this package:
   addresses, names and values of headers, reasons and bodies, and no others: no parts of a key, no
   base64 of base64, no UTF-16. What is written is searched once more, and refused if it holds one.
 - **What cannot be searched is not stored.** A body with gzip, deflate, br or zstd is decompressed,
-  at most twice and to at most 64 MB. In another coding or charset (such as UTF-16), or damaged, it
-  is stored as ``<not searched: N bytes>``; one that is too large as ``<not recorded: N bytes>``.
+  at most twice and to at most 64 MB. In another coding or charset (such as UTF-16) it is stored as
+  ``<not searched: N bytes>``, too large as ``<not recorded: N bytes>``, damaged as either.
 - **A key shorter than eight characters** cannot be told from other text (a key ``200`` is in every
   response). It is removed only where credentials are expected.
 - **Other credentials are known by their place.** ``Authorization`` and cookies are never written.
