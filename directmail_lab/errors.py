@@ -247,7 +247,7 @@ class NotRecordedError(CassetteError):
     reason
         ``"no_such_cassette"``, ``"nothing_left"`` (all were played) or ``"no_match"``.
     similarity
-        Of the request to the nearest one in the cassette, from 0 to 1.
+        Of the request's path to that of the nearest one in the cassette, from 0 to 1.
     request
         Its method and path.
     nearest

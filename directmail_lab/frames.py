@@ -80,7 +80,7 @@ def frame(
         With ``attrs``: ``status`` (int), ``path`` (of the URL), ``source`` (``"live"``,
         ``"recorded"`` or ``"replayed"``) and ``time`` (when the response came: ISO 8601, UTC), each
         None if unknown; ``envelope``, the body's other members, if one was unwrapped; and
-        ``pages``, how many responses there were, for a list or an iterator of them.
+        ``pages``, how many responses it has the records of, for a list or an iterator of them.
 
     Raises
     ------
@@ -164,7 +164,7 @@ def _describe(response: object) -> dict[str, Any]:
         about["path"] = response.url.path
         if (reading := response.extensions.get(READING)) is not None:
             about.update(path=reading.path, source=reading.source)
-            if not math.isnan(reading.at):  # vcrpy records no times
+            if not math.isnan(reading.at):  # vcrpy's may have no time
                 about["time"] = datetime.fromtimestamp(reading.at, UTC).isoformat()
     return about
 

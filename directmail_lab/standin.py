@@ -93,7 +93,7 @@ class StandIn(LoopbackServer):
     CredentialError
         HTTP Basic cannot carry the key.
     ValueError
-        Another option is out of its range.
+        The unit is not one of the four, or a window or an allowance is out of its range.
     OSError
         The port is taken.
     """

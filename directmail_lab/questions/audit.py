@@ -294,7 +294,7 @@ def _is_placeholder(secret: str) -> bool:
 def _is_random(text: str) -> bool:
     """Return whether a text looks random: letters, digits and case alternate often in it.
 
-    ``hk_8fK2xQ9zLr7T`` and each part of a UUID do; ``recordings-2026-11-21``, ``utf8`` do not.
+    ``hk_8fK2xQ9zLr7T`` and most UUIDs do; ``recordings-2026-11-21`` and ``utf8`` do not.
     """
     if "://" in text or text[0] in "/." or _FILE_PATH.fullmatch(text):
         return False

@@ -1,7 +1,7 @@
 """The chart of readings: the requests remaining over time, a panel for each operation.
 
 Times are in days since 1970 (UTC), matplotlib's unit, in columns ``x`` (when the response came) and
-``renews_x``. If any reading has no time, as in vcrpy's cassettes, ``x`` is its number instead.
+``renews_x``. If any reading has no time, as vcrpy's may have none, ``x`` is its number instead.
 
 A chart has a white background of its own: no colour of text has enough contrast on a white page and
 on a dark one. Pyplot is neither used nor changed.

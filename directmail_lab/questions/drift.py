@@ -55,7 +55,7 @@ Only their presence and type are compared. Only lower-case letters and digits of
 """
 
 # Two field names at least this similar (difflib's ratio, 0 to 1) may be one that was renamed:
-# `postcode` and `postal_code` are (0.89), `name` and `email` are not (0.22).
+# `postcode` and `postal_code` are (0.84), `name` and `email` are not (0.22).
 _ALIKE: Final = 0.7
 
 _DTYPES: Final[dict[str, Any]] = {
