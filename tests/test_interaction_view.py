@@ -76,7 +76,7 @@ def test_a_recording_is_shown_as_a_frame(tour: Path) -> None:
     ]
     assert frame["excerpt"].tolist()[1:] == ['{"name": "Jo"}', "(binary)", "x" * 79 + "…"]
     assert (frame["elapsed_s"][1], frame["at"][1]) == (0.042, NOON)
-    assert (frame.attrs["cassette"], frame.attrs["problem"]) == ("tour", None)
+    assert frame.attrs["problem"] is None
 
 
 def test_a_number_is_one_of_a_single_recording(tour: Path) -> None:

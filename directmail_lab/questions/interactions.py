@@ -101,7 +101,7 @@ def interactions(
     if number is not None:
         return view_of(recording, number)
     frame = _with_operations(_frame(recording), source)
-    frame.attrs.update(describe(recording), cassette=recording.name, problem=recording.problem)
+    frame.attrs.update(describe(recording), problem=recording.problem)
     return readable(frame)
 
 
