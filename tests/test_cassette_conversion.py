@@ -17,7 +17,7 @@ from vcr.serializers import jsonserializer, yamlserializer
 import directmail_lab as dm
 from directmail_lab import credentials
 from directmail_lab.cassettes import read_cassette
-from directmail_lab.cassettes.convert import LAYOUTS, adopt, convert, layout_of, redact, repair
+from directmail_lab.cassettes.convert import adopt, convert, layout_of, redact, repair
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import CassetteError
 from directmail_lab.interaction import RecordedResponse
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 # No rule knows it by its shape: only where it stands says what it is.
 KEY = "Wy5Nf0PtA3oVi7KzQm2ExRj8Dh6SbG4L"
 BASIC = "Basic " + base64.b64encode(f"{KEY}:".encode()).decode()
-ENDINGS = {"lines": ".yaml", "vcrpy": ".yml", "json": ".json", "har": ".har"}
+ENDINGS = {"lines": ".yaml", "vcrpy": ".yml", "json": ".json", "har": ".har"}  # by layout
 
 
 @pytest.fixture
@@ -58,8 +58,8 @@ def contents(path: Path) -> list[tuple[str, str, RecordedResponse]]:
     ]
 
 
-@pytest.mark.parametrize("to", LAYOUTS)
-@pytest.mark.parametrize("via", LAYOUTS)
+@pytest.mark.parametrize("to", ENDINGS)
+@pytest.mark.parametrize("via", ENDINGS)
 def test_a_conversion_there_and_back_loses_nothing(tour: Path, to: Layout, via: Layout) -> None:
     """Requests and responses are the same after any two conversions; the key is in none."""
     middle, end = Path(f"middle{ENDINGS[via]}"), Path(f"end{ENDINGS[to]}")
@@ -96,7 +96,7 @@ def theirs() -> Path:
     return written_by_vcrpy("theirs.yml", *echoes, of=KEY)
 
 
-@pytest.mark.parametrize("to", LAYOUTS)
+@pytest.mark.parametrize("to", ENDINGS)
 @pytest.mark.parametrize("known_by", ["header", "environment", "keyring"])
 def test_a_key_that_is_known_is_removed_wherever_it_was_echoed(
     known_by: str, theirs: Path, to: Layout, monkeypatch: pytest.MonkeyPatch
@@ -115,7 +115,7 @@ def test_a_key_that_is_known_is_removed_wherever_it_was_echoed(
     assert traces(target.read_bytes(), KEY) == traces(path.read_bytes(), KEY) == []
 
 
-@pytest.mark.parametrize("to", LAYOUTS)
+@pytest.mark.parametrize("to", ENDINGS)
 def test_a_key_that_redaction_misses_is_not_written(
     theirs: Path, to: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,7 +171,7 @@ def test_repair_keeps_every_whole_interaction(tour: Path) -> None:
         assert read_cassette(tour).problem is None
 
 
-@pytest.mark.parametrize("to", LAYOUTS)
+@pytest.mark.parametrize("to", ENDINGS)
 def test_an_empty_cassette_is_converted_and_nothing_is_an_error(to: Layout) -> None:
     """Also a HAR file without entries; what is not there is said."""
     Path("empty.yaml").touch()

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
-from typing import Final, Literal, get_args
+from typing import Final, Literal
 
 from ..credentials import known_keys
 from ..display import plural
@@ -19,7 +19,6 @@ from .recorder import redacted_metadata, unfinished_files, write_cassette
 from .recording import Recording, read_cassette
 
 Layout = Literal["lines", "vcrpy", "json", "har"]
-LAYOUTS: Final[tuple[Layout, ...]] = get_args(Layout)
 
 # About as much is searched for personal data when a recording is closed, which must not take long.
 _SEARCHED: Final = 1000
