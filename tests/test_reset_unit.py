@@ -169,7 +169,10 @@ def test_two_accounts_in_one_log_are_no_unit(readings: list[Reading], why: str) 
 @pytest.mark.parametrize("unit", UNITS)
 def test_a_stated_unit_stands_and_is_contradicted_by_any_other(stated: str, unit: str) -> None:
     """The user's word is followed, and told to be wrong where it is."""
-    evidence = infer_reset_unit(window(unit, BY_HAND), stated=stated)  # type: ignore[arg-type]
+    inference = ResetUnitInference(stated=stated)  # type: ignore[arg-type]
+    for each in window(unit, BY_HAND):
+        inference.observe(each)
+    evidence = inference.evidence()
 
     assert evidence.unit == stated
     assert (evidence.contradiction is None) == (stated == unit)

@@ -249,9 +249,9 @@ def renewal_time(reading: Reading, unit: UnitName) -> float | None:
     return value * scale.seconds + (reading.at if scale.counts_down else 0.0)
 
 
-def infer_reset_unit(readings: Iterable[Reading], *, stated: ResetUnit | None = None) -> Evidence:
+def infer_reset_unit(readings: Iterable[Reading]) -> Evidence:
     """Return the evidence for the unit of Reset in readings, given in the order they were made."""
-    inference = ResetUnitInference(stated=stated)
+    inference = ResetUnitInference()
     for reading in readings:
         inference.observe(reading)
     return inference.evidence()
