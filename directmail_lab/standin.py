@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from email.utils import formatdate
-from typing import Final, Literal, NamedTuple, get_args
+from typing import Final, NamedTuple, get_args
 
 from .contract import HEADERS, ME_PATH, STAND_IN_KEY, TYPICAL_LIMIT, TYPICAL_WINDOW_S
 from .credentials import ApiKey
@@ -27,9 +27,8 @@ from .interaction import (
     operation_of,
     path_below,
 )
+from .readings.reset_unit import ResetUnit
 from .server import LoopbackServer, error_response, json_response
-
-ResetUnit = Literal["seconds_left", "milliseconds_left", "epoch_s", "epoch_ms"]
 
 STAND_IN_RECORD: Final[Mapping[str, object]] = {
     "id": "usr_stand_in_1",

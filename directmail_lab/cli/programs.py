@@ -13,9 +13,10 @@ from pathlib import Path
 
 import typer
 
+from ..readings.reset_unit import ResetUnit
 from ..server import CassetteServer, LoopbackServer
 from ..settings import API_KEY_VARIABLE, BASE_URL_VARIABLE
-from ..standin import ResetUnit, stand_in
+from ..standin import stand_in
 from ..tutorials import EXPLORE, first_tutorial, notebook_of
 from .output import cassette_file, complete_cassette
 
