@@ -24,8 +24,8 @@ BASE_URL = "https://api.example.test"
 class Clock:
     """Seconds since the Unix epoch; sleeping moves it on at once."""
 
-    def __init__(self, now: float = START) -> None:
-        self.now = now
+    def __init__(self) -> None:
+        self.now = START
         self.slept: list[float] = []
         self.waits: list[float] = []
 

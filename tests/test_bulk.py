@@ -154,8 +154,8 @@ def lists(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lists]:
 ADDRESS = "https://lists.example.com"
 
 
-def page(number: int, size: int = 10) -> list[Any]:
-    return RECORDS[(number - 1) * size : number * size]
+def page(number: int) -> list[Any]:
+    return RECORDS[(number - 1) * 10 : number * 10]
 
 
 def numbered(parameter: str, body: Callable[[list[Any], int, int | None], object]) -> Answer:

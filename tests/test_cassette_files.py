@@ -37,10 +37,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def is_nowhere(name: str = "tour") -> bool:
-    """Return whether no file is found for a name."""
+def is_nowhere() -> bool:
+    """Return whether no file is found for the name."""
     with pytest.raises(NotRecordedError) as caught:
-        find_cassette(name)
+        find_cassette("tour")
     return caught.value.reason == "no_such_cassette"
 
 

@@ -30,10 +30,10 @@ LOCAL = "http://127.0.0.1:8431"
 LIKE_OURS: dict[str, Any] = {"sort_keys": False, "allow_unicode": True, "width": 100}
 
 
-def described(*interactions: Interaction, base_url: str = BASE_URL) -> dict[str, Any]:
+def described(*interactions: Interaction) -> dict[str, Any]:
     """The document of a recording of these interactions."""
     Path("any.yaml").unlink(missing_ok=True)  # what it held would stay
-    return dm.openapi(recorded(Path("any.yaml"), *interactions, base_url=base_url))
+    return dm.openapi(recorded(Path("any.yaml"), *interactions))
 
 
 def schema_of(document: dict[str, Any], path: str = "/v1/users/me") -> dict[str, Any]:

@@ -180,13 +180,11 @@ JOE = answered(body='{"email": "joe@corp.com", "phone": "+31 6 1234 5678"}')
 NO_ONE = answered(body='{"email": "stand-in@example.com", "from": "no-reply@corp.com"}')
 
 
-def notices(
-    *interactions: Interaction, redact: Iterable[str] = (), path: str | Path = "tour"
-) -> list[str]:
+def notices(*interactions: Interaction, redact: Iterable[str] = ()) -> list[str]:
     """Return what the end of a recording says."""
     lines: list[str] = []
     redactor = Redactor(redact=redact)
-    with opened(path, "any", redactor=redactor, notice=lines.append) as cassette:
+    with opened("tour", "any", redactor=redactor, notice=lines.append) as cassette:
         for interaction in interactions:
             cassette.record(interaction)
     return lines

@@ -18,7 +18,7 @@ BLOCKS = re.findall(r"^```(\S+)([^\n]*)\n(.*?)^```$", README, re.MULTILINE | re.
 
 
 def test_the_python_runs_and_prints_what_it_says(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     """Every block runs in turn, as a reader pastes it; the first shows the table beneath it."""
     (tmp_path / "cassettes").mkdir()

@@ -31,9 +31,9 @@ def over(text: str, *, start: str = "") -> str:
     return start + text * (SIZE // len(text))
 
 
-def each(text: str, *, joint: str = " ", count: int = 70_000) -> str:
+def each(text: str) -> str:
     """Return a text with another number in it each time."""
-    return joint.join(text.replace("%d", f"{number:05}") for number in range(count))
+    return " ".join(text.replace("%d", f"{number:05}") for number in range(70_000))
 
 
 INPUTS: Final[dict[str, str | bytes]] = {

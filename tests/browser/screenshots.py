@@ -70,9 +70,8 @@ TRAFFIC = """for n in range(230):
             dm.get("/v1/lists")"""
 
 
-def main(folder: Path = IMAGES) -> None:
+def main() -> None:
     """Take each picture in the light and in the dark theme."""
-    folder.mkdir(parents=True, exist_ok=True)
     themes: tuple[Theme, ...] = ("Light", "Dark")
     with (
         tempfile.TemporaryDirectory() as home,
@@ -84,7 +83,7 @@ def main(folder: Path = IMAGES) -> None:
             server.set_theme(theme)
             for take_picture, (width, height, scale) in PICTURES.items():
                 page = new_tab(browser, server, width=width, height=height, scale=scale).page
-                take_picture(page, server, folder, theme.lower())
+                take_picture(page, server, IMAGES, theme.lower())
                 page.context.close()
         browser.close()
 
