@@ -22,7 +22,7 @@ _WIDE: Final = 1000  # a pipe has no width: each row stays on one line, for grep
 
 # A sentence that names a call or class of Python is no advice at a terminal.
 _PYTHON = re.compile(r"\w\((?!s\))|pathlib|^Or set")
-_SIGN_IN = "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY, or name a --cassette."
+_SIGN_IN = "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY, or give --cassette where it is taken."
 _ADVICE: Final[dict[type[Exception], str]] = {
     errors.CredentialError: _SIGN_IN,
     errors.NotConnectedError: _SIGN_IN,
