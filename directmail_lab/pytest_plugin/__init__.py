@@ -189,7 +189,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     use = item.stash.get(USE, None)
     if use is not None:
         use.has_passed = True
-        if not use.has_epilogue and (problem := use.problem()):
+        if not use.has_teardown and (problem := use.problem()):
             use.has_passed = False
             pytest.fail(problem, pytrace=False)
     return result
@@ -203,7 +203,7 @@ def pytest_fixture_setup(
     result = yield
     use, function = request.node.stash.get(USE, None), fixturedef.func
     if use and (isgeneratorfunction(function) or isasyncgenfunction(function)):
-        use.has_epilogue |= not fixturedef.argname.startswith("directmail")
+        use.has_teardown |= not fixturedef.argname.startswith("directmail")
     return result
 
 

@@ -34,7 +34,7 @@ class Use:
     refused: list[NotRecordedError] = field(default_factory=list)
     unanswered: list[str] = field(default_factory=list)  # by `directmail_server`, which raises none
     has_passed: bool = False
-    has_epilogue: bool = False  # a fixture that goes on after the test
+    has_teardown: bool = False  # a fixture goes on after the test
 
     @property
     def is_own(self) -> bool:
