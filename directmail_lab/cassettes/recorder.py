@@ -30,7 +30,7 @@ _FSYNC_EVERY_S: Final = 1.0
 _SPARE_BYTES: Final = 1024**2
 # Not through a symbolic link.
 _OPEN_FLAGS: Final = (
-    os.O_WRONLY | os.O_CREAT | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
+    os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
 )
 
 
@@ -60,17 +60,16 @@ class LineWriter:
         self._synced_at = time.monotonic()
         self._file = os.open(path, _OPEN_FLAGS, 0o666)
         self._opened = os.fstat(self._file)
-        # Length, checksum and number of the whole interactions: set at once, so that Ctrl-C leaves
-        # all three as they were before an interaction or as they are after it.
-        self._state = 0, hashlib.sha256(), 0
+        # Length and number of the whole interactions: set at once, so that Ctrl-C leaves both as
+        # they were before an interaction or as they are after it.
+        self._state = 0, 0
         try:
-            if loaded is not None and (size := loaded.clean_bytes):
-                data = memoryview(path.read_bytes())[:size]
-                self._state = size, hashlib.sha256(data), len(loaded)
+            if loaded is not None and loaded.clean_bytes:
+                self._state = loaded.clean_bytes, len(loaded)
                 self._truncate()
             else:
                 self._truncate()
-                self._state = *self._write(header), 0
+                self._state = self._write(header), 0
         except BaseException:
             os.close(self._file)
             raise
@@ -81,7 +80,7 @@ class LineWriter:
 
     @property
     def count(self) -> int:
-        return self._state[2]
+        return self._state[1]
 
     def is_in_place(self) -> bool:
         """Return whether the path still leads to this file, and nobody else has changed it."""
@@ -93,7 +92,7 @@ class LineWriter:
 
     def append(self, text: str) -> None:
         """Write the lines of one interaction, in one write."""
-        self._state = *self._write(text), self._state[2] + 1
+        self._state = self._write(text), self._state[1] + 1
         now = time.monotonic()
         if now - self._synced_at >= _FSYNC_EVERY_S:
             self._synced_at = now
@@ -105,8 +104,10 @@ class LineWriter:
         Where there is no room for the line, every interaction is there all the same.
         """
         try:
-            _, digest, number = self._state
-            self._write(layout.end_line(number, digest.hexdigest()))
+            os.lseek(self._file, 0, os.SEEK_SET)
+            with open(self._file, "rb", closefd=False) as whole:
+                digest = hashlib.file_digest(whole, "sha256")
+            self._write(layout.end_line(self.count, digest.hexdigest()))
             os.fsync(self._file)
         finally:
             os.close(self._file)
@@ -115,15 +116,14 @@ class LineWriter:
         """Close the file as it is, without an end line."""
         os.close(self._file)
 
-    def _write(self, text: str) -> tuple[int, hashlib._Hash]:
-        """Write after the whole interactions; returns the new length and checksum of the file."""
-        data, digest = memoryview(text.encode()), self._state[1].copy()
-        digest.update(data)
+    def _write(self, text: str) -> int:
+        """Write after the whole interactions; returns the new length of the file."""
+        data = memoryview(text.encode())
         size = self.size + len(data)
         try:
             while data:
                 data = data[os.write(self._file, data) :]
-            return size, digest
+            return size
         except BaseException:
             with suppress(OSError):
                 self._truncate()
