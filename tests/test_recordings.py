@@ -220,6 +220,25 @@ def test_a_file_that_changes_under_a_recording_loses_nothing(tmp_path: Path, cha
     assert path.exists() is ("removed" not in change)
 
 
+@pytest.mark.parametrize("change", ["removed", "replaced", "same size"])
+def test_a_file_that_changes_while_it_is_recorded_anew_stays(tmp_path: Path, change: str) -> None:
+    """What was recorded stands beside it, and a notice says so."""
+    path, notices = recorded(tmp_path / "tour.yaml", answered(get("/before"))), list[str]()
+    text = path.read_text().replace("/before", "/theirs" if change == "same size" else "/longer-x")
+    with opened(path, record_mode="all", notice=notices.append) as cassette:
+        cassette.record(answered(get("/after")))
+        path.unlink()
+        if change != "removed":
+            path.write_text(text)
+
+    beside = path.with_name("tour.unfinished.yaml")
+    assert paths_in(beside) == ["/after"]
+    assert len(notices) == 1
+    assert str(beside) in notices[0]
+    assert path.exists() is (change != "removed")
+    assert change == "removed" or path.read_text() == text
+
+
 def test_a_full_cassette_refuses_before_anything_is_sent(
     service: FaultyService, live: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:

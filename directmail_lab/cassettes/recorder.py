@@ -187,7 +187,8 @@ class Recorder:
         with ExitStack() as locks:
             self._path = self._file = locks.enter_context(locked(path))
             self.recording = Recording(path.stem, path=path)
-            if self._path.exists():
+            self._old = _version_of(self._path)
+            if self._old is not None:
                 self.recording = read_cassette(self._path)
             if replaces is not None and len(self.recording):
                 self._file = locks.enter_context(locked(_unused(self._path)))
@@ -255,7 +256,10 @@ class Recorder:
             if self._writer is not None:
                 self._writer.close()
                 if self._replaces is not None and self._file != self._path:
-                    self._put_in_place(keeps_others)
+                    if _version_of(self._path) == self._old:
+                        self._put_in_place(keeps_others)
+                    else:
+                        self._tell_replaced()
             self._file = self._path
         return self._writer is not None
 
@@ -276,11 +280,14 @@ class Recorder:
         self._writer.release()
         self._file, self._replaces = _unused(self._path), None
         self._file.parent.mkdir(parents=True, exist_ok=True)  # which may be removed, too
+        self._tell_replaced()
+        return LineWriter(self._file, header_text(self._metadata, self._redactor))
+
+    def _tell_replaced(self) -> None:
         self._notice(
             f"Cassette {self._path.stem!r} was replaced, changed or removed while it was recorded. "
-            f"What follows is in {self._file}."
+            f"What was recorded since is in {self._file}."
         )
-        return LineWriter(self._file, header_text(self._metadata, self._redactor))
 
     def _put_in_place(self, keeps_others: bool) -> None:
         """Replace the old file; its interactions that were not recorded anew stay, before them."""
@@ -295,6 +302,14 @@ class Recorder:
         kept = (each for each in old if player.find(each.request) is None)
         write_cassette(self._path, new.metadata, chain(kept, new), self._redactor)
         self._file.unlink()
+
+
+def _version_of(path: Path) -> tuple[int, int, int] | None:
+    """Return what changes when a file is replaced or changed; None where there is none."""
+    with suppress(OSError):
+        status = path.stat()
+        return status.st_ino, status.st_size, status.st_mtime_ns
+    return None
 
 
 def unfinished_files(path: Path) -> list[Path]:
