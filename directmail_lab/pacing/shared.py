@@ -82,7 +82,9 @@ class SharedStore(ABC):
         self._ahead_s = 0.0  # of the store's clock, which the times in rows are by
         self._give_up_at = 0.0  # of the change that is made, by the monotonic clock
         self._alone_until, self._has_warned = 0.0, False
-        self._written: dict[str, str] = {}  # by operation, the row as this session wrote it
+        # By operation: the name of its row, and the row as this session wrote it.
+        self._names: dict[str, str] = {}
+        self._written: dict[str, str] = {}
         self.other_kernels = 0
 
     def change(
@@ -114,9 +116,11 @@ class SharedStore(ABC):
             return self._written[operation]
 
         self._give_up_at = time.monotonic() + _DEADLINE_S
-        name = hmac.digest(self._account, operation.encode("utf-8", "replace"), "sha256").hex()
+        if operation not in self._names:
+            digest = hmac.digest(self._account, operation.encode("utf-8", "replace"), "sha256")
+            self._names[operation] = digest.hex()
         try:
-            self._replace(name, update)
+            self._replace(self._names[operation], update)
         except Exception as error:  # no failure of a store may make a request fail
             self._pace_alone(error, now)
             return None
