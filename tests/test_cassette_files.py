@@ -18,6 +18,7 @@ from directmail_lab.cassettes import (
     read_cassette,
     shown_path,
 )
+from directmail_lab.cassettes.library import command_name
 from directmail_lab.cassettes.vcr_files import block_text
 from directmail_lab.errors import CassetteError, CassetteFormatError, NotRecordedError
 
@@ -319,3 +320,13 @@ def test_the_reading_of_a_large_file_of_vcrpys_tells_how_far_it_is(tmp_path: Pat
     assert 0 < max(parts) < 0.1
     assert 0.9 < sum(parts) <= 1.001
     assert not told
+
+
+def test_a_command_names_the_file_where_the_name_finds_another(tmp_path: Path) -> None:
+    """As of a cassette that was recorded by its path."""
+    found = recorded(Path("cassettes/tour.yaml"), answered())
+    other = recorded(tmp_path / "elsewhere" / "tour.yaml", answered())
+
+    assert command_name(found, "tour") == "tour"
+    assert command_name(other, "tour") == str(other)
+    assert command_name(other, "nowhere") == str(other)

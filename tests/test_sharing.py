@@ -163,6 +163,26 @@ def ask(store: SharedStore) -> float:
     return changed[1]
 
 
+class FullStore(SharedStore):
+    """A store that has no room for a row."""
+
+    def _replace(self, name: str, update: Callable[[object], str]) -> None:
+        raise OSError(f"{name} {update(None)}")
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_change_that_could_not_be_kept_changes_nothing() -> None:
+    """The session paces alone by what it knew, and counts its request once."""
+    own, store = Allowance(remaining=3, renews_at=START + 60.0), FullStore(b"an account")
+    with pytest.warns(UserWarning, match="paces alone"):
+        changed = store.change(ME, own, lambda allowance: allowance.wait_s(START, "a"), START)
+
+    assert changed is None
+    assert own == Allowance(remaining=3, renews_at=START + 60.0, reset_unit=own.reset_unit)
+
+
 # -- the file -------------------------------------------------------------------------------------
 
 
