@@ -313,8 +313,8 @@ class Session:
 
     @property
     def _client_options(self) -> dict[str, Any]:
-        own = {"base_url": self.base_url, "timeout": self._timeout_s}
-        return {"transport": self._transport, **own}
+        transport, base_url, timeout_s = self._transport, self.base_url, self._timeout_s
+        return {"transport": transport, "base_url": base_url, "timeout": timeout_s}
 
     def me(self) -> pd.DataFrame:
         """Return the current user's record; see `directmail_lab.me`."""

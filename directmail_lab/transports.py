@@ -43,7 +43,7 @@ from .interaction import (
 from .readings.reading import Reading, Source, raw_values
 
 ModeName = Literal["live", "record", "replay"]
-Origin = tuple[float | None, Source] | tuple[float | None, Source, str, int | None]
+_About = tuple[float | None, Source] | tuple[float | None, Source, str, int | None]
 """What a `Reading` has last: seconds, source, and if it has one its cassette and number there."""
 
 _ATTEMPT: Final = "directmail_lab.attempt"
@@ -136,7 +136,7 @@ class Observer:
         response: httpx.Response,
         *,
         at: float,
-        about: Origin,
+        about: _About,
         body: bytes | None = None,
         path: str | None = None,
     ) -> httpx.Response:
@@ -310,7 +310,7 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         try:
             number = self._record(request, recorded, at, elapsed_s)
         finally:  # a response that could not be recorded is in the session's recording
-            about: Origin = elapsed_s, "recorded", self.cassette.name, number
+            about: _About = elapsed_s, "recorded", self.cassette.name, number
             kept = self.recording, request, response
             response = self.observe(*kept, at=at, about=about, body=recorded.body)
         return response

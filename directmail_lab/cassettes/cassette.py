@@ -107,10 +107,8 @@ class Cassette:
         check_choice("record_mode", record_mode, RECORD_MODES)
         check_choice("repeat", repeat, ("last", "strict"))
         check_match_on(match_on)
-        read = name if isinstance(name, Recording) else None
-        if isinstance(name, Recording):
-            name = name.path or name.name
-        self.name = cassette_name(name)
+        place = (name.path or name.name) if isinstance(name, Recording) else name
+        self.name = cassette_name(place)
         self.record_mode = record_mode
         self.on_unmatched: Callable[[NotRecordedError], object] = lambda _: None
         self.keeps_others = True
@@ -123,15 +121,16 @@ class Cassette:
         started_at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
         self._metadata = {"started_at": started_at, **(metadata or {}), "base_url": base_url}
         locate = find_cassette if record_mode == "none" else new_cassette_path
-        self.path = locate(name, folders)
+        self.path = locate(place, folders)
         self.records = records(record_mode, self.path)
         self._recorder: Recorder | None = None
         # Of requests in which something was replaced: what they were, by what is recorded of them.
         self._replaced: dict[tuple[str, str, bytes | None], int] = {}
         if self.records:
             self._recorder = self._open_recorder(anew=record_mode == "all")
-        read = self._recorder.recording if self._recorder else read
-        self._recording = read_cassette(self.path) if read is None else read
+            self._recording = self._recorder.recording
+        else:
+            self._recording = name if isinstance(name, Recording) else read_cassette(self.path)
         self._redactor = self._redactor.extended(self._recording.redact)
         self._player = Player(
             Recording(self.name) if record_mode == "all" else self._recording,

@@ -261,7 +261,7 @@ class Recorder:
                     else:
                         self._tell_replaced()
             self._file = self._path
-        return self._writer is not None
+        return self.has_recorded
 
     def _open_writer(self) -> LineWriter:
         header, recording = header_text(self._metadata, self._redactor), self.recording
