@@ -19,6 +19,8 @@ from directmail_lab.cassettes import Cassette, read_cassette, recording as recor
 from directmail_lab.sessions import Session
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from faulty_service import FaultyService
 
     from directmail_lab.interaction import RecordedRequest, RecordedResponse
@@ -218,6 +220,52 @@ def test_a_file_that_changes_under_a_recording_loses_nothing(tmp_path: Path, cha
     assert len(notices) == 1
     assert str(beside) in notices[0]
     assert path.exists() is ("removed" not in change)
+
+
+@pytest.mark.parametrize("layout", [recorded, theirs])
+@pytest.mark.parametrize("mode", ["new_episodes", "any", "all"])
+@pytest.mark.parametrize("change", ["created", "removed", "shorter", "longer"])
+def test_a_file_that_changes_before_the_first_interaction_stays(
+    tmp_path: Path, layout: Callable[..., Path], mode: str, change: str
+) -> None:
+    """What is recorded goes to a file beside, and a notice says so."""
+    path, notices = tmp_path / "tour.yaml", list[str]()
+    before = layout(path, *(answered(get(f"/{n}")) for n in range(3))).read_bytes()
+    after = {"removed": None, "shorter": before[:400], "longer": before + b"# mine\n"}
+    if change == "created":
+        path.unlink()
+    with opened(path, mode, notice=notices.append) as cassette:
+        path.unlink() if change == "removed" else path.write_bytes(after.get(change) or before)
+        cassette.record(answered(get("/new")))
+
+    beside = path.with_name("tour.unfinished.yaml")
+    assert (path.read_bytes() if path.exists() else None) == after.get(change, before)
+    assert paths_in(beside) == ["/new"]
+    assert len(notices) == 1
+    assert str(beside) in notices[0]
+
+
+def test_a_file_that_changes_after_the_last_interaction_stays(tmp_path: Path) -> None:
+    """No end line is written to it, and a notice says so."""
+    path, notices = tmp_path / "tour.yaml", list[str]()
+    with opened(path, notice=notices.append) as cassette:
+        cassette.record(answered())
+        path.write_text("mine")
+
+    assert path.read_text() == "mine"
+    assert "It stays as it is now" in notices[0]
+
+
+@pytest.mark.parametrize("mode", ["new_episodes", "all"])
+def test_what_is_recorded_for_a_private_cassette_is_private(tmp_path: Path, mode: str) -> None:
+    """Also in the file beside it, and in one that replaces it."""
+    path = theirs(tmp_path / "tour.yaml", answered(get("/old")))
+    path.chmod(0o600)
+    with opened(path, mode) as cassette:
+        cassette.record(answered(get("/new")))
+        modes = {file.stat().st_mode & 0o777 for file in tmp_path.glob("*.yaml")}
+
+    assert modes == {path.stat().st_mode & 0o777} == {0o600}
 
 
 @pytest.mark.parametrize("change", ["removed", "replaced", "same size"])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
@@ -285,14 +287,36 @@ def locked(path: Path) -> Iterator[Path]:
             lock.release()
 
 
+Version = tuple[int, int, int, int]
+"""What changes when a file is replaced or changed."""
+
+
+def version_of(file: Path | os.stat_result) -> Version | None:
+    """Return the version of a file; None if there is none."""
+    try:
+        status = file.stat() if isinstance(file, Path) else file
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
 @contextmanager
-def create(path: Path) -> Iterator[Path]:
-    """Give a new, empty file beside ``path``, which replaces it at the end if no error occurs."""
+def create(path: Path, version: Version | None = None) -> Iterator[Path]:
+    """Give a new, empty file beside ``path``, which replaces it at the end if no error occurs.
+
+    The permissions of the old file stay. Raises FileExistsError if there is another ``version`` of
+    the old file by then; None takes any.
+    """
     new = path.with_name(f".{path.name}.new")
     new.unlink(missing_ok=True)
     try:
-        new.touch(exist_ok=False)  # O_EXCL: never through a link that another process has made
+        # O_EXCL: never through a link that another process has made.
+        new.touch(0o600 if path.exists() else 0o666, exist_ok=False)
         yield new
+        if version is not None and version_of(path) != version:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+        with suppress(FileNotFoundError):
+            shutil.copymode(path, new)
         new.replace(path)
     finally:
         new.unlink(missing_ok=True)
