@@ -306,11 +306,13 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         if self.cassette is None:
             return self.observe(self.recording, request, response, at=at, about=(elapsed_s, "live"))
         recorded, response = _as_recorded(request, response)
-        number = None
+        number: int | None = 0
         try:
             number = self._record(request, recorded, at, elapsed_s)
-        finally:  # a response that could not be recorded is in the session's recording
-            about: _About = elapsed_s, "recorded", self.cassette.name, number
+        finally:  # a response that was not recorded is in the session's recording
+            about: _About = elapsed_s, "live"
+            if number != 0:
+                about = elapsed_s, "recorded", self.cassette.name, number
             kept = self.recording, request, response
             response = self.observe(*kept, at=at, about=about, body=recorded.body)
         return response
@@ -319,7 +321,10 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     def _record(
         self, request: httpx.Request, response: RecordedResponse, at: float, elapsed_s: float
     ) -> int | None:
-        """Record a response before the caller has the whole of it: nothing seen is ever lost."""
+        """Record a response before the caller has the whole of it: nothing seen is ever lost.
+
+        Returns what `Cassette.record` does.
+        """
         assert self.cassette is not None
         attempt = request.extensions.get(_ATTEMPT, 0) + 1
         recorded_at = datetime.fromtimestamp(at, UTC)
@@ -336,7 +341,7 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             raise
         if number != 0:  # what is left out is no attempt of the recording
             request.extensions[_ATTEMPT] = attempt
-        return number or None
+        return number
 
 
 def _as_recorded(

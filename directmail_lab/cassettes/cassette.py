@@ -52,8 +52,8 @@ class Cassette:
         Where a name is looked for before it is looked for as usual; a new cassette is in the first.
     record_mode
         vcrpy's: ``"none"`` replays; ``"once"`` records a new cassette and replays an old one;
-        ``"new_episodes"`` and ``"any"`` add what is not there; ``"all"`` records everything again,
-        and replaces an old file at `close`.
+        ``"new_episodes"`` and ``"any"`` add what is not there; ``"all"`` records everything again;
+        at `close` that replaces the old responses to the same requests, and others stay.
     redactor
         What removes secrets before anything is written or compared.
     base_url
@@ -192,7 +192,7 @@ class Cassette:
 
         Its response body must be decoded; its headers are changed here to fit that. Returns its
         number in the cassette; None if that is known only at the end, as of one recorded anew; 0 if
-        ``before_record`` left it out.
+        it was not recorded: ``before_record`` left it out, or the recording has ended.
 
         Raises
         ------

@@ -240,13 +240,14 @@ class Recorder:
     def append(self, interaction: Interaction) -> tuple[int | None, RecordedRequest]:
         """Redact an interaction and write it: when this returns, a kill does not lose it.
 
-        Returns its number in the cassette, where that is known by now, and its request as written.
+        Returns its number in the cassette, or None if that is not known yet, or 0 if it was not
+        recorded since the recording has ended; and its request as written.
         """
         if os.getpid() != self._process:
-            return None, interaction.request
+            return 0, interaction.request
         if self.closed:  # while the request was in flight
             self._notice(f"A response came after cassette {self._path.stem!r} had been closed.")
-            return None, interaction.request
+            return 0, interaction.request
         text, written = self._redactor.redacted_text(interaction, layout.interaction_text)
         if self._writer is None:
             self._writer = self._open_writer()
