@@ -138,6 +138,11 @@ class Cassette:
             base_url=base_url or self._recording.base_url or "",
             redactor=self._redactor,
         )
+        if self.path.suffix == ".yaml" and self.path.with_suffix(".yml").exists():
+            notice(
+                f"Cassette {self.name!r} is {self.path}. There is a {self.name}.yml beside "
+                "it, which is not used: rename or remove one of them."
+            )
         if self._recording.problem:
             notice(f"Cassette {self.name!r}: {self._recording.problem}.")
 

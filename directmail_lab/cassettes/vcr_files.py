@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -108,6 +109,18 @@ def load_yaml(text: str, progress: Progress = lambda _: None) -> Any:
     except (yaml.YAMLError, *MALFORMED) as error:
         name = type(error).__name__
         raise CassetteFormatError(f"It is not YAML that is safe to load ({name}).") from None
+
+
+def count_comments(path: Path) -> int:
+    """Return how many comments a YAML file has; 0 if it is not YAML."""
+    text, end, comments = path.read_text("utf-8-sig", "replace"), 0, 0
+    with suppress(yaml.YAMLError):
+        for token in yaml.scan(text) if "#" in text else ():
+            # Between two tokens there is nothing but comments and space.
+            between = text[end : token.start_mark.index]
+            comments += sum(line.lstrip().startswith("#") for line in between.splitlines())
+            end = token.end_mark.index
+    return comments
 
 
 def _interaction(entry: Mapping[str, Any], number: int) -> Interaction:
