@@ -245,7 +245,8 @@ class NotRecordedError(CassetteError):
     Attributes
     ----------
     reason
-        ``"no_such_cassette"``, ``"nothing_left"`` (all were played) or ``"no_match"``.
+        ``"no_such_cassette"``, ``"nothing_left"`` (all were played), ``"no_match"`` or
+        ``"no_body"`` (the response was recorded without its body).
     similarity
         Of the request's path to that of the nearest one in the cassette, from 0 to 1.
     request
@@ -255,7 +256,7 @@ class NotRecordedError(CassetteError):
         value as it was sent and as it was recorded, both redacted.
     """
 
-    reason: Literal["no_such_cassette", "nothing_left", "no_match"]
+    reason: Literal["no_such_cassette", "nothing_left", "no_match", "no_body"]
     similarity: float = 1.0
     request: str = ""
     nearest: Sequence[tuple[str, Mapping[str, tuple[object, object]]]] = ()

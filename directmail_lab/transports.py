@@ -23,7 +23,7 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Final, Literal, Protocol, cast
 
-from .bodies import MAX_UNPACKED_BYTES, unpack
+from .bodies import MAX_UNPACKED_BYTES, MissingBody, unpack
 from .cassettes import Cassette, SessionRecording
 from .cassettes.recording import RawInteraction
 from .display import CONTROLS
@@ -360,7 +360,8 @@ def _as_recorded(
         if len(plain) > MAX_UNPACKED_BYTES or (coding and body and plain is body):
             raise ValueError
     except ValueError:
-        placeholder = replace(recorded, body=b"<not recorded: %d bytes>" % len(body))
+        missing = MissingBody(b"<not recorded: %d bytes>" % len(body))
+        placeholder = replace(recorded, body=missing)
         return normalize_headers(placeholder, method=request.method), response
     if not coding:
         return recorded, response

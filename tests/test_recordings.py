@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import shutil
 import threading
 from dataclasses import replace
@@ -11,12 +12,16 @@ from typing import TYPE_CHECKING
 from unittest import mock
 
 import httpx
+import pandas as pd
 import pytest
 from cassette_samples import BASE_URL, answered, get, opened, paths_in, recorded, theirs, typed
+from vcr.serialize import deserialize
+from vcr.serializers import yamlserializer
 
 import directmail_lab as dm
 from directmail_lab.cassettes import Cassette, read_cassette, recording as recording_module
 from directmail_lab.sessions import Session
+from directmail_lab.widgets.page import detail
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -312,16 +317,44 @@ def test_a_full_cassette_refuses_before_anything_is_sent(
 def test_the_caller_gets_a_body_that_is_too_large_to_record(
     service: FaultyService, live: Session, monkeypatch: pytest.MonkeyPatch, encoding: str | None
 ) -> None:
-    """In its place stands how many bytes it had; a replay gives that."""
+    """In its place stands how many bytes it had; to replay that is an error that says so."""
     monkeypatch.setattr("directmail_lab.transports.MAX_UNPACKED_BYTES", 1_000)
     with live.record("tour"), service.fault(body="x" * 1_001, encoding=encoding):
         whole = live.get("/v1/lists").text
-    with live.replay("tour"):
-        replayed = live.get("/v1/lists")
+    with (
+        live.replay("tour"),
+        pytest.raises(dm.errors.NotRecordedError, match=r"not recorded: \d+ bytes.*\n.*live") as no,
+    ):
+        live.get("/v1/lists")
+    (row,) = dm.interactions("tour").itertuples()
 
     assert whole == "x" * 1_001
-    assert replayed.text.startswith("<not recorded: ")
-    assert "content-encoding" not in replayed.headers
+    assert no.value.reason == "no_body"
+    assert pd.isna(row.bytes)
+    assert row.excerpt.startswith("(not recorded: ")
+    assert "(not recorded: " in repr(dm.interactions("tour", number=1))
+    assert detail(read_cassette(Path("cassettes/tour.yaml")), 1)[0]["response"]["body"]["kind"] == (
+        "absent"
+    )
+
+
+NOT_RECORDED = pytest.raises(dm.errors.NotRecordedError, match=r"not (recorded|searched): \d+")
+
+
+@pytest.mark.parametrize("layout", [recorded, theirs])
+def test_a_services_own_words_are_no_missing_body(
+    tmp_path: Path, layout: Callable[..., Path]
+) -> None:
+    """Where we wrote the file; vcrpy loads it all the same. In an older one they stand for one."""
+    own = "<not searched: 28 bytes>"
+    path = layout(tmp_path / "a.yaml", answered(body=own))
+    with Session(BASE_URL) as session, session.replay(path):
+        assert session.get("/v1/users/me").text == own
+    assert deserialize(path.read_text(), yamlserializer)[1][0]["body"]["string"] == own.encode()
+    marks = re.compile(r', "is_recorded": true|^ *is_recorded: true\n', re.MULTILINE)
+    path.write_text(marks.sub("", path.read_text()))
+    with Session(BASE_URL) as session, session.replay(path), NOT_RECORDED:
+        session.get("/v1/users/me")
 
 
 def test_requests_that_differ_by_a_replaced_value_alone_are_told(tmp_path: Path) -> None:
@@ -341,5 +374,5 @@ def test_a_replayed_body_is_decoded_within_a_bound(tmp_path: Path) -> None:
     brotli = pytest.importorskip("brotli")
     bomb = brotli.compress(b"\0" * (65 * 1024**2))
     path = theirs(tmp_path / "a.yaml", typed("text/plain", bomb, ("Content-Encoding", "br")))
-    with Session(BASE_URL) as session, session.replay(path):
-        assert len(session.get("/v1/x").content) < 100
+    with Session(BASE_URL) as session, session.replay(path), NOT_RECORDED:
+        session.get("/v1/x")

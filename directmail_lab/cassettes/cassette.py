@@ -13,6 +13,7 @@ from threading import RLock
 from traceback import extract_tb
 from typing import Final, Literal, Self
 
+from ..bodies import shown_missing
 from ..display import plural
 from ..errors import CassetteError, CassetteFormatError, NotRecordedError, check_choice
 from ..interaction import Interaction, RecordedRequest, check_interaction, normalize_headers
@@ -160,7 +161,7 @@ class Cassette:
         Raises
         ------
         NotRecordedError
-            Where there is none and this cassette does not record.
+            Where there is none and this cassette does not record, or its body was not recorded.
         """
         # What is recorded was redacted; and with nothing recorded, there is nothing to compare.
         if self._player.played and not self._player.has_address(request):
@@ -174,7 +175,12 @@ class Cassette:
                     self._player.played[index] = 1
         if run is not None and (repeats or not is_played):
             indexes = run[-1:] if is_played else run
-            return [(index + 1, self._recording.answer(index + 1, request)) for index in indexes]
+            played = [(index + 1, self._recording.answer(index + 1, request)) for index in indexes]
+            if (missing := shown_missing(played[-1][1].response.body)) is None:
+                return played
+            failure = self._player.missing_body(request, missing)
+            self.on_unmatched(failure)
+            raise failure
         if self._recorder is not None:
             self._recorder.refuse_if_full()
             return []

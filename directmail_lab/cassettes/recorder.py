@@ -18,6 +18,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
+from ..bodies import MissingBody
 from ..errors import CassetteError
 from ..interaction import Interaction, RecordedRequest
 from ..redaction import Redactor
@@ -255,7 +256,7 @@ class Recorder:
             changed, self._writer = self._writer, self._open_beside()
             changed.release()
         if self._writer.size + len(text) > MAX_FILE_BYTES:
-            body = b"<not recorded: %d bytes>" % len(interaction.response.body)
+            body = MissingBody(b"<not recorded: %d bytes>" % len(interaction.response.body))
             response = replace(interaction.response, body=body)
             interaction = replace(interaction, response=response)
             text, _ = self._redactor.redacted_text(interaction, layout.interaction_text)

@@ -24,7 +24,7 @@ from vcr.serializers import jsonserializer, yamlserializer
 from vcr.util import read_body
 from yaml.composer import Composer
 
-from ..bodies import unpack
+from ..bodies import MissingBody, is_like_missing, unpack
 from ..display import Progress
 from ..errors import CassetteError, CassetteFormatError
 from ..interaction import (
@@ -38,7 +38,7 @@ from ..interaction import (
     normalize_headers,
     unreadable,
 )
-from .layout import elapsed_s_of, headers_of, recorded_at_of, response_of, text_of
+from .layout import IS_RECORDED, elapsed_s_of, headers_of, recorded_at_of, response_of, text_of
 
 Matcher = Callable[[Any, Any], object]
 
@@ -203,7 +203,10 @@ def _response_dict(response: RecordedResponse) -> dict[str, Any]:
     for name, value in response.headers:
         headers.setdefault(name, []).append(value)
     status = {"code": response.status, "message": response.reason}
-    return {"status": status, "headers": headers, "body": {"string": response.body}}
+    body: dict[str, object] = {"string": bytes(response.body)}
+    if is_like_missing(response.body) and not isinstance(response.body, MissingBody):
+        body[IS_RECORDED] = True
+    return {"status": status, "headers": headers, "body": body}
 
 
 def vcr_request(request: RecordedRequest) -> Request:
