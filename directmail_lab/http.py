@@ -174,7 +174,9 @@ class Client(_SessionClient, httpx.Client):
         try:
             return _with_body_kept(super().send(request, **options))
         except BaseException as error:
-            raise _explain(error, request, self._redacted) from None
+            if explained := _explain(error, request, self._redacted):
+                raise explained from None
+            raise
 
 
 class AsyncClient(_SessionClient, httpx.AsyncClient):
@@ -185,7 +187,9 @@ class AsyncClient(_SessionClient, httpx.AsyncClient):
         try:
             return _with_body_kept(await super().send(request, **options))
         except BaseException as error:
-            raise _explain(error, request, self._redacted) from None
+            if explained := _explain(error, request, self._redacted):
+                raise explained from None
+            raise
 
 
 def _with_body_kept(response: httpx.Response) -> httpx.Response:
@@ -236,8 +240,8 @@ _MESSAGES: Final = (
 
 def _explain(
     error: BaseException, request: httpx.Request, redacted: Callable[[str], str]
-) -> BaseException:
-    """Return an error with a plain message, as the caller of a client gets it."""
+) -> BaseException | None:
+    """Return an error with a plain message, as the caller of a client gets it; None for a bug."""
     if SENT in request.extensions:
         error = lost_response(request, error) or error
     if isinstance(error, UnicodeError):  # of a redirect
@@ -259,7 +263,7 @@ def _explain(
         address = f"{request.url.scheme}://{request.url.netloc.decode('ascii')}"
         message = template.format(address) + (f" ({reason})" if reason else "")
     else:
-        return error
+        return None
     error.args = (redacted(message),)
     return with_brief_traceback(error)
 

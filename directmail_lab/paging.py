@@ -19,6 +19,7 @@ from .errors import (
     argument_error,
     check_number,
     hide_frames,
+    is_deliberate,
     without_traceback,
 )
 from .http import httpx, origin, parse_url
@@ -83,7 +84,7 @@ def get_many(paths: Iterable[str], *, concurrency: int = 8) -> list[Result]:
             try:
                 results[position] = opened.client.get(paths[position], extensions=extensions)
             except Exception as error:
-                results[position] = without_traceback(error)
+                results[position] = without_traceback(error) if is_deliberate(error) else error
             done.put(None)
 
     try:
