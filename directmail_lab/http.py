@@ -172,7 +172,7 @@ class Client(_SessionClient, httpx.Client):
     @hide_frames
     def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
         try:
-            return _with_body_kept(super().send(request, **options))
+            return keep_body(super().send(request, **options))
         except BaseException as error:
             if explained := _explain(error, request, self._redacted):
                 raise explained from None
@@ -185,15 +185,15 @@ class AsyncClient(_SessionClient, httpx.AsyncClient):
     @hide_frames
     async def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
         try:
-            return _with_body_kept(await super().send(request, **options))
+            return keep_body(await super().send(request, **options))
         except BaseException as error:
             if explained := _explain(error, request, self._redacted):
                 raise explained from None
             raise
 
 
-def _with_body_kept(response: httpx.Response) -> httpx.Response:
-    """Return a response, whose body the session's recording keeps if it was read."""
+def keep_body(response: httpx.Response) -> httpx.Response:
+    """Return a response. If its body was read, the session's recording keeps that."""
     recording, number = response.extensions.get(NUMBER, (None, 0))
     if recording is not None and response.is_closed:
         recording.add_body(number, response.content)

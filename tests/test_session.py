@@ -268,7 +268,6 @@ def test_a_request_that_the_caller_sends_again_is_another_call(
     [
         ({"drop": "reset"}, httpx.TransportError),
         ({"latency_s": 5.0}, httpx.ReadTimeout),
-        ({"cut_after": 10}, httpx.RemoteProtocolError),
     ],
     ids=str,
 )

@@ -239,6 +239,15 @@ class SessionRecording(Recording):
                 self._kept_bytes -= _size(exchange)
                 self._keep(number, exchange._replace(body=body))
 
+    def cut_short(self, number: int, body: bytes) -> Reading:
+        """Say of a response that its connection broke, and keep what came of its body.
+
+        Returns its reading.
+        """
+        self._readings[number - 1] = reading = self.reading(number)._replace(is_cut_short=True)
+        self.add_body(number, body)
+        return reading
+
     def _keep(self, number: int, exchange: RawInteraction) -> None:
         self._exchanges[number] = exchange
         self._kept_bytes += _size(exchange)
@@ -268,10 +277,11 @@ class SessionRecording(Recording):
         sent, received = map(text_headers, (exchange.request_headers, exchange.response_headers))
         request = RecordedRequest(reading.method, str(exchange.url), sent, exchange.request_body)
         response = RecordedResponse(reading.status, exchange.reason, received, exchange.body or b"")
-        if exchange.body is not None:
+        if exchange.body is not None and not reading.is_cut_short:
             response = normalize_headers(response, method=request.method)
         at = None if math.isnan(reading.at) else datetime.fromtimestamp(reading.at, UTC)
-        return self.redactor.interaction(Interaction(request, response, at, reading.elapsed_s))
+        about = at, reading.elapsed_s, reading.attempt
+        return self.redactor.interaction(Interaction(request, response, *about))
 
     def reading(self, number: int) -> Reading:
         self._check_number(number)
@@ -305,10 +315,12 @@ class ReplayRecording(SessionRecording):
         return True
 
     def interaction(self, number: int) -> Interaction:
-        of_file = self.reading(number).cassette_number or 0
+        reading = self.reading(number)
+        of_file = reading.cassette_number or 0
         request = self._file.interaction(of_file).request
         request = replace(request, uri=self._addresses[number - 1])
-        return self.redactor.interaction(self._file.answer(of_file, request))
+        played = replace(self._file.answer(of_file, request), attempt=reading.attempt)
+        return self.redactor.interaction(played)
 
 
 def _size(exchange: RawInteraction) -> int:
