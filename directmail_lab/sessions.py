@@ -101,7 +101,7 @@ class Session:
         of a longer wait, `QuotaExhaustedError` is raised. A read that is refused (429) is repeated.
     reset_unit
         The unit of ``X-RateLimit-Reset`` where you know it; else it is inferred (service.md part 8
-        leaves it open).
+        leaves it open), as it is in a replay of what was recorded at another address.
     allow_writes
         Whether methods other than GET, HEAD and OPTIONS may be sent to the live service.
     share
@@ -266,7 +266,10 @@ class Session:
 
     def _replaying(self, cassette: Cassette, factor: float = 0.0) -> Mode:
         file = cassette.recording()
-        played = ReplayRecording(file, self.base_url, reset_unit=self._reset_unit)
+        # A unit that was stated for the service at one address says nothing of another's recording.
+        is_stated = self._api_key is None or file.base_url == self.base_url
+        unit = self._reset_unit if is_stated else None
+        played = ReplayRecording(file, self.base_url, reset_unit=unit)
         return Mode("replay", _NOTHING_SENT, played, cassette, factor)
 
     def _keyed(self, name: ModeName) -> NetworkTransport:
