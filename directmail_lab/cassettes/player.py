@@ -37,6 +37,7 @@ DEFAULT_MATCH_ON: Final = ("method", "path", "query", "body")
 """What must be equal: the path below the base address, and the body of writes."""
 
 _MAX_COMPARED: Final = 500
+_LONGEST_QUERY: Final = 200
 _USER_INFO: Final = re.compile(r"(?<=://)[^/]*@")
 _RESPELLED: Final = re.compile(r"\?.*[&%+]")
 _BOUNDARY: Final = re.compile(r'boundary="?([^";]+)', re.IGNORECASE)
@@ -188,8 +189,9 @@ class Player:
         lines = [f"{other}, which differs in {', '.join(names)}" for other, names in nearest]
         more = "Nearest: " + ";\n         ".join(lines) + ".\n" if lines else ""
         more += f"Left unplayed: {left}.\n" if (left := self._left_unplayed()) else ""
+        query = self._redactor.text(_names_in(place_of(request, self._base_url)[2]))
         return NotRecordedError(
-            f"{title} {what}\n{more}{record}",
+            f"{title}{query} {what}\n{more}{record}",
             reason="nothing_left" if is_played else "no_match",
             similarity=similarity,
             request=title,
@@ -286,6 +288,13 @@ class Player:
     def _title(self, request: RecordedRequest, base_url: str) -> str:
         origin, path, _ = place_of(request, base_url)
         return self._redactor.text(f"{request.method} {origin}{path}")
+
+
+def _names_in(query: str) -> str:
+    """Return a query without its values: ``?page=…&size=…``; what has no name is a value, too."""
+    parts = (part.partition("=") for part in query.split("&") if part)
+    names = "&".join(dict.fromkeys(f"{name}=…" if equals else "…" for name, equals, _ in parts))
+    return f"?{names[:_LONGEST_QUERY]}" if names else ""
 
 
 def _body(request: RecordedRequest) -> bytes:
