@@ -226,10 +226,10 @@ class SessionRecording(Recording):
             self._keep(number, exchange)
             return number
 
-    def extend(self, other: SessionRecording) -> None:
-        """Keep what another session's recording has, such as the trial of a key."""
+    def extend(self, other: SessionRecording, **changes: Any) -> None:
+        """Keep what another session's recording has, with fields of its readings changed."""
         for number, reading in enumerate(other.readings(), 1):
-            self.add(reading, other._exchanges[number])
+            self.add(reading._replace(**changes), other._exchanges[number])
 
     def add_body(self, number: int, body: bytes) -> None:
         """Keep the body of a response that was read after it was added."""
