@@ -65,7 +65,8 @@ def __getattr__(name: str) -> Any:
         module = import_module(_MODULES[name], __name__)
         value = globals()[name] = module if name == "errors" else getattr(module, name)
         return value
-    from .errors import did_you_mean, with_brief_traceback
+    from .arguments import did_you_mean
+    from .errors import with_brief_traceback
 
     message = f"directmail_lab has no {name!r}. {did_you_mean(name, __all__)}"
     raise with_brief_traceback(AttributeError(message.rstrip(), name=name))
