@@ -99,7 +99,7 @@ class NetworkBlock:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """Do the same, and remember which threads the test starts."""
+        """Do the same; a thread that is started here belongs to the test."""
         self._is_called = True
         try:
             return (yield from self.pytest_runtest_setup(item))
@@ -107,9 +107,9 @@ class NetworkBlock:
             self._is_called = False
 
     def _take_errors(self, present: pytest.Item | None) -> BaseException | None:
-        """Return the present test's error, and report those of tests that are over.
+        """Return the present test's error; report an error of each earlier test.
 
-        Those are tests of which a thread went on, and tried to connect.
+        A thread of an earlier test went on after that test, and tried to connect.
         """
         tried, self._tried = self._tried, []
         errors = dict(reversed(tried))  # the first one of each test
@@ -122,9 +122,9 @@ class NetworkBlock:
         return own
 
     def _owner(self) -> pytest.Item | None:
-        """Return the test that this thread works for, or None for one that a fixture started.
+        """Return the test that this thread works for, or None if a fixture started the thread.
 
-        What such a thread does, such as a server for many tests, the present test made it do.
+        A fixture's thread may serve many tests: what it does counts for the test that is running.
         """
         current = threading.current_thread()
         if self._is_called and current is threading.main_thread():
