@@ -30,8 +30,8 @@ from .cassettes import Cassette, SessionRecording
 from .cassettes.recording import RawInteraction
 from .display import CONTROLS
 from .errors import (
+    AddressError,
     CassetteError,
-    InsecureAddressError,
     NotConnectedError,
     OutcomeUnknownError,
     hide_frames,
@@ -260,9 +260,10 @@ class SessionTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 def _recorded_for(request: httpx.Request, mode: Mode) -> list[tuple[int, Interaction]]:
     """Return what the cassette plays for a request, with numbers; nothing if it is to be sent."""
     if request.url.userinfo:
-        raise InsecureAddressError(
+        raise AddressError(
             "The address holds a user name or password before its host, where httpx would print "
-            "it. Leave it out: the session adds the key by itself."
+            "it.",
+            "Leave it out: the session adds the key by itself.",
         )
     request.extensions[_ATTEMPT] = request.extensions[_SEEN] = 0
     if mode.cassette is None:
