@@ -38,7 +38,7 @@ DEFAULT_MATCH_ON: Final = ("method", "path", "query", "body")
 
 _MAX_COMPARED: Final = 500
 _USER_INFO: Final = re.compile(r"(?<=://)[^/]*@")
-_RESPELLED: Final = re.compile(r"\?.*[&%+]")
+_RESPELLED: Final = re.compile(r"[^?]*\?.*[&%+]")
 _BOUNDARY: Final = re.compile(r'boundary="?([^";]+)', re.IGNORECASE)
 
 
@@ -141,7 +141,7 @@ class Player:
         looks_inside, uri = self.looks_inside(request.method), request.uri
         # Of parameters in another order or spelling, that of the recordings decides.
         is_by_address = self._knows_addresses and not looks_inside
-        is_by_address &= not _RESPELLED.search(uri) and uri not in self._unescaped
+        is_by_address &= not _RESPELLED.match(uri) and uri not in self._unescaped
         same = self._runs.get((request.method, uri), []) if is_by_address else []
         if run := self._next(same) or (same[0] if same and repeats else None):
             return run

@@ -49,10 +49,12 @@ _LONG_ENOUGH: Final = 16
 # No text without one of these has such a field.
 _HINTS: Final = ("key", "token", "secret", "passw", "assertion", "signature", "%")
 
-# A field of a form of several parts: all before its value, its name, its value.
+# A field of a form of several parts: all before its value, its name, its value. In each line only
+# the first name is tried: trying each would take quadratic time.
 _PART: Final = re.compile(
-    r"(;\s*name=\"([^\"\r\n]*)\"[^\r\n]*\r\n(?:[^\r\n]+\r\n){0,20}\r\n)(.*?)(?=\r\n--|\Z)",
-    re.DOTALL,
+    r"(^(?>[^\r\n]*?;\s*name=\"([^\"\r\n]*)\")[^\r\n]*\r\n(?:[^\r\n]+\r\n){0,20}\r\n)"
+    r"(.*?)(?=\r\n--|\Z)",
+    re.DOTALL | re.MULTILINE,
 )
 # Of JSON, and of JSON in a string of JSON: all before the value, its name, the value.
 _JSON_FIELDS: Final = tuple(
@@ -375,7 +377,7 @@ GUARDED_LOGGERS: Final = (*_ROOTS, *(f"{core}.{part}" for core in _CORES for par
 """The loggers that a request's address, headers or errors reach, beside their children."""
 
 # httpcore logs headers as pairs of bytes: (b'Cookie', b'…').
-_LOGGED_HEADER = re.compile(r"(b?(['\"])([\w-]{1,99})\2, b?)(['\"]).*?\4(?=[,)\]])")
+_LOGGED_HEADER = re.compile(r"(b?(['\"])([\w-]{1,99})\2, b?)(['\"]).*?(?:\4(?=[,)\]])|$)", re.M)
 
 
 def _logged_header(match: re.Match[str]) -> str:
