@@ -126,6 +126,22 @@ class Redactor(Hidden):
         """Remove these keys, too."""
         self.__keys.learn(keys)
 
+    def learn_from(self, request: RecordedRequest) -> None:
+        """Remove the credentials that a request carries, wherever they are echoed."""
+        self._learn(_secrets_of(request))
+
+    def without_keys(self, interaction: Interaction) -> Interaction:
+        """Return an interaction as it is if it holds no key, in less time than `interaction`."""
+        self._learn()
+        request, response = interaction.request, interaction.response
+        pairs = chain.from_iterable((*request.headers, *response.headers))
+        with contextlib.suppress(UnicodeDecodeError):
+            bodies = (body.decode() for body in (request.body or b"", response.body))
+            lower = lower_ascii("\n".join([request.uri, response.reason, *pairs, *bodies]))
+            if not ("\0" in lower or _is_opened(lower) or self.__keys.may_be_in(lower)):
+                return interaction
+        return self.interaction(interaction)
+
     @hide_frames
     def interaction(self, interaction: Interaction) -> Interaction:
         """Return an interaction as it may be written."""
@@ -330,7 +346,7 @@ def redact_foreign(interactions: Iterable[Interaction]) -> tuple[list[Interactio
     """
     recorded, redactor = list(interactions), Redactor()
     for each in recorded:
-        redactor._learn(_secrets_of(each.request))
+        redactor.learn_from(each.request)
     return [_with_schemes(redactor.interaction(each), each.request) for each in recorded], redactor
 
 
@@ -353,7 +369,7 @@ def _secrets_of(request: RecordedRequest) -> Iterator[str]:
     if "@" in request.uri or "%" in request.uri or _API_KEY.search(request.uri):
         with contextlib.suppress(ValueError):
             parts = urlsplit(request.uri)
-            yield from filter(None, (parts.username, parts.password))
+            yield from map(unquote, filter(None, (parts.username, parts.password)))
             query = parse_qsl(parts.query)
             yield from (value for name, value in query if _API_KEY.fullmatch(name))
 
