@@ -40,7 +40,7 @@ DEFAULT_MATCH_ON: Final = ("method", "path", "query", "body")
 _MAX_COMPARED: Final = 500
 _LONGEST_QUERY: Final = 200
 _USER_INFO: Final = re.compile(r"(?<=://)[^/]*@")
-_RESPELLED: Final = re.compile(r"\?.*[&+]")
+_RESPELLED: Final = re.compile(r"[^?]*\?.*[&+]")
 _BOUNDARY: Final = re.compile(r'boundary="?([^";]+)', re.IGNORECASE)
 
 
@@ -143,7 +143,7 @@ class Player:
         looks_inside, uri = self.looks_inside(request.method), request.uri
         # Between addresses that differ in order or escapes alone, the order of recording decides.
         is_by_address = self._knows_addresses and not looks_inside
-        is_by_address &= "%" not in uri and not _RESPELLED.search(uri)
+        is_by_address &= "%" not in uri and not _RESPELLED.match(uri)
         is_by_address &= uri not in self._unescaped
         same = self._runs.get((request.method, uri), []) if is_by_address else []
         if run := self._next(same) or (same[0] if same and repeats else None):

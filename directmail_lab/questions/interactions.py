@@ -242,7 +242,7 @@ def _shown(text: str) -> str:
 
 _MAX_BODY_BYTES: Final = 64 * 1024
 _LINE_CHARACTERS: Final = 88  # as formatters of Python lay code out
-_JSON_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|true|false|null')
+_JSON_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|true|false|null')
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, section 5.6.2
 # Headers that the program sets which sends the request again.
 _SET_BY_CLIENT: Final = re.compile(
