@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from .contract import PASSWORD
 from .errors import (
+    AddressError,
     DirectMailLabError,
-    InsecureAddressError,
     WriteRefusedError,
+    clear_locals,
     hide_frames,
     without_traceback,
 )
@@ -91,9 +92,9 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         url, extensions = request.url, request.extensions
         is_ours = origin(url) == self._origin  # which was checked when the session was opened
         if not is_ours and parse_url(url).scheme != "https" and not is_loopback(url.host):
-            raise InsecureAddressError(
-                f"{url.scheme}://{url.host} is not encrypted, and nothing was "
-                "sent. Use https:// (plain http is for this machine alone)."
+            raise AddressError(
+                f"{url.scheme}://{url.host} is not encrypted, and nothing was sent.",
+                "Use https:// (plain http is for this machine alone).",
             )
         is_first = extensions.setdefault(SENT, id(request)) == id(request)
         if is_write(request):
@@ -117,13 +118,15 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         if not self._allow_writes:
             raise WriteRefusedError(
                 f"{request.method} would change something at the live service, and nothing was "
-                "sent. If you mean it, connect(…, allow_writes=True); in a test, run pytest "
-                "--directmail-allow-writes, or mark it: directmail(allow_writes=True)."
+                "sent.",
+                "If you mean it, connect(…, allow_writes=True); in a test, run pytest "
+                "--directmail-allow-writes, or mark it: directmail(allow_writes=True).",
             )
         if not is_first:
             raise WriteRefusedError(
                 f"The {request.method} was sent, and the service redirects it to another address. "
-                "A write is never sent twice. Get the response without follow_redirects."
+                "A write is never sent twice.",
+                "Get the response without follow_redirects.",
             )
 
     def close(self) -> None:
@@ -155,9 +158,9 @@ async def _open_until_the_loop_ends(
 class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
     """The body of a live response.
 
-    If it breaks off, the outcome of a write is unknown, as it is when no response comes; and the
-    error has no frames of httpx. A body that is compressed more than once is refused: httpx would
-    expand 893 bytes to 8 GB.
+    If it breaks off, the outcome of a write is unknown, as it is when no response comes. An error
+    of the connection has no frames of httpx. A body that is compressed more than once is refused:
+    httpx would expand 893 bytes to 8 GB.
     """
 
     def __init__(
@@ -196,7 +199,10 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
     def _explain(self, error: BaseException) -> BaseException:
         if isinstance(error, KeyboardInterrupt):
             self._on_interrupt()
-        return lost_response(self._request, error) or without_traceback(error)
+        if isinstance(error, httpx.RequestError | KeyboardInterrupt):
+            return lost_response(self._request, error) or without_traceback(error)
+        clear_locals(error)
+        return error
 
     def _refuse_double_compression(self) -> None:
         if "," in self._coding:
@@ -225,7 +231,7 @@ def _read_certificates(file: str | None, _: str | None) -> ssl.SSLContext:
     except OSError as error:  # an SSLError too; neither says which file it is
         reason = error.strerror
     raise DirectMailLabError(
-        f"SSL_CERT_FILE, {file}, cannot be read: {reason}. Correct or unset it."
+        f"SSL_CERT_FILE, {file}, cannot be read: {reason}.", "Correct or unset it."
     )
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self, TypedDict, TypeVar, Unpack
 
 from . import errors
+from .arguments import argument_error, check_names, check_number, check_options
 from .cassettes import (
     DEFAULT_MATCH_ON,
     BeforeRecord,
@@ -30,7 +31,7 @@ from .cassettes import (
 from .contract import ME_PATH
 from .credentials import ApiKey, as_api_key
 from .display import plural
-from .errors import DirectMailLabError, NotConnectedError, argument_error, hide_frames
+from .errors import DirectMailLabError, NotConnectedError, hide_frames
 from .http import REQUEST_OPTIONS, AsyncClient, Client, httpx, parse_url, service_error
 from .interaction import base_path
 from .network import NetworkTransport
@@ -101,7 +102,7 @@ class Session:
         of a longer wait, `QuotaExhaustedError` is raised. A read that is refused (429) is repeated.
     reset_unit
         The unit of ``X-RateLimit-Reset`` where you know it; else it is inferred (service.md part 8
-        leaves it open).
+        leaves it open), as it is in a replay of what was recorded at another address.
     allow_writes
         Whether methods other than GET, HEAD and OPTIONS may be sent to the live service.
     share
@@ -142,8 +143,8 @@ class Session:
         retry: bool = True,
         paths: Collection[str] = (),
     ) -> None:
-        errors.check_number("timeout_s", timeout_s, least=0.001, kind=Real)
-        errors.check_number("max_wait_s", max_wait_s, least=0, kind=Real)
+        check_number("timeout_s", timeout_s, least=0.001, kind=Real)
+        check_number("max_wait_s", max_wait_s, least=0, kind=Real)
         self._api_key = as_api_key(api_key)
         self.base_url = base_address(base_url, only_replays=self._api_key is None)
         self.paths = tuple(paths)
@@ -172,9 +173,11 @@ class Session:
         self._transport = SessionTransport(start, self._observe)
         self._timeout_s = timeout_s
         self.client: httpx.Client = Client(self._redacted, **self._client_options)
-        self._end_log_guard = guard_logs(redactor)
-        # A session that is dropped without close() must not leave its filter, which has the key.
-        weakref.finalize(self, self._end_log_guard)
+        # Also where the session is dropped without close(): its recording may be held, and its
+        # filter of logs has the key.
+        end_log_guard = guard_logs(redactor)
+        self._forget = weakref.finalize(self, _forget, self._own, self._api_key, end_log_guard)
+        self._forget.atexit = False
 
     # -- modes --------------------------------------------------------------------------
 
@@ -193,7 +196,7 @@ class Session:
         metadata: Mapping[str, object] | None = None,
     ) -> ModeChange:
         """Record to a cassette; see `directmail_lab.record`."""
-        redactor = Redactor(redact=errors.check_names("redact", redact))
+        redactor = Redactor(redact=check_names("redact", redact))
 
         def recording() -> Mode:
             if record_mode != "none":
@@ -266,14 +269,17 @@ class Session:
 
     def _replaying(self, cassette: Cassette, factor: float = 0.0) -> Mode:
         file = cassette.recording()
-        played = ReplayRecording(file, self.base_url, reset_unit=self._reset_unit)
+        # A unit that was stated for the service at one address says nothing of another's recording.
+        is_stated = self._api_key is None or file.base_url == self.base_url
+        unit = self._reset_unit if is_stated else None
+        played = ReplayRecording(file, self.base_url, reset_unit=unit)
         return Mode("replay", _NOTHING_SENT, played, cassette, factor)
 
     def _keyed(self, name: ModeName) -> NetworkTransport:
         if self._network is None:
             raise NotConnectedError(
-                f"This session has no key, so it cannot {name if name == 'record' else 'go live'}. "
-                "Sign in with login(), or connect(base_url=…, api_key=…)."
+                f"This session has no key, so it cannot {name if name == 'record' else 'go live'}.",
+                "Sign in with login(), or connect(base_url=…, api_key=…).",
             )
         return self._network
 
@@ -326,7 +332,7 @@ class Session:
 
     def request(self, /, method: str, path: str, **options: Any) -> httpx.Response:
         """Send a request below the base address; see `directmail_lab.request`."""
-        errors.check_options("request", options, REQUEST_OPTIONS)
+        check_options("request", options, REQUEST_OPTIONS)
         return self.client.request(method, path, **options)
 
     def get(self, /, path: str, **options: Any) -> httpx.Response:
@@ -390,7 +396,7 @@ class Session:
                 self._network.close()
             self._network = self._api_key = None
             self.allowances.close()
-            self._end_log_guard()
+            self._forget()
 
     async def aclose(self) -> None:
         """Close as `close` does, and wait for the connections of this event loop."""
@@ -416,8 +422,20 @@ class Session:
 
     def __reduce__(self) -> NoReturn:
         raise DirectMailLabError(
-            "A session is never pickled: it holds a key. Connect where it runs."
+            "A session is never pickled: it holds a key.", "Connect where it runs."
         )
+
+
+def _forget(
+    recording: SessionRecording,
+    key: ApiKey | None,  # noqa: ARG001 - held until now: a redactor knows the keys that are held
+    end_log_guard: Callable[[], None],
+) -> None:
+    """Redact what a session keeps, and end its filter of logs: both take the key."""
+    try:
+        recording.redact_for_good()
+    finally:
+        end_log_guard()
 
 
 class ModeChange:
@@ -506,7 +524,7 @@ def replaying_session(
     """Return a session that can only replay, at the address of a cassette, and what that holds."""
     recording = read_cassette(find_cassette(cassette))
     if base_url is None:
-        with suppress(errors.InsecureAddressError):  # of a stranger's cassette
+        with suppress(errors.AddressError):  # of a stranger's cassette
             return Session(recording.base_url or "", **options), recording
         base_url = "https://recorded.invalid"
     return Session(base_url, **options), recording

@@ -273,7 +273,8 @@ class Recorder:
         if size > MAX_FILE_BYTES - _SPARE_BYTES:
             raise CassetteError(
                 f"Cassette {self._path.stem!r} has {size:,} bytes, and may have "
-                f"{MAX_FILE_BYTES:,}: nothing was sent. Record under another name."
+                f"{MAX_FILE_BYTES:,}: nothing was sent.",
+                "Record under another name.",
             )
 
     def current(self) -> Recording:
@@ -371,8 +372,8 @@ def _unused(path: Path) -> Path:
         if not os.path.lexists(file):
             return file
     raise CassetteError(
-        f"There are too many unfinished recordings beside {path}. Look at them with "
-        "interactions(…), then rename or remove them."
+        f"There are too many unfinished recordings beside {path}.",
+        "Look at them with interactions(…), then rename or remove them.",
     )
 
 

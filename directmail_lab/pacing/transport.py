@@ -9,14 +9,16 @@ import random
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing, closing, suppress
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Self, get_args
 
+from ..arguments import check_choice
 from ..display import ProgressBar, plural
-from ..errors import DirectMailLabError, QuotaExhaustedError, check_choice
-from ..http import httpx, is_write
+from ..errors import DirectMailLabError, QuotaExhaustedError
+from ..http import httpx, is_write, keep_body
 from ..interaction import READING, operation_of
 from ..readings.reading import Reading
 from ..readings.reset_unit import UnitName
@@ -218,7 +220,7 @@ class Allowances:
             at = datetime.fromtimestamp(min(until, _LAST_S), UTC)
             when = f" until {at:%Y-%m-%d %H:%M:%S} UTC, {until - now:.0f} s from now"
         return QuotaExhaustedError(
-            f"Nothing is left for {line.operation}{when}, and max_wait_s is {self.max_wait_s:g}. "
+            f"Nothing is left for {line.operation}{when}, and max_wait_s is {self.max_wait_s:g}.",
             "Try again later, or connect(…, max_wait_s=…) with more.",
             until=until if when else None,
         )
@@ -281,7 +283,9 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 else:
                     if not attempts.is_repeated_after(response):
                         return response
-                    response.close()
+                    with suppress(httpx.RequestError), closing(response):
+                        response.read()
+                        keep_body(response)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         with _Attempts(self, request) as attempts:
@@ -296,7 +300,10 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 else:
                     if not attempts.is_repeated_after(response):
                         return response
-                    await response.aclose()
+                    with suppress(httpx.RequestError):
+                        async with aclosing(response):
+                            await response.aread()
+                            keep_body(response)
 
     async def _wait_s(self, attempts: _Attempts) -> float:
         """Ask in a thread where that may wait for a shared store, which no event loop should."""
@@ -322,7 +329,7 @@ class _Attempts:
         """Return in how many seconds to ask again; 0 if the request may be sent."""
         cancelled = self._request.extensions.get(CANCELLED)
         if cancelled is not None and cancelled.is_set():
-            raise DirectMailLabError("The request was cancelled while it waited. Send it again.")
+            raise DirectMailLabError("The request was cancelled while it waited.", "Send it again.")
         return self._allowances.wait_s(self._turn, self._clock())
 
     def show(self, seconds: float) -> float:

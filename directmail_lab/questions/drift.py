@@ -10,17 +10,19 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from difflib import SequenceMatcher
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 import pandas as pd
 
+from ..arguments import check_names
 from ..bodies import decode_text, read_json_body
 from ..cassettes import Recording
 from ..current import named_paths, recording_of, session as current
 from ..display import plural, readable
-from ..errors import DirectMailLabError, check_names
+from ..errors import DirectMailLabError
 from ..http import recorded_response
 from ..interaction import Interaction, RecordedRequest
 from ..operations import operations_of
@@ -227,7 +229,8 @@ def compare(
 def _matches(difference: Difference, pattern: str) -> bool:
     part = f"{difference.part}."
     name = part + difference.path if pattern.startswith(part) else difference.path
-    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL) is not None
+    # Of the wildcards of a shell, only * is one here.
+    return fnmatchcase(name, re.sub(r"[?[]", r"[\g<0>]", pattern))
 
 
 def _parts(interaction: Interaction) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Unpack, cast, get_args
 
 from .. import credentials, errors, settings
+from ..arguments import check_choice, check_options
 from ..cassettes import SessionRecording, cassettes_by_name, new_cassette_path
 from ..credentials import ApiKey
 from ..current import connect, current_session, logout
@@ -75,8 +76,8 @@ def login(
         Those of `Session`, such as ``timeout_s``, ``pace``, ``max_wait_s``, ``reset_unit`` and
         ``allow_writes``.
     """
-    errors.check_options("login", options, SessionOptions.__annotations__)
-    errors.check_choice("mode", mode, get_args(ModeName))
+    check_options("login", options, SessionOptions.__annotations__)
+    check_choice("mode", mode, get_args(ModeName))
     request = SignInRequest(
         mode=mode, address=base_url, cassette=cassette, remember=remember, options=options
     )
@@ -101,8 +102,9 @@ def _ask_at_terminal(request: SignInRequest) -> SignInRequest:
     if not address and len(settings.configured_regions()) != 1:
         if not sys.stdin.isatty():
             raise errors.NotConnectedError(
-                "login() needs a notebook or a terminal. Use connect(base_url=…, api_key=…) or "
-                f"replay(…), or set {settings.BASE_URL_VARIABLE} and {settings.API_KEY_VARIABLE}."
+                "login() needs a notebook or a terminal.",
+                "Use connect(base_url=…, api_key=…) or "
+                f"replay(…), or set {settings.BASE_URL_VARIABLE} and {settings.API_KEY_VARIABLE}.",
             )
         address = input("Service address: ")
     address = settings.choose_address(address or None)
@@ -238,15 +240,16 @@ def sign_in(request: SignInRequest) -> tuple[Session, dict[str, Any]]:
         new_cassette_path(cassette)  # refuse an invalid name before anything is sent
     key = credentials.find_api_key(request.key, base_url=address)
     name, tried = _try(address, key, options)
-    session = connect(address, key, **options)
-    session.recording.extend(tried)
     if request.mode == "record":
-        session.record(cassette)
+        session = connect(address, key, cassette=cassette, record_mode="new_episodes", **options)
+    else:
+        session = connect(address, key, **options)
+    notes = [_keep_trial(session, tried), _remember(request, address)]
     first = tried.reading(1)
     return session, {
         "title": f"Signed in as {name}",
         "detail": f"{address} · recording to {cassette}" if session.cassette else address,
-        "note": _remember(request, address),
+        "note": " ".join(filter(None, notes)),
         "limit": first.limit,
         "remaining": first.remaining,
     }
@@ -263,13 +266,30 @@ def _try(address: str, key: ApiKey, options: SessionOptions) -> tuple[str, Sessi
     """Return the account's name and the recording of one request.
 
     Its session does not wait for an allowance, since a person is waiting for the form. It does not
-    record either, so that a refused key leaves no cassette behind.
+    record either, so that a refused key leaves no cassette behind: see `_keep_trial`.
     """
     timeout_s = min(options.get("timeout_s", _MAX_TIMEOUT_S), _MAX_TIMEOUT_S)
     trial_options: SessionOptions = {**options, "pace": "off", "timeout_s": timeout_s}
     with Session(address, key, **trial_options) as trial:
         name = _find_name(trial.me())
         return name, trial.recording
+
+
+def _keep_trial(session: Session, tried: SessionRecording) -> str:
+    """Make the trial of an accepted key the session's first interaction, and record it.
+
+    A cassette that has a response to this request already does not get another one. Returns a
+    warning if the trial cannot be recorded, or an empty text.
+    """
+    cassette, interaction, about, note = session.open_cassette, tried.interaction(1), {}, ""
+    try:
+        if cassette is not None and not cassette.has_unplayed(interaction.request):
+            number = cassette.record(interaction)
+            about = {"source": "recorded", "cassette": cassette.name, "cassette_number": number}
+    except errors.CassetteError as error:  # the sign-in itself succeeded
+        note = str(error)
+    session.recording.extend(tried, **about)
+    return note
 
 
 def _find_name(record: pd.DataFrame) -> str:
@@ -297,15 +317,15 @@ def explain(error: BaseException) -> dict[str, str]:
     fields = {
         "key": errors.CredentialError | errors.UnauthorizedError,
         "cassette": errors.CassetteError,
-        "address": errors.InsecureAddressError | errors.NotConnectedError | httpx.TransportError,
+        "address": errors.AddressError | errors.NotConnectedError | httpx.TransportError,
     }
-    text, _, hint = str(error).partition(". ")
+    text, hint = getattr(error, "what", ""), getattr(error, "advice", "")
     if isinstance(error, KeyboardInterrupt):
         text = "Interrupted: nobody is signed in."
     elif isinstance(error, errors.UnauthorizedError):
-        text = f"The service did not accept this key (status {error.status})"
+        text = f"The service did not accept this key (status {error.status})."
     elif not isinstance(error, errors.DirectMailLabError | httpx.TransportError):
-        text = f"Signing in failed with an unexpected error ({type(error).__name__})"
+        text = f"Signing in failed with an unexpected error ({type(error).__name__})."
         hint = "Call connect(…) in a cell to see where."  # its own may hold anything
     field = next((name for name, kinds in fields.items() if isinstance(error, kinds)), "")
-    return {"text": f"{text.removesuffix('.')}.", "hint": hint, "field": field}
+    return {"text": text, "hint": hint, "field": field}

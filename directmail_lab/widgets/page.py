@@ -22,7 +22,7 @@ from ..display import as_html, as_text, plural
 from ..errors import CassetteError, CassetteFormatError, DirectMailLabError
 from ..http import as_response, httpx
 from ..interaction import READING, RecordedRequest, RecordedResponse, header, normalize_headers
-from ..readings.reading import Reading, is_exhausted
+from ..readings.reading import CUT_SHORT, Reading, is_exhausted
 from ..readings.reset_unit import renewal_time
 
 Response = tuple[dict[str, Any], list[bytes]]
@@ -127,8 +127,7 @@ def rows(recording: Recording, first: int = 1, limit: int = MAX_ROWS) -> list[li
         ``time`` (when the response came, in milliseconds since the Unix epoch), ``method``,
         ``path`` (below the base address, with its query), ``status``, ``remaining``, ``ms`` (how
         long the response took), ``bytes`` (of the response's body), each None if unknown, and
-        ``mark``: ``""``, ``"exhausted"``, ``"failed"`` (any other error status) or
-        ``"unreadable"`` (then ``path`` says why).
+        ``mark``: as `mark_of` says, or ``"unreadable"`` (then ``path`` says why).
     """
     return [_row(recording, number) for number in _numbers(recording, first, limit)]
 
@@ -158,10 +157,10 @@ def _row(recording: Recording, number: int) -> list[Any]:
 
 
 def mark_of(reading: Reading) -> str:
-    """Return ``"exhausted"``, ``"failed"`` (any other error status), or an empty text."""
+    """Return ``"exhausted"``, ``"failed"`` (any other error, or cut short), or an empty text."""
     if is_exhausted(reading.status, reading.remaining):
         return "exhausted"
-    return "failed" if reading.status >= 400 else ""
+    return "failed" if reading.status >= 400 or reading.is_cut_short else ""
 
 
 # -- one interaction ---------------------------------------------------------------------------
@@ -193,7 +192,7 @@ def detail(recording: Recording, number: int) -> Response:
         "row": _row(recording, number),
         "uri": interaction.request.uri,
         "path": reading.path,
-        "reason": interaction.response.reason,
+        "reason": CUT_SHORT if reading.is_cut_short else interaction.response.reason,
         "reading": [(name, str(value)) for name, value in values.items() if value is not None],
         "request": request,
         "response": response,
@@ -268,7 +267,7 @@ def response_of(recording: Recording, number: int) -> httpx.Response:
     """
     interaction = recording.interaction(number)
     if not recording.has_bodies(number) or shown_missing(interaction.response.body):
-        raise CassetteError(f"The body of interaction {number} is not kept. Send it again.")
+        raise CassetteError(f"The body of interaction {number} is not kept.", "Send it again.")
     sent, received = interaction.request, interaction.response
     plain = replace(received, body=_read_body(received)[0])
     response = as_response(normalize_headers(plain, method=sent.method))
