@@ -40,7 +40,7 @@ from .interaction import (
     normalize_headers,
     path_below,
 )
-from .readings.reading import Reading, Source, raw_values
+from .readings.reading import RawValues, Reading, Source, raw_values
 
 ModeName = Literal["live", "record", "replay"]
 _About = tuple[float | None, Source] | tuple[float | None, Source, str, int | None]
@@ -144,7 +144,9 @@ class Observer:
         _hide_key(response, self.redacted)
         raw = response.headers.raw
         path = path or self.redacted(below(request.url.raw_path.decode("ascii"), self.prefix))
-        reading = Reading(at, request.method, path, response.status_code, raw_values(raw), *about)
+        # A reading is shown and pickled as it is, and a service may put anything in a header.
+        values = RawValues(*(value and self.redacted(value) for value in raw_values(raw)))
+        reading = Reading(at, request.method, path, response.status_code, values, *about)
         sent = request.content if hasattr(request, "_content") else b""
         exchange = RawInteraction(
             request.url, request.headers.raw, sent, raw, response.reason_phrase, body
