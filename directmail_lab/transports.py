@@ -48,7 +48,7 @@ from .interaction import (
     normalize_headers,
     path_below,
 )
-from .readings.reading import Reading, Source, raw_values
+from .readings.reading import RawValues, Reading, Source, raw_values
 
 ModeName = Literal["live", "record", "replay"]
 _About = tuple[float | None, Source, str | None, int | None]
@@ -159,7 +159,12 @@ class Observer:
         raw = response.headers.raw
         path = path or self.redacted(below(request.url.raw_path.decode("ascii"), self.prefix))
         request.extensions[_SEEN] = attempt = request.extensions.get(_SEEN, 0) + 1
-        values, status = raw_values(raw), response.status_code
+        # A service may put anything in a header, and a reading is shown and pickled as it is. A
+        # shorter text holds no key that is searched for.
+        values = RawValues(
+            *[v and (self.redacted(v) if len(v) >= 8 else v) for v in raw_values(raw)]
+        )
+        status = response.status_code
         reading = Reading(at, request.method, path, status, values, *about, attempt)
         sent = request.content if hasattr(request, "_content") else b""
         exchange = RawInteraction(
