@@ -342,6 +342,12 @@ def _with_schemes(redacted: Interaction, request: RecordedRequest) -> Interactio
     return replace(redacted, request=replace(redacted.request, headers=headers))
 
 
+def carries_credentials(request: RecordedRequest) -> bool:
+    """Return whether a request has a credential in its headers or its address."""
+    is_in_header = any(name.lower() in _AUTHORIZATION or _mask(name) for name, _ in request.headers)
+    return is_in_header or any(_secrets_of(request))
+
+
 def _secrets_of(request: RecordedRequest) -> Iterator[str]:
     for name, value in request.headers:
         if name.lower() in _AUTHORIZATION:
