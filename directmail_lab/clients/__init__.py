@@ -109,6 +109,7 @@ class _KeptStream(Stream):
         super().__init__(response.stream)
         self._recording, self._number = response.extensions[NUMBER]
         self._coding = response.headers.get("content-encoding", "")
+        self._length = response.headers.get("content-length")
         self._parts: list[bytes] = []
         self._size = 0
 
@@ -120,6 +121,11 @@ class _KeptStream(Stream):
         async for part in self._body:
             yield self._keep(part)
         self._end()
+
+    def close(self) -> None:
+        super().close()
+        if str(self._size) == self._length:  # urllib3 closes it before it asks for the end
+            self._end()
 
     def _keep(self, part: bytes) -> bytes:
         self._size += len(part)
