@@ -221,6 +221,7 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
             self._refuse_double_compression()
             async for part in self._stream:
                 yield part
+                del part  # a traceback with locals would print what it echoes
         except BaseException as error:
             failure = self._explain(error)
         else:

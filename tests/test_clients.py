@@ -165,7 +165,7 @@ def opened(name: str, session: Session) -> Iterator[Blocking]:
     with leading:
         client = make(session)
         yield kind(errors, client)
-        if kind is not Awaited:
+        if name in PATCHED and kind is not Awaited:
             client.close()
 
 

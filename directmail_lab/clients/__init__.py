@@ -92,6 +92,7 @@ class Stream(httpx.SyncByteStream, httpx.AsyncByteStream):
         with self._errors():
             async for part in self._body:
                 yield part
+                del part  # a traceback with locals would print what it echoes
 
     def close(self) -> None:
         if hasattr(self._body, "close"):
@@ -120,6 +121,7 @@ class _KeptStream(Stream):
     async def __aiter__(self) -> AsyncIterator[bytes]:
         async for part in self._body:
             yield self._keep(part)
+            del part
         self._end()
 
     def close(self) -> None:

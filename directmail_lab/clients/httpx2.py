@@ -9,18 +9,35 @@ from typing import Any
 
 import httpx2
 
+from ..errors import hide_frames
 from ..http import WANTS_KEY, httpx
 from . import ClientsTransport, Stream, as_httpx
 
 
 def client(session: ClientsTransport, base_url: str, timeout_s: float) -> httpx2.Client:
     """Return a client that passes its requests to a session."""
-    return httpx2.Client(base_url=base_url, timeout=timeout_s, **_options(session))
+    return _Client(base_url=base_url, timeout=timeout_s, **_options(session))
 
 
 def async_client(session: ClientsTransport, base_url: str, timeout_s: float) -> httpx2.AsyncClient:
     """Return the same for asyncio."""
-    return httpx2.AsyncClient(base_url=base_url, timeout=timeout_s, **_options(session))
+    return _AsyncClient(base_url=base_url, timeout=timeout_s, **_options(session))
+
+
+class _Client(httpx2.Client):
+    """A client whose errors have no frames of httpx2's: a local of theirs may hold the key."""
+
+    @hide_frames
+    def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        return super().send(request, **options)
+
+
+class _AsyncClient(httpx2.AsyncClient):
+    """The same for asyncio."""
+
+    @hide_frames
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        return await super().send(request, **options)
 
 
 def _options(session: ClientsTransport) -> dict[str, Any]:

@@ -117,7 +117,7 @@ class _Raw(urllib3.HTTPResponse):
             version=11,
             preload_content=False,
             decode_content=False,
-            original_response=_Original(pairs),  # type: ignore[arg-type]
+            original_response=_Original(response, pairs),  # type: ignore[arg-type]
             request_method=method,
             enforce_content_length=False,
         )
@@ -126,20 +126,18 @@ class _Raw(urllib3.HTTPResponse):
         self, amt: int | None = None, decode_content: bool | None = None
     ) -> Generator[bytes]:
         """Yield the parts of the body as they come: an event is not kept until there are more."""
-        while part := self.read1(amt or _PART_BYTES, decode_content):
-            yield part
+        # No local holds a part: a traceback with locals would print what it echoes.
+        yield from iter(partial(self.read1, amt or _PART_BYTES, decode_content), b"")
 
 
 class _Original:
-    """What requests takes cookies from, and urllib3 closes."""
+    """What requests takes cookies from, and what urllib3 closes if the body breaks off."""
 
-    def __init__(self, headers: list[tuple[str, str]]) -> None:
+    def __init__(self, response: httpx.Response, headers: list[tuple[str, str]]) -> None:
+        self.close = response.close
         self.msg = Message()
         for name, value in headers:
             self.msg[name] = value
-
-    def close(self) -> None:
-        pass
 
     def isclosed(self) -> bool:
         return True

@@ -375,9 +375,13 @@ def _credentials(authorization: str) -> Iterator[str]:
 # -- logs --------------------------------------------------------------------------------------
 
 _CORES: Final = ("httpcore", "httpcore2")  # httpx's, and that of its fork httpx2
-_ROOTS: Final = ("directmail_lab", "httpx", "httpx2", *_CORES)
+_ROOTS: Final = ("directmail_lab", "httpx", "httpx2", "urllib3", *_CORES)
 _CORE_PARTS: Final = ("connection", "http11", "http2", "proxy", "socks")
-GUARDED_LOGGERS: Final = (*_ROOTS, *(f"{core}.{part}" for core in _CORES for part in _CORE_PARTS))
+GUARDED_LOGGERS: Final = (
+    *_ROOTS,
+    "urllib3.connectionpool",
+    *(f"{core}.{part}" for core in _CORES for part in _CORE_PARTS),
+)
 """The loggers that a request's address, headers or errors reach, beside their children."""
 
 # httpcore logs headers as pairs of bytes: (b'Cookie', b'…').
