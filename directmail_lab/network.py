@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from .contract import PASSWORD
 from .errors import (
+    AddressError,
     DirectMailLabError,
-    InsecureAddressError,
     NotConnectedError,
     WriteRefusedError,
     hide_frames,
@@ -112,18 +112,15 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         sends_itself = bool(extensions.get(SENDER))
         if self._api_key is None and not sends_itself:
             raise NotConnectedError(
-                "This session has no key, and records only the clients of the code under test. "
-                "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY."
+                "This session has no key, and records only the clients of the code under test.",
+                "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY.",
             )
         is_ours = origin(url) == self._origin  # which was checked when the session was opened
-        if (
-            not (is_ours or sends_itself)
-            and parse_url(url).scheme != "https"
-            and not is_loopback(url.host)
-        ):
-            raise InsecureAddressError(
-                f"{url.scheme}://{url.host} is not encrypted, and nothing was "
-                "sent. Use https:// (plain http is for this machine alone)."
+        is_checked = is_ours or sends_itself
+        if not is_checked and parse_url(url).scheme != "https" and not is_loopback(url.host):
+            raise AddressError(
+                f"{url.scheme}://{url.host} is not encrypted, and nothing was sent.",
+                "Use https:// (plain http is for this machine alone).",
             )
         is_first = extensions.setdefault(SENT, id(request)) == id(request)
         if is_write(request):
@@ -151,13 +148,15 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         if not self._allow_writes:
             raise WriteRefusedError(
                 f"{request.method} would change something at the live service, and nothing was "
-                "sent. If you mean it, connect(…, allow_writes=True); in a test, run pytest "
-                "--directmail-allow-writes, or mark it: directmail(allow_writes=True)."
+                "sent.",
+                "If you mean it, connect(…, allow_writes=True); in a test, run pytest "
+                "--directmail-allow-writes, or mark it: directmail(allow_writes=True).",
             )
         if not is_first:
             raise WriteRefusedError(
                 f"The {request.method} was sent, and the service redirects it to another address. "
-                "A write is never sent twice. Get the response without follow_redirects."
+                "A write is never sent twice.",
+                "Get the response without follow_redirects.",
             )
 
     def close(self) -> None:
@@ -260,7 +259,7 @@ def _read_certificates(file: str | None, _: str | None) -> ssl.SSLContext:
     except OSError as error:  # an SSLError too; neither says which file it is
         reason = error.strerror
     raise DirectMailLabError(
-        f"SSL_CERT_FILE, {file}, cannot be read: {reason}. Correct or unset it."
+        f"SSL_CERT_FILE, {file}, cannot be read: {reason}.", "Correct or unset it."
     )
 
 

@@ -283,8 +283,8 @@ class Session:
     def _keyed(self, name: ModeName) -> NetworkTransport:
         if self._network is None:
             raise NotConnectedError(
-                f"This session has no key, so it cannot {name if name == 'record' else 'go live'}. "
-                "Sign in with login(), or connect(base_url=…, api_key=…)."
+                f"This session has no key, so it cannot {name if name == 'record' else 'go live'}.",
+                "Sign in with login(), or connect(base_url=…, api_key=…).",
             )
         return self._network
 
@@ -459,7 +459,7 @@ class Session:
 
     def __reduce__(self) -> NoReturn:
         raise DirectMailLabError(
-            "A session is never pickled: it holds a key. Connect where it runs."
+            "A session is never pickled: it holds a key.", "Connect where it runs."
         )
 
 
@@ -549,7 +549,7 @@ def replaying_session(
     """Return a session that can only replay, at the address of a cassette, and what that holds."""
     recording = read_cassette(find_cassette(cassette))
     if base_url is None:
-        with suppress(errors.InsecureAddressError):  # of a stranger's cassette
+        with suppress(errors.AddressError):  # of a stranger's cassette
             return Session(recording.base_url or "", **options), recording
         base_url = NO_ADDRESS
     return Session(base_url, **options), recording

@@ -203,8 +203,8 @@ class Cassette:
         """
         if self._recorder is None:
             raise CassetteError(
-                f"Cassette {self.name!r} was opened to replay. "
-                f"Open it with record({self.name!r}) to add to it."
+                f"Cassette {self.name!r} was opened to replay.",
+                f"Open it with record({self.name!r}) to add to it.",
             )
         if self._before_record is not None:
             if (changed := _changed(interaction, self._before_record)) is None:
@@ -308,9 +308,9 @@ class Cassette:
 
     def _not_written(self, error: OSError) -> CassetteError:
         return CassetteError(
-            f"Cassette {self.name!r} could not be written ({error.strerror}). What was "
-            "recorded before is safe. Make room in its folder, or set DIRECTMAIL_CASSETTES to "
-            "another."
+            f"Cassette {self.name!r} could not be written ({error.strerror}). What was recorded "
+            "before is safe.",
+            "Make room in its folder, or set DIRECTMAIL_CASSETTES to another.",
         )
 
 

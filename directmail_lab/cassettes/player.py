@@ -187,10 +187,12 @@ class Player:
             what = f"is not in cassette {name!r} ({plural(count, 'interaction')}{others})."
             record = f"R{record}"
         lines = [f"{other}, which differs in {', '.join(names)}" for other, names in nearest]
-        more = "Nearest: " + ";\n         ".join(lines) + ".\n" if lines else ""
-        more += f"Left unplayed: {left}.\n" if (left := self._left_unplayed()) else ""
+        details = ["Nearest: " + ";\n         ".join(lines) + "."] if lines else []
+        details += [f"Left unplayed: {left}."] if (left := self._left_unplayed()) else []
         return NotRecordedError(
-            f"{title} {what}\n{more}{record}",
+            f"{title} {what}",
+            record,
+            details="\n".join(details),
             reason="nothing_left" if is_played else "no_match",
             similarity=similarity,
             request=title,

@@ -32,7 +32,7 @@ def adapters_of(library: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name != library:
             raise
-    raise DirectMailLabError(f"{library} is not installed. Install it: pip install {library}")
+    raise DirectMailLabError(f"{library} is not installed.", f"Install it: pip install {library}")
 
 
 class ClientsTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
