@@ -33,7 +33,7 @@ from .contract import ME_PATH
 from .credentials import ApiKey, as_api_key
 from .display import plural
 from .errors import DirectMailLabError, NotConnectedError, hide_frames
-from .http import REQUEST_OPTIONS, AsyncClient, Client, httpx, parse_url, service_error
+from .http import REQUEST_OPTIONS, AsyncClient, Client, httpx, origin, parse_url, service_error
 from .interaction import base_path
 from .network import NetworkTransport
 from .operations import pattern_of
@@ -303,7 +303,9 @@ class Session:
         )
         inner = unpaced
         if self.allowances.pace != "off":
-            inner = PacingTransport(unpaced, self.allowances, retry=self._retry, clock=clock)
+            options: dict[str, Any] = {"retry": self._retry, "clock": clock}
+            options["own_origin"] = origin(parse_url(self.base_url))
+            inner = PacingTransport(unpaced, self.allowances, **options)
         return Mode(name, inner, unpaced, recording, cassette)
 
     @property
