@@ -57,7 +57,8 @@ _HEADERS: Final = {
     "Accept-Encoding": "gzip, deflate",
 }
 
-# With these, many frameworks treat a request as one of another method.
+# With these, many frameworks treat a request as one of another method, whatever the case of the
+# name; WSGI and CGI also make no difference between - and _ in the name of a header.
 _OVERRIDE_HEADERS: Final = (b"x-http-method-override", b"x-http-method", b"x-method-override")
 _OVERRIDE_PARAMETER: Final = "_method"
 
@@ -93,10 +94,11 @@ def is_write(request: httpx.Request) -> bool:
     """Return whether a request may change something: by its method, or one that overrides it."""
     methods = [request.method]
     query = request.url.query
-    if b"%" in query or _OVERRIDE_PARAMETER.encode() in query:
-        methods += request.url.params.get_list(_OVERRIDE_PARAMETER)
+    if b"%" in query or _OVERRIDE_PARAMETER.encode() in query.lower():
+        pairs = request.url.params.multi_items()
+        methods += [value for name, value in pairs if name.strip().lower() == _OVERRIDE_PARAMETER]
     for name, value in request.headers.raw:
-        if name.lower() in _OVERRIDE_HEADERS:
+        if name.lower().replace(b"_", b"-") in _OVERRIDE_HEADERS:
             methods.append(value.decode("latin-1"))
     return any(method.strip().upper() not in SAFE_METHODS for method in methods)
 
