@@ -620,6 +620,32 @@ def test_clients_of_other_libraries_record_and_replay(run: Run, account: StandIn
     assert traces(OWN.read_bytes(), account.api_key) == []
 
 
+def test_links_lead_other_clients_to_the_server(run: Run, account: FaultyService) -> None:
+    """In headers and in JSON; the cassette has the service's addresses, and no replay goes live."""
+    source = """
+        import requests
+
+        def test_me(directmail_server):
+            first = requests.get(f"{directmail_server}/v1/users/me")
+            second = requests.get(first.links["next"]["url"])
+            third = requests.get(second.json()["next"], params={"from": second.url})
+            assert third.status_code == 200
+            assert first.links["next"]["url"].startswith(directmail_server)
+            assert int(second.headers["Content-Length"]) == len(second.content)
+        """
+    link = {"Link": f'<{account.base_url}/v1/lists?page=2>; rel="next"'}
+    body = json.dumps({"next": f"{account.base_url}/v1/lists?page=3"})
+    with account.fault(path="/v1/users/me", headers=link), account.fault(path="/v1/l", body=body):
+        run(source, RECORD, passed=1)
+    sent = account.requests.copy()
+    run(source, passed=1)
+
+    assert sent == account.requests == {"GET /v1/users/me": 1, "GET /v1/lists": 2}
+    assert json.loads(read_cassette(OWN).interaction(2).response.body) == json.loads(body)
+    addresses = "".join(each.request.uri for each in read_cassette(OWN))
+    assert re.findall(r"127.0.0.1(?::|%3A)(\d+)", addresses) == [account.base_url[-5:]] * 4
+
+
 # -- clients that the code under test makes itself ---------------------------------------------
 
 OWN_CLIENTS = """

@@ -146,7 +146,7 @@ def directmail_server(request: pytest.FixtureRequest, directmail: Session) -> It
     from ..server import ClientServer
 
     unanswered = request.node.stash[USE].unanswered
-    with ClientServer(directmail.client, on_refusal=unanswered.append) as server:
+    with ClientServer(directmail, on_refusal=unanswered.append) as server:
         yield server.base_url
 
 
