@@ -28,11 +28,12 @@ from .cassettes import (
     read_cassette,
     shown_path,
 )
+from .clients import ClientsTransport, adapters_of
 from .contract import ME_PATH
 from .credentials import ApiKey, as_api_key
 from .display import plural
 from .errors import DirectMailLabError, NotConnectedError, hide_frames
-from .http import REQUEST_OPTIONS, AsyncClient, Client, httpx, parse_url, service_error
+from .http import REQUEST_OPTIONS, AsyncClient, Client, httpx, origin, parse_url, service_error
 from .interaction import base_path
 from .network import NetworkTransport
 from .operations import pattern_of
@@ -40,7 +41,7 @@ from .pacing import Allowances, Pace, PacingTransport
 from .pacing.shared import Share
 from .redaction import Redactor
 from .redaction.redactor import guard_logs
-from .settings import base_address, trust_origin
+from .settings import NO_ADDRESS, base_address, trust_origin
 from .transports import (
     Mode,
     ModeName,
@@ -52,7 +53,9 @@ from .transports import (
 )
 
 if TYPE_CHECKING:
+    import httpx2
     import pandas as pd
+    import requests
 
     from .readings.reading import Reading
     from .readings.reset_unit import ResetUnit
@@ -122,6 +125,11 @@ class Session:
         `httpx.Client` and `httpx.AsyncClient`, for everything that they can do. The session's mode
         decides whether a request is sent, recorded or replayed. The second runs under asyncio
         alone. With ``auth=None`` no key is sent.
+    httpx2_client, httpx2_async_client, requests_adapter
+        The same session for httpx2 and requests, made when first asked for. SDKs on these repeat
+        and wait by themselves, so here the session does neither.
+    clients_transport
+        What these three pass their requests to.
     folders
         Where `record` and `replay` look for a name before they look for it as usual.
     """
@@ -165,12 +173,14 @@ class Session:
             shared=Share(share).open(self._api_key, self.base_url, self._clock),
         )
         self._network = None
-        start = Mode("live", RefusingTransport("This session has no key."), self._own)
+        refusing = RefusingTransport("This session has no key.")
+        start = Mode("live", refusing, refusing, self._own)
         if self._api_key is not None:
             trust_origin(self.base_url)
             self._network = NetworkTransport(self.base_url, self._api_key, allow_writes)
             start = self._sending("live", self._own)
         self._transport = SessionTransport(start, self._observe)
+        self.clients_transport = ClientsTransport(self._transport)
         self._timeout_s = timeout_s
         self.client: httpx.Client = Client(self._redacted, **self._client_options)
         # Also where the session is dropped without close(): its recording may be held, and its
@@ -206,7 +216,7 @@ class Session:
                 folders=self.folders,
                 record_mode=record_mode,
                 redactor=redactor,
-                base_url=self.base_url,
+                base_url=None if self.base_url == NO_ADDRESS else self.base_url,
                 match_on=match_on,
                 before_record=before_record,
                 metadata=metadata,
@@ -273,7 +283,7 @@ class Session:
         is_stated = self._api_key is None or file.base_url == self.base_url
         unit = self._reset_unit if is_stated else None
         played = ReplayRecording(file, self.base_url, reset_unit=unit)
-        return Mode("replay", _NOTHING_SENT, played, cassette, factor)
+        return Mode("replay", _NOTHING_SENT, _NOTHING_SENT, played, cassette, factor)
 
     def _keyed(self, name: ModeName) -> NetworkTransport:
         if self._network is None:
@@ -293,12 +303,15 @@ class Session:
     ) -> Mode:
         """Return a mode with the transports that a request passes on its way to the service."""
         network, clock = self._keyed(name), self._clock
-        inner: Transport = ObservingTransport(
+        unpaced: Transport = ObservingTransport(
             network, observe or self._observe, recording, cassette, clock=clock
         )
+        inner = unpaced
         if self.allowances.pace != "off":
-            inner = PacingTransport(inner, self.allowances, retry=self._retry, clock=clock)
-        return Mode(name, inner, recording, cassette)
+            options: dict[str, Any] = {"retry": self._retry, "clock": clock}
+            options["own_origin"] = origin(parse_url(self.base_url))
+            inner = PacingTransport(unpaced, self.allowances, **options)
+        return Mode(name, inner, unpaced, recording, cassette)
 
     @property
     def shared_with(self) -> str:
@@ -316,6 +329,37 @@ class Session:
     def async_client(self) -> httpx.AsyncClient:
         """As ``client``, for asyncio alone."""
         return AsyncClient(self._redacted, **self._client_options)
+
+    def take_senders(self) -> ClientsTransport:
+        """Return the transport for clients that send by themselves; these can record without a key.
+
+        Then this session can record without one, too, and nothing but what such clients send.
+        """
+        if self._network is None:
+            self._network = NetworkTransport(self.base_url, None, self._allow_writes)
+        return self.clients_transport
+
+    @functools.cached_property
+    def httpx2_client(self) -> httpx2.Client:
+        """As ``client``, of httpx2; the session neither paces nor repeats its requests."""
+        make: Callable[..., httpx2.Client] = adapters_of("httpx2").client
+        return make(self.clients_transport, self.base_url, self._timeout_s)
+
+    @functools.cached_property
+    def httpx2_async_client(self) -> httpx2.AsyncClient:
+        """As ``httpx2_client``, for asyncio alone."""
+        make: Callable[..., httpx2.AsyncClient] = adapters_of("httpx2").async_client
+        return make(self.clients_transport, self.base_url, self._timeout_s)
+
+    @functools.cached_property
+    def requests_adapter(self) -> requests.adapters.BaseAdapter:
+        """The session as an adapter of requests, for whole addresses.
+
+        >>> http = requests.Session()  # doctest: +SKIP
+        >>> http.mount(session.base_url, session.requests_adapter)  # doctest: +SKIP
+        """
+        make: Callable[..., requests.adapters.BaseAdapter] = adapters_of("requests").SessionAdapter
+        return make(self.clients_transport, self._timeout_s)
 
     @property
     def _client_options(self) -> dict[str, Any]:
@@ -390,7 +434,7 @@ class Session:
         """End the recording if there is one, close all connections and forget the key."""
         closed = RefusingTransport("This session is closed.")
         try:
-            self._transport.enter(Mode("live", closed, self._own))
+            self._transport.enter(Mode("live", closed, closed, self._own))
         finally:  # even if the recording could not be ended
             if self._network is not None:
                 self._network.close()
@@ -526,5 +570,5 @@ def replaying_session(
     if base_url is None:
         with suppress(errors.AddressError):  # of a stranger's cassette
             return Session(recording.base_url or "", **options), recording
-        base_url = "https://recorded.invalid"
+        base_url = NO_ADDRESS
     return Session(base_url, **options), recording

@@ -22,6 +22,7 @@ from directmail_lab.cassettes import SessionRecording
 from directmail_lab.errors import QuotaExhaustedError
 from directmail_lab.pacing.allowance import Allowance
 from directmail_lab.readings.reading import Reading
+from directmail_lab.sessions import Session
 from directmail_lab.standin import stand_in
 
 UNITS = ["seconds_left", "milliseconds_left", "epoch_s", "epoch_ms"]
@@ -113,6 +114,21 @@ def test_operations_with_allowances_of_their_own_do_not_wait_for_each_other() ->
         paced_client.get("/v1/lists")
 
     assert service.clock.slept == []
+
+
+def test_another_origin_has_an_allowance_of_its_own() -> None:
+    """Also for the same method and path: nothing is left at the first, and the second answers."""
+    with stand_in(limit=1) as first, stand_in() as second:
+        options: dict[str, Any] = {"max_wait_s": 0, "reset_unit": "seconds_left", "share": None}
+        session = Session(first.base_url, first.api_key, **options)
+        session.me()
+        elsewhere = session.get(f"{second.base_url}{ME}")
+        with pytest.raises(QuotaExhaustedError, match="left for GET /v1/users/me"):
+            session.me()
+        session.close()
+
+    assert elsewhere.status_code == 401
+    assert (first.requests["GET /v1/users/me"], second.requests["GET /v1/users/me"]) == (1, 1)
 
 
 def test_another_program_that_spends_the_allowance_is_believed() -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, get_args
 from ..arguments import check_choice
 from ..display import ProgressBar, plural
 from ..errors import DirectMailLabError, QuotaExhaustedError
-from ..http import httpx, is_write, keep_body
+from ..http import httpx, is_write, keep_body, origin
 from ..interaction import READING, operation_of
 from ..readings.reading import Reading
 from ..readings.reset_unit import UnitName
@@ -256,6 +256,8 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     progress
         Shows a wait of a second or more: called with its seconds and its reason; its result is
         updated with the seconds that pass. None shows nothing. The default is a tqdm bar.
+    own_origin
+        That of the base address: an operation of another one has an allowance of its own.
     backoff
         Returns the seconds before the next attempt of a read, given how many have failed.
     """
@@ -264,6 +266,7 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     allowances: Allowances
     _: KW_ONLY
     retry: bool = True
+    own_origin: tuple[bytes, bytes, int | None] | None = None
     clock: Callable[[], float] = time.time
     sleep: Callable[[float], None] = time.sleep
     sleep_async: Callable[[float], Awaitable[None]] = asyncio.sleep
@@ -319,7 +322,10 @@ class _Attempts:
         self._transport, self._request = transport, request
         self._allowances, self._clock = transport.allowances, transport.clock
         method = "GET" if request.method == "HEAD" else request.method  # they share an allowance
-        operation = f"{method} {_operation_of(request.url.path)}"
+        url = request.url
+        is_own = transport.own_origin in (None, origin(url))
+        place = "" if is_own else f"{url.scheme}://{url.netloc.decode('ascii')}"
+        operation = f"{method} {place}{_operation_of(url.path)}"
         self._turn = self._allowances.turn(operation, self._clock())
         self._failures = self._refusals = 0
         self._reason = ""
