@@ -26,9 +26,11 @@ import inspect
 import re
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from numbers import Integral
+from types import FrameType
 from typing import Any, Literal, ParamSpec, TypeVar, cast
 
 _E = TypeVar("_E", bound=BaseException)
@@ -133,14 +135,28 @@ def brief_traceback(error: BaseException) -> list[str]:
     return [*_callers_lines(error), f"{type(error).__name__}: {error}", *notes]
 
 
+def warn_caller(message: str) -> None:
+    """Warn for the line of the caller's own code, however many of our frames are below it."""
+    level, frame = 1, inspect.currentframe()
+    while frame is not None and _is_ours(frame):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, stacklevel=level)
+
+
+def _is_ours(frame: FrameType) -> bool:
+    """Return whether a frame is of this package or of httpx, and not the caller's to read."""
+    library = str(frame.f_globals.get("__name__")).partition(".")[0]
+    return library == __name__.partition(".")[0] or library.startswith("httpx")
+
+
 def _callers_lines(error: BaseException) -> Iterator[str]:
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     for frame, number in traceback.walk_tb(error.__traceback__):
         library = str(frame.f_globals.get("__name__")).partition(".")[0]
         if library in ("IPython", "ipykernel", "contextlib"):
             continue
-        if library == __name__.partition(".")[0] or library.startswith("httpx"):
-            return  # the frames from here on are ours, not the caller's
+        if _is_ours(frame):
+            return
         place = traceback.FrameSummary(frame.f_code.co_filename, number, "")
         cell = shell and shell.compile.format_code_name(place.filename)
         # A text that is long enough may be the API key, as in `connect(address, "hk_…")`.

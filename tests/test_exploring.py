@@ -140,7 +140,10 @@ def test_the_browser_of_a_session_follows_its_mode_and_the_current_one(
     unchanged, current = of_cassette.list(), page.list()
 
     assert (recording["title"], recording["total"]) == ("Recording to my-tour", 1)
-    assert (nothing["title"], nothing["total"]) == ("Replaying first-look", 0)
+    assert (nothing["title"], nothing["total"]) == (
+        "Replaying first-look, recorded on 21 November 2026",
+        0,
+    )
     assert nothing["note"].startswith("Nothing of first-look was played yet.")
     assert (played["note"], played["total"]) == ("", 1)
     assert (current["title"], current["total"]) == ("Live", 0)

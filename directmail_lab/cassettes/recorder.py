@@ -268,8 +268,13 @@ class Recorder:
         if self._file != self._path:
             return LineWriter(self._file, header)
         is_whole = recording.redact == self._redactor.redact and not recording.is_third_party
+        # A replay finds the path of a request below the address of each session that recorded.
+        new = {self._metadata.get("base_url")}.difference([None, *recording.base_urls])
+        is_whole &= not new
         if recording.clean_bytes and not is_whole:
             metadata = {**self._metadata, **recording.metadata, "base_url": recording.base_url}
+            if others := [*recording.base_urls[1:], *new]:
+                metadata["other_base_urls"] = others
             write_cassette(self._path, metadata, recording, self._redactor)
             recording = read_cassette(self._path)
         return LineWriter(self._file, header, recording)
