@@ -8,6 +8,7 @@
     ├── OutcomeUnknownError     a write was sent and no response came
     ├── QuotaExhaustedError     the allowance is used up, and the wait is too long
     ├── NotJSONError            a body that is not JSON
+    ├── NotebookRunError        a notebook that is shared does not run without a key
     ├── ServiceError            the service answered with an error status
     │   └── UnauthorizedError   … with 401 or 403
     └── CassetteError           a cassette cannot be found, opened or written
@@ -224,6 +225,10 @@ class NotJSONError(DirectMailLabError):
 
     status: int | None = None
     content_type: str | None = None
+
+
+class NotebookRunError(DirectMailLabError):
+    """A notebook that is to be shared does not run without a key and a network."""
 
 
 class ServiceError(DirectMailLabError):

@@ -341,7 +341,7 @@ def test_lab_asks_no_server_outside(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_lab_starts_on_the_first_tutorial_and_prints_its_address_last(tmp_path: Path) -> None:
+def test_the_lab_starts_on_the_first_notebook_and_prints_its_address_last(tmp_path: Path) -> None:
     """A real JupyterLab starts, and listens when its address is printed."""
     with started(tmp_path, "lab", "--no-browser", "--port", "0") as process:
         printed = output_until(process, "?token=")

@@ -24,7 +24,7 @@ from tutorials import (
 
 from directmail_lab import tutorials as packaged
 from directmail_lab.questions.audit import audit
-from directmail_lab.tutorials import FIRST, copy_tutorials, first_tutorial
+from directmail_lab.tutorials import FIRST, copy_tutorials, first_notebook
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -81,12 +81,12 @@ def test_an_installed_wheel_gives_a_copy_and_keeps_changes(
     """The packaged tutorials are copied once; a reader's change is never overwritten."""
     copy_tutorials(ROOT, tmp_path / "site-packages" / "directmail_lab" / "packaged")
     monkeypatch.setattr(packaged, "_PACKAGE", tmp_path / "site-packages" / "directmail_lab")
-    copied = first_tutorial(tmp_path)
+    copied = first_notebook(tmp_path)
     recording = copied.parents[1] / "cassettes" / "first-look.yaml"
     copied.write_text("changed")
     recording.unlink()
 
-    assert first_tutorial(tmp_path) == copied
+    assert first_notebook(tmp_path) == copied
     assert copied == tmp_path / "directmail-lab-tutorials" / "notebooks" / FIRST
     assert (copied.read_text(), recording.is_file()) == ("changed", True)
 

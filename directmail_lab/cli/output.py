@@ -57,6 +57,8 @@ def error_message(error: Exception) -> str:
     if isinstance(error, OSError):
         reason = error.strerror or str(error)
         return f"{error.filename}: {reason}." if error.filename else reason
+    if isinstance(error, errors.NotebookRunError):
+        return str(error)  # its advice is for a cell
     sentences = re.split(r"(?<=[.?!])(?: (?=[A-Z])|(?=\n))", str(error))
     kept = [each for each in sentences if not _PYTHON.search(each)] or sentences[:1]
     message = " ".join(kept).replace(" \n", "\n")
