@@ -98,8 +98,8 @@ def unwrap(
     name, _, rest = str(record_path).partition(".")
     if not isinstance(body, dict) or name not in body:
         raise DirectMailLabError(
-            f"record_path {record_path!r} is not in this body. "
-            "Name one of its members, or use record_path=None for the whole body."
+            f"record_path {record_path!r} is not in this body.",
+            "Name one of its members, or use record_path=None for the whole body.",
         )
     others = dict(body)
     records = others.pop(name)

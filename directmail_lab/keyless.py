@@ -22,7 +22,7 @@ def replay_in_place(
     """Replay the very file that would be recorded to.
 
     A write that is replayed warns that nothing was sent. A request that is not in the cassette
-    raises `NotRecordedError` as always, with a note that there is no key.
+    raises `NotRecordedError` as always, with other advice.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def replay_in_place(
     path = new_cassette_path(cassette)
     if not (path.is_file() and path.stat().st_size):
         title = cassette_name(cassette)
-        raise NotConnectedError(f"No key, and no cassette {title!r} yet: sign in to record it.")
+        raise NotConnectedError(f"No key, and no cassette {title!r} yet.", "Sign in to record it.")
     start: Path | Recording = path
     if session is None:
         session, start = replaying_session(path)
@@ -58,11 +58,11 @@ def replay_in_place(
         if request.method not in SAFE_METHODS:
             warn_caller(f"Nothing was sent: this {request.method} is replayed from {recorded}.")
 
-    def add_note(error: NotRecordedError) -> None:
-        error.add_note("There is no key, so nothing is sent. Sign in to record it.")
+    def advise(error: NotRecordedError) -> None:
+        error.advice = "There is no key, so nothing was sent. Sign in to record it."
         if options["before_record"] is not None:
-            error.add_note("This recording has a before_record, which may have left it out.")
+            error.advice += " Or before_record leaves it out: then no recording has it."
 
-    played.on_played, played.on_unmatched = warn_of_write, add_note
+    played.on_played, played.on_unmatched = warn_of_write, advise
     count = plural(len(played), "interaction")
     return entered, f"No key: replaying {recorded} ({count}). Sign in to record more."

@@ -22,7 +22,7 @@ from socketserver import ThreadingTCPServer
 from typing import Any, Final, Literal, Self
 
 from .cassettes import DEFAULT_MATCH_ON, Cassette
-from .errors import CassetteError, DirectMailLabError, InsecureAddressError, NotRecordedError
+from .errors import AddressError, CassetteError, DirectMailLabError, NotRecordedError
 from .http import httpx, parse_url, recorded_response
 from .interaction import Headers, RecordedRequest, RecordedResponse, header, normalize_headers
 from .settings import is_loopback
@@ -251,7 +251,7 @@ class CassetteServer(LoopbackServer):
             return error_response(403, problem, reason="refused")
         try:
             response = self._played(request)
-        except (InsecureAddressError, ValueError) as error:
+        except (AddressError, ValueError) as error:
             response = error_response(400, str(error), reason="invalid")
         except DirectMailLabError as error:  # an interaction that cannot be read
             response = error_response(502, str(error), reason="unreadable")

@@ -345,14 +345,13 @@ def test_a_write_that_is_replayed_for_want_of_a_key_warns(recorded: Path) -> Non
 
 
 def test_what_was_left_out_of_the_recording_says_so(recorded: Path) -> None:
-    """The error has the replay's own words, and notes on the key and on `before_record`."""
+    """The error says what a replay says, with advice on the key and on `before_record`."""
     dm.record("tour", before_record=lambda interaction: interaction)
     with pytest.raises(dm.errors.NotRecordedError, match="is not in cassette 'tour'") as caught:
         dm.get("/v1/lists")
 
-    key, left_out = caught.value.__notes__
-    assert "no key" in key
-    assert "before_record" in left_out
+    assert "no key" in caught.value.advice
+    assert "before_record leaves it out" in caught.value.advice
 
 
 def test_replayed_data_is_shown_with_the_date_of_its_recording(recorded: Path) -> None:

@@ -347,10 +347,10 @@ raise OSError(done.stderr.splitlines()[-1])"""
 @pytest.mark.parametrize(
     ("cell", "says"),
     [
-        ("dm.me()", r"fails where .*\n  NotConnectedError: No session .*\nPut dm\.record"),
+        ("dm.me()", r"fails where .*\n  NotConnectedError: No session .*\n Put dm\.record"),
         (
             "dm.record('shared-tour')\ndm.get('/v1/lists')",
-            r"NotRecordedError: .*\n  Nearest.*\nRun",
+            r"NotRecordedError: .*\n  Nearest.*\n Run",
         ),
         (IN_ANOTHER_PYTHON, r"\n  OSError: .*NetworkBlockedError: No connection to 192\.0\.2\.1"),
         ("import httpx\nhttpx.get('https://api.test')", "NetworkBlockedError: .* to api.test"),

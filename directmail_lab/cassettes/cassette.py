@@ -13,8 +13,9 @@ from threading import RLock
 from traceback import extract_tb
 from typing import Final, Literal, Self
 
+from ..arguments import check_choice
 from ..display import plural
-from ..errors import CassetteError, CassetteFormatError, NotRecordedError, check_choice
+from ..errors import CassetteError, CassetteFormatError, NotRecordedError
 from ..interaction import Interaction, RecordedRequest, check_interaction, normalize_headers
 from ..redaction import Redactor
 from .convert import notice_of_personal_data
@@ -206,8 +207,8 @@ class Cassette:
         """
         if self._recorder is None:
             raise CassetteError(
-                f"Cassette {self.name!r} was opened to replay. "
-                f"Open it with record({self.name!r}) to add to it."
+                f"Cassette {self.name!r} was opened to replay.",
+                f"Open it with record({self.name!r}) to add to it.",
             )
         if self._before_record is not None:
             if (changed := _changed(interaction, self._before_record)) is None:
@@ -311,9 +312,9 @@ class Cassette:
 
     def _not_written(self, error: OSError) -> CassetteError:
         return CassetteError(
-            f"Cassette {self.name!r} could not be written ({error.strerror}). What was "
-            "recorded before is safe. Make room in its folder, or set DIRECTMAIL_CASSETTES to "
-            "another."
+            f"Cassette {self.name!r} could not be written ({error.strerror}). What was recorded "
+            "before is safe.",
+            "Make room in its folder, or set DIRECTMAIL_CASSETTES to another.",
         )
 
 

@@ -96,7 +96,7 @@ def adopt(path: Path) -> None:
         before = _messages(map(_redactor(recording).interaction, recording))
         theirs = load_cassette_text(new.read_text(encoding="utf-8"))[1]
         if not before == _messages(read_cassette(new)) == _messages(theirs):
-            raise CassetteError(f"{path} would not be the same afterwards. Report it.")
+            raise CassetteError(f"{path} would not be the same afterwards.", "Report it.")
 
 
 def _messages(interactions: Iterable[Interaction]) -> list[tuple[object, ...]]:

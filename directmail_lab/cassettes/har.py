@@ -116,8 +116,8 @@ def read_har(text: bytes, name: str) -> list[Interaction]:
             raise TypeError
     except MALFORMED:
         raise CassetteFormatError(
-            f"{name} is not HAR: it is not JSON with a list log.entries, or it is incomplete. "
-            "Export it again."
+            f"{name} is not HAR: it is not JSON with a list log.entries, or it is incomplete.",
+            "Export it again.",
         ) from None
     interactions = (
         _from_har(entry, f"Entry {number} of {name}") for number, entry in enumerate(entries, 1)

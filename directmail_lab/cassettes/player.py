@@ -17,9 +17,10 @@ from itertools import chain, islice
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote_plus
 
+from ..arguments import argument_error
 from ..contract import SAFE_METHODS
 from ..display import plural
-from ..errors import NotRecordedError, argument_error
+from ..errors import NotRecordedError
 from ..interaction import RecordedRequest, header
 from ..redaction import Redactor
 from .layout import Address
@@ -186,10 +187,12 @@ class Player:
             what = f"is not in cassette {name!r} ({plural(count, 'interaction')}{others})."
             record = f"R{record}"
         lines = [f"{other}, which differs in {', '.join(names)}" for other, names in nearest]
-        more = "Nearest: " + ";\n         ".join(lines) + ".\n" if lines else ""
-        more += f"Left unplayed: {left}.\n" if (left := self._left_unplayed()) else ""
+        details = ["Nearest: " + ";\n         ".join(lines) + "."] if lines else []
+        details += [f"Left unplayed: {left}."] if (left := self._left_unplayed()) else []
         return NotRecordedError(
-            f"{title} {what}\n{more}{record}",
+            f"{title} {what}",
+            record,
+            details="\n".join(details),
             reason="nothing_left" if is_played else "no_match",
             similarity=similarity,
             request=title,

@@ -24,9 +24,10 @@ from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import Final
 
+from ..arguments import check_number
 from ..cassettes import cassettes_by_name, find_cassette, read_cassette
 from ..cassettes.convert import convert, layout_of
-from ..errors import CassetteFormatError, DirectMailLabError, check_number
+from ..errors import CassetteFormatError, DirectMailLabError
 from ..redaction.key import KeySearch
 from ..settings import VERSION
 from . import audit
@@ -114,7 +115,7 @@ def share(
     for notebook in [notebooks] if isinstance(notebooks, str | Path) else notebooks:
         bundle.add_notebook(Path(notebook))
     if not bundle.contents:
-        raise DirectMailLabError("No notebook to share. Name at least one .ipynb file.")
+        raise DirectMailLabError("No notebook to share.", "Name at least one .ipynb file.")
     for cassette in cassettes:
         file = find_cassette(cassette)
         bundle.add_cassette(file, f"cassettes/{file.name if Path(cassette).suffix else cassette}")
@@ -203,13 +204,14 @@ class _Bundle:
     def _add(self, place: str, file: Path, content: bytes, parts: Iterable[audit.Part]) -> None:
         if place.startswith(("/", "../")) or "\\" in place:
             raise DirectMailLabError(
-                f"{str(file)!r} leads out of what can be shared. Put the cassette into a folder "
-                "named cassettes beside or above the notebook, and name it there."
+                f"{str(file)!r} leads out of what can be shared.",
+                "Put the cassette into a folder "
+                "named cassettes beside or above the notebook, and name it there.",
             )
         if self.contents.setdefault(place, content) != content:
             raise DirectMailLabError(
-                f"Two files would be {place} in the zip, and {file} is one of them. Rename it, or "
-                "share it separately."
+                f"Two files would be {place} in the zip, and {file} is one of them.",
+                "Rename it, or share it separately.",
             )
         self.parts.extend(parts)
 

@@ -23,6 +23,9 @@ _RECORD: Final = (
 _ADVICE: Final = {
     "NotConnectedError": _RECORD,
     "CredentialError": _RECORD,
+    "CassetteNotFoundError": (
+        "A name is looked up from the notebook's folder: record the cassette, or correct its name."
+    ),
     "NotRecordedError": (
         "Run the notebook once with your key, in the mode dm.record(…), so that the cassette holds "
         "this request."
@@ -96,7 +99,7 @@ def _run(
 
     def fail(what: str, advice: str) -> NotebookRunError:
         where = f"{path.name}, cell {number}"
-        return NotebookRunError(f"Nothing was written: {where}, {what}\n{advice} {_NO_RUN}")
+        return NotebookRunError(f"Nothing was written: {where}, {what}\n", f"{advice} {_NO_RUN}")
 
     options: dict[str, Any] = {
         "kernel_name": "python3",
