@@ -15,6 +15,9 @@ EXPLORE: Final = (
     "# Explore a direct mail API\n\nRun each cell with Shift+Enter. The key stays in the kernel's "
     "memory: it is not in this notebook.",
     "import directmail_lab as dm\n\ndm.login()",
+    "From here on, what is sent and received is recorded under a name of your choice. A reader "
+    "without a key replays it, so you can share this notebook: `directmail-lab share`.",
+    'dm.record("my-notebook")',
     "Your record, what is left of the allowance, and the same as a chart:",
     "dm.me()",
     "dm.rate_limits()",

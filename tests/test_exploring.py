@@ -86,7 +86,7 @@ def test_a_cassette_is_browsed_by_name_or_path(browsed: Callable[..., Page]) -> 
     Path("text.har").write_text("{}")
 
     assert len(browsed("first-look").list(101)["rows"]) == 2
-    assert "tape, 1 interaction." in repr(dm.browse("tape.yaml"))
+    assert "tape, 1 interaction, " in repr(dm.browse("tape.yaml"))
     for source, error in (("nowhere", NotRecordedError), ("text.har", CassetteError)):
         with pytest.raises(error):
             dm.browse(source)

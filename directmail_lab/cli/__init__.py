@@ -129,7 +129,7 @@ def share(
     shared = share_files(notebooks, target, cassettes=cassette, run=run, timeout_s=timeout)
     count = plural(len(set(notebooks)), "notebook")
     typer.echo(
-        f"{len(set(notebooks))} of {count} run without a key." if run else "Nothing was run."
+        f"{len(set(notebooks))} of {count} ran without a key." if run else "Nothing was run."
     )
     with zipfile.ZipFile(shared) as packed:
         typer.echo("\n  ".join([f"Wrote {packed.filename}, with:", *packed.namelist()]))

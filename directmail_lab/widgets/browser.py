@@ -173,8 +173,8 @@ class BrowserWidget(Widget):
             recording = self._opening.result()
             if request["action"] == "select":
                 self.selected = request["number"]
-                self.update_static_output()
                 respond({})
+                self.update_static_output()
                 return
             body = b"".join(map(bytes, files))
             if self._explorer and self._explorer.handle(request, body, respond):

@@ -116,11 +116,11 @@ def static_table(recording: Recording, selected: int | None = None) -> tuple[str
     name = "".join(each if each.isprintable() else " " for each in recording.title)
     when = f", recorded {recording.recorded_when}" if recording.recorded_when else ""
     frame.attrs["notes"] = [f"{name}, {plural(count, 'interaction')}{when}{more}."]
-    if not frame["mark"].any():
+    if (frame["mark"] == "").all():
         del frame["mark"]
     table, text = as_html(frame), as_text(frame, width=_TABLE_CHARACTERS)
     if selected is not None:
-        with suppress(CassetteFormatError):  # the row of it says so
+        with suppress(CassetteError):  # that it cannot be read, its row says
             view = view_of(recording, selected)
             table, text = f"{table}{view._repr_html_()}", f"{text}\n\n{view!r}"
     return table, text
