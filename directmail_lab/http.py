@@ -53,7 +53,8 @@ _HEADERS: Final = {
     "Accept-Encoding": "gzip, deflate",
 }
 
-# With these, many frameworks treat a request as one of another method.
+# With these, many frameworks treat a request as one of another method, whatever the case of the
+# name; WSGI and CGI also make no difference between - and _ in the name of a header.
 _OVERRIDE_HEADERS: Final = (b"x-http-method-override", b"x-http-method", b"x-method-override")
 _OVERRIDE_PARAMETER: Final = "_method"
 
@@ -89,10 +90,11 @@ def is_write(request: httpx.Request) -> bool:
     """Return whether a request may change something: by its method, or one that overrides it."""
     methods = [request.method]
     query = request.url.query
-    if b"%" in query or _OVERRIDE_PARAMETER.encode() in query:
-        methods += request.url.params.get_list(_OVERRIDE_PARAMETER)
+    if b"%" in query or _OVERRIDE_PARAMETER.encode() in query.lower():
+        pairs = request.url.params.multi_items()
+        methods += [value for name, value in pairs if name.strip().lower() == _OVERRIDE_PARAMETER]
     for name, value in request.headers.raw:
-        if name.lower() in _OVERRIDE_HEADERS:
+        if name.lower().replace(b"_", b"-") in _OVERRIDE_HEADERS:
             methods.append(value.decode("latin-1"))
     return any(method.strip().upper() not in SAFE_METHODS for method in methods)
 
@@ -172,9 +174,11 @@ class Client(_SessionClient, httpx.Client):
     @hide_frames
     def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
         try:
-            return _with_body_kept(super().send(request, **options))
+            return keep_body(super().send(request, **options))
         except BaseException as error:
-            raise _explain(error, request, self._redacted) from None
+            if explained := _explain(error, request, self._redacted):
+                raise explained from None
+            raise
 
 
 class AsyncClient(_SessionClient, httpx.AsyncClient):
@@ -183,13 +187,15 @@ class AsyncClient(_SessionClient, httpx.AsyncClient):
     @hide_frames
     async def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
         try:
-            return _with_body_kept(await super().send(request, **options))
+            return keep_body(await super().send(request, **options))
         except BaseException as error:
-            raise _explain(error, request, self._redacted) from None
+            if explained := _explain(error, request, self._redacted):
+                raise explained from None
+            raise
 
 
-def _with_body_kept(response: httpx.Response) -> httpx.Response:
-    """Return a response, whose body the session's recording keeps if it was read."""
+def keep_body(response: httpx.Response) -> httpx.Response:
+    """Return a response. If its body was read, the session's recording keeps that."""
     recording, number = response.extensions.get(NUMBER, (None, 0))
     if recording is not None and response.is_closed:
         recording.add_body(number, response.content)
@@ -238,8 +244,8 @@ _MESSAGES: Final = (
 
 def _explain(
     error: BaseException, request: httpx.Request, redacted: Callable[[str], str]
-) -> BaseException:
-    """Return an error with a plain message, as the caller of a client gets it."""
+) -> BaseException | None:
+    """Return an error with a plain message, as the caller of a client gets it; None for a bug."""
     if SENT in request.extensions:
         error = lost_response(request, error) or error
     if isinstance(error, UnicodeError):  # of a redirect
@@ -263,7 +269,7 @@ def _explain(
         what = what.format(f"{request.url.scheme}://{request.url.netloc.decode('ascii')}")
         advice += f" ({redacted(reason)})" if reason else ""
     else:
-        return error
+        return None
     what = redacted(what)
     error.args = (f"{what} {advice}",)
     vars(error).update(what=what, advice=advice)  # as our own errors have them

@@ -278,33 +278,13 @@ def test_in_a_replay_the_cassette_answers(browsed: Callable[..., Page]) -> None:
     assert "page" in missing["problem"].partition("Nearest: ")[2]
 
 
-def test_the_path_completes_from_what_was_seen(
-    service: FaultyService, browsed: Callable[..., Page]
-) -> None:
-    """In the cassettes at hand and in the session, with parameters' names; and what is left."""
-    recorded("cassettes/a.yaml", answered(get("/v1/lists?page=2")), answered(get("/x"), status=404))
-    Path("cassettes/torn.yaml").write_text("no cassette")
-    dm.connect(service.base_url, service.api_key, share=None)
-    page = browsed()
-    before = page.ask("hint", method="GET", path="/v1/lists?page=1")
-    for number in (1, 2):
-        page.send(path=f"/v1/lists/lst_stand_in_{number}", parameters=[["fields", "id"]])
-    after = page.ask("hint", method="GET", path="/v1/lists/lst_stand_in_3")
-
-    assert (before["left"], before["parameters"]) == ("", ["page"])
-    assert after["left"] == "58 of 60 left at the last response"
-    assert after["parameters"] == ["fields"]
-    assert {"/v1/lists", "/v1/lists/{id}"} <= set(after["operations"])
-    assert "/x" not in after["operations"]
-
-
 def test_nothing_is_sent_by_a_cassette_or_by_what_is_no_send(
     browsed: Callable[..., Page], connected: Session, service: FaultyService
 ) -> None:
     """The page of a cassette has no form; that of a session sends for one message alone."""
     of_cassette, of_session = browsed("first-look"), browsed(connected)
     problem = of_cassette.send()["problem"]
-    for action in ("list", "hint", "waiting", "cancel", "select", "nothing", "confirm"):
+    for action in ("list", "waiting", "cancel", "select", "nothing", "confirm"):
         of_session.ask(action, number=1, method="GET", path=ME, token="t", first=1, limit=9)
 
     assert problem.endswith("Reload the page.")

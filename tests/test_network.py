@@ -47,7 +47,10 @@ def writing(service: FaultyService) -> Iterator[Session]:
         {"headers": {"X-HTTP-Method-Override": "DELETE"}},
         {"headers": {"x-method-override": "put"}},
         {"headers": {"X-HTTP-Method": "PATCH"}},
+        {"headers": {"x_http_method_override": "DELETE"}},  # one name to WSGI and CGI
         {"params": {"_method": "POST"}},
+        {"params": {"_Method": "POST"}},
+        {"params": {" _METHOD": "POST"}},
         {"params": [("_method", "GET"), ("_method", "delete")]},
         {"path": "/v1/letters?%5Fm%65thod=DELETE"},
     ],

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import shutil
 import threading
 from dataclasses import replace
+from inspect import iscoroutinefunction
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import httpx
@@ -17,8 +19,11 @@ from cassette_samples import BASE_URL, answered, get, opened, paths_in, recorded
 import directmail_lab as dm
 from directmail_lab.cassettes import Cassette, read_cassette, recording as recording_module
 from directmail_lab.sessions import Session
+from directmail_lab.widgets.page import detail, rows
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from faulty_service import FaultyService
 
     from directmail_lab.interaction import RecordedRequest, RecordedResponse
@@ -125,7 +130,146 @@ def test_another_programs_file_is_read_without_its_credentials(tmp_path: Path) -
     assert "s3cr3t" not in str(recording.metadata)
 
 
+# -- responses that are cut short ----------------------------------------------------------------
+
+CUT_SHORT = "the connection broke before the end of the body"
+
+
+def read(session: Session) -> object:
+    return session.get("/v1/lists")
+
+
+def stream(session: Session) -> object:
+    with session.client.stream("GET", "/v1/lists") as response:
+        return response.read()
+
+
+async def read_async(session: Session) -> object:
+    return await session.async_client.get("/v1/lists")
+
+
+async def stream_async(session: Session) -> object:
+    async with session.async_client.stream("GET", "/v1/lists") as response:
+        return [part async for part in response.aiter_bytes()]
+
+
+@pytest.mark.parametrize("mode", ["live", "record"])
+@pytest.mark.parametrize("receive", [read, stream, read_async, stream_async])
+def test_a_response_that_is_cut_short_is_told_and_kept(
+    service: FaultyService, unpaced: Session, receive: Callable[..., Any], mode: str
+) -> None:
+    """It counts as failed, its body is what came, and no cassette plays it as an answer."""
+    if mode == "record":
+        unpaced.record("tour")
+    with service.fault(body="x" * 50, cut_after=20), pytest.raises(httpx.RemoteProtocolError):
+        asyncio.run(receive(unpaced)) if iscoroutinefunction(receive) else receive(unpaced)
+    unpaced.get("/v1/lists")
+    table, view = dm.interactions(unpaced), dm.interactions(unpaced, number=1)
+    readings = dm.rate_limits(unpaced)
+
+    assert table["status"].tolist() == [200, 200]
+    assert table["problem"].fillna("").tolist() == [CUT_SHORT, ""]
+    assert table["excerpt"][1] == "x" * 20
+    assert table["bytes"][1] == 20
+    assert dict(view.interaction.response.headers)["content-length"] == "50"
+    assert CUT_SHORT in repr(view)
+    assert readings["problem"].fillna("").tolist() == [CUT_SHORT, ""]
+    assert readings["source"].tolist() == ["live", "recorded" if mode == "record" else "live"]
+    assert [row[-1] for row in rows(unpaced.recording)] == ["failed", ""]
+    assert detail(unpaced.recording, 1)[0]["reason"] == CUT_SHORT
+    assert dm.check_contract(readings)["verdict"].tolist()[:2] == ["holds", "holds"]
+    unpaced.live()
+    if mode == "record":
+        assert len(read_cassette(Path("cassettes/tour.yaml"))) == 1
+
+
+@pytest.mark.parametrize("mode", ["live", "record"])
+def test_a_compressed_response_that_is_cut_short_is_kept_as_far_as_it_opens(
+    service: FaultyService, unpaced: Session, mode: str
+) -> None:
+    """What came of it is readable, and a key in it is redacted."""
+    if mode == "record":
+        unpaced.record("tour")
+    body = service.api_key + "".join(f" {number}" for number in range(1000))
+    fault = {"body": body, "encoding": "gzip", "cut_after": 1000}
+    with service.fault(**fault), pytest.raises(httpx.RemoteProtocolError):
+        unpaced.get("/v1/lists")
+    kept = unpaced.recording.interaction(1).response.body
+
+    assert kept.startswith(b"<API_KEY> 0 1 2 3")
+    assert 500 < len(kept) < len(body)
+
+
+def test_a_write_whose_response_is_cut_short_is_told_as_well(service: FaultyService) -> None:
+    """Its outcome is unknown to the caller; the row shows what did come."""
+    with (
+        Session(service.base_url, service.api_key, allow_writes=True, share=None) as session,
+        service.fault(body="x" * 50, cut_after=20, status=201),
+        pytest.raises(dm.errors.OutcomeUnknownError),
+    ):
+        session.post("/v1/lists")
+
+    assert session.recording.reading(1).problem == CUT_SHORT
+    assert session.recording.interaction(1).response.body == b"x" * 20
+
+
+def test_a_caller_who_stops_reading_has_cut_nothing_short(
+    service: FaultyService, unpaced: Session
+) -> None:
+    """The connection did not break: the rest was not wanted."""
+    with service.fault(body="x" * 500_000), unpaced.client.stream("GET", "/v1/lists") as response:
+        next(response.iter_bytes())
+
+    assert unpaced.recording.reading(1).problem is None
+
+
 # -- attempts ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["live", "record"])
+@pytest.mark.parametrize("receive", [read, read_async])
+def test_attempts_are_numbered_and_keep_their_bodies(
+    service: FaultyService, receive: Callable[..., Any], mode: str
+) -> None:
+    """Whether they were refused, failed or cut short: one call is one request in the table."""
+    with Session(service.base_url, service.api_key, share=None) as session:
+        if mode == "record":
+            session.record("tour")
+        session.get("/v1/lists")
+        service.fault(body="busy", times=1, status=503, headers={"Retry-After": "0"})
+        service.fault(body="away", times=1, status=502, headers={"Retry-After": "0"})
+        asyncio.run(receive(session)) if iscoroutinefunction(receive) else receive(session)
+        session.get("/v1/lists")
+        table = dm.interactions(session)
+
+    assert table["attempt"].tolist() == [1, 1, 2, 3, 1]
+    assert table["attempt"].dtype == "Int64"
+    assert table["excerpt"].tolist()[1:3] == ["away", "busy"]
+    assert table["bytes"].notna().all()
+    if mode == "record":
+        assert dm.interactions("tour")["attempt"].tolist() == [1, 1, 2, 3, 1]
+        with Session(service.base_url) as replaying, replaying.replay("tour"):
+            for _ in range(4):
+                replaying.get("/v1/lists")
+
+            assert dm.interactions(replaying)["attempt"].tolist() == [1, 1, 2, 3, 1, 1]
+
+
+def test_an_attempt_that_is_cut_short_is_none_of_the_cassette(
+    service: FaultyService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The session shows both; the cassette has the one response that came, as the first."""
+    monkeypatch.setattr("random.uniform", lambda *_: 0.0)  # wait for no other attempt
+    with Session(service.base_url, service.api_key, share=None) as session:
+        session.record("tour")
+        service.fault(body="x" * 50, cut_after=20, times=1)
+        session.get("/v1/lists")
+        table = dm.interactions(session)
+
+    assert table["attempt"].tolist() == [1, 2]
+    assert table["problem"].notna().tolist() == [True, False]
+    assert table["cassette_number"].fillna(0).tolist() == [0, 1]
+    assert dm.interactions("tour")["attempt"].tolist() == [1]
 
 
 def test_a_response_that_was_retried_is_replayed_as_the_caller_saw_it(

@@ -150,11 +150,13 @@ class Cassette:
         """The base address of the recording."""
         return self._recording.base_url
 
-    def play(self, request: RecordedRequest) -> list[tuple[int, Interaction]]:
+    def play(
+        self, request: RecordedRequest, *, marks: bool = True
+    ) -> list[tuple[int, Interaction]]:
         """Return the recorded response to a request with its number, after its failed attempts.
 
         The list is empty if the request is to be sent and recorded. A response that is repeated
-        comes without its attempts.
+        comes without its attempts. Without ``marks``, the response is not marked as played.
 
         Raises
         ------
@@ -168,7 +170,7 @@ class Cassette:
         with self._lock:
             run = self._player.find(request, repeats=repeats)
             is_played = run is not None and bool(self._player.played[run.start])
-            if run is not None:
+            if run is not None and marks:
                 for index in run:
                     self._player.played[index] = 1
         if run is not None and (repeats or not is_played):

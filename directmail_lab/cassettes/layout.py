@@ -24,7 +24,7 @@ Address = tuple[str, str]
 _START: Final = b'version: 1\nrecording: {"recorded_with": "directmail-lab'
 _HEADER: Final = re.compile(rb"version: 1\nrecording: ([^\n]*)\ninteractions:\n")
 INTERACTION: Final = re.compile(
-    rb"- recorded_at: ([^\n]*)\n  elapsed_s: ([^\n]*)\n(?:  attempt: (\d{1,3})\n)?"
+    rb"(?m)^- recorded_at: ([^\n]*)\n  elapsed_s: ([^\n]*)\n(?:  attempt: (\d{1,3})\n)?"
     rb"  request: ([^\n]*)\n  response: ([^\n]*)\n"
 )
 _ADDRESS: Final = re.compile(

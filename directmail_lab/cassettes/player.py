@@ -24,7 +24,7 @@ from ..errors import NotRecordedError
 from ..interaction import RecordedRequest, header
 from ..redaction import Redactor
 from .layout import Address
-from .mismatch import Differences, differences, place_of
+from .mismatch import Differences, differences, place_of, unescaped
 from .recording import Recording
 
 Matcher = Callable[[Any, Any], object]
@@ -38,8 +38,9 @@ DEFAULT_MATCH_ON: Final = ("method", "path", "query", "body")
 """What must be equal: the path below the base address, and the body of writes."""
 
 _MAX_COMPARED: Final = 500
+_LONGEST_QUERY: Final = 200
 _USER_INFO: Final = re.compile(r"(?<=://)[^/]*@")
-_RESPELLED: Final = re.compile(r"\?.*[&%+]")
+_RESPELLED: Final = re.compile(r"[^?]*\?.*[&+]")
 _BOUNDARY: Final = re.compile(r'boundary="?([^";]+)', re.IGNORECASE)
 
 
@@ -140,9 +141,10 @@ class Player:
         if not self._runs:
             return None
         looks_inside, uri = self.looks_inside(request.method), request.uri
-        # Of parameters in another order or spelling, that of the recordings decides.
+        # Between addresses that differ in order or escapes alone, the order of recording decides.
         is_by_address = self._knows_addresses and not looks_inside
-        is_by_address &= not _RESPELLED.search(uri) and uri not in self._unescaped
+        is_by_address &= "%" not in uri and not _RESPELLED.match(uri)
+        is_by_address &= uri not in self._unescaped
         same = self._runs.get((request.method, uri), []) if is_by_address else []
         if run := self._next(same) or (same[0] if same and repeats else None):
             return run
@@ -189,8 +191,9 @@ class Player:
         lines = [f"{other}, which differs in {', '.join(names)}" for other, names in nearest]
         details = ["Nearest: " + ";\n         ".join(lines) + "."] if lines else []
         details += [f"Left unplayed: {left}."] if (left := self._left_unplayed()) else []
+        query = self._redactor.text(_names_in(place_of(request, self._base_url)[2]))
         return NotRecordedError(
-            f"{title} {what}",
+            f"{title}{query} {what}",
             record,
             details="\n".join(details),
             reason="nothing_left" if is_played else "no_match",
@@ -204,7 +207,8 @@ class Player:
     def _keys(self, request: RecordedRequest, *base_urls: str) -> Iterable[Hashable]:
         """Yield what the index has a request under: its address, and its path below a base."""
         names, (address, _, query) = self._names, request.uri.partition("?")
-        address = _USER_INFO.sub("", address.partition("#")[0])
+        address = unescaped(_USER_INFO.sub("", address.partition("#")[0]))
+        base_url = unescaped(base_url)
         method = request.method if "method" in names else ""
         parameters = _parameters(query) if "query" in names else ()
         if "path" not in names:
@@ -290,6 +294,13 @@ class Player:
     def _title(self, request: RecordedRequest, base_url: str) -> str:
         origin, path, _ = place_of(request, base_url)
         return self._redactor.text(f"{request.method} {origin}{path}")
+
+
+def _names_in(query: str) -> str:
+    """Return a query without its values: ``?page=…&size=…``; what has no name is a value, too."""
+    parts = (part.partition("=") for part in query.split("&") if part)
+    names = "&".join(dict.fromkeys(f"{name}=…" if equals else "…" for name, equals, _ in parts))
+    return f"?{names[:_LONGEST_QUERY]}" if names else ""
 
 
 def _body(request: RecordedRequest) -> bytes:

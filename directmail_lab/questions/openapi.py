@@ -37,7 +37,7 @@ _METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "
 _LEFT_OUT: Final = (shapes.PASSING_HEADERS | {"content-type", "date", "server"}) - {"retry-after"}
 _MEDIA_TYPE: Final = re.compile(r"[\w.+-]{1,60}/[\w.+-]{1,60}")
 _FORMS: Final = ("application/x-www-form-urlencoded", "multipart/form-data")
-_JSON: Final = re.compile(r".+/(.+\+)?json")
+_JSON: Final = re.compile(r"[^/]+/(.+\+)?json")
 _TEXT: Final = re.compile(r"^text/|json|yaml|csv|script")
 _PLAIN_VALUE: Final = re.compile(r"-?(0|[1-9]\d{0,17})(\.\d{1,17})?|true|false", re.ASCII)
 _NAMES: Final = {name.lower(): name for name in MEANINGS}
@@ -211,10 +211,13 @@ def _row(template: str, calls: Sequence[_Call]) -> tuple[str, ...]:
     statuses = sorted(Counter(call.status for call in calls).items())
     links = []
     for recording, here in grouped(calls, lambda call: call.recording).items():
-        text = html.escape(f"{recording.name}: {ranges(call.number for call in here)}")
+        numbers = ranges(call.number for call in here)
+        text = html.escape(f"{recording.name}: {numbers}")
         if recording.path is not None:
             address = quote(Path(os.path.relpath(recording.path)).as_posix())
-            text = f'<a href="{address}">{text}</a>'
+            # JupyterLab's viewer shows these interactions alone: see jupyter/plugin.js.
+            shown = f"filter=number:{numbers.replace(' ', '')}"
+            text = f'<a href="{address}#{shown}">{text}</a>'
         links.append(text)
     name = html.escape(f"{calls[0].request.method} {template}")
     return name, ", ".join(f"{status} ({n:,})" for status, n in statuses), "; ".join(links)

@@ -11,14 +11,10 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
-from functools import cached_property
 from typing import Any, Final
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote
 
-from ..cassettes import Recording, read_cassette
-from ..cassettes.library import cassettes_by_name
-from ..errors import CassetteError, DirectMailLabError
+from ..errors import DirectMailLabError
 from ..http import httpx, is_write
 from ..interaction import READING, operation_of
 from ..pacing import CANCELLED
@@ -28,9 +24,6 @@ from ..sessions import Session
 Respond = Callable[[dict[str, Any]], None]
 _Sending = tuple[Session, httpx.Request]
 
-_MOST_CASSETTES: Final = 20
-_MOST_BYTES: Final = 4 * 1024**2
-_MOST_INTERACTIONS: Final = 200
 _PATH: Final = re.compile(r"/(?!/)[^#\\{}]*")
 _SET_BY_SESSION: Final = re.compile(
     r"(?i)\s*((proxy-)?authorization|connection|content-length|cookie|host|transfer-encoding)\s*"
@@ -45,7 +38,6 @@ class Explorer:
         self._is_sending = threading.Lock()
         self._last: _Sending | None = None
         self._asked: dict[str, _Sending] = {}
-        self._learned: tuple[Recording | None, int] = None, 0
 
     def handle(self, request: Any, body: bytes, respond: Respond) -> bool:
         """Respond to a request, perhaps later in another thread; return whether it is a known one.
@@ -71,8 +63,6 @@ class Explorer:
                 if self._last is not None:
                     self._last[1].extensions[CANCELLED].set()
                 respond({})
-            case {"action": "hint", "method": str(method), "path": str(path)}:
-                _in_thread(lambda: respond(self._hint(method, path.partition("?")[0])))
             case _:
                 return False
         return True
@@ -119,45 +109,6 @@ class Explorer:
         method = request.method.replace("HEAD", "GET")  # they share an allowance
         until = session.waiting_until.get(f"{method} {operation_of(request.url.path)}")
         return None if until is None else max(0.0, until - time.time())
-
-    # -- what can be typed ------------------------------------------------------------------
-
-    @cached_property
-    def _parameters(self) -> dict[str, set[str]]:
-        """The names of parameters, by operation, in the cassettes at hand."""
-        parameters: dict[str, set[str]] = {}
-        for file in list(cassettes_by_name().values())[:_MOST_CASSETTES]:
-            with suppress(CassetteError, OSError):
-                if file.stat().st_size <= _MOST_BYTES:
-                    _learn(parameters, read_cassette(file))
-        return parameters
-
-    def _hint(self, method: str, path: str) -> dict[str, Any]:
-        recording, operation = self._session().recording, operation_of(path)
-        last, count = self._learned
-        self._learned = recording, len(recording)
-        _learn(self._parameters, recording, count if last is recording else 0)
-        left = (
-            f"{each.remaining} of {each.limit} left at the last response"
-            for each in reversed(recording.readings())
-            if (each.method, each.operation) == (method, operation) and each.remaining is not None
-        )
-        return {
-            "left": next(left, ""),
-            "operations": sorted(self._parameters),
-            "parameters": sorted(self._parameters.get(operation, ())),
-        }
-
-
-def _learn(parameters: dict[str, set[str]], recording: Recording, after: int = 0) -> None:
-    """Add the operations of a recording's last interactions, without those that are not there."""
-    last = len(recording)
-    for number in range(max(after, last - _MOST_INTERACTIONS) + 1, last + 1):
-        interaction = recording.interaction(number)
-        if interaction.response.status != 404:
-            path = recording.path_of(interaction.request)
-            query = parse_qsl(urlsplit(interaction.request.uri).query, keep_blank_values=True)
-            parameters.setdefault(operation_of(path), set()).update(name for name, _ in query)
 
 
 def _in_thread(work: Callable[[], object]) -> None:

@@ -22,7 +22,7 @@ from ..display import as_html, as_text, plural
 from ..errors import CassetteError, CassetteFormatError, DirectMailLabError
 from ..http import as_response, httpx
 from ..interaction import READING, RecordedRequest, RecordedResponse, header, normalize_headers
-from ..readings.reading import Reading, is_exhausted
+from ..readings.reading import CUT_SHORT, Reading, is_exhausted
 from ..readings.reset_unit import renewal_time
 
 Response = tuple[dict[str, Any], list[bytes]]
@@ -138,8 +138,7 @@ def rows(recording: Recording, first: int = 1, limit: int = MAX_ROWS) -> list[li
         ``time`` (when the response came, in milliseconds since the Unix epoch), ``method``,
         ``path`` (below the base address, with its query), ``status``, ``remaining``, ``ms`` (how
         long the response took), ``bytes`` (of the response's body), each None if unknown, and
-        ``mark``: ``""``, ``"exhausted"``, ``"failed"`` (any other error status) or
-        ``"unreadable"`` (then ``path`` says why).
+        ``mark``: as `mark_of` says, or ``"unreadable"`` (then ``path`` says why).
     """
     return [_row(recording, number) for number in _numbers(recording, first, limit)]
 
@@ -168,10 +167,10 @@ def _row(recording: Recording, number: int) -> list[Any]:
 
 
 def mark_of(reading: Reading) -> str:
-    """Return ``"exhausted"``, ``"failed"`` (any other error status), or an empty text."""
+    """Return ``"exhausted"``, ``"failed"`` (any other error, or cut short), or an empty text."""
     if is_exhausted(reading.status, reading.remaining):
         return "exhausted"
-    return "failed" if reading.status >= 400 else ""
+    return "failed" if reading.status >= 400 or reading.is_cut_short else ""
 
 
 # -- one interaction ---------------------------------------------------------------------------
@@ -202,7 +201,7 @@ def detail(recording: Recording, number: int) -> Response:
         "row": _row(recording, number),
         "uri": interaction.request.uri,
         "path": reading.path,
-        "reason": interaction.response.reason,
+        "reason": CUT_SHORT if reading.is_cut_short else interaction.response.reason,
         "reading": [(name, str(value)) for name, value in values.items() if value is not None],
         "request": request,
         "response": response,

@@ -57,7 +57,7 @@ def question(root: Locator) -> Locator:
 def fill(root: Locator, method: str, path: str) -> None:
     """Write a request without a body."""
     root.get_by_role("combobox", name="Method").select_option(method)
-    root.get_by_role("combobox", name="Path").fill(path)
+    root.get_by_role("textbox", name="Path").fill(path)
 
 
 @pytest.mark.parametrize("app", ["lab", "notebook"])
@@ -68,7 +68,7 @@ def test_a_request_is_written_sent_kept_and_run_by_keyboard_alone(
     root = explore(page, server, service, f"dm.record('kept-{app}')", app=app)
     keyboard = page.keyboard
     keyboard.press("n")
-    expect(root.get_by_role("combobox", name="Path")).to_be_focused()
+    expect(root.get_by_role("textbox", name="Path")).to_be_focused()
     keyboard.type("/v1/lists")
     for text in ("", "limit", "2"):
         keyboard.press("Tab")
@@ -138,11 +138,10 @@ def test_a_wait_counts_down_and_is_cancelled(
     root = explore(page, server, service, "dm.me()", options=", reset_unit='seconds_left'")
     page.keyboard.press("n")
     page.keyboard.type("/v1/users/me")
-    expect(root.get_by_text("0 of 1 left at the last response")).to_be_visible()
     page.keyboard.press("Control+Enter")
     expect(root.get_by_text("Waits until the allowance renews, 3 s")).to_be_visible()
     run_cells(page, 1)
-    root.get_by_role("combobox", name="Path").focus()
+    root.get_by_role("textbox", name="Path").focus()
     page.keyboard.press("Escape")
     expect(root.get_by_role("alert")).to_contain_text("The request was cancelled while it waited.")
     sent = dict(service.requests)
@@ -173,7 +172,7 @@ def test_a_hostile_recording_fills_the_form_with_text_and_no_host(
     expect(root.get_by_text(f"Below {service.base_url}")).to_be_visible()
     run_cells(page, 1)
     expect(root.locator(".dml-title")).to_have_text("Live")
-    root.get_by_role("combobox", name="Path").focus()
+    root.get_by_role("textbox", name="Path").focus()
     nothing_yet = dict(service.requests)
     page.keyboard.press("Control+Enter")
     details = root.get_by_role("region", name="Details")
@@ -187,13 +186,10 @@ def test_a_hostile_recording_fills_the_form_with_text_and_no_host(
     assert page.locator(".taken, .dml-browser img, .dml-browser script").count() == 0
 
 
-def test_a_path_completes_and_a_body_is_of_any_kind(
-    page: Page, server: Server, service: FaultyService
-) -> None:
+def test_a_body_is_of_any_kind(page: Page, server: Server, service: FaultyService) -> None:
     """JSON that is none is said; a form and a file are sent as what they are."""
     root = explore(page, server, service, "dm.get('/v1/lists/lst_stand_in_1')")
     page.keyboard.press("n")
-    expect(root.locator("option[value='/v1/lists/{id}']")).to_be_attached()
     page.keyboard.type("/v1/lists")
     body = root.get_by_role("combobox", name="Body")
     body.select_option("JSON")
@@ -229,7 +225,7 @@ def test_values_that_are_typed_stay_out_of_every_file(
     page = new_page()
     root = explore(page, server, service)
     page.keyboard.press("n")
-    root.get_by_role("combobox", name="Path").fill(f"/v1/{TYPED}")
+    root.get_by_role("textbox", name="Path").fill(f"/v1/{TYPED}")
     root.get_by_role("textbox", name="Header 1 value").fill(TYPED)
     wait_for(page, lambda: root.locator("option").count() > 0)
     save(page)

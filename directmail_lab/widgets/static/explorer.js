@@ -8,7 +8,6 @@
 
 const METHODS = ["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"];
 const WAITING_MS = 500;
-const HINT_MS = 200;
 const FORM_TYPE = "application/x-www-form-urlencoded";
 const TYPES = { json: "application/json", form: FORM_TYPE, text: "text/plain; charset=utf-8" };
 const KINDS = { none: "No body", json: "JSON", form: "Form", text: "Text", file: "File" };
@@ -19,14 +18,11 @@ const makeSelect = (ariaLabel, values) =>
 
 function makeForm(view) {
   const id = newId();
-  const form = { view, turn: 0, busy: false, token: null, isSent: false };
+  const form = { view, busy: false, token: null, isSent: false };
   form.method = makeSelect("Method", Object.fromEntries(METHODS.map((name) => [name, name])));
   form.path = make("input", { ariaLabel: "Path", spellcheck: false, autocomplete: "off", placeholder: "/v1/…" });
-  form.path.setAttribute("list", `${id}-paths`);
-  form.paths = make("datalist", { id: `${id}-paths` });
-  form.names = make("datalist", { id: `${id}-names` });
   form.base = div("dml-soft");
-  form.parameters = makePairs("Parameter", form.names.id);
+  form.parameters = makePairs("Parameter");
   form.headers = makePairs("Header");
   form.fields = makePairs("Field");
   form.kind = makeSelect("Body", KINDS);
@@ -46,7 +42,7 @@ function makeForm(view) {
   const address = div("dml-e-address", form.method, form.path);
   const content = div("dml-b-content", form.base, address, form.said, form.asking);
   content.append(form.parameters.root, form.headers.root, form.kind, form.fields.root, form.text, form.file);
-  form.root = make("form", { className: "dml-e-form", hidden: true }, actions, content, form.paths, form.names);
+  form.root = make("form", { className: "dml-e-form", hidden: true }, actions, content);
   form.root.addEventListener("submit", (event) => {
     event.preventDefault();
     submit(form);
@@ -57,7 +53,7 @@ function makeForm(view) {
 }
 
 /* Names and values, each pair on or off. Below the last is always an empty pair. */
-function makePairs(noun, list = "") {
+function makePairs(noun) {
   const pairs = [];
   const box = div("dml-e-pairs");
   const add = (name = "", value = "") => {
@@ -67,7 +63,6 @@ function makePairs(noun, list = "") {
       name: make("input", { ariaLabel: `${label} name`, placeholder: "name", value: name, spellcheck: false }),
       value: make("input", { ariaLabel: `${label} value`, placeholder: "value", value, spellcheck: false }),
     };
-    if (list) pair.name.setAttribute("list", list);
     pairs.push(pair);
     box.append(pair.on, pair.name, pair.value);
   };
@@ -107,7 +102,6 @@ function openForm(form, details) {
   setText(form.base, `Below ${form.view.baseUrl}`);
   setText(form.said, "");
   ask(form, null);
-  hint(form);
   form.path.focus();
 }
 
@@ -117,20 +111,6 @@ function onInput(form, { target, inputType }) {
   // A path that was chosen: the id to put in is selected.
   const id = target === form.path && inputType !== "deleteContentBackward" && form.path.value.match(/\{\w+\}/);
   if (id && !inputType?.startsWith("insertText")) form.path.setSelectionRange(id.index, id.index + id[0].length);
-  clearTimeout(form.typing);
-  form.typing = setTimeout(() => hint(form), HINT_MS);
-}
-
-/* Show what there is to type, and what is left of this operation's allowance. */
-async function hint(form) {
-  const turn = (form.turn += 1);
-  const asked = { action: "hint", method: form.method.value, path: form.path.value };
-  const { left = "", operations = [], parameters = [] } = await form.view.send(asked);
-  if (turn !== form.turn) return;
-  const options = (values) => values.map((value) => make("option", { value }));
-  if (!form.busy) setText(form.left, left);
-  form.paths.replaceChildren(...options(operations));
-  form.names.replaceChildren(...options(parameters));
 }
 
 /* Sending. A write is asked for first; the token of the question sends it, once. */
