@@ -208,14 +208,13 @@ class Player:
         """Yield what the index has a request under: its address, and its path below a base."""
         names, (address, _, query) = self._names, request.uri.partition("?")
         address = unescaped(_USER_INFO.sub("", address.partition("#")[0]))
-        base_url = unescaped(base_url)
         method = request.method if "method" in names else ""
         parameters = _parameters(query) if "query" in names else ()
         if "path" not in names:
             yield method, parameters
             return
         yield method, address if address.count("/") > 2 else f"{address}/", parameters
-        for base_url in base_urls:
+        for base_url in map(unescaped, base_urls):
             if base_url and f"{address}/".startswith(f"{base_url}/"):
                 yield method, address[len(base_url) :] or "/", parameters
 
