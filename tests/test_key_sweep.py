@@ -271,6 +271,7 @@ def asked(session: Session, haul: Haul) -> None:
         for question in (dm.findings, dm.interactions, dm.rate_limits):
             haul.add(f"{question.__name__}() of the {where}", question(source).to_csv())
         shown = dm.browse(source)
+        shown.selected = len(recording)  # in full below the table
         haul.add(f"browser of the {where}", [repr(shown), shown.get_state(), shown.static_output()])
         haul.add(f"document of the {where}", json.dumps(dm.openapi(source), indent=0))
         answers(recording, haul)

@@ -285,12 +285,15 @@ def test_where_nothing_may_be_replayed_in_place_of_a_recording_there_is_an_error
         dm.record("tour", record_mode="all")
     replaying = dm.connect(cassette="tour")
     for change in (
-        replaying.record,
-        lambda name: dm.record(name, record_mode="all"),
+        lambda: replaying.record("tour"),
+        lambda: dm.record("tour", record_mode="all"),
         replaying.live,
     ):
         with pytest.raises(dm.errors.NotConnectedError, match="no key"):
-            change(*["tour"][: change != replaying.live])
+            change()
+    replaying.folders = (recorded.parent,)  # as the fixture of a test has them
+    with pytest.raises(dm.errors.NotConnectedError, match="no key"):
+        dm.record("tour")
     with pytest.raises(dm.errors.CredentialError):
         dm.connect(service.base_url, cassette="tour", record_mode="once")
 
