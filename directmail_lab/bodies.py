@@ -197,6 +197,23 @@ def _decode(content: bytes, charset: str | None) -> str | None:
 # -- compression ---------------------------------------------------------------------------------
 
 
+class MissingBody(bytes):
+    """What stands for a body that was not recorded, as ``<not recorded: 5000 bytes>``."""
+
+
+_MISSING: Final = re.compile(rb"<not (?:recorded|searched): \d{1,18} bytes>")
+
+
+def is_like_missing(body: bytes | None) -> bool:
+    """Return whether a body reads as what stands for a missing one: a service may send that too."""
+    return body is not None and body.startswith(b"<not ") and bool(_MISSING.fullmatch(body))
+
+
+def shown_missing(body: bytes | None) -> str | None:
+    """Return what is shown for a missing body, as ``(not recorded: 5000 bytes)``, else None."""
+    return f"({body[1:-1].decode()})" if isinstance(body, MissingBody) else None
+
+
 class TooLargeError(ValueError):
     """A body is larger than 64 MB, or would be once it is decompressed."""
 

@@ -281,7 +281,8 @@ class NotRecordedError(CassetteError):
     details
         Lines that name the nearest recorded requests, and those that were not played.
     reason
-        ``"nothing_left"`` (all were played) or ``"no_match"``.
+        ``"nothing_left"`` (all were played), ``"no_match"`` or ``"no_body"`` (the response was
+        recorded without its body).
     similarity
         Of the request's path to that of the nearest one in the cassette, from 0 to 1.
     request
@@ -292,7 +293,7 @@ class NotRecordedError(CassetteError):
     """
 
     details: str = ""
-    reason: Literal["nothing_left", "no_match"] = "no_match"
+    reason: Literal["nothing_left", "no_match", "no_body"] = "no_match"
     similarity: float = 1.0
     request: str = ""
     nearest: Sequence[tuple[str, Mapping[str, tuple[object, object]]]] = ()

@@ -25,7 +25,7 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, Literal, Protocol, cast
 
-from .bodies import MAX_UNPACKED_BYTES, unpack
+from .bodies import MAX_UNPACKED_BYTES, MissingBody, unpack
 from .cassettes import Cassette, SessionRecording
 from .cassettes.recording import RawInteraction
 from .display import CONTROLS
@@ -48,7 +48,7 @@ from .interaction import (
     normalize_headers,
     path_below,
 )
-from .readings.reading import Reading, Source, raw_values
+from .readings.reading import RawValues, Reading, Source, raw_values
 
 ModeName = Literal["live", "record", "replay"]
 _About = tuple[float | None, Source, str | None, int | None]
@@ -159,7 +159,12 @@ class Observer:
         raw = response.headers.raw
         path = path or self.redacted(below(request.url.raw_path.decode("ascii"), self.prefix))
         request.extensions[_SEEN] = attempt = request.extensions.get(_SEEN, 0) + 1
-        values, status = raw_values(raw), response.status_code
+        # A service may put anything in a header, and a reading is shown and pickled as it is. A
+        # shorter text holds no key that is searched for.
+        values = RawValues(
+            *[v and (self.redacted(v) if len(v) >= 8 else v) for v in raw_values(raw)]
+        )
+        status = response.status_code
         reading = Reading(at, request.method, path, status, values, *about, attempt)
         sent = request.content if hasattr(request, "_content") else b""
         exchange = RawInteraction(
@@ -341,11 +346,13 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             about: _About = elapsed_s, "live", None, None
             return self.observe(self.recording, request, response, at=at, about=about)
         recorded, response = _as_recorded(request, response)
-        number = None
+        number: int | None = 0
         try:
             number = self._record(request, recorded, at, elapsed_s)
-        finally:  # a response that could not be recorded is in the session's recording
-            about = elapsed_s, "recorded", self.cassette.name, number
+        finally:  # a response that was not recorded is in the session's recording
+            about = elapsed_s, "live", None, None
+            if number != 0:
+                about = elapsed_s, "recorded", self.cassette.name, number
             kept = self.recording, request, response
             response = self.observe(*kept, at=at, about=about, body=recorded.body)
         return response
@@ -354,7 +361,10 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     def _record(
         self, request: httpx.Request, response: RecordedResponse, at: float, elapsed_s: float
     ) -> int | None:
-        """Record a response before the caller has the whole of it: nothing seen is ever lost."""
+        """Record a response before the caller has the whole of it: nothing seen is ever lost.
+
+        Returns what `Cassette.record` does.
+        """
         assert self.cassette is not None
         attempt = request.extensions.get(_ATTEMPT, 0) + 1
         recorded_at = datetime.fromtimestamp(at, UTC)
@@ -371,7 +381,7 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             raise
         if number != 0:  # what is left out is no attempt of the recording
             request.extensions[_ATTEMPT] = attempt
-        return number or None
+        return number
 
 
 class _Watched(httpx.SyncByteStream, httpx.AsyncByteStream):
@@ -446,7 +456,8 @@ def _as_recorded(
         if len(plain) > MAX_UNPACKED_BYTES or (coding and body and plain is body):
             raise ValueError
     except ValueError:
-        placeholder = replace(recorded, body=b"<not recorded: %d bytes>" % len(body))
+        missing = MissingBody(b"<not recorded: %d bytes>" % len(body))
+        placeholder = replace(recorded, body=missing)
         return normalize_headers(placeholder, method=request.method), response
     if not coding:
         return recorded, response

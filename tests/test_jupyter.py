@@ -177,7 +177,7 @@ def test_credentials_of_another_program_are_in_no_answer_and_no_log(
     assert not any(value in log for value in (KEY, "value-of-a-body"))
 
 
-def test_a_new_notebook_signs_in_and_makes_three_calls(server: Server) -> None:
+def test_a_new_notebook_signs_in_records_and_makes_three_calls(server: Server) -> None:
     """In the folder that is looked at; one that is there already stays as it is."""
     (server.notebooks / "mine").mkdir()
     paths = [call(server, "POST", "explore", folder="mine").json()["path"] for _ in range(2)]
@@ -188,7 +188,7 @@ def test_a_new_notebook_signs_in_and_makes_three_calls(server: Server) -> None:
     assert paths == ["mine/explore-direct-mail.ipynb", "mine/explore-direct-mail-1.ipynb"]
     assert code[0] == "import directmail_lab as dm\n\ndm.login()"
     assert [each.partition("(")[0] for each in code[1:]] == [
-        *("dm.me", "dm.rate_limits", "dm.chart_rate_limits")
+        *("dm.record", "dm.me", "dm.rate_limits", "dm.chart_rate_limits")
     ]
 
 

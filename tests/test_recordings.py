@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import re
 import shutil
 import threading
 from dataclasses import replace
@@ -13,8 +14,11 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import httpx
+import pandas as pd
 import pytest
 from cassette_samples import BASE_URL, answered, get, opened, paths_in, recorded, theirs, typed
+from vcr.serialize import deserialize
+from vcr.serializers import yamlserializer
 
 import directmail_lab as dm
 from directmail_lab.cassettes import Cassette, read_cassette, recording as recording_module
@@ -334,6 +338,7 @@ def test_a_response_that_comes_after_the_recording_has_ended_is_returned(
         asking.join()
 
     assert [each.status_code for each in received] == [200]
+    assert [(each.source, each.cassette) for each in live.recording.readings()] == [("live", None)]
     assert "A response came after cassette 'tour' had been closed" in caplog.text
     assert not Path("cassettes/tour.yaml").exists()
 
@@ -362,6 +367,52 @@ def test_a_file_that_changes_under_a_recording_loses_nothing(tmp_path: Path, cha
     assert len(notices) == 1
     assert str(beside) in notices[0]
     assert path.exists() is ("removed" not in change)
+
+
+@pytest.mark.parametrize("layout", [recorded, theirs])
+@pytest.mark.parametrize("mode", ["new_episodes", "any", "all"])
+@pytest.mark.parametrize("change", ["created", "removed", "shorter", "longer"])
+def test_a_file_that_changes_before_the_first_interaction_stays(
+    tmp_path: Path, layout: Callable[..., Path], mode: str, change: str
+) -> None:
+    """What is recorded goes to a file beside, and a notice says so."""
+    path, notices = tmp_path / "tour.yaml", list[str]()
+    before = layout(path, *(answered(get(f"/{n}")) for n in range(3))).read_bytes()
+    after = {"removed": None, "shorter": before[:400], "longer": before + b"# mine\n"}
+    if change == "created":
+        path.unlink()
+    with opened(path, mode, notice=notices.append) as cassette:
+        path.unlink() if change == "removed" else path.write_bytes(after.get(change) or before)
+        cassette.record(answered(get("/new")))
+
+    beside = path.with_name("tour.unfinished.yaml")
+    assert (path.read_bytes() if path.exists() else None) == after.get(change, before)
+    assert paths_in(beside) == ["/new"]
+    assert len(notices) == 1
+    assert str(beside) in notices[0]
+
+
+def test_a_file_that_changes_after_the_last_interaction_stays(tmp_path: Path) -> None:
+    """No end line is written to it, and a notice says so."""
+    path, notices = tmp_path / "tour.yaml", list[str]()
+    with opened(path, notice=notices.append) as cassette:
+        cassette.record(answered())
+        path.write_text("mine")
+
+    assert path.read_text() == "mine"
+    assert "It stays as it is now" in notices[0]
+
+
+@pytest.mark.parametrize("mode", ["new_episodes", "all"])
+def test_what_is_recorded_for_a_private_cassette_is_private(tmp_path: Path, mode: str) -> None:
+    """Also in the file beside it, and in one that replaces it."""
+    path = theirs(tmp_path / "tour.yaml", answered(get("/old")))
+    path.chmod(0o600)
+    with opened(path, mode) as cassette:
+        cassette.record(answered(get("/new")))
+        modes = {file.stat().st_mode & 0o777 for file in tmp_path.glob("*.yaml")}
+
+    assert modes == {path.stat().st_mode & 0o777} == {0o600}
 
 
 @pytest.mark.parametrize("change", ["removed", "replaced", "same size"])
@@ -407,16 +458,44 @@ def test_a_full_cassette_refuses_before_anything_is_sent(
 def test_the_caller_gets_a_body_that_is_too_large_to_record(
     service: FaultyService, live: Session, monkeypatch: pytest.MonkeyPatch, encoding: str | None
 ) -> None:
-    """In its place stands how many bytes it had; a replay gives that."""
+    """In its place stands how many bytes it had; to replay that is an error that says so."""
     monkeypatch.setattr("directmail_lab.transports.MAX_UNPACKED_BYTES", 1_000)
     with live.record("tour"), service.fault(body="x" * 1_001, encoding=encoding):
         whole = live.get("/v1/lists").text
-    with live.replay("tour"):
-        replayed = live.get("/v1/lists")
+    with (
+        live.replay("tour"),
+        pytest.raises(dm.errors.NotRecordedError, match=r"not recorded: \d+ bytes.*\n.*live") as no,
+    ):
+        live.get("/v1/lists")
+    (row,) = dm.interactions("tour").itertuples()
 
     assert whole == "x" * 1_001
-    assert replayed.text.startswith("<not recorded: ")
-    assert "content-encoding" not in replayed.headers
+    assert no.value.reason == "no_body"
+    assert pd.isna(row.bytes)
+    assert row.excerpt.startswith("(not recorded: ")
+    assert "(not recorded: " in repr(dm.interactions("tour", number=1))
+    assert detail(read_cassette(Path("cassettes/tour.yaml")), 1)[0]["response"]["body"]["kind"] == (
+        "absent"
+    )
+
+
+NOT_RECORDED = pytest.raises(dm.errors.NotRecordedError, match=r"not (recorded|searched): \d+")
+
+
+@pytest.mark.parametrize("layout", [recorded, theirs])
+def test_a_services_own_words_are_no_missing_body(
+    tmp_path: Path, layout: Callable[..., Path]
+) -> None:
+    """Where we wrote the file; vcrpy loads it all the same. In an older one they stand for one."""
+    own = "<not searched: 28 bytes>"
+    path = layout(tmp_path / "a.yaml", answered(body=own))
+    with Session(BASE_URL) as session, session.replay(path):
+        assert session.get("/v1/users/me").text == own
+    assert deserialize(path.read_text(), yamlserializer)[1][0]["body"]["string"] == own.encode()
+    marks = re.compile(r', "is_recorded": true|^ *is_recorded: true\n', re.MULTILINE)
+    path.write_text(marks.sub("", path.read_text()))
+    with Session(BASE_URL) as session, session.replay(path), NOT_RECORDED:
+        session.get("/v1/users/me")
 
 
 def test_requests_that_differ_by_a_replaced_value_alone_are_told(tmp_path: Path) -> None:
@@ -436,5 +515,5 @@ def test_a_replayed_body_is_decoded_within_a_bound(tmp_path: Path) -> None:
     brotli = pytest.importorskip("brotli")
     bomb = brotli.compress(b"\0" * (65 * 1024**2))
     path = theirs(tmp_path / "a.yaml", typed("text/plain", bomb, ("Content-Encoding", "br")))
-    with Session(BASE_URL) as session, session.replay(path):
-        assert len(session.get("/v1/x").content) < 100
+    with Session(BASE_URL) as session, session.replay(path), NOT_RECORDED:
+        session.get("/v1/x")

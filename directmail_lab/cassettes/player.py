@@ -202,6 +202,17 @@ class Player:
             nearest=nearest,
         )
 
+    def missing_body(self, request: RecordedRequest, what: str) -> NotRecordedError:
+        """Return the error for a recorded response of which there is no body."""
+        title = self._title(self._redactor.request(request), self._base_url)
+        return NotRecordedError(
+            f"{title} is in cassette {self._recording.name!r} without its body {what}.",
+            "Send it in a live session: live(). A body that is smaller, or in UTF-8, is recorded; "
+            "or record one of your own with before_record=….",
+            reason="no_body",
+            request=title,
+        )
+
     # -- what is equal ---------------------------------------------------------------------------
 
     def _keys(self, request: RecordedRequest, *base_urls: str) -> Iterable[Hashable]:

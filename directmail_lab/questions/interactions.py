@@ -22,7 +22,7 @@ from urllib.parse import parse_qsl, quote, unquote_to_bytes, urlsplit
 import pandas as pd
 
 from ..arguments import check_choice
-from ..bodies import read_json, read_json_body
+from ..bodies import read_json, read_json_body, shown_missing
 from ..cassettes import Recording
 from ..contract import SAFE_METHODS
 from ..current import Source, describe, is_many, named_paths, recording_of, recordings_of
@@ -88,9 +88,10 @@ def interactions(
         that allows that), ``content_type``, ``bytes`` (of the body), ``elapsed_s``, ``excerpt``
         (the start of the body on one line) and ``problem`` (text if the response was cut short,
         and its body is what came of it). ``bytes`` and ``excerpt`` are ``<NA>`` where a session did
-        not keep the body. The index, ``number``, counts from 1. Of a session, ``cassette`` and
-        ``cassette_number`` say where else a row is; of a folder or of several, ``cassette`` names
-        each. ``attrs["problem"]`` says what is wrong with the one file, or is None.
+        not keep the body. Where it was not recorded, ``bytes`` is ``<NA>`` and ``excerpt`` says so.
+        The index, ``number``, counts from 1. Of a session, ``cassette`` and ``cassette_number`` say
+        where else a row is; of a folder or of several, ``cassette`` names each.
+        ``attrs["problem"]`` says what is wrong with the one file, or is None.
 
     Raises
     ------
@@ -143,7 +144,7 @@ def _row(recording: Recording, number: int, interaction: Interaction) -> tuple[o
         response.status,
         interaction.attempt,
         header(response.headers, "content-type"),
-        len(response.body) if is_kept else None,
+        len(response.body) if is_kept and not shown_missing(response.body) else None,
         interaction.elapsed_s,
         _excerpt(response.body) if is_kept else None,
         CUT_SHORT if reading and reading.is_cut_short else None,
@@ -152,6 +153,8 @@ def _row(recording: Recording, number: int, interaction: Interaction) -> tuple[o
 
 
 def _excerpt(body: bytes) -> str:
+    if missing := shown_missing(body):
+        return missing
     text = _text_of(body)
     if text is None:
         return "(binary)"
@@ -222,6 +225,8 @@ class InteractionView:
 
 def _body_text(body: bytes) -> str:
     """Return JSON laid out, with letters in the place of their escapes; other text as it is."""
+    if missing := shown_missing(body):
+        return missing
     text = _text_of(body)
     if text is None:
         return f"({len(body):,} bytes, not text)"

@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 import yaml
 
-from ..bodies import read_form, read_json_body
+from ..bodies import read_form, read_json_body, shown_missing
 from ..cassettes.recording import Recording
 from ..contract import MEANINGS
 from ..current import named_paths, recordings_of
@@ -310,7 +310,7 @@ def _content(
     messages: Iterable[_Message], name: str, kind: str, schemas: Components
 ) -> dict[str, Any]:
     """Return the media type objects of bodies, whose objects are named after ``name``."""
-    by_type = grouped((message for message in messages if message.body), _media_type)
+    by_type = grouped(filter(_has_body, messages), _media_type)
     return {
         media_type: {"schema": schemas.refer(_body_schema(media_type, same), name, kind)}
         for media_type, same in sorted(by_type.items())
@@ -320,6 +320,10 @@ def _content(
 def _media_type(message: _Message) -> str:
     declared = (header(message.headers, "Content-Type") or "").partition(";")[0].strip().lower()
     return declared if _MEDIA_TYPE.fullmatch(declared) else "*/*"
+
+
+def _has_body(message: _Message) -> bool:
+    return bool(message.body) and shown_missing(message.body) is None
 
 
 def _body_schema(media_type: str, messages: Sequence[_Message]) -> Schema:

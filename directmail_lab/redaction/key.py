@@ -40,11 +40,12 @@ _HEX_RUN: Final = re.compile(r"[0-9a-fA-F]{16,}")
 # line's end is escaped.
 _LINE: Final = 60
 _LINE_END: Final = r"(?:\r|\\{1,4}r|%0[Dd])?(?:\n|\\{1,4}n|%0[Aa])[ \t]{0,8}"
-_BASE64_RUN: Final = re.compile(
-    rf"[A-Za-z0-9+/_-]{{9,}}(?:(?<=[A-Za-z0-9+/_-]{{{_LINE}}}){_LINE_END}[A-Za-z0-9+/_-]+)*"
-    r"(?:==?(?![\w%=]))?"
+_BASE64_RUN, _SEGMENT_RUN = (
+    re.compile(
+        rf"[{digits}]{{9,}}(?:(?<=[{digits}]{{{_LINE}}}){_LINE_END}[{digits}]+)*(?:==?(?![\w%=]))?"
+    )
+    for digits in ("A-Za-z0-9+/_-", "A-Za-z0-9+_-")
 )
-_SEGMENT_RUN: Final = re.compile(r"[A-Za-z0-9+_-]{9,}(?:==?(?![\w%=]))?")
 # What is left of an escape in front of a run: of `\u00e9` and `%41`, whose digits went with it.
 _TORN_ESCAPE: Final = re.compile(r"(?<!\\)(?:\\+[ux]?|%)(?=<(?:API_KEY|REDACTED)>)")
 

@@ -19,7 +19,7 @@ from itertools import chain
 from typing import Final, final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from ..bodies import MAX_UNPACKED_BYTES, TooLargeError, unpack
+from ..bodies import MAX_UNPACKED_BYTES, MissingBody, TooLargeError, unpack
 from ..credentials import Hidden, keys_version, known_keys
 from ..errors import CassetteError, hide_frames
 from ..interaction import Headers, Interaction, RecordedRequest, RecordedResponse, header
@@ -265,12 +265,12 @@ class Redactor(Hidden):
             plain = unpack(body, header(headers, "content-encoding") or "")
             text, charset = _decoded(plain, header(headers, "content-type") or "")
         except TooLargeError:
-            return b"<not recorded: %d bytes>" % len(body)
+            return MissingBody(b"<not recorded: %d bytes>" % len(body))
         except ValueError:
-            return b"<not searched: %d bytes>" % len(body)
+            return MissingBody(b"<not searched: %d bytes>" % len(body))
         # UTF-16 that does not say so.
         if "\0" in text and self.__keys.holds(text.replace("\0", "")):
-            return b"<not searched: %d bytes>" % len(body)
+            return MissingBody(b"<not searched: %d bytes>" % len(body))
         written = self._text(text)
         return body if written == text else written.encode(charset)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from ..bodies import declared_charset, decode_text, read_json, unpack
+from ..bodies import declared_charset, decode_text, read_json, shown_missing, unpack
 from ..cassettes import Recording
 from ..display import as_html, as_text, plural
 from ..errors import CassetteError, CassetteFormatError, DirectMailLabError
@@ -152,6 +152,7 @@ def _row(recording: Recording, number: int) -> list[Any]:
         reading, interaction = recording.reading(number), recording.interaction(number)
     except CassetteFormatError as error:
         return [None, "", str(error), None, None, None, None, "unreadable"]
+    is_missing = not recording.has_bodies(number) or shown_missing(interaction.response.body)
     query = urlsplit(interaction.request.uri).query
     path = f"{reading.path}?{query}" if query else reading.path
     return [
@@ -161,7 +162,7 @@ def _row(recording: Recording, number: int) -> list[Any]:
         reading.status,
         reading.remaining,
         None if reading.elapsed_s is None else round(reading.elapsed_s * 1000, 3),
-        len(interaction.response.body) if recording.has_bodies(number) else None,
+        None if is_missing else len(interaction.response.body),
         mark_of(reading),
     ]
 
@@ -180,8 +181,9 @@ def detail(recording: Recording, number: int) -> Response:
     """Return the details of an interaction, and the bytes of its two bodies that are shown.
 
     Each body is described by its ``kind`` (``"none"``, ``"json"``, ``"text"``, ``"image"``,
-    ``"binary"``, or ``"absent"`` if it was not kept), its ``media_type``, its ``size`` in bytes,
-    and ``truncated``: whether only its beginning is shown. Text is in UTF-8. HTML and SVG are text.
+    ``"binary"``, or ``"absent"`` if it was not recorded or kept), its ``media_type``, its ``size``
+    in bytes, and ``truncated``: whether only its beginning is shown. Text is in UTF-8. HTML and SVG
+    are text.
     """
     reading, interaction = recording.reading(number), recording.interaction(number)
     is_kept = recording.has_bodies(number)
@@ -220,6 +222,7 @@ def _format_time(seconds: float | None) -> str | None:
 def _describe_message(message: Message, *, is_kept: bool) -> tuple[dict[str, object], bytes]:
     """Return a message's headers and the description of its body, and the bytes that are shown."""
     body, media_type, charset = _read_body(message)
+    is_kept = is_kept and shown_missing(message.body) is None
     kind, shown = _classify_body(body, media_type, charset) if is_kept else ("absent", b"")
     truncated = kind == "text" and len(body) > _MAX_TEXT_BYTES
     about = {"kind": kind, "media_type": media_type, "size": len(body), "truncated": truncated}
@@ -274,7 +277,7 @@ def response_of(recording: Recording, number: int) -> httpx.Response:
         There is no such interaction, it cannot be read, or its body was not kept.
     """
     interaction = recording.interaction(number)
-    if not recording.has_bodies(number):
+    if not recording.has_bodies(number) or shown_missing(interaction.response.body):
         raise CassetteError(f"The body of interaction {number} is not kept.", "Send it again.")
     sent, received = interaction.request, interaction.response
     plain = replace(received, body=_read_body(received)[0])

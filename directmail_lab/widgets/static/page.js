@@ -18,7 +18,7 @@ const MAX_SEARCHED = 2000;
 const MAX_MEMBERS = 200;
 const MAX_STRING = 5000;
 const NOT_TEXT = "Not text, so not shown here. Save it to look at it.";
-const NOTHING_SHOWN = { none: "Empty.", absent: "No longer kept.", binary: NOT_TEXT };
+const NOTHING_SHOWN = { none: "Empty.", absent: "Not recorded, or no longer kept.", binary: NOT_TEXT };
 const SYMBOLS = { exhausted: "×", failed: "▲", unreadable: "?" };
 
 const { format } = new Intl.NumberFormat("en");
