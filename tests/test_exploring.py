@@ -156,7 +156,7 @@ def test_what_is_written_is_sent_through_the_session(
     service: FaultyService, browsed: Callable[..., Page]
 ) -> None:
     """With parameters, headers and body; recorded, named by its number, and nowhere the key."""
-    session = dm.connect(service.base_url, service.api_key, pace="off", share=None)
+    session = dm.connect(service.base_url, service.api_key, pace="off")
     page = browsed()
     dm.record("my-tour")
     more = {"parameters": [["b", "ü &"], ["b", "2"]], "headers": [["X-A", service.api_key]]}
@@ -206,7 +206,7 @@ def test_a_write_that_is_allowed_is_asked_for_and_sent_once(
     service: FaultyService, browsed: Callable[..., Page]
 ) -> None:
     """By its method, or by a header that overrides it; each question's token is good once."""
-    dm.connect(service.base_url, service.api_key, pace="off", share=None, allow_writes=True)
+    dm.connect(service.base_url, service.api_key, pace="off", allow_writes=True)
     page = browsed()
     letter = {"method": "POST", "path": "/v1/letters"}
     asked_before = page.send(**letter)
@@ -231,7 +231,7 @@ def test_one_request_is_sent_at_a_time(
     service: FaultyService, browsed: Callable[..., Page]
 ) -> None:
     """A second *Send* before the response came sends nothing."""
-    dm.connect(service.base_url, service.api_key, pace="off", share=None)
+    dm.connect(service.base_url, service.api_key, pace="off")
     page = browsed()
     with service.fault(latency_s=1.0):
         first = page.start("send", request=written())
@@ -245,7 +245,7 @@ def test_one_request_is_sent_at_a_time(
 def test_a_wait_is_told_and_cancelled(service: FaultyService, browsed: Callable[..., Page]) -> None:
     """After that the request is never sent: it has ended, and the next one is the next."""
     service.limit, service.window_s = 1, 60.0
-    dm.connect(service.base_url, service.api_key, share=None, reset_unit="seconds_left")
+    dm.connect(service.base_url, service.api_key, reset_unit="seconds_left")
     page = browsed()
     before = page.ask("waiting")
     page.send()
@@ -281,7 +281,7 @@ def test_the_path_completes_from_what_was_seen(
     """In the cassettes at hand and in the session, with parameters' names; and what is left."""
     recorded("cassettes/a.yaml", answered(get("/v1/lists?page=2")), answered(get("/x"), status=404))
     Path("cassettes/torn.yaml").write_text("no cassette")
-    dm.connect(service.base_url, service.api_key, share=None)
+    dm.connect(service.base_url, service.api_key)
     page = browsed()
     before = page.ask("hint", method="GET", path="/v1/lists?page=1")
     for number in (1, 2):

@@ -133,7 +133,7 @@ def test_a_response_that_was_retried_is_replayed_as_the_caller_saw_it(
 ) -> None:
     """Its failed attempts are recorded and numbered, and play in the one call that they were."""
     with (
-        Session(service.base_url, service.api_key, share=None) as session,
+        Session(service.base_url, service.api_key) as session,
         session.record("tour"),
         service.fault(status=503, times=2, headers={"Retry-After": "0"}),
     ):

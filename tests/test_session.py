@@ -181,7 +181,7 @@ def test_what_is_replayed_is_neither_held_back_nor_counted() -> None:
         session.get("/v1/users/me?n=2")
         with session.record("tour"):
             session.me()
-            with pytest.raises(dm.errors.QuotaExhaustedError):
+            with pytest.raises(dm.errors.AllowanceExhaustedError):
                 session.me()
 
     assert few.requests.total() == 2
@@ -251,7 +251,7 @@ def test_a_request_that_the_caller_sends_again_is_another_call(
     service: FaultyService, retry: bool
 ) -> None:
     """As SDKs do that repeat what fails: a replay gives each call what it got."""
-    with Session(service.base_url, service.api_key, retry=retry, share=None) as session:
+    with Session(service.base_url, service.api_key, retry=retry) as session:
         request = session.client.build_request("GET", "/v1/users/me")
         service.fault(status=503, times=1, headers={"Retry-After": "0"})
         with session.record("again"):
