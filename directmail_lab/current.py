@@ -8,13 +8,13 @@ from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, Final, Literal, Unpack
 
-from . import errors
+from .arguments import argument_error, check_names, check_number, check_options
 from .cassettes import DEFAULT_MATCH_ON, BeforeRecord, Matcher, Recording, read_cassette
 from .cassettes.library import files_of, is_folder
 from .contract import ME_PATH
 from .credentials import ApiKey, as_api_key, find_api_key, forget_api_key
 from .display import ProgressBar, plural
-from .errors import CassetteError, NotConnectedError, argument_error, hide_frames
+from .errors import CassetteError, NotConnectedError, hide_frames
 from .http import httpx, recorded_request
 from .sessions import ModeChange, Session, SessionOptions, Timing, replaying_session
 from .settings import API_KEY_VARIABLE, BASE_URL_VARIABLE, choose_address, variable
@@ -84,14 +84,14 @@ def connect(
     ------
     NotConnectedError
         No address was given or found.
-    InsecureAddressError
+    AddressError
         The address is not a valid one, has user info, or would send the key unencrypted.
     CredentialError
         No key was given or found, or HTTP Basic cannot carry it.
     CassetteError
         The cassette cannot be found, read or written.
     """
-    errors.check_options("connect", options, ["api_key", *SessionOptions.__annotations__])
+    check_options("connect", options, ["api_key", *SessionOptions.__annotations__])
     if record_mode is not None and cassette is None:
         raise argument_error("A record_mode needs a cassette: connect(…, cassette=…).")
     hidden = as_api_key(api_key)
@@ -143,9 +143,10 @@ def session() -> Session:
         return _current.session
     if not (variable(API_KEY_VARIABLE) and variable(BASE_URL_VARIABLE)):
         raise NotConnectedError(
-            "No session is open. Sign in with login(), connect(base_url=…, api_key=…), or replay a "
+            "No session is open.",
+            "Sign in with login(), connect(base_url=…, api_key=…), or replay a "
             f'recording with replay("first-look"). Or set {BASE_URL_VARIABLE} and '
-            f"{API_KEY_VARIABLE}."
+            f"{API_KEY_VARIABLE}.",
         )
     return connect()
 
@@ -240,7 +241,7 @@ def burst(n: int, path: str = ME_PATH) -> pd.DataFrame:
     """
     from .readings.frame import frame_of
 
-    errors.check_number("n", n, least=1)
+    check_number("n", n, least=1)
     opened = session()
     recorded = recorded_request(opened.client.build_request("GET", path))
     cassette, first, repeated = opened.open_cassette, len(opened.recording), 0
@@ -341,7 +342,7 @@ def record(
 
         dm.record("tour", before_record=slim)
     """
-    options: dict[str, Any] = {"redact": errors.check_names("redact", redact), "match_on": match_on}
+    options: dict[str, Any] = {"redact": check_names("redact", redact), "match_on": match_on}
     options["before_record"] = before_record
     return ModeChange(
         lambda: session().record(cassette, record_mode=record_mode, **options).entered
@@ -376,7 +377,7 @@ def replay(
 
     Raises
     ------
-    NotRecordedError
+    CassetteNotFoundError
         There is no such cassette.
     CassetteFormatError
         The file is not a cassette.

@@ -3,7 +3,7 @@
     DirectMailLabError
     ├── NotConnectedError        no session is open
     ├── CredentialError          no key, or one that HTTP Basic cannot carry
-    ├── InsecureAddressError     an address that would expose the key
+    ├── AddressError             no valid address, or one that would expose the key
     ├── WriteRefusedError        a write to a live service that was not allowed
     ├── OutcomeUnknownError      a write was sent and no response came
     ├── AllowanceExhaustedError  the allowance is used up, and the wait is too long
@@ -12,6 +12,7 @@
     │   └── UnauthorizedError    … with 401 or 403
     └── CassetteError            a cassette cannot be found, opened or written
         ├── NotRecordedError     a request that the cassette has no response to
+        │   └── CassetteNotFoundError  … since there is no such cassette
         ├── CassetteFormatError  a file that is not a cassette
         └── CassetteInUseError   another recording writes the cassette
 
@@ -26,9 +27,7 @@ import inspect
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
-from numbers import Integral
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, ParamSpec, TypeVar, cast
 
 _E = TypeVar("_E", bound=BaseException)
@@ -81,48 +80,6 @@ def with_brief_traceback(error: _E) -> _E:
     return error
 
 
-def argument_error(message: str) -> ValueError:
-    """Return an error for an argument that is not valid."""
-    return with_brief_traceback(ValueError(message))
-
-
-def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
-    """Raise ValueError if an argument is none of its choices."""
-    choices = list(choices)
-    if value not in choices:
-        listed = ", ".join(f'"{choice}"' for choice in choices)
-        raise argument_error(f"{name} must be one of {listed}.")
-
-
-def check_number(name: str, value: object, *, least: float, kind: type = Integral) -> None:
-    """Raise ValueError if an argument is no number, or one less than ``least``."""
-    if not isinstance(value, kind) or not cast("float", value) >= least:
-        whole = " whole" if kind is Integral else ""
-        raise argument_error(f"{name} must be a{whole} number, {least} or more.")
-
-
-def check_names(name: str, value: object) -> tuple[str, ...]:
-    """Return an argument that is one name or several; raises ValueError for anything else."""
-    names = (value,) if isinstance(value, str) or not isinstance(value, Iterable) else tuple(value)
-    if not all(isinstance(each, str) for each in names):
-        raise argument_error(f'{name} must be a list of texts, as in {name}=["a", "b"].')
-    return cast("tuple[str, ...]", names)
-
-
-def check_options(call: str, options: Iterable[str], allowed: Iterable[str]) -> None:
-    """Raise TypeError if a call got an option that it does not have."""
-    if unknown := sorted(set(options).difference(allowed)):
-        hint = did_you_mean(unknown[0], allowed)
-        message = f"{call}() takes no {', '.join(unknown)}. {hint}See help({call})."
-        raise with_brief_traceback(TypeError(message))
-
-
-def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Return ``"Did you mean …? "`` with the name that is most alike, or an empty text."""
-    alike = get_close_matches(name, names, n=1)
-    return f"Did you mean {alike[0]}? " if alike else ""
-
-
 def brief_traceback(error: BaseException) -> list[str]:
     """Return what IPython shows of an error: the caller's own lines, then the message.
 
@@ -148,16 +105,33 @@ def _callers_lines(error: BaseException) -> Iterator[str]:
         yield f"{' '.join(cell) if cell else place.filename}, line {number}: {line}"
 
 
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() or c == "\n" else " " for c in text)
+
+
 class DirectMailLabError(Exception):
     """The base of every error that directmail_lab raises on purpose.
 
-    Its attributes hold what a program may need besides the message. The message has no control
-    characters: a stranger's cassette may name a path that a terminal would take for a command.
+    Neither text has control characters: a stranger's cassette may name a path that a terminal would
+    take for a command.
+
+    Parameters
+    ----------
+    what
+        What happened, in a sentence.
+    advice
+        What to do about it.
+    **attributes
+        What a program may need besides: each class names its own.
     """
 
-    def __init__(self, message: str = "", **attributes: object) -> None:
-        super().__init__("".join(c if c.isprintable() or c == "\n" else " " for c in message))
+    def __init__(self, what: str = "", advice: str = "", **attributes: object) -> None:
+        self.what, self.advice = _printable(what), _printable(advice)
+        super().__init__(self.what)
         vars(self).update(attributes)
+
+    def __str__(self) -> str:
+        return " ".join(filter(None, [self.what, self.advice]))
 
     def _render_traceback_(self) -> list[str]:
         return brief_traceback(self)
@@ -171,8 +145,8 @@ class CredentialError(DirectMailLabError):
     """No API key was found, or the key given cannot be sent with HTTP Basic."""
 
 
-class InsecureAddressError(DirectMailLabError):
-    """An address that would expose the key, or that is no address at all."""
+class AddressError(DirectMailLabError):
+    """No valid address, or one that would expose the key."""
 
 
 class WriteRefusedError(DirectMailLabError):
@@ -244,8 +218,10 @@ class NotRecordedError(CassetteError):
 
     Attributes
     ----------
+    details
+        Lines that name the nearest recorded requests, and those that were not played.
     reason
-        ``"no_such_cassette"``, ``"nothing_left"`` (all were played) or ``"no_match"``.
+        ``"nothing_left"`` (all were played) or ``"no_match"``.
     similarity
         Of the request's path to that of the nearest one in the cassette, from 0 to 1.
     request
@@ -255,14 +231,32 @@ class NotRecordedError(CassetteError):
         value as it was sent and as it was recorded, both redacted.
     """
 
-    reason: Literal["no_such_cassette", "nothing_left", "no_match"]
+    details: str = ""
+    reason: Literal["nothing_left", "no_match"] = "no_match"
     similarity: float = 1.0
     request: str = ""
     nearest: Sequence[tuple[str, Mapping[str, tuple[object, object]]]] = ()
 
+    def __str__(self) -> str:
+        return "\n".join(filter(None, [self.what, self.details, self.advice]))
+
+
+class CassetteNotFoundError(NotRecordedError):
+    """There is no such cassette, so it has a response to no request."""
+
+    __str__ = DirectMailLabError.__str__
+
 
 class CassetteFormatError(CassetteError):
-    """A file that cannot be read as a cassette."""
+    """A file that cannot be read as a cassette.
+
+    Attributes
+    ----------
+    is_cassette
+        False where the file is something else, not a damaged or too large cassette.
+    """
+
+    is_cassette: bool = True
 
 
 class CassetteInUseError(CassetteError):

@@ -13,8 +13,9 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Self, get_args
 
+from ..arguments import check_choice
 from ..display import ProgressBar
-from ..errors import AllowanceExhaustedError, DirectMailLabError, check_choice
+from ..errors import AllowanceExhaustedError, DirectMailLabError
 from ..http import httpx, is_write
 from ..interaction import READING, operation_of
 from ..readings.reading import Reading
@@ -196,7 +197,7 @@ class _Attempts:
         """
         cancelled = self._request.extensions.get(CANCELLED)
         if cancelled is not None and cancelled.is_set():
-            raise DirectMailLabError("The request was cancelled while it waited. Send it again.")
+            raise DirectMailLabError("The request was cancelled while it waited.", "Send it again.")
         now = self._clock()
         seconds = self._not_before - now
         if seconds <= 0.0:
@@ -207,14 +208,14 @@ class _Attempts:
         return seconds
 
     def _exhausted(self, now: float) -> AllowanceExhaustedError:
-        when, until, left = "", self._allowance.renews_at, self._allowance.remaining or 0
+        when, until = "", self._allowance.renews_at
         if now < until:
             at = datetime.fromtimestamp(min(until, _LAST_S), UTC)
             when = f" until {at:%Y-%m-%d %H:%M:%S} UTC, {until - now:.0f} s from now"
-        what = f"Only {left} left, which others use," if left else "Nothing is left"
+        what = "Too little is left" if self._allowance.remaining else "Nothing is left"
         longest_s = f"max_wait_s is {self._allowance.max_wait_s:g}"
         return AllowanceExhaustedError(
-            f"{what} for {self._operation}{when}, and {longest_s}. "
+            f"{what} for {self._operation}{when}, and {longest_s}.",
             "Try again later, or connect(…, max_wait_s=…) with more.",
             until=until if when else None,
         )

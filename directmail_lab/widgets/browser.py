@@ -10,10 +10,11 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Final
 
+from ..arguments import argument_error
 from ..cassettes import Recording, read_cassette
 from ..cassettes.library import files_of, is_folder
 from ..current import Source, session
-from ..errors import CassetteError, DirectMailLabError, argument_error
+from ..errors import CassetteError, DirectMailLabError
 from ..http import httpx
 from ..sessions import Session
 from . import page
@@ -46,7 +47,7 @@ def browse(source: Source = None) -> BrowserWidget:
     ------
     NotConnectedError
         Nothing is named and no session is open.
-    NotRecordedError
+    CassetteNotFoundError
         There is no such cassette.
     CassetteError
         The cassette or the file cannot be read. Of a large one, the page says so.
@@ -134,7 +135,7 @@ class BrowserWidget(Widget):
             None is selected, it cannot be read, or its body was not kept.
         """
         if self.selected is None:
-            raise CassetteError("No interaction is selected. Select one in the list above.")
+            raise CassetteError("No interaction is selected.", "Select one in the list above.")
         return page.response_of(self._opening.result(), self.selected)
 
     def update_page(self) -> None:

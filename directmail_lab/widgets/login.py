@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Unpack, cast, get_args
 
 from .. import credentials, errors, settings
+from ..arguments import check_choice, check_options
 from ..cassettes import SessionRecording, cassettes_by_name, new_cassette_path
 from ..credentials import ApiKey
 from ..current import connect, current_session, logout
@@ -75,8 +76,8 @@ def login(
         Those of `Session`, such as ``timeout_s``, ``pace``, ``max_wait_s``, ``reset_unit`` and
         ``allow_writes``.
     """
-    errors.check_options("login", options, SessionOptions.__annotations__)
-    errors.check_choice("mode", mode, get_args(ModeName))
+    check_options("login", options, SessionOptions.__annotations__)
+    check_choice("mode", mode, get_args(ModeName))
     request = SignInRequest(
         mode=mode, address=base_url, cassette=cassette, remember=remember, options=options
     )
@@ -101,8 +102,9 @@ def _ask_at_terminal(request: SignInRequest) -> SignInRequest:
     if not address and len(settings.configured_regions()) != 1:
         if not sys.stdin.isatty():
             raise errors.NotConnectedError(
-                "login() needs a notebook or a terminal. Use connect(base_url=…, api_key=…) or "
-                f"replay(…), or set {settings.BASE_URL_VARIABLE} and {settings.API_KEY_VARIABLE}."
+                "login() needs a notebook or a terminal.",
+                "Use connect(base_url=…, api_key=…) or "
+                f"replay(…), or set {settings.BASE_URL_VARIABLE} and {settings.API_KEY_VARIABLE}.",
             )
         address = input("Service address: ")
     address = settings.choose_address(address or None)
@@ -297,15 +299,15 @@ def explain(error: BaseException) -> dict[str, str]:
     fields = {
         "key": errors.CredentialError | errors.UnauthorizedError,
         "cassette": errors.CassetteError,
-        "address": errors.InsecureAddressError | errors.NotConnectedError | httpx.TransportError,
+        "address": errors.AddressError | errors.NotConnectedError | httpx.TransportError,
     }
-    text, _, hint = str(error).partition(". ")
+    text, hint = getattr(error, "what", ""), getattr(error, "advice", "")
     if isinstance(error, KeyboardInterrupt):
         text = "Interrupted: nobody is signed in."
     elif isinstance(error, errors.UnauthorizedError):
-        text = f"The service did not accept this key (status {error.status})"
+        text = f"The service did not accept this key (status {error.status})."
     elif not isinstance(error, errors.DirectMailLabError | httpx.TransportError):
-        text = f"Signing in failed with an unexpected error ({type(error).__name__})"
+        text = f"Signing in failed with an unexpected error ({type(error).__name__})."
         hint = "Call connect(…) in a cell to see where."  # its own may hold anything
     field = next((name for name, kinds in fields.items() if isinstance(error, kinds)), "")
-    return {"text": f"{text.removesuffix('.')}.", "hint": hint, "field": field}
+    return {"text": text, "hint": hint, "field": field}

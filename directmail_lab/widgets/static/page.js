@@ -58,7 +58,13 @@ const FIELDS = {
   method: [/./, (row, value) => row[METHOD].toLowerCase() === value],
   path: [/./, (row, value) => row[PATH].toLowerCase().includes(value)],
   is: [/^(exhausted|failed|unreadable)$/, (row, value) => row[MARK] === value],
+  number: [/^\d+(-\d+)?(,\d+(-\d+)?)*$/, (_, value, number) => value.split(",").some((range) => isIn(range, number))],
 };
+
+function isIn(range, number) {
+  const [first, last = first] = range.split("-").map(Number);
+  return first <= number && number <= last;
+}
 
 function parseFilter({ filter, bodies }) {
   const [words, unknown] = [[], []];
@@ -67,7 +73,7 @@ function parseFilter({ filter, bodies }) {
     const term = wanted ? typed : typed.slice(1);
     const [, name, value] = term.match(/^(\w+):(?!\/\/)(.+)$/) ?? [];
     const [values, has] = Object.hasOwn(FIELDS, name) ? FIELDS[name] : [];
-    if (values?.test(value)) return (row) => has(row, value) === wanted;
+    if (values?.test(value)) return (row, number) => has(row, value, number) === wanted;
     if (name) unknown.push(term);
     if (term.length > 1) words.push(term);
     const inBody = (number) => bodies.get(term)?.found.has(number) ?? false;
@@ -560,6 +566,10 @@ export function createBrowser(root, { send, onChange, onSelect, makeForm, fill =
   });
   load(view);
   return {
+    filter: (text) => {
+      view.filter.value = text;
+      onFilter(view);
+    },
     destroy: () => {
       view.destroyed = true;
       [view.opening, view.typing].forEach(clearTimeout);
