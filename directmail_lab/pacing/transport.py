@@ -203,7 +203,7 @@ class _Attempts:
         if seconds <= 0.0:
             with self._lock:
                 seconds = self._allowance.wait_s(now, self)
-        if now + seconds > self._give_up_at:
+        if seconds and now + seconds > self._give_up_at:
             raise self._exhausted(now)
         return seconds
 
