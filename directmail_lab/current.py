@@ -71,14 +71,11 @@ def connect(
         window, ``"off"`` never waits.
     max_wait_s : float, default 120
         The most seconds that one request waits for the allowance, over all its attempts; instead
-        of a longer wait, `QuotaExhaustedError` is raised.
+        of a longer wait, `AllowanceExhaustedError` is raised.
     reset_unit : {"seconds_left", "milliseconds_left", "epoch_s", "epoch_ms"}, optional
         The unit of ``X-RateLimit-Reset`` where you know it; else it is inferred.
     allow_writes : bool, default False
         Whether methods other than GET, HEAD and OPTIONS may be sent to the live service.
-    share : {"machine", "redis://…", None}, default "machine"
-        Which sessions with the same key and address share what is known of its allowance: those on
-        this machine, those that use this Redis server, or none.
     retry : bool, default True
         Whether a read that failed, or was refused (429), is sent again.
     paths : list of str, optional

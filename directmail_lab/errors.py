@@ -1,21 +1,21 @@
 """The errors that directmail_lab raises on purpose.
 
     DirectMailLabError
-    ├── NotConnectedError       no session is open
-    ├── CredentialError         no key, or one that HTTP Basic cannot carry
-    ├── AddressError            no valid address, or one that would expose the key
-    ├── WriteRefusedError       a write to a live service that was not allowed
-    ├── OutcomeUnknownError     a write was sent and no response came
-    ├── QuotaExhaustedError     the allowance is used up, and the wait is too long
-    ├── NotJSONError            a body that is not JSON
-    ├── NotebookRunError        a notebook that is shared does not run without a key
-    ├── ServiceError            the service answered with an error status
-    │   └── UnauthorizedError   … with 401 or 403
-    └── CassetteError           a cassette cannot be found, opened or written
-        ├── NotRecordedError    a request that the cassette has no response to
+    ├── NotConnectedError        no session is open
+    ├── CredentialError          no key, or one that HTTP Basic cannot carry
+    ├── AddressError             no valid address, or one that would expose the key
+    ├── WriteRefusedError        a write to a live service that was not allowed
+    ├── OutcomeUnknownError      a write was sent and no response came
+    ├── AllowanceExhaustedError  the allowance is used up, and the wait is too long
+    ├── NotJSONError             a body that is not JSON
+    ├── NotebookRunError         a notebook that is shared does not run without a key
+    ├── ServiceError             the service answered with an error status
+    │   └── UnauthorizedError    … with 401 or 403
+    └── CassetteError            a cassette cannot be found, opened or written
+        ├── NotRecordedError     a request that the cassette has no response to
         │   └── CassetteNotFoundError  … since there is no such cassette
-        ├── CassetteFormatError a file that is not a cassette
-        └── CassetteInUseError  another recording writes the cassette
+        ├── CassetteFormatError  a file that is not a cassette
+        └── CassetteInUseError   another recording writes the cassette
 
 Timeouts and connection errors stay httpx's own (see `directmail_lab.http`). Each message says what
 happened, then what to do, and holds no key, query, header value or unredacted body.
@@ -213,7 +213,7 @@ class OutcomeUnknownError(DirectMailLabError):
     """A write was sent and no response came: it may have been carried out."""
 
 
-class QuotaExhaustedError(DirectMailLabError):
+class AllowanceExhaustedError(DirectMailLabError):
     """The allowance is used up, and its renewal is further away than ``max_wait_s``.
 
     Attributes

@@ -38,7 +38,6 @@ from .interaction import base_path
 from .network import NetworkTransport
 from .operations import pattern_of
 from .pacing import Allowances, Pace, PacingTransport
-from .pacing.shared import Share
 from .redaction import Redactor
 from .redaction.redactor import guard_logs
 from .settings import NO_ADDRESS, base_address, trust_origin
@@ -77,7 +76,6 @@ class SessionOptions(TypedDict, total=False):
     max_wait_s: float
     reset_unit: ResetUnit | None
     allow_writes: bool
-    share: str | Share | None
     retry: bool
     paths: Collection[str]
 
@@ -86,8 +84,8 @@ class Session:
     """An account at one base address: its clients, its recording, and the mode they are in.
 
     A session starts live if it has a key. Any number of threads and tasks may use it at once. Any
-    number of sessions may be open: by default, those with the same key and address share what is
-    known of its allowance (see ``share``). No other library is patched.
+    number of sessions may be open. Each learns from the service's headers what others use of the
+    allowance, in this process or anywhere else. No other library is patched.
 
     Parameters
     ----------
@@ -102,17 +100,13 @@ class Session:
         window, ``"off"`` never waits.
     max_wait_s
         The most seconds that one request waits for the allowance, over all its attempts; instead
-        of a longer wait, `QuotaExhaustedError` is raised. A read that is refused (429) is repeated.
+        of a longer wait, `AllowanceExhaustedError` is raised. A read that is refused (429) is sent
+        again.
     reset_unit
         The unit of ``X-RateLimit-Reset`` where you know it; else it is inferred (service.md part 8
         leaves it open), as it is in a replay of what was recorded at another address.
     allow_writes
         Whether methods other than GET, HEAD and OPTIONS may be sent to the live service.
-    share
-        Which sessions with the same key and address share what is known of its allowance.
-        ``"machine"``: this user's on this machine, through a file in the user's state folder.
-        ``"redis://…"``, a Redis server's address: those on other machines too. None: this session
-        shares nothing. If the file or the server fails, the session paces alone and warns once.
     retry
         Whether a read that failed, or was refused (429), is sent again.
     paths
@@ -147,7 +141,6 @@ class Session:
         max_wait_s: float = 120.0,
         reset_unit: ResetUnit | None = None,
         allow_writes: bool = False,
-        share: str | Share | None = "machine",
         retry: bool = True,
         paths: Collection[str] = (),
     ) -> None:
@@ -170,7 +163,6 @@ class Session:
             pace=pace,
             max_wait_s=max_wait_s,
             reset_unit=lambda: self._own.evidence.unit,
-            shared=Share(share).open(self._api_key, self.base_url, self._clock),
         )
         self._network = None
         refusing = RefusingTransport("This session has no key.")
@@ -314,11 +306,6 @@ class Session:
         return Mode(name, inner, unpaced, recording, cassette)
 
     @property
-    def shared_with(self) -> str:
-        """With whom the allowance was last shared, such as ``shared with 2 other kernels``."""
-        return self.allowances.shared_with
-
-    @property
     def waiting_until(self) -> dict[str, float]:
         """When the allowances renew that requests wait for, by operation, since the Unix epoch."""
         return self.allowances.waiting_until
@@ -439,7 +426,6 @@ class Session:
             if self._network is not None:
                 self._network.close()
             self._network = self._api_key = None
-            self.allowances.close()
             self._forget()
 
     async def aclose(self) -> None:

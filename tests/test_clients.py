@@ -198,7 +198,7 @@ def streams() -> Iterator[ClientService]:
 def session(streams: ClientService) -> Iterator[Session]:
     """A session with that service, which waits for nothing and asks for nothing twice."""
     options: dict[str, Any] = {"allow_writes": True, "timeout_s": TIMEOUT_S}
-    with Session(streams.base_url, KEY, pace="off", share=None, **options) as started:
+    with Session(streams.base_url, KEY, pace="off", **options) as started:
         yield started
 
 
@@ -293,7 +293,7 @@ def test_an_sdk_repeats_and_waits_by_itself(
     over_unpaced: Opened, streams: ClientService, tmp_path: Path
 ) -> None:
     """The session sends once what it would send four times for a client of its own."""
-    with Session(streams.base_url, KEY, share=None) as session, over_unpaced(session) as client:
+    with Session(streams.base_url, KEY) as session, over_unpaced(session) as client:
         answer = client.send("GET", f"{streams.base_url}/v1/busy")
 
     assert answer.status == 503

@@ -159,7 +159,7 @@ def test_what_is_written_is_sent_through_the_session(
     service: FaultyService, browsed: Callable[..., Page]
 ) -> None:
     """With parameters, headers and body; recorded, named by its number, and nowhere the key."""
-    session = dm.connect(service.base_url, service.api_key, pace="off", share=None)
+    session = dm.connect(service.base_url, service.api_key, pace="off")
     page = browsed()
     dm.record("my-tour")
     more = {"parameters": [["b", "ü &"], ["b", "2"]], "headers": [["X-A", service.api_key]]}
@@ -209,7 +209,7 @@ def test_a_write_that_is_allowed_is_asked_for_and_sent_once(
     service: FaultyService, browsed: Callable[..., Page]
 ) -> None:
     """By its method, or by a header that overrides it; each question's token is good once."""
-    dm.connect(service.base_url, service.api_key, pace="off", share=None, allow_writes=True)
+    dm.connect(service.base_url, service.api_key, pace="off", allow_writes=True)
     page = browsed()
     letter = {"method": "POST", "path": "/v1/letters"}
     asked_before = page.send(**letter)
@@ -234,7 +234,7 @@ def test_one_request_is_sent_at_a_time(
     service: FaultyService, browsed: Callable[..., Page]
 ) -> None:
     """A second *Send* before the response came sends nothing."""
-    dm.connect(service.base_url, service.api_key, pace="off", share=None)
+    dm.connect(service.base_url, service.api_key, pace="off")
     page = browsed()
     with service.fault(latency_s=1.0):
         first = page.start("send", request=written())
@@ -248,7 +248,7 @@ def test_one_request_is_sent_at_a_time(
 def test_a_wait_is_told_and_cancelled(service: FaultyService, browsed: Callable[..., Page]) -> None:
     """After that the request is never sent: it has ended, and the next one is the next."""
     service.limit, service.window_s = 1, 60.0
-    dm.connect(service.base_url, service.api_key, share=None, reset_unit="seconds_left")
+    dm.connect(service.base_url, service.api_key, reset_unit="seconds_left")
     page = browsed()
     before = page.ask("waiting")
     page.send()
