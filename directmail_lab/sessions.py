@@ -461,8 +461,9 @@ class Session:
         await self.aclose()
 
     def __repr__(self) -> str:
-        count = plural(len(self.recording), "interaction")
-        return f"<Session {self._transport.mode} at {self.base_url}, {count}>"
+        count, when = plural(len(self.recording), "interaction"), self.recording.recorded_when
+        recorded = f" recorded {when}" if when else ""
+        return f"<Session {self._transport.mode}{recorded} at {self.base_url}, {count}>"
 
     def __reduce__(self) -> NoReturn:
         raise DirectMailLabError(
@@ -547,9 +548,11 @@ class ModeChange:
         if cassette is None:
             return f"Live at {self._session.base_url}"
         what = "Recording to" if self._mode.name == "record" else "Replaying"
-        count = plural(len(cassette), "interaction")
+        about = plural(len(cassette), "interaction")
+        if self._mode.name == "replay" and (when := self._mode.recording.recorded_when):
+            about += f", recorded {when}"
         file = shown_path(cassette.path)
-        return f"{what} cassette {cassette.name!r} ({count})" + (f" in {file}" if file else "")
+        return f"{what} cassette {cassette.name!r} ({about})" + (f" in {file}" if file else "")
 
 
 def latency_factor(timing: Timing) -> float:

@@ -86,7 +86,7 @@ def test_a_cassette_is_browsed_by_name_or_path(browsed: Callable[..., Page]) -> 
     Path("text.har").write_text("{}")
 
     assert len(browsed("first-look").list(101)["rows"]) == 2
-    assert "tape, 1 interaction." in repr(dm.browse("tape.yaml"))
+    assert "tape, 1 interaction, " in repr(dm.browse("tape.yaml"))
     for source, error in (("nowhere", NotRecordedError), ("text.har", CassetteError)):
         with pytest.raises(error):
             dm.browse(source)
@@ -140,7 +140,10 @@ def test_the_browser_of_a_session_follows_its_mode_and_the_current_one(
     unchanged, current = of_cassette.list(), page.list()
 
     assert (recording["title"], recording["total"]) == ("Recording to my-tour", 1)
-    assert (nothing["title"], nothing["total"]) == ("Replaying first-look", 0)
+    assert (nothing["title"], nothing["total"]) == (
+        "Replaying first-look, recorded on 21 November 2026",
+        0,
+    )
     assert nothing["note"].startswith("Nothing of first-look was played yet.")
     assert (played["note"], played["total"]) == ("", 1)
     assert (current["title"], current["total"]) == ("Live", 0)

@@ -326,6 +326,7 @@ def questions(where: str, source: Session | Path, recording: Recording, haul: Ha
         view = dm.interactions(source, number=number)
         haul.add(f"interaction {number} of the {where}", f"{view!r}{view._repr_html_()}")
     shown = dm.browse(source)
+    shown.selected = len(recording)  # in full below the table
     haul.add(f"browser of the {where}", [repr(shown), shown.get_state(), shown.static_output()])
     haul.add(f"document of the {where}", json.dumps(dm.openapi(source), indent=0))
     answers(recording, haul)
@@ -370,10 +371,8 @@ def replace(_: Session) -> None:
     dm.connect("http://127.0.0.1:9", "another-key")
 
 
-def ended(
-    service: FaultyService, haul: Haul, end: Callable[[Any], object]
-) -> tuple[list[Recording], str]:
-    """Return what a session kept that is over, and the same as it was before that."""
+def ended(service: FaultyService, haul: Haul, end: Callable[[Any], object]) -> list[Recording]:
+    """Return what a session kept that is over."""
     session = dm.connect(service.base_url, KEY, share=None)
     session.client.headers["Connection"] = "close"
     session.record("kept")
@@ -382,11 +381,11 @@ def ended(
     session.me()
     played = session.recording
     session.live()
-    kept, before = session.recording, repr(list(session.recording))
+    kept = session.recording  # and not asked yet: asking would teach it the key
     with service.fault(echo_key=True), session.client.stream("GET", "/v1/users/me") as halfway:
         end(None if end is make_current else session)
         halfway.read()
-    return [kept, played], before
+    return [kept, played]
 
 
 @pytest.mark.parametrize("end", [Session.close, lambda _: dm.logout(), make_current, replace])
@@ -394,7 +393,7 @@ def test_what_a_session_kept_outlives_it_without_the_key(
     service: FaultyService, haul: Haul, end: Callable[[Any], object]
 ) -> None:
     """Closed, logged out, dropped or replaced while its recordings are held, one read halfway."""
-    (kept, played), before = ended(service, haul, end)
+    kept, played = ended(service, haul, end)
     make_current(None)
     gc.collect()
     is_forgotten = KEY not in known_keys()
@@ -404,7 +403,7 @@ def test_what_a_session_kept_outlives_it_without_the_key(
 
     assert is_forgotten
     assert haul.leaks(KEY) == []
-    assert repr(list(kept)[:-1]) == before
+    assert any(b"<API_KEY>" in piece for _, piece in haul.pieces)
 
 
 def test_what_another_program_recorded_is_shown_without_its_credentials() -> None:
