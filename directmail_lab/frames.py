@@ -14,12 +14,12 @@ from typing import Any, Final, Literal
 import pandas as pd
 
 from .arguments import check_choice
-from .bodies import PAGE, Path, leaves, read_json, unwrap
 from .credentials import known_keys
 from .display import plural, readable
 from .errors import DirectMailLabError, NotJSONError, hide_frames
+from .exchange.bodies import PAGE, Path, leaves, read_json, unwrap
+from .exchange.values import READING
 from .http import httpx, service_error
-from .interaction import READING
 from .redaction.key import KeySearch
 
 MOST_CELLS: Final = 50_000_000

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final
 import httpx as httpx
 
 from .arguments import argument_error
-from .bodies import decode_text
 from .contract import SAFE_METHODS
 from .errors import (
     AddressError,
@@ -28,16 +27,9 @@ from .errors import (
     hide_frames,
     with_brief_traceback,
 )
-from .interaction import (
-    NUMBER,
-    READING,
-    RecordedRequest,
-    RecordedResponse,
-    base_path,
-    operation_of,
-    path_below,
-    text_headers,
-)
+from .exchange.bodies import decode_text
+from .exchange.operations import base_path, operation_of, path_below
+from .exchange.values import NUMBER, READING, RecordedRequest, RecordedResponse, text_headers
 from .readings.reading import Reading
 
 WANTS_KEY: Final = "directmail_lab.wants_key"
@@ -106,8 +98,8 @@ def is_write(request: httpx.Request) -> bool:
 class KeyedAuth(httpx.Auth):
     """The default ``auth`` of a session's clients: marks a request as one that needs the key.
 
-    The innermost transport adds the key (see `directmail_lab.network`). With ``auth=None``, no key
-    is sent.
+    The innermost transport adds the key (see `directmail_lab.transports.network`). With
+    ``auth=None``, no key is sent.
     """
 
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response]:

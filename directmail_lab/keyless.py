@@ -11,9 +11,9 @@ from .cassettes.library import cassette_name
 from .contract import SAFE_METHODS
 from .display import plural
 from .errors import NotConnectedError, NotRecordedError, warn_caller
-from .interaction import RecordedRequest
+from .exchange.values import RecordedRequest
 from .sessions import Session, replaying_session
-from .transports import Mode
+from .transports.session import Mode
 
 
 def replay_in_place(

@@ -11,7 +11,6 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
 from .arguments import argument_error, check_number
-from .bodies import PAGE, Path, leaves, read_json, unwrap
 from .current import session
 from .display import ProgressBar
 from .errors import (
@@ -21,8 +20,9 @@ from .errors import (
     is_deliberate,
     without_traceback,
 )
+from .exchange.bodies import PAGE, Path, leaves, read_json, unwrap
 from .http import httpx, origin, parse_url
-from .pacing import CANCELLED
+from .transports.pacing import CANCELLED
 
 if TYPE_CHECKING:
     from .sessions import Session

@@ -33,23 +33,17 @@ from .contract import ME_PATH
 from .credentials import ApiKey, as_api_key
 from .display import plural
 from .errors import DirectMailLabError, NotConnectedError, hide_frames
+from .exchange.operations import base_path, pattern_of
 from .http import REQUEST_OPTIONS, AsyncClient, Client, httpx, origin, parse_url, service_error
-from .interaction import base_path
-from .network import NetworkTransport
-from .operations import pattern_of
-from .pacing import Allowances, Pace, PacingTransport
 from .redaction import Redactor
 from .redaction.redactor import guard_logs
 from .settings import NO_ADDRESS, base_address, trust_origin
-from .transports import (
-    Mode,
-    ModeName,
-    Observer,
-    ObservingTransport,
-    RefusingTransport,
-    SessionTransport,
-    Transport,
-)
+from .transports import Transport
+from .transports.allowance import Pace
+from .transports.network import NetworkTransport
+from .transports.observing import Observer, ObservingTransport
+from .transports.pacing import Allowances, PacingTransport
+from .transports.session import Mode, ModeName, RefusingTransport, SessionTransport
 
 if TYPE_CHECKING:
     import httpx2

@@ -20,7 +20,7 @@ from directmail_lab.cassettes import read_cassette
 from directmail_lab.cassettes.convert import adopt, convert, layout_of, redact, repair
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import CassetteError
-from directmail_lab.interaction import RecordedResponse
+from directmail_lab.exchange.values import RecordedResponse
 from directmail_lab.redaction import Redactor
 from directmail_lab.standin import STAND_IN_KEY
 

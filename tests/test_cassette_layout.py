@@ -17,13 +17,13 @@ from vcr.serializers import yamlserializer
 
 from directmail_lab.cassettes import layout
 from directmail_lab.cassettes.recording import parse_cassette
-from directmail_lab.interaction import (
+from directmail_lab.exchange.operations import path_below
+from directmail_lab.exchange.values import (
     Headers,
     Interaction,
     RecordedRequest,
     RecordedResponse,
     check_request,
-    path_below,
 )
 
 METADATA = {"recorded_with": "directmail-lab 0.1.0", "base_url": "https://api.example.test"}

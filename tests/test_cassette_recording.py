@@ -26,7 +26,7 @@ from directmail_lab.cassettes.convert import repair
 from directmail_lab.cassettes.recorder import LineWriter
 from directmail_lab.display import plural
 from directmail_lab.errors import CassetteError, CassetteInUseError
-from directmail_lab.interaction import Headers, Interaction, RecordedRequest, RecordedResponse
+from directmail_lab.exchange.values import Headers, Interaction, RecordedRequest, RecordedResponse
 from directmail_lab.redaction import Redactor
 
 KEY = "dm_live_8fK2xQ9zLr7TtVb3nWm5YcHs1pAe"

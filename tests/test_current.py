@@ -34,7 +34,7 @@ def test_help_shows_the_options_of_a_session_in_full() -> None:
     options = list(inspect.signature(dm.Session).parameters)[2:]
     shown = str(inspect.getdoc(dm.connect))
 
-    assert len(options) == 8
+    assert len(options) == 7
     assert all(f"\n{name} : " in shown for name in options)
 
 

@@ -20,10 +20,10 @@ from test_findings import current_session as live_session
 from directmail_lab import Session, current
 from directmail_lab.display import as_html
 from directmail_lab.errors import NotConnectedError, UnauthorizedError
-from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse
-from directmail_lab.network import NetworkTransport
+from directmail_lab.exchange.values import Interaction, RecordedRequest, RecordedResponse
 from directmail_lab.questions.drift import Difference, age_problem, compare, drift
 from directmail_lab.standin import STAND_IN_RECORD
+from directmail_lab.transports.network import NetworkTransport
 
 if TYPE_CHECKING:
     import httpx

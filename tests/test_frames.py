@@ -14,11 +14,11 @@ import pandas as pd
 import pytest
 from hypothesis import given, strategies as st
 
-from directmail_lab.bodies import MAX_DEPTH, decode_text
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import DirectMailLabError, NotJSONError, UnauthorizedError
+from directmail_lab.exchange.bodies import MAX_DEPTH, decode_text
+from directmail_lab.exchange.values import READING
 from directmail_lab.frames import frame
-from directmail_lab.interaction import READING
 from directmail_lab.readings.reading import Reading
 
 if TYPE_CHECKING:

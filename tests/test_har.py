@@ -19,7 +19,7 @@ from directmail_lab.cassettes.convert import convert
 from directmail_lab.cassettes.har import har_text, read_har
 from directmail_lab.cli import app
 from directmail_lab.errors import CassetteFormatError
-from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse
+from directmail_lab.exchange.values import Interaction, RecordedRequest, RecordedResponse
 
 KEY = "dm_live_8fK2xQ9zLr7TtVb3nWm5YcHs1pAe"
 CREDENTIAL = base64.b64encode(f"{KEY}:".encode()).decode()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from cassette_samples import NOON, answered, get
 
-from directmail_lab.interaction import Interaction
+from directmail_lab.exchange.values import Interaction
 from directmail_lab.questions.interactions import InteractionView, interactions
 
 if TYPE_CHECKING:

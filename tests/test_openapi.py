@@ -21,10 +21,10 @@ from test_shapes import json_values
 from tutorials import CASSETTES
 
 import directmail_lab as dm
-from directmail_lab.bodies import read_json_body
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.errors import CassetteError
-from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse, header
+from directmail_lab.exchange.bodies import read_json_body
+from directmail_lab.exchange.values import Interaction, RecordedRequest, RecordedResponse, header
 
 LOCAL = "http://127.0.0.1:8431"
 LIKE_OURS: dict[str, Any] = {"sort_keys": False, "allow_unicode": True, "width": 100}

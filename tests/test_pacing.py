@@ -29,10 +29,10 @@ from shared_allowance import run
 import directmail_lab as dm
 from directmail_lab.cassettes import SessionRecording
 from directmail_lab.errors import AllowanceExhaustedError
-from directmail_lab.pacing.allowance import Allowance
 from directmail_lab.readings.reading import RawValues, Reading
 from directmail_lab.sessions import Session
 from directmail_lab.standin import StandIn, stand_in
+from directmail_lab.transports.allowance import Allowance
 
 UNITS = ["seconds_left", "milliseconds_left", "epoch_s", "epoch_ms"]
 ME = "/v1/users/me"
@@ -237,7 +237,7 @@ def test_while_a_request_waits_it_is_known_until_when() -> None:
 def test_in_a_notebook_the_bar_of_a_wait_is_full_and_then_gone(seen_s: float) -> None:
     """tqdm leaves a red bar where one is closed a little early; of ours nothing stays."""
     cell = nbformat.v4.new_code_cell(
-        "from directmail_lab.pacing.transport import waiting_bar\n"
+        "from directmail_lab.transports.pacing import waiting_bar\n"
         "bar = waiting_bar(2.0, 'until the allowance renews')\n"
         f"bar.update({seen_s})\n"
         "bar.close()"

@@ -31,7 +31,7 @@ from directmail_lab import http
 from directmail_lab.cassettes.layout import header_text, interaction_text
 from directmail_lab.cassettes.recording import parse_cassette
 from directmail_lab.errors import CassetteFormatError
-from directmail_lab.operations import pattern_of
+from directmail_lab.exchange.operations import pattern_of
 from directmail_lab.questions import audit
 from directmail_lab.redaction import Redactor
 from directmail_lab.redaction.key import KeySearch
@@ -94,7 +94,9 @@ def compiled_by(call: Callable[[], object]) -> list[Pattern]:
 
 MADE: dict[str, list[Pattern]] = {
     "directmail_lab.http._explain": [re.compile(pattern) for _, pattern, _ in http._MESSAGES],
-    "directmail_lab.operations.pattern_of": compiled_by(lambda: pattern_of("/v1/{a}:{b}/{c}")),
+    "directmail_lab.exchange.operations.pattern_of": compiled_by(
+        lambda: pattern_of("/v1/{a}:{b}/{c}")
+    ),
     "directmail_lab.pytest_plugin.unused.pytest_collection_modifyitems": [],  # a name in quotes
     "directmail_lab.questions.audit.credentials_in": [*map(re.compile, audit._FORMS.values())],
     "directmail_lab.redaction.key.__init__": compiled_by(lambda: KeySearch([KEY, "Schlüßel"])),

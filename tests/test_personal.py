@@ -13,7 +13,7 @@ import pytest
 from cassette_samples import answered, get, opened
 
 from directmail_lab.credentials import ApiKey
-from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse
+from directmail_lab.exchange.values import Interaction, RecordedRequest, RecordedResponse
 from directmail_lab.redaction import Redactor
 from directmail_lab.redaction.personal import count_personal, texts_of
 from directmail_lab.sessions import Session

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from reading_samples import NOON_S, reading as sample
 
-from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse
+from directmail_lab.exchange.values import Interaction, RecordedRequest, RecordedResponse
 from directmail_lab.questions.contract_check import check_contract
 from directmail_lab.readings.frame import frame_of, frame_of_many
 from directmail_lab.readings.reading import Reading, reading_of

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from faulty_service import FaultyService
 
-    from directmail_lab.interaction import RecordedRequest, RecordedResponse
+    from directmail_lab.exchange.values import RecordedRequest, RecordedResponse
 
 
 def test_interactions_are_numbered_from_one(tour: Path) -> None:

@@ -18,7 +18,7 @@ from hypothesis import given, settings, strategies as st
 from test_cli import output_until, started
 
 from directmail_lab.cassettes import read_cassette
-from directmail_lab.interaction import Interaction, RecordedResponse
+from directmail_lab.exchange.values import Interaction, RecordedResponse
 from directmail_lab.server import CassetteServer
 
 ME = "/v1/users/me"

@@ -20,7 +20,7 @@ from cassette_samples import BASE_URL, answered, recorded
 
 import directmail_lab as dm
 from directmail_lab.credentials import ApiKey
-from directmail_lab.interaction import RecordedResponse
+from directmail_lab.exchange.values import RecordedResponse
 from directmail_lab.sessions import Session
 from directmail_lab.standin import STAND_IN_KEY, stand_in
 
@@ -255,8 +255,8 @@ def test_a_replay_in_recorded_time_waits_as_long_as_the_service_took(
     async def sleep_async(seconds: float) -> None:
         pauses.append(seconds)
 
-    monkeypatch.setattr("directmail_lab.transports.time.sleep", pauses.append)
-    monkeypatch.setattr("directmail_lab.transports.asyncio.sleep", sleep_async)
+    monkeypatch.setattr("directmail_lab.transports.session.time.sleep", pauses.append)
+    monkeypatch.setattr("directmail_lab.transports.session.asyncio.sleep", sleep_async)
     with Session(BASE_URL) as session, session.replay(path, timing=timing):
         session.me()
         asyncio.run(session.me_async())

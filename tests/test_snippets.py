@@ -19,7 +19,7 @@ from hypothesis import given, strategies as st
 
 import directmail_lab as dm
 from directmail_lab.errors import CassetteError
-from directmail_lab.interaction import RecordedRequest, RecordedResponse
+from directmail_lab.exchange.values import RecordedRequest, RecordedResponse
 from directmail_lab.questions.interactions import InteractionView, copy_as
 from directmail_lab.server import LoopbackServer
 from directmail_lab.settings import origin_of, trusted_origins

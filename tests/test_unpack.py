@@ -10,7 +10,7 @@ import zlib
 import pytest
 from hypothesis import given, strategies as st
 
-from directmail_lab.bodies import MAX_UNPACKED_BYTES, TooLargeError, unpack
+from directmail_lab.exchange.bodies import MAX_UNPACKED_BYTES, TooLargeError, unpack
 
 TEXT = b'{"name": "Ada", "id": 12}\n' * 40
 DEFLATED = zlib.compress(TEXT)[2:-4]  # as some send it, without the header of zlib

@@ -14,10 +14,10 @@ from traceback import extract_tb
 from typing import Final, Literal, Self
 
 from ..arguments import check_choice
-from ..bodies import shown_missing
 from ..display import plural
 from ..errors import CassetteError, CassetteFormatError, NotRecordedError
-from ..interaction import Interaction, RecordedRequest, check_interaction, normalize_headers
+from ..exchange.bodies import shown_missing
+from ..exchange.values import Interaction, RecordedRequest, check_interaction, normalize_headers
 from ..redaction import Redactor
 from .convert import notice_of_personal_data
 from .library import cassette_name, find_cassette, new_cassette_path

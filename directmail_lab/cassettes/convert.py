@@ -8,11 +8,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Final, Literal
 
-from ..bodies import missing_bytes
 from ..credentials import known_keys
 from ..display import plural
 from ..errors import CassetteError
-from ..interaction import Interaction
+from ..exchange.bodies import missing_bytes
+from ..exchange.values import Interaction
 from ..redaction import Redactor
 from ..redaction.personal import count_personal, personal_notice, texts_of
 from .library import command_name, create, locked

@@ -14,9 +14,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode
 
-from ..bodies import declared_charset, placeholder, unpack
 from ..errors import CassetteFormatError
-from ..interaction import (
+from ..exchange.bodies import declared_charset, placeholder, unpack
+from ..exchange.values import (
     MALFORMED,
     Headers,
     Interaction,

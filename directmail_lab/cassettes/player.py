@@ -21,7 +21,7 @@ from ..arguments import argument_error
 from ..contract import SAFE_METHODS
 from ..display import plural
 from ..errors import NotRecordedError
-from ..interaction import RecordedRequest, header
+from ..exchange.values import RecordedRequest, header
 from ..redaction import Redactor
 from .layout import Address
 from .mismatch import Differences, differences, place_of, unescaped

@@ -18,9 +18,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from ..bodies import MissingBody
 from ..errors import CassetteError
-from ..interaction import Interaction, RecordedRequest
+from ..exchange.bodies import MissingBody
+from ..exchange.values import Interaction, RecordedRequest
 from ..redaction import Redactor
 from ..settings import VERSION
 from . import layout

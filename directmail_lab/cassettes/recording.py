@@ -23,21 +23,20 @@ from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import urlsplit
 
-from ..bodies import unpack
 from ..display import Progress, ProgressBar, plural
 from ..errors import CassetteError, CassetteFormatError
-from ..interaction import (
+from ..exchange.bodies import unpack
+from ..exchange.operations import base_path, path_below
+from ..exchange.values import (
     MALFORMED,
     Interaction,
     RecordedRequest,
     RecordedResponse,
-    base_path,
     check_request,
     check_response,
     check_times,
     header,
     normalize_headers,
-    path_below,
     text_headers,
     unreadable,
 )

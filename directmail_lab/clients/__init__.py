@@ -12,11 +12,11 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from importlib import import_module
 from typing import Any
 
-from ..bodies import MAX_UNPACKED_BYTES, unpack
 from ..errors import DirectMailLabError
+from ..exchange.bodies import MAX_UNPACKED_BYTES, unpack
+from ..exchange.values import NUMBER
 from ..http import SENDER, httpx, parse_url
-from ..interaction import NUMBER
-from ..transports import SessionTransport
+from ..transports.session import SessionTransport
 
 
 def adapters_of(library: str) -> Any:

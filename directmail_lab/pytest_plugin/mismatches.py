@@ -18,7 +18,7 @@ from .settings import WRITES_OPTION, Node, Settings, command_to_record, relative
 if TYPE_CHECKING:
     from ..cassettes import Cassette
     from ..errors import NotRecordedError
-    from ..interaction import RecordedRequest
+    from ..exchange.values import RecordedRequest
 
 _LIBRARIES: Final = ("directmail_lab", "httpx", "httpx2", "requests")
 COMMAND: Final = "directmail_command"  # an attribute of a report, which xdist sends

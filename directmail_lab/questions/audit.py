@@ -19,21 +19,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from ..bodies import unpack
 from ..cassettes import read_cassette
 from ..cassettes.har import read_har
 from ..cassettes.vcr_files import load_cassette_text
 from ..contract import STAND_IN_KEY
 from ..credentials import known_keys
 from ..errors import CassetteFormatError, DirectMailLabError
-from ..interaction import header
+from ..exchange.bodies import unpack
+from ..exchange.values import header
 from ..redaction.key import KeySearch
 from ..redaction.personal import count_personal
 from ..settings import BASE_URL_VARIABLE, configured_regions, variable
 
 if TYPE_CHECKING:
     from ..cassettes import Recording
-    from ..interaction import Interaction
+    from ..exchange.values import Interaction
 
 Part = tuple[str, str | bytes]
 """Where something is, and what is to be searched: a text, or the bytes of a body or a picture."""

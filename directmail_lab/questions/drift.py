@@ -18,16 +18,17 @@ from urllib.parse import unquote, urlsplit
 import pandas as pd
 
 from ..arguments import check_names
-from ..bodies import decode_text, read_json_body
 from ..cassettes import Recording
-from ..current import named_paths, recording_of, session as current
+from ..current import session as current
 from ..display import plural, readable
 from ..errors import DirectMailLabError
+from ..exchange.bodies import decode_text, read_json_body
+from ..exchange.operations import operations_of
+from ..exchange.values import Interaction, RecordedRequest
 from ..http import recorded_response
-from ..interaction import Interaction, RecordedRequest
-from ..operations import operations_of
 from ..redaction import Redactor, has_placeholder
 from ..sessions import Session
+from ..sources import named_paths, recording_of
 from .shapes import PASSING_HEADERS, grouped, type_of
 
 _Path = tuple[str, ...]

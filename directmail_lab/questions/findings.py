@@ -14,19 +14,26 @@ from typing import Any, Final
 
 import pandas as pd
 
-from ..bodies import read_json_body, shown_missing
 from ..cassettes import Recording, SessionRecording
 from ..cassettes.recording import Credentials
 from ..contract import ME_PATH, PASSWORD, RESET_HEADER, TYPICAL_LIMIT
-from ..current import named_paths, recordings_of, session as current
+from ..current import session as current
 from ..display import ranges, readable
 from ..errors import NotConnectedError
+from ..exchange.bodies import read_json_body, shown_missing
+from ..exchange.operations import operations_of
+from ..exchange.values import (
+    Interaction,
+    RecordedRequest,
+    RecordedResponse,
+    header,
+    normalize_headers,
+)
 from ..http import httpx, recorded_response
-from ..interaction import Interaction, RecordedRequest, RecordedResponse, header, normalize_headers
-from ..operations import operations_of
 from ..readings.reading import Reading, is_exhausted, reading_of
 from ..sessions import Session
 from ..settings import configured_regions
+from ..sources import named_paths, recordings_of
 from .shapes import ANY_NAME, Schema, grouped, notes_on, schema_of
 
 _COLUMNS: Final = ("part", "section", "seen", "how_sure", "interactions", "find_out")

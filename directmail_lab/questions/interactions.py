@@ -22,24 +22,17 @@ from urllib.parse import parse_qsl, quote, unquote_to_bytes, urlsplit
 import pandas as pd
 
 from ..arguments import check_choice
-from ..bodies import read_json, read_json_body, shown_missing
 from ..cassettes import Recording
 from ..contract import SAFE_METHODS
-from ..current import Source, describe, is_many, named_paths, recording_of, recordings_of
 from ..display import CONTROLS, readable
 from ..errors import CassetteError
-from ..interaction import (
-    Interaction,
-    RecordedRequest,
-    RecordedResponse,
-    base_path,
-    header,
-    path_below,
-)
-from ..operations import operations_of
+from ..exchange.bodies import read_json, read_json_body, shown_missing
+from ..exchange.operations import base_path, operations_of, path_below
+from ..exchange.values import Interaction, RecordedRequest, RecordedResponse, header
 from ..readings.reading import CUT_SHORT
 from ..redaction.key import has_placeholder
 from ..settings import API_KEY_VARIABLE, origin_of, trusted_origins
+from ..sources import Source, describe, is_many, named_paths, recording_of, recordings_of
 
 _COLUMNS: Final = (
     *("cassette", "at", "method", "path", "query", "operation", "status", "attempt"),
@@ -73,7 +66,7 @@ def interactions(
     ----------
     source
         By default what the current session sent and received: in a replay what it played. Else
-        see `directmail_lab.current.recordings_of`: a cassette's name, a path, a folder, a list of
+        see `directmail_lab.sources.recordings_of`: a cassette's name, a path, a folder, a list of
         these, a `Session`.
     number
         Return this interaction instead, counted from 1, shown in full; its ``.as_curl()`` and
@@ -96,7 +89,7 @@ def interactions(
     Raises
     ------
     NotConnectedError, CassetteError, ValueError
-        As in `directmail_lab.current.recordings_of`.
+        As in `directmail_lab.sources.recordings_of`.
     """
     if number is None and is_many(source):
         frames = [_frame(each, is_one_of_many=True) for each in recordings_of(source)]

@@ -20,15 +20,15 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 import yaml
 
-from ..bodies import read_form, read_json_body, shown_missing
 from ..cassettes.recording import Recording
 from ..contract import MEANINGS
-from ..current import named_paths, recordings_of
 from ..display import plural, ranges
 from ..errors import CassetteError
-from ..interaction import RecordedRequest, RecordedResponse, header
-from ..operations import operations_of, pattern_of
+from ..exchange.bodies import read_form, read_json_body, shown_missing
+from ..exchange.operations import operations_of, pattern_of
+from ..exchange.values import RecordedRequest, RecordedResponse, header
 from ..redaction.key import REDACTED
+from ..sources import named_paths, recordings_of
 from . import shapes
 from .shapes import Components, Schema, grouped, is_value, schema_of, singular
 

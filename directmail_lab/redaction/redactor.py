@@ -19,10 +19,10 @@ from itertools import chain
 from typing import Final, final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from ..bodies import MAX_UNPACKED_BYTES, MissingBody, TooLargeError, unpack
 from ..credentials import Hidden, keys_version, known_keys
 from ..errors import CassetteError, hide_frames
-from ..interaction import Headers, Interaction, RecordedRequest, RecordedResponse, header
+from ..exchange.bodies import MAX_UNPACKED_BYTES, MissingBody, TooLargeError, unpack
+from ..exchange.values import Headers, Interaction, RecordedRequest, RecordedResponse, header
 from .key import REDACTED, KeySearch, lower_ascii
 from .personal import FIELD, Pseudonyms, normalize
 

@@ -15,11 +15,12 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, unquote
 
 from ..errors import DirectMailLabError
+from ..exchange.operations import operation_of
+from ..exchange.values import READING
 from ..http import httpx, is_write
-from ..interaction import READING, operation_of
-from ..pacing import CANCELLED
 from ..redaction.key import has_placeholder
 from ..sessions import Session
+from ..transports.pacing import CANCELLED
 
 Respond = Callable[[dict[str, Any]], None]
 _Sending = tuple[Session, httpx.Request]

@@ -17,7 +17,7 @@ from ..current import connect, current_session, logout
 from ..display import plural
 from ..http import httpx
 from ..sessions import Session, SessionOptions
-from ..transports import ModeName
+from ..transports.session import ModeName
 from .page import read_page
 from .widget import Widget, can_show_widgets
 

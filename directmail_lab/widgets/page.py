@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from ..bodies import declared_charset, decode_text, read_json, shown_missing, unpack
 from ..cassettes import Recording
 from ..display import as_html, as_text, plural
 from ..errors import CassetteError, CassetteFormatError, DirectMailLabError
+from ..exchange.bodies import declared_charset, decode_text, read_json, shown_missing, unpack
+from ..exchange.values import READING, RecordedRequest, RecordedResponse, header, normalize_headers
 from ..http import as_response, httpx
-from ..interaction import READING, RecordedRequest, RecordedResponse, header, normalize_headers
 from ..readings.reading import CUT_SHORT, Reading, is_exhausted
 from ..readings.reset_unit import renewal_time
 

@@ -12,9 +12,9 @@ from textwrap import shorten
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
-from .display import plural
-from .errors import DirectMailLabError
-from .interaction import Headers, header
+from ..display import plural
+from ..errors import DirectMailLabError
+from .values import Headers, header
 
 MAX_DEPTH: Final = 50
 """How many levels `leaves` descends; an object or array below them is a leaf."""

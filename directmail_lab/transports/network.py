@@ -11,8 +11,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from .contract import PASSWORD
-from .errors import (
+from ..contract import PASSWORD
+from ..errors import (
     AddressError,
     DirectMailLabError,
     NotConnectedError,
@@ -21,7 +21,7 @@ from .errors import (
     hide_frames,
     without_traceback,
 )
-from .http import (
+from ..http import (
     SENDER,
     SENT,
     WANTS_KEY,
@@ -32,11 +32,11 @@ from .http import (
     parse_url,
     recorded_request,
 )
-from .redaction.redactor import carries_credentials
-from .settings import is_loopback, variable
+from ..redaction.redactor import carries_credentials
+from ..settings import is_loopback, variable
 
 if TYPE_CHECKING:
-    from .credentials import ApiKey
+    from ..credentials import ApiKey
 
     _Place = tuple[int, asyncio.AbstractEventLoop]
     _Opened = AsyncGenerator[httpx.AsyncHTTPTransport]

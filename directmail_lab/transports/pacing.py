@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING, Any, Final, Self, get_args
 from ..arguments import check_choice
 from ..display import ProgressBar
 from ..errors import AllowanceExhaustedError, DirectMailLabError
+from ..exchange.operations import operation_of
+from ..exchange.values import READING
 from ..http import httpx, is_write, keep_body, origin
-from ..interaction import READING, operation_of
 from ..readings.reading import Reading
 from ..readings.reset_unit import UnitName
 from .allowance import Allowance, Pace
 
 if TYPE_CHECKING:
-    from ..transports import Transport
+    from . import Transport
 
 CANCELLED: Final = "directmail_lab.cancelled"
 """In a request's extensions: a `threading.Event`, after which it is not sent any more."""
