@@ -468,14 +468,14 @@ class _TimeLimit:
     def __init__(
         self, request: httpx.Request, response: httpx.Response, timer: Callable[[], float]
     ) -> None:
-        self._timeout_s = request.extensions.get("timeout", {}).get("read")
-        self._has_end = "content-length" in response.headers
-        self._timer, self._started = timer, timer()
+        self._timeout_s: float | None = request.extensions.get("timeout", {}).get("read")
+        self._timer, self._end = timer, math.inf
+        if self._timeout_s is not None and "content-length" not in response.headers:
+            self._end = timer() + self._timeout_s
 
     def check(self, part: bytes) -> bytes:
         """Return a part of the body if it came in time."""
-        is_limited = self._timeout_s is not None and not self._has_end
-        if is_limited and self._timer() - self._started > self._timeout_s:
+        if self._end < math.inf and self._timer() > self._end:
             raise httpx.ReadTimeout("")
         return part
 
@@ -483,7 +483,7 @@ class _TimeLimit:
         pass
 
     def __exit__(self, _: object, error: object, __: object) -> None:
-        if isinstance(error, httpx.ReadTimeout):
+        if isinstance(error, httpx.ReadTimeout) and self._timeout_s is not None:
             error.args = (
                 f"The response did not end within {self._timeout_s:g} s, the client's timeout. "
                 "While a session records, it reads a stream to its end before its caller gets it. "

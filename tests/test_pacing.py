@@ -128,7 +128,7 @@ def test_operations_with_allowances_of_their_own_do_not_wait_for_each_other() ->
 def test_another_origin_has_an_allowance_of_its_own() -> None:
     """Also for the same method and path: nothing is left at the first, and the second answers."""
     with stand_in(limit=1) as first, stand_in() as second:
-        options: dict[str, Any] = {"max_wait_s": 0, "reset_unit": "seconds_left", "share": None}
+        options: dict[str, Any] = {"max_wait_s": 0, "reset_unit": "seconds_left"}
         session = Session(first.base_url, first.api_key, **options)
         session.me()
         elsewhere = session.get(f"{second.base_url}{ME}")
