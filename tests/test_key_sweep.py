@@ -297,6 +297,7 @@ def questions(where: str, source: Session | Path, recording: Recording, haul: Ha
         haul.add(f"interaction {number} of the {where}", f"{view!r}{view._repr_html_()}")
     shown = dm.browse(source)
     haul.add(f"browser of the {where}", [repr(shown), shown.get_state(), shown.static_output()])
+    shown.close()  # it follows, and so holds, the current session
     haul.add(f"document of the {where}", json.dumps(dm.openapi(source), indent=0))
     answers(recording, haul)
 
