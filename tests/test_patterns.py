@@ -95,7 +95,7 @@ def compiled_by(call: Callable[[], object]) -> list[Pattern]:
 
 
 MADE: dict[str, list[Pattern]] = {
-    "directmail_lab.http._explain": [re.compile(pattern) for _, pattern, _ in http._MESSAGES],
+    "directmail_lab.http._explain": [re.compile(pattern) for _, pattern, *_ in http._MESSAGES],
     "directmail_lab.exchange.operations.pattern_of": compiled_by(
         lambda: pattern_of("/v1/{a}:{b}/{c}")
     ),
@@ -111,7 +111,7 @@ MADE: dict[str, list[Pattern]] = {
 
 def modules() -> Iterator[ModuleType]:
     for found in pkgutil.walk_packages(directmail_lab.__path__, "directmail_lab."):
-        if not found.name.endswith("__main__"):
+        if not found.name.endswith(("__main__", "sitecustomize")):  # which are programs
             yield importlib.import_module(found.name)
 
 
