@@ -16,11 +16,12 @@ import pandas as pd
 from .arguments import check_choice
 from .credentials import known_keys
 from .display import plural, readable
-from .errors import DirectMailLabError, NotJSONError, hide_frames
+from .errors import DirectMailLabError, NotJSONError
 from .exchange.bodies import PAGE, Path, leaves, read_json, unwrap
 from .exchange.values import READING
 from .http import httpx, service_error
 from .redaction.key import KeySearch
+from .tracebacks import hide_frames
 
 MOST_CELLS: Final = 50_000_000
 """Rows times columns of the largest frame."""

@@ -24,13 +24,12 @@ from .errors import (
     OutcomeUnknownError,
     ServiceError,
     UnauthorizedError,
-    hide_frames,
-    with_brief_traceback,
 )
 from .exchange.bodies import decode_text
 from .exchange.operations import base_path, operation_of, path_below
 from .exchange.values import NUMBER, READING, RecordedRequest, RecordedResponse, text_headers
 from .readings.reading import Reading
+from .tracebacks import hide_frames, with_brief_traceback
 
 WANTS_KEY: Final = "directmail_lab.wants_key"
 """Set in a request's extensions where the network transport is to add the key."""

@@ -13,15 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 from .arguments import argument_error, check_number
 from .current import session
 from .display import ProgressBar
-from .errors import (
-    AddressError,
-    DirectMailLabError,
-    hide_frames,
-    is_deliberate,
-    without_traceback,
-)
+from .errors import AddressError, DirectMailLabError
 from .exchange.bodies import PAGE, Path, leaves, read_json, unwrap
 from .http import httpx, origin, parse_url
+from .tracebacks import hide_frames, is_deliberate, without_traceback
 from .transports.pacing import CANCELLED
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import Any
 
 import httpx2
 
-from ..errors import hide_frames
 from ..http import WANTS_KEY, httpx
+from ..tracebacks import hide_frames
 from . import ClientsTransport, Stream, as_httpx
 
 

@@ -12,15 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ..contract import PASSWORD
-from ..errors import (
-    AddressError,
-    DirectMailLabError,
-    NotConnectedError,
-    WriteRefusedError,
-    clear_locals,
-    hide_frames,
-    without_traceback,
-)
+from ..errors import AddressError, DirectMailLabError, NotConnectedError, WriteRefusedError
 from ..http import (
     SENDER,
     SENT,
@@ -34,6 +26,7 @@ from ..http import (
 )
 from ..redaction.redactor import carries_credentials
 from ..settings import is_loopback, variable
+from ..tracebacks import clear_locals, hide_frames, without_traceback
 
 if TYPE_CHECKING:
     from ..credentials import ApiKey

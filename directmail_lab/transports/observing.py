@@ -15,11 +15,7 @@ from typing import Any, Final, cast
 from ..cassettes import Cassette, SessionRecording
 from ..cassettes.recording import RawInteraction
 from ..display import CONTROLS
-from ..errors import (
-    CassetteError,
-    OutcomeUnknownError,
-    hide_frames,
-)
+from ..errors import CassetteError, OutcomeUnknownError
 from ..exchange.bodies import MAX_UNPACKED_BYTES, MissingBody, unpack
 from ..exchange.operations import below
 from ..exchange.values import (
@@ -32,6 +28,7 @@ from ..exchange.values import (
 )
 from ..http import as_response, httpx, recorded_request, recorded_response
 from ..readings.reading import RawValues, Reading, Source, raw_values
+from ..tracebacks import hide_frames
 from . import Transport
 
 _About = tuple[float | None, Source, str | None, int | None]
