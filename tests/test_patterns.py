@@ -93,7 +93,7 @@ def compiled_by(call: Callable[[], object]) -> list[Pattern]:
 
 
 MADE: dict[str, list[Pattern]] = {
-    "directmail_lab.http._explain": [re.compile(pattern) for _, pattern, _ in http._MESSAGES],
+    "directmail_lab.http._explain": [re.compile(pattern) for _, pattern, *_ in http._MESSAGES],
     "directmail_lab.exchange.operations.pattern_of": compiled_by(
         lambda: pattern_of("/v1/{a}:{b}/{c}")
     ),
