@@ -17,8 +17,8 @@
         ├── CassetteFormatError  a file that is not a cassette
         └── CassetteInUseError   another recording writes the cassette
 
-Timeouts and connection errors stay httpx's own (see `directmail_lab.http`). Each message says what
-happened, then what to do, and holds no key, query, header value or unredacted body.
+Timeouts and connection errors stay httpx's own (see `directmail_lab.clients.own`). Each message
+says what happened, then what to do, and holds no key, query, header value or unredacted body.
 """
 
 from __future__ import annotations
