@@ -28,8 +28,8 @@ import pytest
 
 import directmail_lab
 from directmail_lab import http
+from directmail_lab.cassettes.files import parse_cassette
 from directmail_lab.cassettes.layout import header_text, interaction_text
-from directmail_lab.cassettes.recording import parse_cassette
 from directmail_lab.errors import CassetteFormatError
 from directmail_lab.exchange.operations import pattern_of
 from directmail_lab.questions import audit

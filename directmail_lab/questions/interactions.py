@@ -22,7 +22,7 @@ from urllib.parse import parse_qsl, quote, unquote_to_bytes, urlsplit
 import pandas as pd
 
 from ..arguments import check_choice
-from ..cassettes import Recording
+from ..cassettes import FileRecording, Recording
 from ..contract import SAFE_METHODS
 from ..display import CONTROLS, readable
 from ..errors import CassetteError
@@ -93,7 +93,7 @@ def interactions(
     """
     if number is None and is_many(source):
         frames = [_frame(each, is_one_of_many=True) for each in recordings_of(source)]
-        frame = pd.concat(frames or [_frame(Recording(""), is_one_of_many=True)])
+        frame = pd.concat(frames or [_frame(FileRecording(""), is_one_of_many=True)])
         return readable(_with_operations(frame, source), hidden=_usual_columns(frame))
     recording = recording_of(source)
     if number is not None:

@@ -12,8 +12,7 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, cast
 
-from ..cassettes import Cassette, SessionRecording
-from ..cassettes.recording import RawInteraction
+from ..cassettes import Cassette, RawInteraction, SessionRecording
 from ..display import CONTROLS
 from ..errors import (
     CassetteError,
