@@ -152,10 +152,9 @@ def read_cassette(path: Path, progress: Progress | None = None) -> FileRecording
         It is not a cassette, is not safe to load, or is too large. An interaction in our layout is
         read, and checked, when it is asked for.
     """
-    version = version_of(path)  # first: a file that changes while it is read differs from it
     with ProgressBar(1.0, desc=f"Reading {path.stem}", bar_format=_PERCENT) as bar:
-        recording = parse_cassette(_read_bytes(path), path, progress or bar.update)
-    return replace(recording, version=version)
+        data, version = _read_bytes(path)
+        return replace(parse_cassette(data, path, progress or bar.update), version=version)
 
 
 def parse_cassette(data: bytes, path: Path, progress: Progress = lambda _: None) -> FileRecording:
@@ -166,8 +165,8 @@ def parse_cassette(data: bytes, path: Path, progress: Progress = lambda _: None)
     return _parse_third_party(data, path, progress) if ours is None else ours
 
 
-def _read_bytes(path: Path) -> bytes:
-    """Return the bytes of a file of at most 256 MB; raises as `read_cassette` does."""
+def _read_bytes(path: Path) -> tuple[bytes, Version | None]:
+    """Return the bytes of a file of at most 256 MB, and its version before they were read."""
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
@@ -178,7 +177,7 @@ def _read_bytes(path: Path) -> bytes:
                 "Record in parts.",
             )
         with path.open("rb") as file:
-            return file.read(status.st_size)
+            return file.read(status.st_size), version_of(status)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a path"
         raise CassetteError(f"Cannot read cassette {path} ({reason}).") from None

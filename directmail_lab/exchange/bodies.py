@@ -184,6 +184,14 @@ def decode_text(content: bytes, charset: str | None = None) -> str:
     return content.decode("utf-8", "replace") if text is None else text
 
 
+def plain_text(body: bytes) -> str | None:
+    """Return a body that is text in UTF-8; None if it is binary."""
+    try:
+        return None if b"\0" in body else body.decode()
+    except UnicodeDecodeError:
+        return None
+
+
 def _decode(content: bytes, charset: str | None) -> str | None:
     """Return a body as text: decoded as UTF-8, -16 or -32 as detected, else as it declares."""
     for encoding in filter(None, (json.detect_encoding(content), charset)):
@@ -241,17 +249,10 @@ def unpack(body: bytes, coding: str = "") -> bytes:
             raise TooLargeError("larger than 64 MB")
         found = (name for name, magic in _MAGIC.items() if body.startswith(magic))
         name = names.pop() if names else next(found, "")
-        if not name or not body.startswith(_MAGIC.get(name, b"")) or _is_text(body):
+        if not name or not body.startswith(_MAGIC.get(name, b"")) or plain_text(body) is not None:
             return body
         body = _open(body, name)
     raise ValueError("compressed more than twice")
-
-
-def _is_text(body: bytes) -> bool:
-    try:
-        return "\0" not in body.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
 
 
 def _open(body: bytes, name: str) -> bytes:
