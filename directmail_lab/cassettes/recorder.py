@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from ..errors import CassetteError
-from ..exchange.bodies import MissingBody
+from ..exchange.bodies import missing_body
 from ..exchange.values import Interaction, RecordedRequest
 from ..redaction import Redactor
 from ..settings import VERSION
@@ -254,8 +254,8 @@ class Recorder:
             changed, self._writer = self._writer, self._open_beside()
             changed.release()
         if self._writer.size + len(text) > MAX_FILE_BYTES:
-            body = MissingBody(b"<not recorded: %d bytes>" % len(interaction.response.body))
-            response = replace(interaction.response, body=body)
+            response = interaction.response
+            response = replace(response, body=missing_body(len(response.body)))
             interaction = replace(interaction, response=response)
             text, _ = self._redactor.redacted_text(interaction, layout.interaction_text)
         self._writer.append(text)

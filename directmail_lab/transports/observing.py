@@ -19,7 +19,7 @@ from ..errors import (
     OutcomeUnknownError,
     hide_frames,
 )
-from ..exchange.bodies import MAX_UNPACKED_BYTES, MissingBody, unpack
+from ..exchange.bodies import MAX_UNPACKED_BYTES, missing_body, unpack
 from ..exchange.operations import below
 from ..exchange.values import (
     NUMBER,
@@ -322,8 +322,7 @@ def _as_recorded(
         if len(plain) > MAX_UNPACKED_BYTES or (coding and body and plain is body):
             raise ValueError
     except ValueError:
-        missing = MissingBody(b"<not recorded: %d bytes>" % len(body))
-        placeholder = replace(recorded, body=missing)
+        placeholder = replace(recorded, body=missing_body(len(body)))
         return normalize_headers(placeholder, method=request.method), response
     if not coding:
         return recorded, response
