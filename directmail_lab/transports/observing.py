@@ -231,7 +231,9 @@ class _Watched(httpx.SyncByteStream, httpx.AsyncByteStream):
         started: float,
     ) -> None:
         self._stream: Any = response.stream
-        self._cut_short = partial(kept_by.cut_short, request, response, started)
+        self._cut_short: Callable[[bytes], None] = partial(
+            kept_by.cut_short, request, response, started
+        )
         self._parts: list[bytes] = []
         self._size = 0
 
@@ -265,12 +267,17 @@ class _Watched(httpx.SyncByteStream, httpx.AsyncByteStream):
             self._cut_short(b"".join(self._parts))
 
     def close(self) -> None:
-        self._parts.clear()
-        self._stream.close()
+        self._release().close()
 
     async def aclose(self) -> None:
+        await self._release().aclose()
+
+    def _release(self) -> Any:
+        """Forget the transports: a response that is held must not hold a dropped session's key."""
+        stream, self._stream = self._stream, httpx.ByteStream(b"")
+        self._cut_short = lambda _: None
         self._parts.clear()
-        await self._stream.aclose()
+        return stream
 
 
 class _TimeLimit:
