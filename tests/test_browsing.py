@@ -13,7 +13,7 @@ from cassette_samples import answered, get, recorded, typed
 
 import directmail_lab as dm
 from directmail_lab.cassettes import Recording, read_cassette
-from directmail_lab.widgets.page import handle_request, static_table
+from directmail_lab.widgets.browser_data import handle_request, static_table
 
 if TYPE_CHECKING:
     from directmail_lab.interaction import Interaction

@@ -13,7 +13,7 @@ from ..current import current_session, describe, session
 from ..display import plural
 from ..readings.reading import Reading
 from ..readings.reset_unit import renewal_time
-from .page import mark_of, read_page
+from .browser_data import mark_of, read_page
 from .widget import Follower, Widget, describe_mode, nothing_played
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class MonitorWidget(Widget):
     A saved notebook contains only a PNG, as a second output.
     """
 
-    _esm, _css = read_page("common", "widget", "monitor")
+    _esm, _css = read_page("monitor")
 
     def __init__(self, session: Session) -> None:
         self._lock = threading.Lock()
