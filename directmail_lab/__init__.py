@@ -38,75 +38,35 @@ Errors
     errors                  all of them, as errors.NotRecordedError
 """
 
+import ast
 import sys
 from contextlib import suppress
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-if TYPE_CHECKING:
-    from . import errors as errors
-    from .current import (
-        burst as burst,
-        connect as connect,
-        get as get,
-        live as live,
-        logout as logout,
-        me as me,
-        rate_limits as rate_limits,
-        record as record,
-        replay as replay,
-        request as request,
-        session as session,
-    )
-    from .errors import DirectMailLabError as DirectMailLabError
-    from .frames import frame as frame
-    from .paging import get_many as get_many, pages as pages
-    from .questions.chart import chart_rate_limits as chart_rate_limits
-    from .questions.contract_check import check_contract as check_contract
-    from .questions.drift import drift as drift
-    from .questions.findings import explore as explore, findings as findings
-    from .questions.interactions import interactions as interactions
-    from .questions.openapi import openapi as openapi
-    from .sessions import Session as Session
-    from .standin import stand_in as stand_in
-    from .widgets.browser import browse as browse
-    from .widgets.login import login as login
-    from .widgets.monitor import monitor as monitor
-
-    __version__: str
-
-# A module is imported when one of its names is first used: most sessions need few of them.
-_NAMES = {
-    "current": "logout connect session me get request record replay live rate_limits burst",
-    "errors": "DirectMailLabError",
-    "frames": "frame",
-    "paging": "get_many pages",
-    "questions.chart": "chart_rate_limits",
-    "questions.contract_check": "check_contract",
-    "questions.drift": "drift",
-    "questions.findings": "findings explore",
-    "questions.interactions": "interactions",
-    "questions.openapi": "openapi",
-    "sessions": "Session",
-    "standin": "stand_in",
-    "widgets.browser": "browse",
-    "widgets.login": "login",
-    "widgets.monitor": "monitor",
+# The stub states each public name and its module. A module is imported when one of its names is
+# first used, since most sessions need few of them.
+_STUB = ast.parse(Path(__file__).with_suffix(".pyi").read_text("utf-8"))
+_MODULES = {
+    name.name: f".{statement.module or name.name}"
+    for statement in _STUB.body
+    if isinstance(statement, ast.ImportFrom)
+    for name in statement.names
 }
-_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
-__all__ = [*_MODULES, "errors"]
+__all__ = [*_MODULES]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "errors":
-        return import_module(".errors", __name__)
     if name == "__version__":
         return import_module(".settings", __name__).VERSION
     if name in _MODULES:
-        value = globals()[name] = getattr(import_module(f".{_MODULES[name]}", __name__), name)
+        module = import_module(_MODULES[name], __name__)
+        value = globals()[name] = module if name == "errors" else getattr(module, name)
         return value
-    from .errors import did_you_mean, with_brief_traceback
+    from .arguments import did_you_mean
+    from .errors import with_brief_traceback
 
     message = f"directmail_lab has no {name!r}. {did_you_mean(name, __all__)}"
     raise with_brief_traceback(AttributeError(message.rstrip(), name=name))

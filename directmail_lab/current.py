@@ -8,13 +8,13 @@ from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, Final, Literal, Unpack
 
-from . import errors
+from .arguments import argument_error, check_names, check_number, check_options
 from .cassettes import DEFAULT_MATCH_ON, BeforeRecord, Matcher, Recording, read_cassette
 from .cassettes.library import files_of, is_folder
 from .contract import ME_PATH
 from .credentials import ApiKey, as_api_key, find_api_key, forget_api_key
 from .display import ProgressBar, plural
-from .errors import CassetteError, NotConnectedError, argument_error, hide_frames
+from .errors import CassetteError, NotConnectedError, hide_frames
 from .http import httpx, recorded_request
 from .sessions import ModeChange, Session, SessionOptions, Timing, replaying_session
 from .settings import API_KEY_VARIABLE, BASE_URL_VARIABLE, choose_address, variable
@@ -94,7 +94,7 @@ def connect(
     CassetteError
         The cassette cannot be found, read or written.
     """
-    errors.check_options("connect", options, ["api_key", *SessionOptions.__annotations__])
+    check_options("connect", options, ["api_key", *SessionOptions.__annotations__])
     if record_mode is not None and cassette is None:
         raise argument_error("A record_mode needs a cassette: connect(…, cassette=…).")
     hidden = as_api_key(api_key)
@@ -243,7 +243,7 @@ def burst(n: int, path: str = ME_PATH) -> pd.DataFrame:
     """
     from .readings.frame import frame_of
 
-    errors.check_number("n", n, least=1)
+    check_number("n", n, least=1)
     opened = session()
     recorded = recorded_request(opened.client.build_request("GET", path))
     cassette, first, repeated = opened.open_cassette, len(opened.recording), 0
@@ -344,7 +344,7 @@ def record(
 
         dm.record("tour", before_record=slim)
     """
-    options: dict[str, Any] = {"redact": errors.check_names("redact", redact), "match_on": match_on}
+    options: dict[str, Any] = {"redact": check_names("redact", redact), "match_on": match_on}
     options["before_record"] = before_record
     return ModeChange(
         lambda: session().record(cassette, record_mode=record_mode, **options).entered

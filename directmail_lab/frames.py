@@ -13,10 +13,11 @@ from typing import Any, Final, Literal
 
 import pandas as pd
 
+from .arguments import check_choice
 from .bodies import PAGE, Path, leaves, read_json, unwrap
 from .credentials import known_keys
 from .display import plural, readable
-from .errors import DirectMailLabError, NotJSONError, check_choice, hide_frames
+from .errors import DirectMailLabError, NotJSONError, hide_frames
 from .http import httpx, service_error
 from .interaction import READING
 from .redaction.key import KeySearch

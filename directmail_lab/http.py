@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import httpx as httpx
 
+from .arguments import argument_error
 from .bodies import decode_text
 from .contract import SAFE_METHODS
 from .errors import (
@@ -24,7 +25,6 @@ from .errors import (
     OutcomeUnknownError,
     ServiceError,
     UnauthorizedError,
-    argument_error,
     hide_frames,
     with_brief_traceback,
 )

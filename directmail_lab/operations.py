@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from .errors import argument_error
+from .arguments import argument_error
 from .interaction import operation_of
 
 _Route = tuple[str, ...]

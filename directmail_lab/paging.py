@@ -10,17 +10,11 @@ from itertools import chain
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
+from .arguments import argument_error, check_number
 from .bodies import PAGE, Path, leaves, read_json, unwrap
 from .current import session
 from .display import ProgressBar
-from .errors import (
-    DirectMailLabError,
-    InsecureAddressError,
-    argument_error,
-    check_number,
-    hide_frames,
-    without_traceback,
-)
+from .errors import DirectMailLabError, InsecureAddressError, hide_frames, without_traceback
 from .http import httpx, origin, parse_url
 from .pacing import CANCELLED
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self, TypedDict, TypeVar, Unpack
 
 from . import errors
+from .arguments import argument_error, check_names, check_number, check_options
 from .cassettes import (
     DEFAULT_MATCH_ON,
     BeforeRecord,
@@ -30,7 +31,7 @@ from .cassettes import (
 from .contract import ME_PATH
 from .credentials import ApiKey, as_api_key
 from .display import plural
-from .errors import DirectMailLabError, NotConnectedError, argument_error, hide_frames
+from .errors import DirectMailLabError, NotConnectedError, hide_frames
 from .http import REQUEST_OPTIONS, AsyncClient, Client, httpx, parse_url, service_error
 from .interaction import base_path
 from .network import NetworkTransport
@@ -142,8 +143,8 @@ class Session:
         retry: bool = True,
         paths: Collection[str] = (),
     ) -> None:
-        errors.check_number("timeout_s", timeout_s, least=0.001, kind=Real)
-        errors.check_number("max_wait_s", max_wait_s, least=0, kind=Real)
+        check_number("timeout_s", timeout_s, least=0.001, kind=Real)
+        check_number("max_wait_s", max_wait_s, least=0, kind=Real)
         self._api_key = as_api_key(api_key)
         self.base_url = base_address(base_url, only_replays=self._api_key is None)
         self.paths = tuple(paths)
@@ -193,7 +194,7 @@ class Session:
         metadata: Mapping[str, object] | None = None,
     ) -> ModeChange:
         """Record to a cassette; see `directmail_lab.record`."""
-        redactor = Redactor(redact=errors.check_names("redact", redact))
+        redactor = Redactor(redact=check_names("redact", redact))
 
         def recording() -> Mode:
             if record_mode != "none":
@@ -326,7 +327,7 @@ class Session:
 
     def request(self, /, method: str, path: str, **options: Any) -> httpx.Response:
         """Send a request below the base address; see `directmail_lab.request`."""
-        errors.check_options("request", options, REQUEST_OPTIONS)
+        check_options("request", options, REQUEST_OPTIONS)
         return self.client.request(method, path, **options)
 
     def get(self, /, path: str, **options: Any) -> httpx.Response:

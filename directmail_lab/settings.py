@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import json
 import os
 import re
 import tomllib
@@ -13,8 +14,10 @@ from urllib.parse import urlsplit
 
 from .errors import DirectMailLabError, InsecureAddressError, NotConnectedError
 
-VERSION: Final = "0.1.0"
-"""Of this package."""
+_EXTENSION: Final = Path(__file__).parent / "jupyter/labextension/package.json"
+
+VERSION: Final[str] = json.loads(_EXTENSION.read_bytes())["version"]
+"""The version of this package, from the one file that states it."""
 
 API_KEY_VARIABLE: Final = "DIRECTMAIL_API_KEY"
 BASE_URL_VARIABLE: Final = "DIRECTMAIL_BASE_URL"

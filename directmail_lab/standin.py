@@ -16,9 +16,9 @@ from dataclasses import dataclass, field, fields
 from email.utils import formatdate
 from typing import Final, NamedTuple, get_args
 
+from .arguments import argument_error, check_choice
 from .contract import HEADERS, ME_PATH, STAND_IN_KEY, TYPICAL_LIMIT, TYPICAL_WINDOW_S
 from .credentials import ApiKey
-from .errors import argument_error, check_choice
 from .interaction import (
     Headers,
     RecordedRequest,

@@ -13,8 +13,9 @@ from threading import RLock
 from traceback import extract_tb
 from typing import Final, Literal, Self
 
+from ..arguments import check_choice
 from ..display import plural
-from ..errors import CassetteError, CassetteFormatError, NotRecordedError, check_choice
+from ..errors import CassetteError, CassetteFormatError, NotRecordedError
 from ..interaction import Interaction, RecordedRequest, check_interaction, normalize_headers
 from ..redaction import Redactor
 from .convert import notice_of_personal_data

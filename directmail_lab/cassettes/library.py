@@ -11,7 +11,8 @@ from typing import Final
 
 from filelock import FileLock, Timeout
 
-from ..errors import CassetteError, CassetteInUseError, NotRecordedError, did_you_mean
+from ..arguments import did_you_mean
+from ..errors import CassetteError, CassetteInUseError, NotRecordedError
 from ..settings import CASSETTES_VARIABLE, variable
 
 _SUFFIXES: Final = (".yaml", ".yml", ".json")

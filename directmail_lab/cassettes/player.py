@@ -17,9 +17,10 @@ from itertools import chain, islice
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote_plus
 
+from ..arguments import argument_error
 from ..contract import SAFE_METHODS
 from ..display import plural
-from ..errors import NotRecordedError, argument_error
+from ..errors import NotRecordedError
 from ..interaction import RecordedRequest, header
 from ..redaction import Redactor
 from .layout import Address

@@ -27,8 +27,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
+from ..arguments import argument_error
 from ..credentials import ApiKey, Hidden
-from ..errors import DirectMailLabError, argument_error
+from ..errors import DirectMailLabError
 from ..http import httpx
 from .allowance import MOMENTS, NUMBERS, TIMES, Allowance
 

@@ -14,8 +14,9 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Self, get_args
 
+from ..arguments import check_choice
 from ..display import ProgressBar, plural
-from ..errors import DirectMailLabError, QuotaExhaustedError, check_choice
+from ..errors import DirectMailLabError, QuotaExhaustedError
 from ..http import httpx, is_write
 from ..interaction import READING, operation_of
 from ..readings.reading import Reading

@@ -95,7 +95,7 @@ def settings_of(node: Node, options: Mapping[str, Any]) -> Settings:
 
 def _check(source: str, name: str, value: Any) -> None:
     """Fail the test if a setting has a wrong name or value."""
-    from ..errors import did_you_mean
+    from ..arguments import did_you_mean
 
     allowed = _CHOICES.get(name, (value,))
     if name not in DEFAULTS:

@@ -16,11 +16,12 @@ from urllib.parse import unquote, urlsplit
 
 import pandas as pd
 
+from ..arguments import check_names
 from ..bodies import decode_text, read_json_body
 from ..cassettes import Recording
 from ..current import named_paths, recording_of, session as current
 from ..display import plural, readable
-from ..errors import DirectMailLabError, check_names
+from ..errors import DirectMailLabError
 from ..http import recorded_response
 from ..interaction import Interaction, RecordedRequest
 from ..operations import operations_of

@@ -21,12 +21,13 @@ from urllib.parse import parse_qsl, quote, unquote_to_bytes, urlsplit
 
 import pandas as pd
 
+from ..arguments import check_choice
 from ..bodies import read_json, read_json_body
 from ..cassettes import Recording
 from ..contract import SAFE_METHODS
 from ..current import Source, describe, is_many, named_paths, recording_of, recordings_of
 from ..display import CONTROLS, readable
-from ..errors import CassetteError, check_choice
+from ..errors import CassetteError
 from ..interaction import (
     Interaction,
     RecordedRequest,

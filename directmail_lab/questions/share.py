@@ -249,7 +249,7 @@ def _wheel() -> bytes:
     contents = {
         f"{package.name}/{file.relative_to(package).as_posix()}": file.read_bytes()
         for file in package.rglob("*")
-        if file.suffix in (".py", ".pyi", ".js", ".css", ".typed")
+        if file.suffix in (".py", ".pyi", ".js", ".css", ".json", ".typed")
     }
     about = f"directmail_lab-{VERSION}.dist-info"
     for name in ("METADATA", "entry_points.txt"):

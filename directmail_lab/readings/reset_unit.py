@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
-from ..errors import check_choice
+from ..arguments import check_choice
 from .reading import Reading, parse_date, seconds_of
 
 ResetUnit = Literal["seconds_left", "milliseconds_left", "epoch_s", "epoch_ms"]

@@ -10,10 +10,11 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Final
 
+from ..arguments import argument_error
 from ..cassettes import Recording, read_cassette
 from ..cassettes.library import files_of, is_folder
 from ..current import Source, session
-from ..errors import CassetteError, DirectMailLabError, argument_error
+from ..errors import CassetteError, DirectMailLabError
 from ..http import httpx
 from ..sessions import Session
 from . import browser_data

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Unpack, cast, get_args
 
 from .. import credentials, errors, settings
+from ..arguments import check_choice, check_options
 from ..cassettes import SessionRecording, cassettes_by_name, new_cassette_path
 from ..credentials import ApiKey
 from ..current import connect, current_session, logout
@@ -75,8 +76,8 @@ def login(
         Those of `Session`, such as ``timeout_s``, ``pace``, ``max_wait_s``, ``reset_unit`` and
         ``allow_writes``.
     """
-    errors.check_options("login", options, SessionOptions.__annotations__)
-    errors.check_choice("mode", mode, get_args(ModeName))
+    check_options("login", options, SessionOptions.__annotations__)
+    check_choice("mode", mode, get_args(ModeName))
     request = SignInRequest(
         mode=mode, address=base_url, cassette=cassette, remember=remember, options=options
     )

@@ -1,0 +1,52 @@
+"""Checks of arguments: each raises Python's own error, with a sentence that says what to give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from numbers import Integral
+from typing import cast
+
+from .errors import with_brief_traceback
+
+
+def argument_error(message: str) -> ValueError:
+    """Return an error for an argument that is not valid."""
+    return with_brief_traceback(ValueError(message))
+
+
+def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
+    """Raise ValueError if an argument is none of its choices."""
+    choices = list(choices)
+    if value not in choices:
+        listed = ", ".join(f'"{choice}"' for choice in choices)
+        raise argument_error(f"{name} must be one of {listed}.")
+
+
+def check_number(name: str, value: object, *, least: float, kind: type = Integral) -> None:
+    """Raise ValueError if an argument is no number, or one less than ``least``."""
+    if not isinstance(value, kind) or not cast("float", value) >= least:
+        whole = " whole" if kind is Integral else ""
+        raise argument_error(f"{name} must be a{whole} number, {least} or more.")
+
+
+def check_names(name: str, value: object) -> tuple[str, ...]:
+    """Return an argument that is one name or several; raises ValueError for anything else."""
+    names = (value,) if isinstance(value, str) or not isinstance(value, Iterable) else tuple(value)
+    if not all(isinstance(each, str) for each in names):
+        raise argument_error(f'{name} must be a list of texts, as in {name}=["a", "b"].')
+    return cast("tuple[str, ...]", names)
+
+
+def check_options(call: str, options: Iterable[str], allowed: Iterable[str]) -> None:
+    """Raise TypeError if a call got an option that it does not have."""
+    if unknown := sorted(set(options).difference(allowed)):
+        hint = did_you_mean(unknown[0], allowed)
+        message = f"{call}() takes no {', '.join(unknown)}. {hint}See help({call})."
+        raise with_brief_traceback(TypeError(message))
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """Return ``"Did you mean …? "`` with the name that is most alike, or an empty text."""
+    alike = get_close_matches(name, names, n=1)
+    return f"Did you mean {alike[0]}? " if alike else ""
