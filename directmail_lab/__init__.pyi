@@ -8,6 +8,7 @@ from .current import (
     live as live,
     logout as logout,
     me as me,
+    post as post,
     rate_limits as rate_limits,
     record as record,
     replay as replay,

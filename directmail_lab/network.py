@@ -35,13 +35,22 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     The key is added to a copy of the request, and only if it goes to the base address's origin. So
     no request or response that the caller holds, pickles or prints has the key, and no redirect
     takes it to another server.
+
+    Attributes
+    ----------
+    allow_writes
+        Whether writes are sent.
+    write_advice
+        What to do to allow them.
     """
+
+    write_advice = "If you mean it, allow writes first: dm.session().allow_writes = True."
 
     def __init__(self, base_url: str, api_key: ApiKey, allow_writes: bool) -> None:
         base = httpx.URL(base_url)
         self._origin = origin(base)
         self._api_key = api_key
-        self._allow_writes = allow_writes
+        self.allow_writes = allow_writes
         self._proxy = _proxy_for(base)
         # By process, so that a forked child opens its own connections. An asynchronous pool
         # belongs to one event loop, and is closed with it.
@@ -114,11 +123,10 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         return signed
 
     def _refuse_write(self, request: httpx.Request, is_first: bool) -> None:
-        if not self._allow_writes:
+        if not self.allow_writes:
             raise WriteRefusedError(
                 f"{request.method} would change something at the live service, and nothing was "
-                "sent. If you mean it, connect(…, allow_writes=True); in a test, run pytest "
-                "--directmail-allow-writes, or mark it: directmail(allow_writes=True)."
+                f"sent. {self.write_advice}"
             )
         if not is_first:
             raise WriteRefusedError(

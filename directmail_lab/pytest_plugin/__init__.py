@@ -59,6 +59,9 @@ _UNUSED_OPTION: Final = "--directmail-unused"
 _BLOCK_OPTION: Final = "--directmail-block-network"
 _HOSTS_OPTION: Final = "--directmail-allowed-hosts"
 _BLOCK: Final = "directmail_network_block"  # a plugin's name
+_WRITE_ADVICE: Final = (
+    f"Run pytest {WRITES_OPTION}, or mark the test: directmail(allow_writes=True)."
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -254,6 +257,7 @@ def _replaying(path: Path, _: str, settings: Settings, node: Node) -> Session:
         missing = f"There is no cassette {relative(path, node.config)}."
         pytest.fail(f"{missing} {advice} {command_to_record(node, 'once')}", pytrace=False)
     session, recording = replaying_session(path)
+    session.fix_writes(_WRITE_ADVICE)
     session.replay(recording, repeat=settings.repeat, **settings.given("match_on"))
     return session
 
@@ -272,6 +276,7 @@ def _recording(path: Path, mode: str, settings: Settings, node: Node) -> Session
         allow_writes=settings.allow_writes or node.config.getoption(WRITES_OPTION),
         retry=settings.retry,
     )
+    session.fix_writes(_WRITE_ADVICE)
     # The event loop of an async test is gone when the fixture ends: no connection may outlive it.
     session.async_client.headers["Connection"] = "close"
     options = settings.given("redact", "match_on", "before_record")

@@ -250,6 +250,7 @@ def _wheel() -> bytes:
         f"{package.name}/{file.relative_to(package).as_posix()}": file.read_bytes()
         for file in package.rglob("*")
         if file.suffix in (".py", ".pyi", ".js", ".css", ".json", ".typed")
+        and package / "widgets" / "src" not in file.parents  # the bundles are in static
     }
     about = f"directmail_lab-{VERSION}.dist-info"
     for name in ("METADATA", "entry_points.txt"):

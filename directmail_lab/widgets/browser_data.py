@@ -246,12 +246,13 @@ def digest_of(body: bytes) -> str:
 
 def _is_written_as_shown(shown: bytes, body: bytes, charset: str | None) -> bool:
     """Return whether the text that is shown, written again, is the body byte by byte."""
-    text = shown.decode()
-    lines = text.replace("\r\n", "")
-    has_one_ending = "\r" not in lines and not ("\r\n" in text and "\n" in lines)
-    with suppress(LookupError, UnicodeError):
-        return has_one_ending and text.encode(charset or "utf-8") == body
-    return False
+    try:
+        text = shown.decode()
+        is_same = text.encode(charset or "utf-8") == body
+    except (LookupError, UnicodeError):
+        return False
+    lines = text.replace("\r\n", "")  # an editor has one kind of line ends
+    return is_same and "\r" not in lines and not ("\r\n" in text and "\n" in lines)
 
 
 def _read_body(message: Message) -> tuple[bytes, str, str | None]:
