@@ -89,7 +89,11 @@ const members = (node: SyntaxNode): SyntaxNode[] => {
 /** Return where a position of JSON is, as `data[3].id`, and the value that is there. */
 function placeAt(state: EditorState, position: number): Place | null {
   const tree = ensureSyntaxTree(state, Math.min(state.doc.length, position + 1), PATIENCE_MS) ?? syntaxTree(state);
-  let node: SyntaxNode | null = tree.resolveInner(position, 1);
+  // At the end of a line, it is the value before that counts.
+  const line = state.doc.lineAt(position);
+  const before = line.text.slice(0, position - line.from).replace(/[\s,]+$/, "");
+  const isEnd = before && /^[\s,]*$/.test(line.text.slice(position - line.from));
+  let node: SyntaxNode | null = isEnd ? tree.resolveInner(line.from + before.length, -1) : tree.resolveInner(position, 1);
   if (node.name === "PropertyName" || node.name === "Property") node = (node.name === "Property" ? node : node.parent!).lastChild;
   while (node && !VALUES.has(node.name)) node = node.parent;
   if (!node) return null;

@@ -49,6 +49,7 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
   let [recorded, bodyChanged, dirty]: [Details | null, boolean, boolean] = [null, false, false];
   let [busy, turn]: [boolean, number] = [false, 0];
   let asked: Question | null = null;
+  let before: HTMLElement | null = null; // what had the focus before the question
   let typing: ReturnType<typeof setTimeout> | undefined;
 
   const method = makeSelect("Method", Object.fromEntries(METHODS.map((name) => [name, name])));
@@ -72,12 +73,12 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
   const untouched = soft("");
   const editor = createEditor({ parent: box, label: "Text of the body", onChange: () => ((bodyChanged = dirty = true), onChange()) }, loadEditor);
   const formatting = makeButton("Format", () => format(), { title: "Lay out the JSON" });
-  const bodyPanel = div("dml-e-body", div("dml-b-line", kind, untouched), fields.root, file, box);
+  const bodyPanel = div("dml-e-body", untouched, fields.root, file, box);
   const tabs = createTabs("Request", [
     { name: "parameters", label: "Parameters", panel: parameters.root },
     { name: "headers", label: "Headers", panel: headers.root },
-    { name: "body", label: "Body", panel: bodyPanel },
-  ], left, formatting);
+    { name: "body", label: "Body", panel: bodyPanel, tools: [kind, formatting] },
+  ], left);
   const said = make("span", {});
   const allowing = makeButton("Allow writes", () => allowWrites(), { hidden: true });
   const alert = make("div", { className: "dml-b-problem dml-e-said", role: "alert" }, said, " ", allowing);
@@ -101,7 +102,9 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
   show();
 
   /* What the form holds. */
-  const isText = () => kind.value === "json" || kind.value === "text";
+  function isText() {
+    return kind.value === "json" || kind.value === "text";
+  }
 
   function show() {
     setText(sending, "Send");
@@ -110,7 +113,7 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
     box.hidden = !isText();
     fields.root.hidden = kind.value !== "form";
     file.hidden = kind.value !== "file";
-    formatting.hidden = kind.value !== "json" || tabs.current() !== "body";
+    formatting.hidden = kind.value !== "json";
     asRecorded.hidden = asRecorded.disabled = !recorded || recorded.request.body.editable || ["none", "absent"].includes(recorded.request.body.kind);
     const size = recorded?.request.body.size ?? 0;
     setText(untouched, kind.value === "recorded" ? `${plural(size, "byte")}, sent as recorded: this body can be replaced, but not edited.` : "");
@@ -118,9 +121,10 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
     tabs.label("headers", count("Headers", headers.read()));
     tabs.label("body", kind.value === "none" ? "Body" : `Body: ${KINDS[kind.value]}`);
   }
-  const count = (name: string, pairs: Pair[]) => (pairs.length ? `${name} (${pairs.length})` : name);
-  tabs.bar.addEventListener("click", show);
-  tabs.bar.addEventListener("keydown", show);
+
+  function count(name: string, pairs: Pair[]) {
+    return pairs.length ? `${name} (${pairs.length})` : name;
+  }
 
   function say(text: string, allow?: string) {
     setText(said, text);
@@ -201,6 +205,7 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
 
   /* Sending. A write is asked for first; the token of the question sends it, once. */
   function put(next: Question | null) {
+    if (next && !asking.contains(document.activeElement)) before = document.activeElement as HTMLElement;
     const wasInside = asking.contains(document.activeElement);
     asked = next;
     asking.hidden = next === null;
@@ -208,7 +213,7 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
     setText(refusing, next?.allows ? "Do not allow" : "Do not send");
     setText(confirming, `${next?.allows ? "Allow writes" : `Send ${method.value}`} ↵`);
     if (next) confirming.focus();
-    else if (wasInside) sending.focus();
+    else if (wasInside) (before?.isConnected ? before : sending).focus();
   }
 
   /** Return the request that is written, and its body. */
@@ -255,8 +260,9 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
   async function transmit(...request: Parameters<Send>) {
     busy = true;
     say("");
+    const hadFocus = document.activeElement === sending;
     show();
-    if (root.contains(document.activeElement) && document.activeElement !== address) address.focus();
+    if (hadFocus) aborting.focus();
     const started = performance.now();
     let waiting = "";
     const polling = setInterval(async () => (waiting = await waitingFor()), WAITING_MS);
@@ -264,9 +270,11 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
     const { number = null, problem = "", allow, ...rest }: Response = await send(...request);
     clearInterval(polling);
     clearInterval(counting);
+    const isAborting = document.activeElement === aborting;
     busy = false;
     setText(left, "");
     show();
+    if (isAborting) sending.focus();
     if (rest.token) return put(rest);
     if (problem) say(problem, allow);
     else dirty = false;

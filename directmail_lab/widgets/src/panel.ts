@@ -46,7 +46,7 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
   let [isLoading, loadsAgain, restarts, isDestroyed, isFirst] = [false, false, false, false, true];
   let typing: ReturnType<typeof setTimeout> | undefined;
   let opening: ReturnType<typeof setTimeout> | undefined;
-  let [filter, isSearching] = [parseFilter(""), false];
+  let [filter, isSearching, note] = [parseFilter(""), false, ""];
   let bodies = new Map<string, { found: Set<number>; until: number }>();
 
   const title = div("dml-title");
@@ -95,7 +95,6 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
   keepKeys(whole);
   whole.addEventListener("keydown", onKey);
   searching.addEventListener("input", onFilter);
-  response.inserting.hidden = !onSelect;
   showSide(false);
   root.append(whole);
 
@@ -106,7 +105,7 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
   }
 
   // What went wrong is said below the list.
-  const told = (promise: Promise<unknown>) => promise.catch((error: Error) => setText(status, error.message));
+  const told = (promise: Promise<unknown>) => promise.catch((error: Error) => setText(status, (note = error.message)));
 
   /* Loading. Rows are loaded in parts, a small one first: the list is there at once, however long it is. */
   async function load({ restart = false } = {}) {
@@ -138,7 +137,8 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
     sends = Boolean(part.sends);
     setText(title, part.title);
     title.title = baseUrl;
-    setText(status, part.note || "");
+    note = part.note || "";
+    response.inserting.hidden = sends || !onSelect; // the request has such a button
     writing.hidden = response.editing.hidden = composer.root.hidden = lower.hidden = !sends;
     list.add(rows);
     // An empty part is the last, whatever the total.
@@ -179,8 +179,9 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
       if (marked) parts.push(`${symbol} ${formatCount(marked)} ${mark}`);
     }
     if (isSearching) parts.push("searching the bodies …");
-    if (filter.unknown.length) parts.push(`${filter.unknown.join(", ")}: no such filter, so looked for as text; filters are ${KNOWN}`);
     setText(count, parts.join(" · "));
+    const unknown = filter.unknown.join(", ");
+    setText(status, unknown ? `${unknown}: no such filter, so looked for as text. Filters are ${KNOWN}.` : note);
   }
 
   function arrange() {

@@ -49,15 +49,14 @@ export function createResponse({ send, loadEditor, hint, onWhole, onEdit, onInse
   const tabs = createTabs(
     "Response",
     [
-      { name: "body", label: "Body", panel: body.root },
+      { name: "body", label: "Body", panel: body.root, tools: body.tools },
       { name: "table", label: "Table", panel: table, onShow: () => told(showTable()) },
       { name: "headers", label: "Headers", panel: headers },
       { name: "sent", label: "Request as sent", panel: sent },
     ],
-    ...body.tools,
   );
-  const head = div("dml-b-line", status, facts, div("dml-b-tools", editing, inserting, copying, closing));
-  const whole = div("dml-b-pane", heading, head, problem, copied, tabs.bar, body.root, table, headers, sent);
+  const head = div("dml-b-line dml-b-title", heading, div("dml-b-tools", editing, inserting, copying, closing));
+  const whole = div("dml-b-pane", head, div("dml-b-line", status, facts), problem, copied, tabs.bar, body.root, table, headers, sent);
   const empty = div("dml-b-empty", hint());
   const root = make("section", { className: "dml-b-response", tabIndex: -1, ariaLabel: "Response" }, whole, empty);
   clear();

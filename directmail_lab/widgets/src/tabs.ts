@@ -8,6 +8,8 @@ export interface Tab {
   panel: HTMLElement;
   /** What to do before the panel is shown. */
   onShow?: () => unknown;
+  /** Buttons that are for this panel alone. */
+  tools?: HTMLElement[];
 }
 
 export function createTabs(label: string, tabs: Tab[], ...tools: HTMLElement[]) {
@@ -33,7 +35,8 @@ export function createTabs(label: string, tabs: Tab[], ...tools: HTMLElement[]) 
     event.preventDefault();
     event.stopPropagation();
   });
-  const bar = div("dml-b-tabs", list, div("dml-b-tools", ...tools));
+  const own = tabs.map((tab) => div("dml-b-tools", ...(tab.tools ?? [])));
+  const bar = div("dml-b-tabs", list, div("dml-b-tools", ...tools, ...own));
 
   function show(name: string) {
     current = name;
@@ -41,7 +44,7 @@ export function createTabs(label: string, tabs: Tab[], ...tools: HTMLElement[]) 
       const isShown = tab.name === name;
       buttons[i].setAttribute("aria-selected", String(isShown));
       buttons[i].tabIndex = isShown ? 0 : -1;
-      tab.panel.hidden = !isShown;
+      tab.panel.hidden = own[i].hidden = !isShown;
     });
     tabs.find((tab) => tab.name === name)!.onShow?.();
   }
