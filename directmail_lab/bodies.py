@@ -6,7 +6,7 @@ import importlib
 import json
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -28,6 +28,8 @@ MAX_UNPACKED_BYTES: Final = 64 * 1024**2
 _MAX_CODINGS: Final = 2
 _MAX_MEMBERS: Final = 100
 _MAGIC: Final = {"gzip": b"\x1f\x8b\x08", "zstd": b"\x28\xb5\x2f\xfd"}
+
+_PLACEHOLDER: Final = re.compile(rb"<not recorded: (\d+|\?) bytes>")
 
 _FIELD_NAME: Final = re.compile(r';\s*name="([^"\r\n]*)"', re.IGNORECASE)
 
@@ -98,8 +100,8 @@ def unwrap(
     name, _, rest = str(record_path).partition(".")
     if not isinstance(body, dict) or name not in body:
         raise DirectMailLabError(
-            f"record_path {record_path!r} is not in this body. "
-            "Name one of its members, or use record_path=None for the whole body."
+            f"record_path {record_path!r} is not in this body.",
+            "Name one of its members, or use record_path=None for the whole body.",
         )
     others = dict(body)
     records = others.pop(name)
@@ -117,6 +119,17 @@ def _path_of_records(body: object, *, is_page: bool) -> str | None:
     arrays = [name for name, value in body.items() if isinstance(value, list)]
     is_list = len(arrays) == 1 and all(isinstance(record, dict) for record in body[arrays[0]])
     return arrays[0] if is_page and is_list else None
+
+
+def placeholder(size: int | None) -> bytes:
+    """Return what stands for a body that is not there; ``size`` is its bytes, None if unknown."""
+    return b"<not recorded: %s bytes>" % (b"?" if size is None else str(size).encode())
+
+
+def missing_bytes(bodies: Iterable[bytes | None]) -> list[int | None]:
+    """Return the size of each body that a `placeholder` stands for."""
+    found = filter(None, (_PLACEHOLDER.fullmatch(body) for body in bodies if body))
+    return [None if match[1] == b"?" else int(match[1]) for match in found]
 
 
 def read_form(media_type: str, body: bytes) -> list[tuple[str, str]]:

@@ -26,7 +26,7 @@ class Hidden:
 
     def __reduce__(self) -> NoReturn:
         raise CredentialError(
-            f"{type(self).__name__} knows a key: never pickled or copied. Sign in where it runs."
+            f"{type(self).__name__} knows a key: never pickled or copied.", "Sign in where it runs."
         )
 
 
@@ -159,7 +159,8 @@ def find_api_key(api_key: ApiKey | None = None, *, base_url: str) -> ApiKey:
     key = api_key or as_api_key(variable(API_KEY_VARIABLE)) or remembered_api_key(base_url)
     if key is None:
         raise CredentialError(
-            f"No API key. Sign in with login(), set {API_KEY_VARIABLE}, or give connect(api_key=…)."
+            "No API key.",
+            f"Sign in with login(), set {API_KEY_VARIABLE}, or give connect(api_key=…).",
         )
     return key
 
@@ -179,7 +180,7 @@ def prompt_api_key(prompt: Callable[[str], str] = getpass.getpass) -> ApiKey:
             return ApiKey(prompt("API key (not shown): "))
     except (getpass.GetPassWarning, EOFError):
         raise CredentialError(
-            f"This terminal cannot hide what is typed. Set {API_KEY_VARIABLE} instead."
+            "This terminal cannot hide what is typed.", f"Set {API_KEY_VARIABLE} instead."
         ) from None
 
 
@@ -207,7 +208,7 @@ def remember_api_key(key: ApiKey, *, base_url: str) -> None:
         ring.set_password(_SERVICE, base_url, key.reveal())
     except Exception as error:
         raise CredentialError(
-            f"The keyring did not keep the key ({type(error).__name__}). {_INSTEAD}"
+            f"The keyring did not keep the key ({type(error).__name__}).", _INSTEAD
         ) from None
 
 
@@ -224,8 +225,8 @@ def forget_api_key(base_url: str) -> None:
             _keyring().delete_password(_SERVICE, base_url)
             return
         raise CredentialError(
-            "The keyring still holds the key. Remove the entry directmail-lab with your system's "
-            "password manager."
+            "The keyring still holds the key.",
+            "Remove the entry directmail-lab with your system's password manager.",
         )
 
 
@@ -244,11 +245,11 @@ def _keyring() -> Any:
         import keyring
     except ImportError:
         raise CredentialError(
-            f'No keyring is installed: pip install "directmail-lab[keyring]". {_INSTEAD}'
+            'No keyring is installed: pip install "directmail-lab[keyring]".', _INSTEAD
         ) from None
     chosen = keyring.get_keyring()
     # Not the chain of all backends: if the first fails, the chain goes on to a plain text file.
     for backend in getattr(chosen, "backends", [chosen]):
         if float(backend.priority) > 0 and "plaintext" not in type(backend).__name__.lower():
             return backend
-    raise CredentialError(f"No keyring works on this machine. {_INSTEAD}")
+    raise CredentialError("No keyring works on this machine.", _INSTEAD)

@@ -87,7 +87,7 @@ def connect(
     ------
     NotConnectedError
         No address was given or found.
-    InsecureAddressError
+    AddressError
         The address is not a valid one, has user info, or would send the key unencrypted.
     CredentialError
         No key was given or found, or HTTP Basic cannot carry it.
@@ -146,9 +146,10 @@ def session() -> Session:
         return _current.session
     if not (variable(API_KEY_VARIABLE) and variable(BASE_URL_VARIABLE)):
         raise NotConnectedError(
-            "No session is open. Sign in with login(), connect(base_url=…, api_key=…), or replay a "
+            "No session is open.",
+            "Sign in with login(), connect(base_url=…, api_key=…), or replay a "
             f'recording with replay("first-look"). Or set {BASE_URL_VARIABLE} and '
-            f"{API_KEY_VARIABLE}."
+            f"{API_KEY_VARIABLE}.",
         )
     return connect()
 
@@ -385,7 +386,7 @@ def replay(
 
     Raises
     ------
-    NotRecordedError
+    CassetteNotFoundError
         There is no such cassette.
     CassetteFormatError
         The file is not a cassette.

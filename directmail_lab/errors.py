@@ -3,7 +3,7 @@
     DirectMailLabError
     ├── NotConnectedError       no session is open
     ├── CredentialError         no key, or one that HTTP Basic cannot carry
-    ├── InsecureAddressError    an address that would expose the key
+    ├── AddressError            no valid address, or one that would expose the key
     ├── WriteRefusedError       a write to a live service that was not allowed
     ├── OutcomeUnknownError     a write was sent and no response came
     ├── QuotaExhaustedError     the allowance is used up, and the wait is too long
@@ -12,6 +12,7 @@
     │   └── UnauthorizedError   … with 401 or 403
     └── CassetteError           a cassette cannot be found, opened or written
         ├── NotRecordedError    a request that the cassette has no response to
+        │   └── CassetteNotFoundError  … since there is no such cassette
         ├── CassetteFormatError a file that is not a cassette
         └── CassetteInUseError  another recording writes the cassette
 
@@ -104,16 +105,33 @@ def _callers_lines(error: BaseException) -> Iterator[str]:
         yield f"{' '.join(cell) if cell else place.filename}, line {number}: {line}"
 
 
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() or c == "\n" else " " for c in text)
+
+
 class DirectMailLabError(Exception):
     """The base of every error that directmail_lab raises on purpose.
 
-    Its attributes hold what a program may need besides the message. The message has no control
-    characters: a stranger's cassette may name a path that a terminal would take for a command.
+    Neither text has control characters: a stranger's cassette may name a path that a terminal would
+    take for a command.
+
+    Parameters
+    ----------
+    what
+        What happened, in a sentence.
+    advice
+        What to do about it.
+    **attributes
+        What a program may need besides: each class names its own.
     """
 
-    def __init__(self, message: str = "", **attributes: object) -> None:
-        super().__init__("".join(c if c.isprintable() or c == "\n" else " " for c in message))
+    def __init__(self, what: str = "", advice: str = "", **attributes: object) -> None:
+        self.what, self.advice = _printable(what), _printable(advice)
+        super().__init__(self.what)
         vars(self).update(attributes)
+
+    def __str__(self) -> str:
+        return " ".join(filter(None, [self.what, self.advice]))
 
     def _render_traceback_(self) -> list[str]:
         return brief_traceback(self)
@@ -127,8 +145,8 @@ class CredentialError(DirectMailLabError):
     """No API key was found, or the key given cannot be sent with HTTP Basic."""
 
 
-class InsecureAddressError(DirectMailLabError):
-    """An address that would expose the key, or that is no address at all."""
+class AddressError(DirectMailLabError):
+    """No valid address, or one that would expose the key."""
 
 
 class WriteRefusedError(DirectMailLabError):
@@ -200,8 +218,10 @@ class NotRecordedError(CassetteError):
 
     Attributes
     ----------
+    details
+        Lines that name the nearest recorded requests, and those that were not played.
     reason
-        ``"no_such_cassette"``, ``"nothing_left"`` (all were played) or ``"no_match"``.
+        ``"nothing_left"`` (all were played) or ``"no_match"``.
     similarity
         Of the request's path to that of the nearest one in the cassette, from 0 to 1.
     request
@@ -211,14 +231,32 @@ class NotRecordedError(CassetteError):
         value as it was sent and as it was recorded, both redacted.
     """
 
-    reason: Literal["no_such_cassette", "nothing_left", "no_match"]
+    details: str = ""
+    reason: Literal["nothing_left", "no_match"] = "no_match"
     similarity: float = 1.0
     request: str = ""
     nearest: Sequence[tuple[str, Mapping[str, tuple[object, object]]]] = ()
 
+    def __str__(self) -> str:
+        return "\n".join(filter(None, [self.what, self.details, self.advice]))
+
+
+class CassetteNotFoundError(NotRecordedError):
+    """There is no such cassette, so it has a response to no request."""
+
+    __str__ = DirectMailLabError.__str__
+
 
 class CassetteFormatError(CassetteError):
-    """A file that cannot be read as a cassette."""
+    """A file that cannot be read as a cassette.
+
+    Attributes
+    ----------
+    is_cassette
+        False where the file is something else, not a damaged or too large cassette.
+    """
+
+    is_cassette: bool = True
 
 
 class CassetteInUseError(CassetteError):

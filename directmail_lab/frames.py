@@ -113,7 +113,7 @@ def _frame_of_many(results: Any, record_path: str | None, on_error: str) -> pd.D
         try:
             body = _read(result, on_error)
         except Exception as error:  # get_many() has one of any kind in a response's place
-            failures.append(f"[{position}] {_without_key(str(error)).partition('. ')[0]}")
+            failures.append(f"[{position}] {_without_key(getattr(error, 'what', str(error)))}")
             continue
         is_page = isinstance(result, httpx.Response) and PAGE in result.extensions
         found, _ = unwrap(body, record_path, is_page=is_page)
@@ -151,8 +151,8 @@ def _read(value: Any, on_error: str) -> Any:
             raise _not_json(problem, response)
     if not isinstance(value, dict | list | tuple | str | bool | int | float | None):
         raise NotJSONError(
-            f"frame() was given a {type(value).__name__}, which is neither a response nor JSON. "
-            "Give it a response, the bytes of a body, or what .json() returns."
+            f"frame() was given a {type(value).__name__}, which is neither a response nor JSON.",
+            "Give it a response, the bytes of a body, or what .json() returns.",
         )
     return value
 
@@ -173,7 +173,7 @@ def _describe(response: object) -> dict[str, Any]:
 def _not_json(problem: str, response: httpx.Response | None) -> NotJSONError:
     """Return the error for a body that is not JSON; it contains nothing of the body."""
     if response is None:
-        return NotJSONError(f"The body {problem}. Give frame() the bytes of a whole JSON body.")
+        return NotJSONError(f"The body {problem}.", "Give frame() the bytes of a whole JSON body.")
     content_type = _without_key(response.headers.get("content-type", ""))
     media_type = content_type.partition(";")[0].strip()[:100] or None
     kind = f"content type {media_type}" if media_type else "no content type"
@@ -181,7 +181,8 @@ def _not_json(problem: str, response: httpx.Response | None) -> NotJSONError:
     call = f'get("{path}")' if method == "GET" else f'request("{method}", "{path}")'
     return NotJSONError(
         f"{method} {path} answered with status {response.status_code} ({kind}), and the body "
-        f"{problem}. To look at the raw response: response = {call}, then response.text.",
+        f"{problem}.",
+        f"To look at the raw response: response = {call}, then response.text.",
         status=response.status_code,
         content_type=media_type,
     )
@@ -217,7 +218,8 @@ def _fields(rows: Sequence[object]) -> dict[Path, list[object]]:
         if len(fields) * len(rows) > MOST_CELLS:
             raise DirectMailLabError(
                 f"A frame of these {plural(len(rows), 'record')} would have more than "
-                f"{MOST_CELLS:,} cells. Give frame() a part of them."
+                f"{MOST_CELLS:,} cells.",
+                "Give frame() a part of them.",
             )
     if not fields and None in rows:
         fields[()] = []

@@ -20,8 +20,8 @@ from .arguments import argument_error
 from .bodies import decode_text
 from .contract import SAFE_METHODS
 from .errors import (
+    AddressError,
     DirectMailLabError,
-    InsecureAddressError,
     OutcomeUnknownError,
     ServiceError,
     UnauthorizedError,
@@ -53,7 +53,8 @@ _HEADERS: Final = {
     "Accept-Encoding": "gzip, deflate",
 }
 
-# With these, many frameworks treat a request as one of another method.
+# With these, many frameworks treat a request as one of another method, whatever the case of the
+# name; WSGI and CGI also make no difference between - and _ in the name of a header.
 _OVERRIDE_HEADERS: Final = (b"x-http-method-override", b"x-http-method", b"x-method-override")
 _OVERRIDE_PARAMETER: Final = "_method"
 
@@ -89,10 +90,11 @@ def is_write(request: httpx.Request) -> bool:
     """Return whether a request may change something: by its method, or one that overrides it."""
     methods = [request.method]
     query = request.url.query
-    if b"%" in query or _OVERRIDE_PARAMETER.encode() in query:
-        methods += request.url.params.get_list(_OVERRIDE_PARAMETER)
+    if b"%" in query or _OVERRIDE_PARAMETER.encode() in query.lower():
+        pairs = request.url.params.multi_items()
+        methods += [value for name, value in pairs if name.strip().lower() == _OVERRIDE_PARAMETER]
     for name, value in request.headers.raw:
-        if name.lower() in _OVERRIDE_HEADERS:
+        if name.lower().replace(b"_", b"-") in _OVERRIDE_HEADERS:
             methods.append(value.decode("latin-1"))
     return any(method.strip().upper() not in SAFE_METHODS for method in methods)
 
@@ -119,7 +121,7 @@ REQUEST_OPTIONS: Final = tuple(inspect.signature(httpx.Client.request).parameter
 
 
 def parse_url(url: httpx.URL | str) -> httpx.URL:
-    """Return an address as httpx takes it; raises `InsecureAddressError` for what is none."""
+    """Return an address as httpx takes it; raises `AddressError` for what is none."""
     try:
         parsed = httpx.URL(url)
         if parsed.host:  # which raises UnicodeError, as a label does that is too long
@@ -127,7 +129,7 @@ def parse_url(url: httpx.URL | str) -> httpx.URL:
         return parsed
     except (httpx.InvalidURL, UnicodeError):  # whose message may repeat a key
         pass
-    raise InsecureAddressError(_NO_ADDRESS)
+    raise AddressError(_NO_ADDRESS)
 
 
 class _Cookies(httpx.Cookies):
@@ -201,41 +203,43 @@ def _with_body_kept(response: httpx.Response) -> httpx.Response:
     return response
 
 
-# The message of an error is the first one for its type whose pattern is in httpx's message; {} is
-# the address. The sign-in form shows them too.
+# What happened and what to do: the first for an error's type whose pattern is in httpx's message.
+# {} is the address. The sign-in form shows them too.
 _MESSAGES: Final = (
     (
         httpx.ConnectError,
         "CERTIFICATE_VERIFY",
-        "The certificate of {} is not trusted, so the key was not sent. Check the address. Behind "
-        "a company's proxy, SSL_CERT_FILE may have to name its certificate.",
+        "The certificate of {} is not trusted, so the key was not sent.",
+        "Check the address. Behind a company's proxy, SSL_CERT_FILE may have to name its "
+        "certificate.",
     ),
     (
         (httpx.ConnectError, httpx.ConnectTimeout),
         "SSL|handshake",
-        "{} answers, but not with https: its port may be one of plain http. Check the port. (Plain "
-        "http:// is accepted for this machine alone.)",
+        "{} answers, but not with https: its port may be one of plain http.",
+        "Check the port. (Plain http:// is accepted for this machine alone.)",
     ),
     (
         httpx.TimeoutException,
         "",
-        "{} did not answer in time. Check the address and the network, or give it more time: "
-        "connect(…, timeout_s=…).",
+        "{} did not answer in time.",
+        "Check the address and the network, or give it more time: connect(…, timeout_s=…).",
     ),
     (
         (httpx.ConnectError, httpx.UnsupportedProtocol, httpx.ProxyError),
         "",
-        "Nothing answers at {}. Check its spelling and the network. With no network, replay(…) a "
-        "cassette.",
+        "Nothing answers at {}.",
+        "Check its spelling and the network. With no network, replay(…) a cassette.",
     ),
-    (httpx.DecodingError, "", "The response of {} is not compressed as it says. Try again."),
+    (httpx.DecodingError, "", "The response of {} is not compressed as it says.", "Try again."),
     (
         httpx.LocalProtocolError,
         "",
-        "The request to {} is not valid HTTP, and was not sent. Check its method and headers.",
+        "The request to {} is not valid HTTP, and was not sent.",
+        "Check its method and headers.",
     ),
-    (httpx.TooManyRedirects, "", "{} redirects in a circle. Check the address and the path."),
-    (httpx.RequestError, "", "The connection to {} broke before the response's end. Try again."),
+    (httpx.TooManyRedirects, "", "{} redirects in a circle.", "Check the address and the path."),
+    (httpx.RequestError, "", "The connection to {} broke before the response's end.", "Try again."),
 )
 
 
@@ -246,26 +250,30 @@ def _explain(
     if SENT in request.extensions:
         error = lost_response(request, error) or error
     if isinstance(error, UnicodeError):  # of a redirect
-        error = InsecureAddressError(_NO_ADDRESS)
+        error = AddressError(_NO_ADDRESS)
     if isinstance(error, DirectMailLabError):
-        error.args = (redacted(str(error)),)  # the path, or a redirect's address, may have the key
+        # The path, or a redirect's address, may have the key.
+        error.what, error.advice = redacted(error.what), redacted(error.advice)
         return error
     if isinstance(error, KeyboardInterrupt):
         operation = f"{request.method} {operation_of(request.url.path)}"
-        message = f"{operation} was interrupted. The session stays open, and so do its readings."
+        what = f"{operation} was interrupted."
+        advice = "The session stays open, and so do its readings."
     elif isinstance(error, httpx.RequestError):
         # That of a LocalProtocolError repeats a header.
         reason = "" if isinstance(error, httpx.LocalProtocolError) else str(error)
-        template = next(
-            template
-            for types, pattern, template in _MESSAGES
+        what, advice = next(
+            (what, advice)
+            for types, pattern, what, advice in _MESSAGES
             if isinstance(error, types) and re.search(pattern, reason)
         )
-        address = f"{request.url.scheme}://{request.url.netloc.decode('ascii')}"
-        message = template.format(address) + (f" ({reason})" if reason else "")
+        what = what.format(f"{request.url.scheme}://{request.url.netloc.decode('ascii')}")
+        advice += f" ({redacted(reason)})" if reason else ""
     else:
         return error
-    error.args = (redacted(message),)
+    what = redacted(what)
+    error.args = (f"{what} {advice}",)
+    vars(error).update(what=what, advice=advice)  # as our own errors have them
     return with_brief_traceback(error)
 
 
@@ -282,8 +290,8 @@ def lost_response(request: httpx.Request, error: BaseException) -> OutcomeUnknow
     is_timeout = isinstance(error, httpx.TimeoutException)
     return (OutcomeUnknownTimeoutError if is_timeout else OutcomeUnknownError)(
         f"{request.method} {operation_of(request.url.path)} was sent, and no complete response "
-        f"came back ({type(error).__name__}). It may have been carried out. It was not sent again. "
-        "Find out whether it was carried out before you repeat it."
+        f"came back ({type(error).__name__}). It may have been carried out. It was not sent again.",
+        "Find out whether it was carried out before you repeat it.",
     )
 
 
@@ -303,7 +311,8 @@ def service_error(
         advice += f" {_renewal(reading)}"
     kind = UnauthorizedError if status in (401, 403) else ServiceError
     return kind(
-        f"{operation} answered {status} {redacted(response.reason_phrase)}. {advice}",
+        f"{operation} answered {status} {redacted(response.reason_phrase)}.",
+        advice,
         status=status,
         operation=operation,
         excerpt=redacted(decode_text(searched, response.charset_encoding))[:_EXCERPT],

@@ -113,7 +113,7 @@ def unreadable(which: str, error: Exception) -> CassetteFormatError:
     """Return the error that says which interaction cannot be read, and why; it holds no value."""
     why = str(error).rstrip(".") if isinstance(error, CassetteFormatError) else ""
     why = why or "a part of it is missing, or of another type"
-    return CassetteFormatError(f"{which} cannot be read: {why}. Correct it, or record it again.")
+    return CassetteFormatError(f"{which} cannot be read: {why}.", "Correct it, or record it again.")
 
 
 def check_interaction(interaction: Interaction) -> Interaction:

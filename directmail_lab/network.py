@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from .contract import PASSWORD
 from .errors import (
+    AddressError,
     DirectMailLabError,
-    InsecureAddressError,
     WriteRefusedError,
     hide_frames,
     without_traceback,
@@ -100,9 +100,9 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         url, extensions = request.url, request.extensions
         is_ours = origin(url) == self._origin  # which was checked when the session was opened
         if not is_ours and parse_url(url).scheme != "https" and not is_loopback(url.host):
-            raise InsecureAddressError(
-                f"{url.scheme}://{url.host} is not encrypted, and nothing was "
-                "sent. Use https:// (plain http is for this machine alone)."
+            raise AddressError(
+                f"{url.scheme}://{url.host} is not encrypted, and nothing was sent.",
+                "Use https:// (plain http is for this machine alone).",
             )
         is_first = extensions.setdefault(SENT, id(request)) == id(request)
         if is_write(request):
@@ -126,12 +126,14 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         if not self.allow_writes:
             raise WriteRefusedError(
                 f"{request.method} would change something at the live service, and nothing was "
-                f"sent. {self.write_advice}"
+                "sent.",
+                self.write_advice,
             )
         if not is_first:
             raise WriteRefusedError(
                 f"The {request.method} was sent, and the service redirects it to another address. "
-                "A write is never sent twice. Get the response without follow_redirects."
+                "A write is never sent twice.",
+                "Get the response without follow_redirects.",
             )
 
     def close(self) -> None:
@@ -233,7 +235,7 @@ def _read_certificates(file: str | None, _: str | None) -> ssl.SSLContext:
     except OSError as error:  # an SSLError too; neither says which file it is
         reason = error.strerror
     raise DirectMailLabError(
-        f"SSL_CERT_FILE, {file}, cannot be read: {reason}. Correct or unset it."
+        f"SSL_CERT_FILE, {file}, cannot be read: {reason}.", "Correct or unset it."
     )
 
 

@@ -14,7 +14,7 @@ from .arguments import argument_error, check_number
 from .bodies import PAGE, Path, leaves, read_json, unwrap
 from .current import session
 from .display import ProgressBar
-from .errors import DirectMailLabError, InsecureAddressError, hide_frames, without_traceback
+from .errors import AddressError, DirectMailLabError, hide_frames, without_traceback
 from .http import httpx, origin, parse_url
 from .pacing import CANCELLED
 
@@ -135,7 +135,7 @@ def pages(
     ------
     ServiceError
         The service answered with an error status.
-    InsecureAddressError
+    AddressError
         The next page's URL is on another server than the session's: nothing is sent there.
     ValueError
         More than one of ``page``, ``offset`` and ``cursor`` is given, or ``max_pages`` is less than
@@ -226,7 +226,8 @@ class _Pager:
         """Return a URL that a page named, if it is on this session's server, or is replayed."""
         if self.session.mode == "replay" or origin(url) == origin(self.session.client.base_url):
             return url
-        raise InsecureAddressError(
+        raise AddressError(
             f"The link to the next page leads to {url.scheme}://{url.host}, which is not this "
-            'session\'s address: nothing was sent there. Try pages(…, page="page").'
+            "session's address: nothing was sent there.",
+            'Try pages(…, page="page").',
         )

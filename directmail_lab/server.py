@@ -21,8 +21,9 @@ from pathlib import Path
 from socketserver import ThreadingTCPServer
 from typing import Any, Final, Literal, Self
 
+from .bodies import MAX_UNPACKED_BYTES, TooLargeError
 from .cassettes import DEFAULT_MATCH_ON, Cassette
-from .errors import CassetteError, DirectMailLabError, InsecureAddressError, NotRecordedError
+from .errors import AddressError, CassetteError, DirectMailLabError, NotRecordedError
 from .http import httpx, parse_url, recorded_response
 from .interaction import Headers, RecordedRequest, RecordedResponse, header, normalize_headers
 from .settings import is_loopback
@@ -37,6 +38,8 @@ _NOT_PASSED_ON: Final = frozenset(
 )
 _NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE: Final = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
+_DIGITS: Final = {10: re.compile("[0-9]+"), 16: re.compile("[0-9A-Fa-f]+")}
+_LONGEST_LINE: Final = 1024
 _POLL_S: Final = 0.02
 """How often the server looks whether it is to close: a test that starts one waits half of it."""
 
@@ -57,7 +60,11 @@ class Handler(BaseHTTPRequestHandler):
         """Answer the request whose head was read."""
         try:
             body = self._body()
-        except ValueError:  # a length that is not a number
+        except TooLargeError as error:
+            self.close_connection = True
+            self.send(error_response(413, f"The body is {error}.", reason="too_large"))
+            return
+        except ValueError:  # it is not clear where the body ends
             self.send_error(HTTPStatus.BAD_REQUEST)
             return
         # Its address is as it was sent: /v1/users/me?verbose=1.
@@ -68,20 +75,30 @@ class Handler(BaseHTTPRequestHandler):
         self.send(self.server.owner.answer(request))
 
     def _body(self) -> bytes:
-        if "chunked" in self.headers.get("Transfer-Encoding", "").lower():
-            return b"".join(self._chunks())
-        return self._read(int(self.headers.get("Content-Length", 0)))
+        codings = [each.lower() for each in self.headers.get_all("Transfer-Encoding", ())]
+        lengths = self.headers.get_all("Content-Length", ())
+        if codings == ["chunked"] and not lengths:
+            return self._chunked_body()
+        if codings or len(set(lengths)) > 1:  # a proxy may take the other one for the length
+            raise ValueError("the length is given twice, or the coding is unknown")
+        return self._read(_number(lengths[0])) if lengths else b""
 
-    def _chunks(self) -> Iterator[bytes]:
-        while size := int(self.rfile.readline().partition(b";")[0], 16):
-            yield self._read(size)
-            self.rfile.readline()
-        while self.rfile.readline().strip():  # trailers
-            pass
+    def _chunked_body(self) -> bytes:
+        body = bytearray()
+        while size := _number(self._line().partition(";")[0].rstrip(), 16):
+            body += self._read(size, before=len(body))
+            if self._line():
+                raise ValueError("a chunk is longer than it says")
+        if self._line():
+            raise ValueError("trailers are not supported")
+        return bytes(body)
 
-    def _read(self, size: int) -> bytes:
-        if size < 0:
-            raise ValueError("a negative length")
+    def _line(self) -> str:
+        return self.rfile.readline(_LONGEST_LINE).decode("latin-1").rstrip("\r\n")
+
+    def _read(self, size: int, *, before: int = 0) -> bytes:
+        if before + size > MAX_UNPACKED_BYTES:
+            raise TooLargeError("larger than 64 MB")
         data = self.rfile.read(size)
         if len(data) < size:
             raise ConnectionError("The client has gone.")
@@ -198,6 +215,13 @@ class _Server(ThreadingTCPServer):
             super().handle_error(*about)
 
 
+def _number(text: str, base: Literal[10, 16] = 10) -> int:
+    """Return a length; unlike `int`, refuse a sign, a space and an underscore."""
+    if not _DIGITS[base].fullmatch(text):
+        raise ValueError("a length is not a number")
+    return int(text, base)
+
+
 def _is_http(response: RecordedResponse) -> bool:
     """Return whether HTTP can carry a response: a cassette may be a stranger's."""
     return 200 <= response.status <= 999 and all(
@@ -251,29 +275,46 @@ class CassetteServer(LoopbackServer):
             return error_response(403, problem, reason="refused")
         try:
             response = self._played(request)
-        except (InsecureAddressError, ValueError) as error:
+        except (AddressError, ValueError) as error:
             response = error_response(400, str(error), reason="invalid")
         except DirectMailLabError as error:  # an interaction that cannot be read
             response = error_response(502, str(error), reason="unreadable")
         if header(request.headers, "sec-fetch-mode") == "navigate":
             # A recorded web page is shown, but its scripts must not run with JupyterLab's cookies.
-            sandbox = ("Content-Security-Policy", "sandbox")
+            # It keeps its origin, so that it can load its own images and styles from here.
+            sandbox = ("Content-Security-Policy", "sandbox allow-same-origin")
             response = replace(response, headers=(*response.headers, sandbox))
         return response
 
     def _played(self, request: RecordedRequest) -> RecordedResponse:
-        asked = [  # spelled as httpx recorded it: %22 for a quotation mark, and so on
-            (each, replace(request, uri=str(parse_url(f"{each.base_url}{request.uri}"))))
-            for each in self.cassettes
-        ]
         refusals: list[NotRecordedError] = []
-        for cassette, sent in sorted(asked, key=lambda pair: not pair[0].has_unplayed(pair[1])):
-            try:
-                return cassette.play(sent)[-1][1].response
-            except NotRecordedError as error:
-                refusals.append(error)
+        for each in _with_substitutes(request):
+            asked = [  # spelled as httpx recorded it: %22 for a quotation mark, and so on
+                (cassette, replace(each, uri=str(parse_url(f"{cassette.base_url}{each.uri}"))))
+                for cassette in self.cassettes
+            ]
+            # The response to a GET that answers a HEAD stays to be played for a GET.
+            marks = each.method == request.method
+            for cassette, sent in sorted(asked, key=lambda pair: not pair[0].has_unplayed(pair[1])):
+                try:
+                    return cassette.play(sent, marks=marks)[-1][1].response
+                except NotRecordedError as error:
+                    refusals.append(error)
         nearest = max(refusals, key=lambda refusal: refusal.similarity)
         return error_response(404, str(nearest), reason=nearest.reason)
+
+
+def _with_substitutes(request: RecordedRequest) -> Iterator[RecordedRequest]:
+    """Yield a request, then others whose responses HTTP allows for it (RFC 9110, 9.3.2 and 14.2).
+
+    A request for a part can be answered with the whole, and HEAD with the headers of a GET.
+    """
+    yield request
+    headers = tuple(pair for pair in request.headers if pair[0].lower() != "range")
+    if headers != request.headers:
+        yield replace(request, headers=headers)
+    if request.method == "HEAD":
+        yield replace(request, method="GET", headers=headers)
 
 
 def _same_range(request: Any, recorded: Any) -> bool:
@@ -318,12 +359,13 @@ def _problem(request: RecordedRequest) -> str:
     A web page in the user's browser can send requests here: through a host name of its own that
     resolves to this machine (Host shows it), or across sites (Origin or Sec-Fetch-Site does).
     """
-    host = re.sub(r":\d*$", "", header(request.headers, "host") or "localhost").strip("[]")
-    if not is_loopback(host.lower()):
+    address = (header(request.headers, "host") or "localhost").lower()
+    if not is_loopback(re.sub(r":\d*$", "", address).strip("[]")):
         return "Only requests to 127.0.0.1 or localhost are answered."
     site = header(request.headers, "sec-fetch-site") or "none"
-    if header(request.headers, "origin") or site not in ("none", "same-origin"):
-        return "Requests from web pages are refused."
+    origin = header(request.headers, "origin") or f"http://{address}"
+    if origin.lower() != f"http://{address}" or site not in ("none", "same-origin"):
+        return "Requests from other servers' web pages are refused."
     if not request.uri.startswith("/"):
         return "Only paths are answered: this server is no proxy."
     return ""

@@ -274,8 +274,8 @@ class Session:
     def _keyed(self, name: ModeName) -> NetworkTransport:
         if self._network is None:
             raise NotConnectedError(
-                f"This session has no key, so it cannot {name if name == 'record' else 'go live'}. "
-                "Sign in with login(), or connect(base_url=…, api_key=…)."
+                f"This session has no key, so it cannot {name if name == 'record' else 'go live'}.",
+                "Sign in with login(), or connect(base_url=…, api_key=…).",
             )
         return self._network
 
@@ -368,7 +368,7 @@ class Session:
     @allow_writes.setter
     def allow_writes(self, allowed: bool) -> None:
         if self._write_advice:
-            raise DirectMailLabError(f"A test cannot allow writes itself. {self._write_advice}")
+            raise DirectMailLabError("A test cannot allow writes itself.", self._write_advice)
         self._allow_writes = bool(allowed)
         if self._network is not None:
             self._network.allow_writes = self._allow_writes
@@ -435,7 +435,7 @@ class Session:
 
     def __reduce__(self) -> NoReturn:
         raise DirectMailLabError(
-            "A session is never pickled: it holds a key. Connect where it runs."
+            "A session is never pickled: it holds a key.", "Connect where it runs."
         )
 
 
@@ -525,7 +525,7 @@ def replaying_session(
     """Return a session that can only replay, at the address of a cassette, and what that holds."""
     recording = read_cassette(find_cassette(cassette))
     if base_url is None:
-        with suppress(errors.InsecureAddressError):  # of a stranger's cassette
+        with suppress(errors.AddressError):  # of a stranger's cassette
             return Session(recording.base_url or "", **options), recording
         base_url = "https://recorded.invalid"
     return Session(base_url, **options), recording

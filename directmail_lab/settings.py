@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from .errors import DirectMailLabError, InsecureAddressError, NotConnectedError
+from .errors import AddressError, DirectMailLabError, NotConnectedError
 
 _EXTENSION: Final = Path(__file__).parent / "jupyter/labextension/package.json"
 
@@ -51,7 +51,7 @@ def base_address(text: str, *, only_replays: bool = False) -> str:
 
     Raises
     ------
-    InsecureAddressError
+    AddressError
         ``text`` is not an address, has user info (httpx would print it), ends with the version
         or a path of the service, or is plain http to anything but loopback. The message never
         repeats user info, which may be the key.
@@ -60,9 +60,10 @@ def base_address(text: str, *, only_replays: bool = False) -> str:
     if _BARE_ADDRESS.fullmatch(address):
         address = f"https://{address}"
     if "@" in address.partition("://")[2].partition("/")[0]:
-        raise InsecureAddressError(
+        raise AddressError(
             "The base address holds a user name or password before its host, where it would be "
-            "printed. Write the address alone and give the key as api_key."
+            "printed.",
+            "Write the address alone and give the key as api_key.",
         )
     try:
         parts = urlsplit(address)
@@ -73,9 +74,9 @@ def base_address(text: str, *, only_replays: bool = False) -> str:
     if not address.isprintable() or parts.scheme not in ("http", "https") or not parts.hostname:
         # Text without :// may be a key, so it is not repeated.
         shown = f"{address[:60]!r}" if "://" in address else "The value given"
-        raise InsecureAddressError(
-            f"{shown} is not a base address, nor the name of a configured region. "
-            "Write an address such as https://api.example.com."
+        raise AddressError(
+            f"{shown} is not a base address, nor the name of a configured region.",
+            "Write an address such as https://api.example.com.",
         )
     base = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
     if not only_replays:
@@ -85,14 +86,14 @@ def base_address(text: str, *, only_replays: bool = False) -> str:
 
 def _check_live_address(base: str, host: str) -> None:
     if longer := _WITH_PATH.fullmatch(base):
-        raise InsecureAddressError(
-            f"{base} is more than the base address: paths such as /v1/users/me are added to it. "
-            f"Write {longer[1]}."
+        raise AddressError(
+            f"{base} is more than the base address: paths such as /v1/users/me are added to it.",
+            f"Write {longer[1]}.",
         )
     if base.startswith("http:") and not is_loopback(host):
-        raise InsecureAddressError(
-            f"http://{host} would send the key unencrypted. Use https:// "
-            "(plain http is accepted for this machine alone)."
+        raise AddressError(
+            f"http://{host} would send the key unencrypted.",
+            "Use https:// (plain http is accepted for this machine alone).",
         )
 
 
@@ -154,7 +155,7 @@ def configured_regions() -> dict[str, str]:
     ------
     NotConnectedError
         The file cannot be read, or is not TOML.
-    InsecureAddressError
+    AddressError
         An entry is not a safe base address.
     """
     path = regions_file()
@@ -164,7 +165,7 @@ def configured_regions() -> dict[str, str]:
     except FileNotFoundError:
         regions = {}
     except (OSError, TypeError, ValueError) as error:
-        raise NotConnectedError(f"{path} cannot be read ({error}). Fix or remove it.") from None
+        raise NotConnectedError(f"{path} cannot be read ({error}).", "Fix or remove it.") from None
     for entry in filter(None, (variable(REGIONS_VARIABLE) or "").split(",")):
         name, _, address = entry.partition("=")
         regions[name.strip()] = address
@@ -180,7 +181,7 @@ def choose_address(given: str | None = None) -> str:
     ------
     NotConnectedError
         None of the three gives one.
-    InsecureAddressError
+    AddressError
         It is not a safe base address.
     """
     regions = configured_regions()
@@ -190,6 +191,7 @@ def choose_address(given: str | None = None) -> str:
     if len(regions) == 1:
         return next(iter(regions.values()))
     raise NotConnectedError(
-        f"No base address. Give connect(base_url=…), or set {BASE_URL_VARIABLE}. "
-        f"Regions: {', '.join(sorted(regions)) or 'none'}."
+        "No base address.",
+        f"Give connect(base_url=…), or set {BASE_URL_VARIABLE}. "
+        f"Regions: {', '.join(sorted(regions)) or 'none'}.",
     )

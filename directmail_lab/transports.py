@@ -27,7 +27,7 @@ from .bodies import MAX_UNPACKED_BYTES, unpack
 from .cassettes import Cassette, SessionRecording
 from .cassettes.recording import RawInteraction
 from .display import CONTROLS
-from .errors import CassetteError, InsecureAddressError, NotConnectedError, hide_frames
+from .errors import AddressError, CassetteError, NotConnectedError, hide_frames
 from .http import as_response, httpx, recorded_request, recorded_response
 from .interaction import (
     NUMBER,
@@ -244,9 +244,10 @@ class SessionTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 def _recorded_for(request: httpx.Request, mode: Mode) -> list[tuple[int, Interaction]]:
     """Return what the cassette plays for a request, with numbers; nothing if it is to be sent."""
     if request.url.userinfo:
-        raise InsecureAddressError(
+        raise AddressError(
             "The address holds a user name or password before its host, where httpx would print "
-            "it. Leave it out: the session adds the key by itself."
+            "it.",
+            "Leave it out: the session adds the key by itself.",
         )
     request.extensions[_ATTEMPT] = 0
     if mode.cassette is None:

@@ -223,6 +223,9 @@ def test_bodies_of_reads_are_not_compared(path: Path, match_on: Sequence[str | M
         (("/?a=1&b=2", "/?b=2&a=1"), DEFAULT_MATCH_ON),
         (("/?a=%7E", "/?a=~"), DEFAULT_MATCH_ON),
         (("/?a=b+c", "/?a=b%20c"), DEFAULT_MATCH_ON),
+        (("/%c3%a9", "/%C3%A9"), DEFAULT_MATCH_ON),
+        (("/a%3ab", "/a:b"), DEFAULT_MATCH_ON),
+        (("/a:b%20c", "/a%3Ab%20c"), DEFAULT_MATCH_ON),
         (("/?a=1", "/?a=2"), ["method", "path"]),
         (("/a", "/b"), ["method"]),
     ],
@@ -235,6 +238,44 @@ def test_of_addresses_that_are_alike_the_order_of_recording_decides(
     cassette = Cassette(path, match_on=match_on)
 
     assert bodies(cassette, *map(get, reversed(addresses)), get(addresses[0])) == [b"0", b"1", b"1"]
+
+
+@pytest.mark.parametrize(
+    ("kept", "sent"),
+    [
+        ("/%c3%a9", "/%C3%A9"),  # RFC 3986, 6.2.2.1
+        ("/a%3Ab%2C%40%7E", "/a:b,@~"),  # httpx sends them as they are given, aiohttp unescaped
+        ("/%7Bid%7D|", "/{id}%7c"),
+    ],
+)
+def test_a_path_is_the_same_however_a_client_escapes_it(path: Path, kept: str, sent: str) -> None:
+    """In either order; what else differs is named, and the path is not."""
+    for one, other in ((kept, sent), (sent, kept)):
+        recorded(path, answered(get(one)), answered(replace(post(b"1"), uri=f"{BASE_URL}{one}")))
+        cassette = Cassette(path, repeat="strict")
+
+        assert bodies(cassette, get(other)) == [answered().response.body]
+        (_, differing), *_ = refusal(
+            cassette, replace(post(b"2"), uri=f"{BASE_URL}{other}")
+        ).nearest
+        assert list(differing) == ["body"]
+        path.unlink()
+
+
+@pytest.mark.parametrize("sent", ["/a/b", "/a?b", "/a%2Fb%3F", "/a%252Fb", "/A%2Fb"])
+def test_an_escaped_delimiter_is_another_path(path: Path, sent: str) -> None:
+    """An id may have a slash, a question mark or a percent sign in it."""
+    recorded(path, *(answered(get(each)) for each in ("/a%2Fb", "/a%3Fb")))
+
+    assert refusal(Cassette(path), get(sent)).reason == "no_match"
+
+
+@pytest.mark.parametrize("base", ["https://eu.test/a%3Ab", "https://eu.test/a:b"])
+def test_an_escape_in_a_base_address_is_the_same_too(path: Path, base: str) -> None:
+    """The path below it counts."""
+    recorded(path, answered(get(base="https://eu.test/a%3ab")), base_url="https://eu.test/a%3ab")
+
+    assert Cassette(path, base_url=base).play(get(base=base))
 
 
 def test_matching_is_on_the_redacted_form_on_both_sides(path: Path) -> None:

@@ -104,14 +104,14 @@ def test_the_one_region_is_taken(monkeypatch: pytest.MonkeyPatch, service: Fault
 )
 def test_an_address_that_will_not_do_is_refused(address: str, said: str) -> None:
     """The error says what to write instead, never repeats user info, and opens no session."""
-    with pytest.raises(dm.errors.InsecureAddressError, match=said) as caught:
+    with pytest.raises(dm.errors.AddressError, match=said) as caught:
         dm.connect(address, "some-key")
 
     assert "k3y" not in str(caught.value)
     with pytest.raises(dm.errors.NotConnectedError):
         dm.session()
     if "not a base" in said:  # a session that only replays needs an address too
-        with pytest.raises(dm.errors.InsecureAddressError):
+        with pytest.raises(dm.errors.AddressError):
             dm.Session(address)
 
 

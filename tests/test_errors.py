@@ -56,7 +56,7 @@ def test_a_cell_shows_its_own_line_and_one_message(run: Callable[[str], list[str
         ("dm.me()", nothing),
         ("await dm.session().me_async()", nothing),
         ("dm.session().post('/v1/letters')", "WriteRefusedError: POST would change something"),
-        ("dm.replay('none')", "NotRecordedError: There is no cassette 'none'"),
+        ("dm.replay('none')", "CassetteNotFoundError: There is no cassette 'none'"),
     ):
         where, said = run(cell)
 
@@ -72,7 +72,7 @@ def test_a_cell_shows_its_own_line_and_one_message(run: Callable[[str], list[str
     ("cell", "message"),
     [
         ("dm.rate_limit", "AttributeError: .* Did you mean rate_limits\\?"),
-        ("dm.replay('frist-look')", "NotRecordedError: .* Did you mean 'first-look'\\?"),
+        ("dm.replay('frist-look')", "CassetteNotFoundError: .* Did you mean 'first-look'\\?"),
         ("dm.replay(5)", "CassetteError: A cassette is a name or a Path"),
         ("dm.interactions(5)", "ValueError: 5 is no source"),
         ("dm.get('/v1/lists', parms={})", "TypeError: .* no parms. Did you mean params\\?"),

@@ -194,17 +194,17 @@ ELSEWHERE = (
     "https://127.0.0.1@elsewhere.test/v1",
 )
 REFUSED = [
-    *(("elsewhere.test is not 127.0.0.1: ", {"address": address}) for address in ELSEWHERE),
+    *(("elsewhere.test is not 127.0.0.1, ", {"address": address}) for address in ELSEWHERE),
     *(
-        ("Leave out backslashes and segments of dots", {"address": address})
+        ("would be sent as another path", {"address": address})
         for address in ("/v1/../../admin", "/v1/%2e%2E/admin", "/v1/..%2f..", "\\\\elsewhere.test")
     ),
-    ("Put a value in the place of {id}.", {"address": "/v1/lists/{id}/rows"}),
+    ("{id} stands for a value.", {"address": "/v1/lists/{id}/rows"}),
     ("Type a path", {"address": " "}),
-    *(("the session sets it", {"headers": [[name, "5"]]}) for name in OF_THE_SESSION),
+    *(("The session sets", {"headers": [[name, "5"]]}) for name in OF_THE_SESSION),
     ("cannot be sent as it is", {"headers": [["X-Ü", "1"]]}),
-    ("put in your own", {"headers": [["X-A", "<API_KEY>"]]}),
-    ("put in your own", {"address": "/v1/lists?key=<REDACTED>"}),
+    ("Put in your own", {"headers": [["X-A", "<API_KEY>"]]}),
+    ("Put in your own", {"address": "/v1/lists?key=<REDACTED>"}),
     ("This is no address", {"address": "/v1/" + "x" * 70_000}),
     ("This is no address", {"address": "https://elsewhere.test:x/"}),
     ("cannot be written in latin-1", {"body": "€".encode(), "is_text": True, **LATIN}),

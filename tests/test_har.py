@@ -7,14 +7,17 @@ import json
 from dataclasses import astuple
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 from key_search import traces
+from typer.testing import CliRunner
 
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.cassettes.convert import convert
 from directmail_lab.cassettes.har import har_text, read_har
+from directmail_lab.cli import app
 from directmail_lab.errors import CassetteFormatError
 from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse
 
@@ -116,6 +119,113 @@ def test_a_form_and_a_query_kept_apart_are_put_together() -> None:
 
 def in_log(entry: str) -> str:
     return f'{{"log": {{"entries": [{entry}]}}}}'
+
+
+def only(entry: object) -> Interaction:
+    (interaction,) = read_har(in_log(json.dumps(entry)).encode(), "a.har")
+    return interaction
+
+
+@pytest.mark.parametrize(
+    ("method", "response", "body"),
+    [
+        # Playwright's, for a redirect and where it was told to leave contents out.
+        ("GET", {"content": {"size": -1}, "bodySize": -1}, b"<not recorded: ? bytes>"),
+        ("GET", {"content": {"size": -1}, "bodySize": 266}, b"<not recorded: 266 bytes>"),
+        ("GET", {"content": {"size": -1}, "headers": "7"}, b"<not recorded: 7 bytes>"),
+        ("GET", {"content": {"size": -1}, "bodySize": -1, "headers": "0"}, b""),
+        # Chromium's, which forgets large contents.
+        ("GET", {"content": {"size": 5000, "mimeType": "x"}}, b"<not recorded: 5000 bytes>"),
+        ("GET", {"content": {"size": 0, "text": ""}, "bodySize": -1}, b""),
+        ("GET", {"content": {"text": ""}, "bodySize": -1}, b""),
+        ("GET", {"status": 204, "content": {"size": -1}}, b""),
+        ("GET", {"status": 304, "content": {"size": 266}}, b""),
+        ("HEAD", {"content": {"size": -1}, "headers": "7"}, b""),
+    ],
+)
+def test_a_response_body_that_is_left_out_is_no_empty_one(
+    method: str, response: dict[str, Any], body: bytes
+) -> None:
+    """Its size stands for it, where that is known."""
+    length = response.pop("headers", None)
+    headers = [{"name": "Content-Length", "value": length}] if length else []
+    request = {"method": method, "url": "https://api.test/"}
+    entry = {"request": request, "response": {"status": 200, "headers": headers, **response}}
+
+    assert only(entry).response.body == body
+
+
+@pytest.mark.parametrize(
+    ("request_", "body"),
+    [
+        ({"bodySize": 266}, b"<not recorded: 266 bytes>"),
+        ({"bodySize": 0, "headers": "9"}, b"<not recorded: 9 bytes>"),
+        ({"bodySize": 0}, None),
+        ({"bodySize": -1}, None),
+        ({"postData": {"mimeType": "multipart/x", "text": ""}, "bodySize": 0}, b""),
+        (
+            {"postData": {"mimeType": "multipart/form-data", "params": [{"name": "file"}]}},
+            b"<not recorded: ? bytes>",
+        ),
+    ],
+)
+def test_an_upload_that_is_left_out_is_no_missing_one(
+    request_: dict[str, Any], body: bytes | None
+) -> None:
+    """A request without a body stays one."""
+    length = request_.pop("headers", None)
+    headers = [{"name": "Content-Length", "value": length}] if length else []
+    request = {"method": "POST", "url": "https://api.test/", "headers": headers, **request_}
+
+    assert only({"request": request, "response": {"status": 200}}).request.body == body
+
+
+PDF = b"%PDF-1.7\n" + bytes(range(128, 256)) * 2
+
+
+@pytest.mark.parametrize(
+    ("mime_type", "text", "size", "body"),
+    [
+        ("application/pdf", PDF.decode("latin-1"), len(PDF), PDF),  # mitmproxy's
+        ("application/pdf", "é", 2, "é".encode()),
+        ("application/pdf", "é", 7, "é".encode()),
+        ("application/pdf", "é", -1, "é".encode()),
+        ("text/html; charset=utf-8", "é", 1, "é".encode()),
+        # Some programs count characters: JSON is UTF-8 all the same.
+        ("application/json", '"é"', 3, '"é"'.encode()),
+        ("text/plain", "€", 1, "€".encode()),
+    ],
+)
+def test_text_of_another_size_is_tried_as_latin_1(
+    mime_type: str, text: str, size: int, body: bytes
+) -> None:
+    """Of a response and of an upload, unless its type says what it is."""
+    about = {"mimeType": mime_type, "text": text}
+    request = {"method": "POST", "url": "https://api.test/", "bodySize": size, "postData": about}
+    entry = {"request": request, "response": {"status": 200, "content": {"size": size, **about}}}
+    interaction = only(entry)
+
+    assert (interaction.response.body, interaction.request.body) == (body, body)
+
+
+def test_converting_says_how_many_bodies_are_not_there() -> None:
+    """With their sizes, as far as these are known; of a complete file it says nothing."""
+    sizes = [{"size": 1200}, {"size": 34}, {"size": -1}, {"text": "whole"}]
+    request = {"url": "https://api.test/", "bodySize": 0}
+    entries = [{"request": request, "response": {"status": 200, "content": c}} for c in sizes]
+    Path("a.har").write_text(json.dumps({"log": {"entries": entries}}))
+    Path("whole.har").write_text(json.dumps({"log": {"entries": entries[3:]}}))
+    said, of_whole = (
+        CliRunner().invoke(app, ["cassette", "convert", name, f"{name}.yaml"]).output
+        for name in ("a.har", "whole.har")
+    )
+
+    assert of_whole == "Wrote 1 interaction to whole.har.yaml.\n"
+    assert said == (
+        "a.har lacks the content of 3 messages (1,234 bytes, and 1 of unknown size); <not "
+        "recorded: N bytes> stands for each. Save it again with the contents of requests and "
+        "responses.\nWrote 4 interactions to a.har.yaml.\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -410,5 +410,5 @@ def test_a_notebook_shows_the_operations_with_links_to_what_was_recorded() -> No
 
     assert "GET /v1/users/me</td>" in table
     assert ">200 (1), 404 (1)</td>" in table
-    assert '<a href="a%3Cb%3E/t%26%22our.yaml">t&amp;&quot;our: 2-3</a>' in table
+    assert '<a href="a%3Cb%3E/t%26%22our.yaml#filter=number:2-3">t&amp;&quot;our: 2-3</a>' in table
     assert not re.search("<i>|<b>|http", table)

@@ -624,6 +624,7 @@ def test_clients_of_other_libraries_record_and_replay(run: Run, account: StandIn
 
 APP = """
 import asyncio, httpx, requests, socket, threading, urllib.request
+FAST = getattr(socket, "MSG_FASTOPEN", 0)
 connections = [
     lambda: httpx.get("https://api.test/x"),
     lambda: asyncio.run(httpx.AsyncClient().get("https://api.test/x")),
@@ -633,6 +634,8 @@ connections = [
     lambda: socket.create_connection(("api.test", 80)),
     lambda: opened(socket.SOCK_STREAM, lambda it: it.connect_ex(("api.test", 80))),
     lambda: opened(socket.SOCK_DGRAM, lambda it: it.sendto(b"x", ("api.test", 53))),
+    lambda: opened(socket.SOCK_DGRAM, lambda it: it.sendmsg([b"x"], [], 0, ("api.test", 53))),
+    lambda: opened(socket.SOCK_STREAM, lambda it: it.sendmsg([b"x"], [], FAST, ("api.test", 80))),
     lambda: in_thread(lambda: httpx.get("https://api.test/x")),
 ]
 def opened(kind, use):
@@ -676,12 +679,12 @@ def test_a_connection_to_another_machine_fails_the_test(
         def test_tear_down(after): pass
         def test_another(): pass
         """
-    result = run(source, failed=9, errors=2, passed=2)
+    result = run(source, failed=11, errors=2, passed=2)
     tried = re.findall(
         r"(?m)^No connection to api\.test\S* from app\.py:(\d+): ", str(result.stdout)
     )
 
-    assert sorted(map(int, tried)) == sorted([3, 3, *range(3, 12)])
+    assert sorted(map(int, tried)) == sorted([4, 4, *range(4, 15)])
     result.stdout.fnmatch_lines(
         ["Replay it with a fixture, or allow it: --directmail-allowed-hosts=api.test"]
     )
@@ -693,6 +696,8 @@ def test_what_stays_on_this_machine_is_not_blocked(run: Run, account: StandIn) -
     source = f"""
         import pytest, socket, urllib.request
 
+        ADDRESS = object()
+
         @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
         def test_loopback(host):
             address = "{account.base_url}".replace("127.0.0.1", host)
@@ -703,10 +708,81 @@ def test_what_stays_on_this_machine_is_not_blocked(run: Run, account: StandIn) -
             path, family = str(tmp_path / "s"), socket.AF_UNIX
             with socket.socket(family) as server, socket.socket(family) as client:
                 server.bind(path), server.listen(), client.connect(path)
+
+        @pytest.mark.parametrize("address", [(), ((), 0), ((), 0, None), ((), 0, ADDRESS)])
+        def test_datagram(address):
+            with socket.socket(type=socket.SOCK_DGRAM) as one, socket.socket(type=one.type) as two:
+                two.bind(("127.0.0.1", 0)), one.connect(two.getsockname())
+                where = [two.getsockname() if part is ADDRESS else part for part in address]
+                one.sendmsg((b"a", b"b"), *where)
+                assert two.recv(9) == b"ab"
         """
 
-    run(source, "--directmail-block-network", passed=3)
+    run(source, "--directmail-block-network", passed=7)
     assert socket.socket.connect is connect
+
+
+LATE = """
+import pytest, socket, threading
+from concurrent.futures import ThreadPoolExecutor
+
+SIGNALS = {name: (threading.Event(), threading.Event()) for name in ("thread", "pool", "served")}
+POOL = ThreadPoolExecutor(1)
+
+def later(name):
+    go, done = SIGNALS[name]
+    go.wait(60)
+    try:
+        socket.create_connection((f"{name}.test", 80))
+    except BaseException:
+        pass
+    done.set()
+
+def let(name):
+    go, done = SIGNALS[name]
+    go.set()
+    assert done.wait(60)
+
+@pytest.fixture(scope="module")
+def server():
+    thread = threading.Thread(target=later, args=["served"])
+    thread.start()
+    yield
+    thread.join()
+
+def test_starts_one(server):
+    threading.Thread(target=lambda: threading.Thread(target=later, args=["thread"]).start()).start()
+
+def test_is_innocent():
+    let("thread")
+
+def test_starts_a_pool():
+    POOL.submit(len, "x").result()
+
+def test_uses_the_pool(server):
+    POOL.submit(later, "pool")
+    let("pool")
+
+def test_asks_the_server(server):
+    let("served")
+"""
+
+
+@pytest.mark.parametrize("workers", ["0", "1"])
+def test_a_thread_that_connects_late_fails_the_test_that_started_it(run: Run, workers: str) -> None:
+    """Never the next test. A pool's work is the test's that gave it, a fixture's the present's."""
+    args = ("--directmail-block-network", "-n", workers)
+    result = run(LATE, *args, apart=True, passed=3, failed=2, errors=1)
+
+    told = re.findall(r"(?m)^(FAILED|ERROR) \S+::(\w+) - ", str(result.stdout))
+    assert sorted(told) == [
+        ("ERROR", "test_starts_one"),
+        ("FAILED", "test_asks_the_server"),
+        ("FAILED", "test_uses_the_pool"),
+    ]
+    result.stdout.fnmatch_lines(
+        ["A thread that *::test_starts_one started *", "No connection to thread.test:80 from *"]
+    )
 
 
 def test_a_refused_socket_is_closed(run: Run) -> None:

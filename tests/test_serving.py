@@ -28,11 +28,13 @@ Answer = tuple[int, list[tuple[str, str]], bytes]
 # -- clients -----------------------------------------------------------------------------------
 
 
-def raw(address: str, sent: bytes) -> bytes:
-    """Send bytes, and read to the end."""
+def raw(address: str, sent: bytes, *, ends: bool = False) -> bytes:
+    """Send bytes, say that no more come if it ``ends``, and read to the end."""
     parts = urlsplit(address)
     with socket.create_connection((parts.hostname, parts.port), timeout=60) as connection:
         connection.sendall(sent)
+        if ends:
+            connection.shutdown(socket.SHUT_WR)
         return b"".join(iter(lambda: connection.recv(65_536), b""))
 
 
@@ -104,17 +106,33 @@ def test_an_answer_is_the_cassettes_byte_for_byte(
 
 
 def test_a_part_of_a_body_is_no_answer_for_the_whole(tmp_path: Path) -> None:
-    """Nor the whole for a part: a client would keep a file that is cut, or too long."""
+    """A client would keep a file that is cut; a recorded part answers who asks for that part."""
     part, whole = answered(get("/file"), "hell", status=206), answered(get("/file"), "hello")
     asking = replace(part.request, headers=(("Range", "bytes=0-3"),))
     path = recorded(tmp_path / "tour.yaml", replace(part, request=asking), whole)
-    with CassetteServer([path]) as server:
+    only_part = recorded(tmp_path / "part.yaml", replace(part, request=asking))
+    with CassetteServer([path]) as server, CassetteServer([only_part]) as partly:
         url = f"{server.base_url}/file"
         got = [by_socket("GET", url, headers=f"Range: bytes={of}\r\n") for of in ("0-3", "4-")]
-        got.append(by_socket("GET", url))
+        got += [by_socket("GET", url), by_socket("GET", f"{partly.base_url}/file")]
 
-    assert [status for status, _, _ in got] == [206, 404, 200]
-    assert (got[0][2], got[2][2]) == (b"hell", b"hello")
+    assert [status for status, _, _ in got] == [206, 200, 200, 404]
+    assert [body for _, _, body in got[:3]] == [b"hell", b"hello", b"hello"]
+
+
+@pytest.mark.parametrize("repeat", ["last", "strict"])
+def test_head_gets_the_headers_of_a_recorded_get(tmp_path: Path, repeat: Any) -> None:
+    """That does not use the response up; a recorded HEAD comes first."""
+    head = answered(replace(get("/b"), method="HEAD"), status=405)
+    path = recorded(tmp_path / "a.yaml", answered(get("/a"), "hello"), answered(get("/b")), head)
+    with CassetteServer([path], repeat=repeat) as server:
+        heads = [by_socket("HEAD", server.base_url + at) for at in ("/a", "/a", "/b", "/c")]
+        whole = by_socket("GET", f"{server.base_url}/a")
+
+    assert [status for status, _, _ in heads] == [200, 200, 405, 404]
+    assert (heads[0][1], heads[0][2]) == (whole[1], b"")
+    assert (whole[0], whole[2]) == (200, b"hello")
+    assert ("Content-Length", "5") in whole[1]
 
 
 def test_what_is_between_two_neighbours_is_not_replayed(tmp_path: Path) -> None:
@@ -196,6 +214,46 @@ def test_several_cassettes_answer_in_their_order(tmp_path: Path, tour: Path) -> 
     assert "cassette 'b'" in json.loads(none[2])["error"]["message"]
 
 
+CHUNKED = "Transfer-Encoding: chunked\r\n"
+
+
+@pytest.mark.parametrize(
+    ("head", "body", "status"),
+    [
+        (CHUNKED, '8\r\n{"a": 1}\r\n0\r\n\r\n', 201),
+        (CHUNKED, '2;x=y\r\n{"\r\n06 \r\na": 1}\r\n0\r\n\r\n', 201),
+        ("Content-Length: 8\r\nContent-Length: 8\r\n", '{"a": 1}', 201),
+        (CHUNKED, "f" * 19 + "\r\n", 413),
+        (CHUNKED, "1\r\n{\r\n3FFFFFF\r\n", None),  # 64 MB in all, which do not come
+        (CHUNKED, "1\r\n{\r\n4000000\r\n", 413),
+        ("Content-Length: 67108865\r\n", "", 413),
+        (f"Content-Length: {'9' * 5000}\r\n", "", 400),
+        ("Content-Length: 8\r\n" + CHUNKED, "0\r\n\r\n", 400),
+        (CHUNKED + CHUNKED, "0\r\n\r\n", 400),
+        ("Transfer-Encoding: gzip, chunked\r\n", "0\r\n\r\n", 400),
+        ("Content-Length: 8\r\nContent-Length: 9\r\n", '{"a": 1}x', 400),
+        *((f"Content-Length: {wrong}\r\n", '{"a": 1}', 400) for wrong in ("-8", "0_8", "８", "")),
+        *((CHUNKED, f"{wrong}\r\n{{", 400) for wrong in ("-1", "0x1", "1_0", "")),
+        (CHUNKED, "1" * 2000, 413),
+        (CHUNKED, '7\r\n{"a": 1}\r\n0\r\n\r\n', 400),
+        (CHUNKED, '8\r\n{"a": 1}\r\n0\r\nX-Trailer: 1\r\n\r\n', 400),
+    ],
+)
+def test_a_body_has_one_length_within_a_bound(
+    tour: Path, head: str, body: str, status: int | None, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Anything else is refused, and the connection is closed; no traceback is printed."""
+    sent = f"POST /v1/letters HTTP/1.1\r\nHost: localhost\r\n{head}"
+    closing = "Connection: close\r\n" if status == 201 else ""
+    with CassetteServer([tour]) as server:
+        got = raw(server.base_url, f"{sent}{closing}\r\n{body}".encode(), ends=True)
+        assert requests.get(server.base_url + ME, timeout=60).status_code == 200
+
+    assert capfd.readouterr() == ("", "")
+    assert (parsed(got)[0] if got else None) == status
+    assert not got or ("Connection", "close") in parsed(got)[1]
+
+
 # -- who may ask -------------------------------------------------------------------------------
 
 
@@ -207,6 +265,11 @@ def test_several_cassettes_answer_in_their_order(tmp_path: Path, tour: Path) -> 
         (f"GET {ME} HTTP/1.1\r\nHost: evil.example", 403),  # DNS rebinding
         (f"GET {ME} HTTP/1.1\r\nHost: localhost\r\nOrigin: http://evil.example", 403),
         (f"GET {ME} HTTP/1.1\r\nHost: localhost\r\nOrigin: null", 403),
+        (f"GET {ME} HTTP/1.1\r\nHost: localhost:81\r\nOrigin: http://LocalHost:81", 200),
+        (f"GET {ME} HTTP/1.1\r\nHost: localhost:81\r\nOrigin: http://localhost:82", 403),
+        (f"GET {ME} HTTP/1.1\r\nHost: localhost:81\r\nOrigin: https://localhost:81", 403),
+        (f"GET {ME} HTTP/1.1\r\nHost: evil.example\r\nOrigin: http://evil.example", 403),
+        (f"GET {ME} HTTP/1.1\r\nHost: localhost\r\nSec-Fetch-Site: same-site", 403),
         (f"GET {ME} HTTP/1.1\r\nHost: localhost\r\nSec-Fetch-Site: cross-site", 403),  # <img src>
         ("GET http://evil.example/ HTTP/1.1\r\nHost: localhost", 403),
         ("GET //evil.example/v1 HTTP/1.1\r\nHost: localhost", 404),  # below the base address
@@ -230,7 +293,8 @@ def test_a_page_that_a_browser_shows_runs_no_script(tour: Path) -> None:
         shown = by_socket("GET", server.base_url + ME, headers="Sec-Fetch-Mode: navigate\r\n")
         fetched = by_socket("GET", server.base_url + ME)
 
-    assert ("Content-Security-Policy", "sandbox") in shown[1]
+    policy = dict(shown[1])["Content-Security-Policy"].split()
+    assert policy == ["sandbox", "allow-same-origin"]
     assert "Content-Security-Policy" not in dict(fetched[1])
 
 

@@ -127,9 +127,9 @@ def test_a_mode_ends_with_its_block_or_with_the_next(live: Session) -> None:
 
 def test_a_change_of_mode_that_fails_changes_nothing(live: Session) -> None:
     """Live stays live; and a recording goes on."""
-    with pytest.raises(dm.errors.NotRecordedError, match="no-such") as caught:
+    with pytest.raises(dm.errors.CassetteNotFoundError, match="no-such"):
         live.replay("no-such")
-    assert (live.mode, caught.value.reason) == ("live", "no_such_cassette")
+    assert live.mode == "live"
     with live.record("tour"):
         live.me()
         with pytest.raises(dm.errors.CassetteError, match="name"):
@@ -365,7 +365,7 @@ def test_an_address_that_exposes_something_is_refused(
     live: Session, address: str, said: str
 ) -> None:
     """Before a connection is tried; the message does not repeat what httpx would print."""
-    with pytest.raises(dm.errors.InsecureAddressError, match=said) as caught:
+    with pytest.raises(dm.errors.AddressError, match=said) as caught:
         live.request("GET", address)
 
     assert "secret" not in str(caught.value)

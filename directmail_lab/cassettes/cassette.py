@@ -147,11 +147,13 @@ class Cassette:
         """The base address of the recording."""
         return self._recording.base_url
 
-    def play(self, request: RecordedRequest) -> list[tuple[int, Interaction]]:
+    def play(
+        self, request: RecordedRequest, *, marks: bool = True
+    ) -> list[tuple[int, Interaction]]:
         """Return the recorded response to a request with its number, after its failed attempts.
 
         The list is empty if the request is to be sent and recorded. A response that is repeated
-        comes without its attempts.
+        comes without its attempts. Without ``marks``, the response is not marked as played.
 
         Raises
         ------
@@ -165,7 +167,7 @@ class Cassette:
         with self._lock:
             run = self._player.find(request, repeats=repeats)
             is_played = run is not None and bool(self._player.played[run.start])
-            if run is not None:
+            if run is not None and marks:
                 for index in run:
                     self._player.played[index] = 1
         if run is not None and (repeats or not is_played):
@@ -203,8 +205,8 @@ class Cassette:
         """
         if self._recorder is None:
             raise CassetteError(
-                f"Cassette {self.name!r} was opened to replay. "
-                f"Open it with record({self.name!r}) to add to it."
+                f"Cassette {self.name!r} was opened to replay.",
+                f"Open it with record({self.name!r}) to add to it.",
             )
         if self._before_record is not None:
             if (changed := _changed(interaction, self._before_record)) is None:
@@ -308,9 +310,9 @@ class Cassette:
 
     def _not_written(self, error: OSError) -> CassetteError:
         return CassetteError(
-            f"Cassette {self.name!r} could not be written ({error.strerror}). What was "
-            "recorded before is safe. Make room in its folder, or set DIRECTMAIL_CASSETTES to "
-            "another."
+            f"Cassette {self.name!r} could not be written ({error.strerror}). What was recorded "
+            "before is safe.",
+            "Make room in its folder, or set DIRECTMAIL_CASSETTES to another.",
         )
 
 

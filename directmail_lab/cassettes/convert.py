@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import Final, Literal
 
+from ..bodies import missing_bytes
 from ..credentials import known_keys
 from ..display import plural
 from ..errors import CassetteError
@@ -30,12 +31,14 @@ def layout_of(path: Path) -> Layout:
     return {".har": "har", ".json": "json"}.get(path.suffix.lower(), "lines")  # type: ignore[return-value]
 
 
-def convert(source: Path, target: Path, to: Layout) -> int:
+def convert(
+    source: Path, target: Path, to: Layout, *, notice: Callable[[str], object] = lambda _: None
+) -> int:
     """Write what ``source`` holds to ``target`` in another layout, and return how many that were.
 
     Both may be HAR. The credentials in ``source`` are removed, also where the service repeated
     them, and so is every key that this process and the keyring know. ``target`` is replaced only
-    when the new file is complete.
+    when the new file is complete. ``notice`` is called with a sentence if bodies are missing.
 
     Raises
     ------
@@ -49,7 +52,21 @@ def convert(source: Path, target: Path, to: Layout) -> int:
     recording = read_cassette(source)
     with locked(target) as path:
         _write(path, to, recording, _redactor(recording))
+    bodies = (body for each in recording for body in (each.request.body, each.response.body))
+    if recording.layout == "har" and (missing := missing_bytes(bodies)):
+        notice(_notice_of_missing(missing, source))
     return len(recording)
+
+
+def _notice_of_missing(sizes: Sequence[int | None], source: Path) -> str:
+    known = [size for size in sizes if size is not None]
+    parts = [f"{sum(known):,} bytes"] if known else []
+    parts += [f"{len(sizes) - len(known)} of unknown size"] if len(known) < len(sizes) else []
+    return (
+        f"{source.name} lacks the content of {plural(len(sizes), 'message')} "
+        f"({', and '.join(parts)}); <not recorded: N bytes> stands for each. Save it again with "
+        "the contents of requests and responses."
+    )
 
 
 def _write(path: Path, to: Layout, recording: Recording, redactor: Redactor) -> None:
@@ -96,7 +113,7 @@ def adopt(path: Path) -> None:
         before = _messages(map(_redactor(recording).interaction, recording))
         theirs = load_cassette_text(new.read_text(encoding="utf-8"))[1]
         if not before == _messages(read_cassette(new)) == _messages(theirs):
-            raise CassetteError(f"{path} would not be the same afterwards. Report it.")
+            raise CassetteError(f"{path} would not be the same afterwards.", "Report it.")
 
 
 def _messages(interactions: Iterable[Interaction]) -> list[tuple[object, ...]]:

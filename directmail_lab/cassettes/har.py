@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode
 
-from ..bodies import declared_charset, unpack
+from ..bodies import declared_charset, placeholder, unpack
 from ..errors import CassetteFormatError
 from ..interaction import (
     MALFORMED,
@@ -116,8 +116,8 @@ def read_har(text: bytes, name: str) -> list[Interaction]:
             raise TypeError
     except MALFORMED:
         raise CassetteFormatError(
-            f"{name} is not HAR: it is not JSON with a list log.entries, or it is incomplete. "
-            "Export it again."
+            f"{name} is not HAR: it is not JSON with a list log.entries, or it is incomplete.",
+            "Export it again.",
         ) from None
     interactions = (
         _from_har(entry, f"Entry {number} of {name}") for number, entry in enumerate(entries, 1)
@@ -149,17 +149,26 @@ def _request(entry: Mapping[str, Any]) -> RecordedRequest:
 
 
 def _posted(entry: Mapping[str, Any]) -> bytes | None:
-    posted = entry.get("postData")
-    if not posted:
-        return None
+    posted = entry.get("postData") or {}
+    has_parts = False
     if posted.get("text") is None and posted.get("params"):
-        return urlencode(_pairs(posted["params"])).encode()
-    return _body(posted, posted.get("_encoding") or posted.get("encoding"))
+        has_parts = "multipart" in text_of(posted.get("mimeType") or "")
+        if not has_parts:
+            return urlencode(_pairs(posted["params"])).encode()
+    size = _declared_size(entry, at_least=1)
+    body = _body(posted, posted.get("_encoding") or posted.get("encoding"), size)
+    if not body and (size or has_parts):
+        return placeholder(size)  # Chromium, for one, leaves out the files of an upload
+    return body if posted else None
 
 
 def _response(entry: Mapping[str, Any], method: str) -> RecordedResponse:
     content, headers = entry.get("content") or {}, _headers(entry)
-    body = _body(content, content.get("encoding"))
+    size = _declared_size(entry, content.get("size"))
+    body = _body(content, content.get("encoding"), size)
+    is_left_out = size or (size is None and "size" in content and "text" not in content)
+    if not body and is_left_out and method != "HEAD" and int(entry["status"]) not in (204, 304):
+        body = placeholder(size)
     coding = header(headers, "content-encoding")
     with suppress(ValueError):  # most programs save the decoded body with the headers as sent
         body = unpack(body, coding) if coding else body
@@ -169,13 +178,28 @@ def _response(entry: Mapping[str, Any], method: str) -> RecordedResponse:
     return normalize_headers(response, method=method)
 
 
-def _body(content: Mapping[str, Any], encoding: object) -> bytes:
-    text = text_of(content.get("text") or "")
+def _declared_size(entry: Mapping[str, Any], *sizes: Any, at_least: int = 0) -> int | None:
+    """Return the size of a body by the first field that has one; -1 says that it is unknown."""
+    for size in (*sizes, entry.get("bodySize"), header(_headers(entry), "content-length")):
+        with suppress(TypeError, ValueError):
+            if (number := int(size)) >= at_least:
+                return number
+    return None
+
+
+def _body(content: Mapping[str, Any], encoding: object, size: int | None) -> bytes:
+    text, mime_type = text_of(content.get("text") or ""), text_of(content.get("mimeType") or "")
     if encoding == "base64":
         return base64.b64decode(text)
+    body, charset = text.encode("utf-8", "surrogatepass"), declared_charset(mime_type)
     with suppress(LookupError, UnicodeEncodeError):
-        return text.encode(declared_charset(text_of(content.get("mimeType") or "")) or "utf-8")
-    return text.encode("utf-8", "surrogatepass")
+        if charset:
+            return text.encode(charset)
+        # mitmproxy writes bytes that are not UTF-8, such as a PDF's, as Latin-1. JSON is UTF-8.
+        if len(body) != size and "json" not in mime_type:
+            as_latin_1 = text.encode("latin-1")
+            return as_latin_1 if len(as_latin_1) == size else body
+    return body
 
 
 def _headers(entry: Mapping[str, Any]) -> Headers:

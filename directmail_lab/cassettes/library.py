@@ -12,7 +12,7 @@ from typing import Final
 from filelock import FileLock, Timeout
 
 from ..arguments import did_you_mean
-from ..errors import CassetteError, CassetteInUseError, NotRecordedError
+from ..errors import CassetteError, CassetteInUseError, CassetteNotFoundError
 from ..settings import CASSETTES_VARIABLE, variable
 
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
@@ -34,8 +34,8 @@ def find_cassette(name: str | Path, first: Sequence[Path] = ()) -> Path:
 
     Raises
     ------
-    NotRecordedError
-        Where there is no such cassette (``reason="no_such_cassette"``).
+    CassetteNotFoundError
+        There is no such cassette.
     CassetteError
         Where the name leads out of the folder, or no file can have it.
     """
@@ -47,11 +47,10 @@ def find_cassette(name: str | Path, first: Sequence[Path] = ()) -> Path:
         return path
     names = cassettes_by_name() if isinstance(name, str) else ()
     hint = did_you_mean(repr(title), map(repr, names))
-    raise NotRecordedError(
-        f"There is no cassette {title!r} in {' or '.join(map(str, folders)) or 'any folder'}. "
+    raise CassetteNotFoundError(
+        f"There is no cassette {title!r} in {' or '.join(map(str, folders)) or 'any folder'}.",
         f"{hint}Record it with record({title!r}), or name one that `directmail-lab cassette list` "
         "shows.",
-        reason="no_such_cassette",
     )
 
 
@@ -78,15 +77,17 @@ def new_cassette_path(name: str | Path, first: Sequence[Path] = ()) -> Path:
     """
     if (suffix := Path(name).suffix.lower()) in (".json", ".har"):
         raise CassetteError(
-            f"A recording is YAML, written line by line. Name it without {suffix}, and convert it "
-            f"afterwards: directmail-lab cassette convert NAME NAME{suffix}."
+            "A recording is YAML, written line by line.",
+            f"Name it without {suffix}, and convert it "
+            f"afterwards: directmail-lab cassette convert NAME NAME{suffix}.",
         )
     if isinstance(name, Path):
         return file_of(name)
     folder = next(chain(first, _own_folders()), Path.cwd() / _FOLDER)
     if folder.exists() and not _is_own(folder):
         raise CassetteError(
-            f"{folder} belongs to another user. Set {CASSETTES_VARIABLE} to a folder of your own."
+            f"{folder} belongs to another user.",
+            f"Set {CASSETTES_VARIABLE} to a folder of your own.",
         )
     return _path_in(folder, name)
 
@@ -207,13 +208,13 @@ def file_of(path: Path) -> Path:
 
 def _with_suffix(path: Path) -> Path:
     if not path.name:
-        raise CassetteError(f"{path} is a folder. Give the file of a cassette.")
+        raise CassetteError(f"{path} is a folder.", "Give the file of a cassette.")
     if path.suffix not in _SUFFIXES and path.suffix.lower() != ".har":
         path = path.with_name(path.name + ".yaml")
     longest = max(len(part.encode(errors="replace")) for part in path.parts)
     if longest > _MAX_NAME_BYTES or len(str(path).encode(errors="replace")) > _MAX_PATH_BYTES:
         raise CassetteError(
-            f"{path.name[:40]}… is too long for the name of a cassette. Give a shorter one."
+            f"{path.name[:40]}… is too long for the name of a cassette.", "Give a shorter one."
         )
     return path
 
@@ -224,14 +225,14 @@ def _path_in(folder: Path, name: str) -> Path:
     is_plain = name.isprintable() and name.strip() and ":" not in name
     if not is_plain or any(part in ("", ".", "..") for part in parts):
         raise CassetteError(
-            f"{name!r} is not a cassette's name. Give a bare name such as 'tour'. "
-            "For a file elsewhere, give a pathlib.Path."
+            f"{name!r} is not a cassette's name.",
+            "Give a bare name such as 'tour'. For a file elsewhere, give a pathlib.Path.",
         )
     path = _with_suffix(folder.joinpath(*parts))
     if not _stays_in(folder, path):
         raise CassetteError(
-            f"Cassette {name!r} is a link that leads out of {folder}. "
-            "Give a pathlib.Path to read a file elsewhere."
+            f"Cassette {name!r} is a link that leads out of {folder}.",
+            "Give a pathlib.Path to read a file elsewhere.",
         )
     return path
 
@@ -246,7 +247,7 @@ def _real_path(path: Path) -> Path:
         return path.resolve()
     except (OSError, RuntimeError, ValueError):
         raise CassetteError(
-            f"{path} is a link to a file that does not exist. Give the file itself."
+            f"{path} is a link to a file that does not exist.", "Give the file itself."
         ) from None
 
 
@@ -268,13 +269,13 @@ def locked(path: Path) -> Iterator[Path]:
         lock.acquire()
     except Timeout:
         raise CassetteInUseError(
-            f"Cassette {path.stem!r} is being recorded by another session or program. "
-            "Close that one, or record under another name."
+            f"Cassette {path.stem!r} is being recorded by another session or program.",
+            "Close that one, or record under another name.",
         ) from None
     except OSError as error:
         raise CassetteError(
-            f"Cannot record in {path.parent} ({error.strerror}). Set {CASSETTES_VARIABLE} to a "
-            "folder that can be written to."
+            f"Cannot record in {path.parent} ({error.strerror}).",
+            f"Set {CASSETTES_VARIABLE} to a folder that can be written to.",
         ) from None
     try:
         yield path

@@ -16,17 +16,34 @@ Differences = dict[str, tuple[object, object]]
 _MAX_PARSED_BYTES: Final = 1024**2
 _PLACE: Final = ("method", "host", "path")
 _LONGEST_PATH: Final = 200
+_ESCAPE: Final = re.compile("%([0-9A-Fa-f]{2})")
 _ADDRESS: Final = re.compile(r"([^/?#]*//)?(?:[^/?#]*@)?([^/?#]*)([^?#]*)\??([^#]*)")
+
+
+def unescaped(address: str) -> str:
+    """Return an address in which only what must be escaped is, in capitals: ``%3a`` is ``:``.
+
+    Clients differ in what they escape: httpx sends ``%3A`` as it was given, aiohttp as ``:``. A
+    slash, ``?``, ``#`` and ``%`` stay escaped, since they would mean something else.
+    """
+    return _ESCAPE.sub(_unescaped, address) if "%" in address else address
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    character = chr(int(escape[1], 16))
+    return character if "!" <= character <= "~" and character not in "/?#%" else escape[0].upper()
 
 
 def place_of(request: RecordedRequest, base_url: str) -> tuple[str, str, str]:
     """Return origin, path and query of an address; below ``base_url`` the origin is empty.
 
-    The path is cut off: the time to compare two grows with the square of their length.
+    The path is `unescaped`, and cut off: the time to compare two grows with the square of their
+    length.
     """
+    base_url = unescaped(base_url)
     match = _ADDRESS.match(request.uri)
     assert match is not None, "each part may be empty"
-    origin, path, query = f"{match[1] or ''}{match[2]}", match[3], match[4]
+    origin, path, query = f"{match[1] or ''}{match[2]}", unescaped(match[3]), match[4]
     if base_url and f"{origin}{path}/".startswith(f"{base_url}/"):
         origin, path = "", f"{origin}{path}"[len(base_url) :]
     return origin, (path or "/")[:_LONGEST_PATH], query

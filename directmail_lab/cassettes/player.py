@@ -24,7 +24,7 @@ from ..errors import NotRecordedError
 from ..interaction import RecordedRequest, header
 from ..redaction import Redactor
 from .layout import Address
-from .mismatch import Differences, differences, place_of
+from .mismatch import Differences, differences, place_of, unescaped
 from .recording import Recording
 
 Matcher = Callable[[Any, Any], object]
@@ -39,7 +39,7 @@ DEFAULT_MATCH_ON: Final = ("method", "path", "query", "body")
 
 _MAX_COMPARED: Final = 500
 _USER_INFO: Final = re.compile(r"(?<=://)[^/]*@")
-_RESPELLED: Final = re.compile(r"\?.*[&%+]")
+_RESPELLED: Final = re.compile(r"\?.*[&+]")
 _BOUNDARY: Final = re.compile(r'boundary="?([^";]+)', re.IGNORECASE)
 
 
@@ -140,9 +140,10 @@ class Player:
         if not self._runs:
             return None
         looks_inside, uri = self.looks_inside(request.method), request.uri
-        # Of parameters in another order or spelling, that of the recordings decides.
+        # Between addresses that differ in order or escapes alone, the order of recording decides.
         is_by_address = self._knows_addresses and not looks_inside
-        is_by_address &= not _RESPELLED.search(uri) and uri not in self._unescaped
+        is_by_address &= "%" not in uri and not _RESPELLED.search(uri)
+        is_by_address &= uri not in self._unescaped
         same = self._runs.get((request.method, uri), []) if is_by_address else []
         if run := self._next(same) or (same[0] if same and repeats else None):
             return run
@@ -187,10 +188,12 @@ class Player:
             what = f"is not in cassette {name!r} ({plural(count, 'interaction')}{others})."
             record = f"R{record}"
         lines = [f"{other}, which differs in {', '.join(names)}" for other, names in nearest]
-        more = "Nearest: " + ";\n         ".join(lines) + ".\n" if lines else ""
-        more += f"Left unplayed: {left}.\n" if (left := self._left_unplayed()) else ""
+        details = ["Nearest: " + ";\n         ".join(lines) + "."] if lines else []
+        details += [f"Left unplayed: {left}."] if (left := self._left_unplayed()) else []
         return NotRecordedError(
-            f"{title} {what}\n{more}{record}",
+            f"{title} {what}",
+            record,
+            details="\n".join(details),
             reason="nothing_left" if is_played else "no_match",
             similarity=similarity,
             request=title,
@@ -202,7 +205,8 @@ class Player:
     def _keys(self, request: RecordedRequest, base_url: str) -> Iterable[Hashable]:
         """Yield what the index has a request under: its address, and its path below the base."""
         names, (address, _, query) = self._names, request.uri.partition("?")
-        address = _USER_INFO.sub("", address.partition("#")[0])
+        address = unescaped(_USER_INFO.sub("", address.partition("#")[0]))
+        base_url = unescaped(base_url)
         method = request.method if "method" in names else ""
         parameters = _parameters(query) if "query" in names else ()
         if "path" not in names:

@@ -235,7 +235,8 @@ class Recorder:
         if size > MAX_FILE_BYTES - _SPARE_BYTES:
             raise CassetteError(
                 f"Cassette {self._path.stem!r} has {size:,} bytes, and may have "
-                f"{MAX_FILE_BYTES:,}: nothing was sent. Record under another name."
+                f"{MAX_FILE_BYTES:,}: nothing was sent.",
+                "Record under another name.",
             )
 
     def current(self) -> Recording:

@@ -352,8 +352,8 @@ def read_bytes(path: Path) -> bytes:
             raise CassetteFormatError(f"{path} is not a file, so it is not a cassette.")
         if status.st_size > MAX_FILE_BYTES:
             raise CassetteFormatError(
-                f"{path} has {status.st_size:,} bytes; a cassette may have {MAX_FILE_BYTES:,}. "
-                "Record in parts."
+                f"{path} has {status.st_size:,} bytes; a cassette may have {MAX_FILE_BYTES:,}.",
+                "Record in parts.",
             )
         with path.open("rb") as file:
             return file.read(status.st_size)
@@ -469,9 +469,13 @@ def _parse_third_party(data: bytes, path: Path, progress: Progress) -> Recording
             text = data.decode("utf-8-sig")
             metadata, interactions = load_cassette_text(text, progress)
         except UnicodeDecodeError:
-            raise CassetteFormatError(f"{path} is not a cassette: it is not UTF-8 text.") from None
+            raise CassetteFormatError(
+                f"{path} is not a cassette: it is not UTF-8 text.", is_cassette=False
+            ) from None
         except CassetteFormatError as error:
-            raise CassetteFormatError(f"{path} is not a cassette. {error}") from None
+            raise CassetteFormatError(
+                f"{path} is not a cassette. {error}", is_cassette=False
+            ) from None
         kind = "json" if text.lstrip().startswith("{") else "vcrpy"
     interactions, redactor = redact_foreign(interactions)
     about, base_url = _about(metadata, interactions, path)
@@ -493,7 +497,8 @@ def _about(
         urlsplit(str(base_url))
     except MALFORMED:
         raise CassetteFormatError(
-            f"{path} is not a cassette: what it says of its recording cannot be read."
+            f"{path} is not a cassette: what it says of its recording cannot be read.",
+            is_cassette=False,
         ) from None
     if not isinstance(base_url, str):
         base_url = None

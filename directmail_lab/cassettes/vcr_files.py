@@ -180,7 +180,7 @@ def block_text(
         written: str = serialize(cassette, SimpleNamespace(serialize=with_metadata))
     except TypeError:
         raise CassetteError(
-            "A body is not text, which vcrpy's JSON cannot hold. Convert to .yaml or .har."
+            "A body is not text, which vcrpy's JSON cannot hold.", "Convert to .yaml or .har."
         ) from None
     return written
 

@@ -97,7 +97,8 @@ def convert(
 ) -> None:
     """Convert between our lines, vcrpy's YAML and JSON, and HAR 1.2."""
     refuse_existing(target, force)
-    count = files.convert(cassette_file(source), target, to or files.layout_of(target))
+    layout = to or files.layout_of(target)
+    count = files.convert(cassette_file(source), target, layout, notice=typer.echo)
     typer.echo(f"Wrote {plural(count, 'interaction')} to {target}.")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
 
 _WIDE: Final = 1000  # a pipe has no width: each row stays on one line, for grep
 
-# A sentence that names a call or class of Python is no advice at a terminal.
-_PYTHON = re.compile(r"\w\((?!s\))|pathlib|^Or set")
 _SIGN_IN = "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY, or give --cassette where it is taken."
 _ADVICE: Final[dict[type[Exception], str]] = {
     errors.CredentialError: _SIGN_IN,
@@ -57,12 +54,10 @@ def error_message(error: Exception) -> str:
     if isinstance(error, OSError):
         reason = error.strerror or str(error)
         return f"{error.filename}: {reason}." if error.filename else reason
-    sentences = re.split(r"(?<=[.?!])(?: (?=[A-Z])|(?=\n))", str(error))
-    kept = [each for each in sentences if not _PYTHON.search(each)] or sentences[:1]
-    message = " ".join(kept).replace(" \n", "\n")
-    if message != str(error):
-        message += "".join(f" {_ADVICE[kind]}" for kind in _ADVICE if isinstance(error, kind))
-    return message
+    advice = next((own for kind, own in _ADVICE.items() if isinstance(error, kind)), None)
+    if isinstance(error, DirectMailLabError) and advice is not None:
+        error.advice = advice
+    return str(error)
 
 
 def cassette_file(name: str) -> Path:
@@ -77,7 +72,7 @@ def cassette_file(name: str) -> Path:
 def refuse_existing(path: Path, force: bool) -> None:
     """Raise an error if a file would be replaced without ``--force``."""
     if path.exists() and not force:
-        raise DirectMailLabError(f"{path} exists already. Choose another name, or use --force.")
+        raise DirectMailLabError(f"{path} exists already.", "Choose another name, or use --force.")
 
 
 def show(frame: pd.DataFrame, *, as_json: bool = False, as_csv: bool = False) -> None:

@@ -74,7 +74,8 @@ def _respond(file: Path, request: object) -> dict[str, Any]:
         response, bodies = handle_request(_open(file, version), request)
     except CassetteError as error:
         message = str(error).replace(str(file), file.name)
-        raise HTTPError(415 if "is not a cassette" in message else 422, message) from None
+        is_other = isinstance(error, CassetteFormatError) and not error.is_cassette
+        raise HTTPError(415 if is_other else 422, message) from None
     except Exception as error:  # its message might hold a value, and would be logged
         message = f"{file.name} cannot be shown ({type(error).__name__})."
         raise HTTPError(500, message) from None
@@ -162,5 +163,6 @@ async def _find_file(contents: ContentsManager, path: str) -> Path:
 def _open(file: Path, _version: str) -> Recording:
     recording = read_cassette(file)
     if recording.layout == "empty":
-        raise CassetteFormatError(f"{file.name} is not a cassette: it is empty.")
+        message = f"{file.name} is not a cassette: it is empty."
+        raise CassetteFormatError(message, is_cassette=False)
     return recording

@@ -219,7 +219,7 @@ class Allowances:
             at = datetime.fromtimestamp(min(until, _LAST_S), UTC)
             when = f" until {at:%Y-%m-%d %H:%M:%S} UTC, {until - now:.0f} s from now"
         return QuotaExhaustedError(
-            f"Nothing is left for {line.operation}{when}, and max_wait_s is {self.max_wait_s:g}. "
+            f"Nothing is left for {line.operation}{when}, and max_wait_s is {self.max_wait_s:g}.",
             "Try again later, or connect(…, max_wait_s=…) with more.",
             until=until if when else None,
         )
@@ -323,7 +323,7 @@ class _Attempts:
         """Return in how many seconds to ask again; 0 if the request may be sent."""
         cancelled = self._request.extensions.get(CANCELLED)
         if cancelled is not None and cancelled.is_set():
-            raise DirectMailLabError("The request was cancelled while it waited. Send it again.")
+            raise DirectMailLabError("The request was cancelled while it waited.", "Send it again.")
         return self._allowances.wait_s(self._turn, self._clock())
 
     def show(self, seconds: float) -> float:

@@ -98,12 +98,13 @@ def say_briefly(error: NotRecordedError, command: str) -> None:
     """Make two lines of an error: what happened, and the command that records the test again."""
     from ..display import CONTROLS
 
-    what = str(error).partition("\n")[0]
+    what = error.what
     for title, differing in error.nearest[:1]:
         names = ", ".join(differing)
         how = f"differs in {names}" if title == error.request else f"is not recorded, but {title}"
         what = f"{error.request} {how}"
-    error.args = (f"{CONTROLS.sub(' ', what)}\nRecord this test again: {command}",)
+    error.what, error.details = CONTROLS.sub(" ", what), ""
+    error.advice = f"Record this test again: {command}"
 
 
 def hide_our_frames(call: pytest.CallInfo[Any], config: pytest.Config) -> None:
@@ -129,7 +130,7 @@ def add_to_report(report: pytest.TestReport, config: pytest.Config, use: Use) ->
     report.sections.append(("directmail cassette", text))
     crash = getattr(report.longrepr, "reprcrash", None)
     if crash and use.refused and str(use.refused[-1]) in crash.message:
-        crash.message = str(use.refused[-1]).partition("\n")[0]
+        crash.message = use.refused[-1].what
         setattr(report, COMMAND, use.command)
 
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import threading
 import traceback
 from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -22,7 +24,11 @@ import pytest
 from ..settings import is_loopback
 
 _HERE: Final = ("", "0.0.0.0", "::")  # all addresses of this machine, where a server listens
+_ADDRESS_AT: Final = {"connect": 0, "connect_ex": 0, "sendto": -1, "sendmsg": 3}
+"""The methods of a socket that take an address, each with the position of that argument."""
 _LIBRARY: Final = Path(os.__file__).parent
+_OWNER: Final = "_directmail_lab_owner"
+"""The attribute of a thread that holds the test it works for; None if a fixture started it."""
 
 
 class NetworkBlock:
@@ -40,8 +46,9 @@ class NetworkBlock:
         self._root = root
         self._allowed = [host.lower() for host in allowed]
         self._resolved: set[str] = set()  # the addresses of allowed names
-        self._tried: list[BaseException] = []
+        self._tried: list[tuple[pytest.Item, BaseException]] = []
         self._item: pytest.Item | None = None
+        self._is_called = False
 
     @contextmanager
     def allowing(self, base_url: str) -> Iterator[None]:
@@ -57,19 +64,26 @@ class NetworkBlock:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self) -> Generator[None, Any, Any]:
         with pytest.MonkeyPatch.context() as patch:
-            for name in ("connect", "connect_ex", "sendto"):
-                patch.setattr(socket.socket, name, self._connecting(getattr(socket.socket, name)))
+            for name, at in _ADDRESS_AT.items():
+                if original := getattr(socket.socket, name, None):  # Windows has no sendmsg
+                    patch.setattr(socket.socket, name, self._connecting(original, at))
             for name in ("getaddrinfo", "gethostbyname"):
                 patch.setattr(socket, name, self._resolving(getattr(socket, name)))
             # It resolves names in a thread, on whose stack the project's line is not.
-            original = asyncio.BaseEventLoop.getaddrinfo
+            look_up = asyncio.BaseEventLoop.getaddrinfo
 
             def resolve(loop: Any, host: Any, port: Any, **options: Any) -> Any:
                 self._check(host, port)
-                return original(loop, host, port, **options)
+                return look_up(loop, host, port, **options)
 
             patch.setattr(asyncio.BaseEventLoop, "getaddrinfo", resolve)
-            return (yield)
+            start, submit = threading.Thread.start, ThreadPoolExecutor.submit
+            patch.setattr(threading.Thread, "start", self._starting(start))
+            patch.setattr(ThreadPoolExecutor, "submit", self._submitting(submit))
+            try:
+                return (yield)
+            finally:
+                self._take_errors(None)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, Any, Any]:
@@ -78,17 +92,70 @@ class NetworkBlock:
         try:
             return (yield)
         finally:
-            if self._tried:
-                first, self._tried = self._tried[0], []
-                raise first
+            if error := self._take_errors(item):
+                raise error
 
-    pytest_runtest_call = pytest_runtest_teardown = pytest_runtest_setup
+    pytest_runtest_teardown = pytest_runtest_setup
 
-    def _connecting(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        """Do the same; a thread that is started here belongs to the test."""
+        self._is_called = True
+        try:
+            return (yield from self.pytest_runtest_setup(item))
+        finally:
+            self._is_called = False
+
+    def _take_errors(self, present: pytest.Item | None) -> BaseException | None:
+        """Return the present test's error; report an error of each earlier test.
+
+        A thread of an earlier test went on after that test, and tried to connect.
+        """
+        tried, self._tried = self._tried, []
+        errors = dict(reversed(tried))  # the first one of each test
+        own = errors.pop(present, None) if present else None
+        for item, error in errors.items():
+            told = f"A thread that {item.nodeid} started went on after the test's end.\n{error}"
+            # pytest-xdist takes no report of a test that is over, but one of its collection.
+            report = pytest.CollectReport(item.nodeid, "failed", told, None, when="teardown")
+            item.ihook.pytest_collectreport(report=report)
+        return own
+
+    def _owner(self) -> pytest.Item | None:
+        """Return the test that this thread works for, or None if a fixture started the thread.
+
+        A fixture's thread may serve many tests: what it does counts for the test that is running.
+        """
+        current = threading.current_thread()
+        if self._is_called and current is threading.main_thread():
+            return self._item
+        return getattr(current, _OWNER, None)
+
+    def _starting(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def start(thread: threading.Thread) -> None:
+            setattr(thread, _OWNER, self._owner())
+            original(thread)
+
+        return start
+
+    def _submitting(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def submit(pool: Any, function: Callable[..., Any], /, *args: Any, **options: Any) -> Any:
+            owner = self._owner()  # which may not be the test that started the pool's thread
+
+            def work(*args: Any, **options: Any) -> Any:
+                setattr(threading.current_thread(), _OWNER, owner)
+                return function(*args, **options)
+
+            return original(pool, work, *args, **options)
+
+        return submit
+
+    def _connecting(self, original: Callable[..., Any], at: int) -> Callable[..., Any]:
         def connect(sock: socket.socket, *args: Any) -> Any:
             if sock.family in (socket.AF_INET, socket.AF_INET6):
                 try:
-                    self._check(*args[-1][:2])
+                    if len(args) > at and args[at]:  # else a sendmsg on a connection
+                        self._check(*args[at][:2])
                 except BaseException:
                     sock.close()  # as Python's own callers do only for an OSError
                     raise
@@ -114,8 +181,10 @@ class NetworkBlock:
         shown = f"{name}:{port}" if port else name
         problem = f"No connection to {shown} from {self._line()}: the network is blocked."
         advice = f"Replay it with a fixture, or allow it: --directmail-allowed-hosts={name}"
-        self._tried.append(pytest.fail.Exception(f"{problem}\n{advice}", pytrace=False))
-        raise self._tried[-1]
+        error = pytest.fail.Exception(f"{problem}\n{advice}", pytrace=False)
+        if item := self._owner() or self._item:
+            self._tried.append((item, error))
+        raise error
 
     def _line(self) -> str:
         """Return the project's line that is running; if none is in this thread, the test's own."""
@@ -124,5 +193,6 @@ class NetworkBlock:
             is_library = "-packages" in str(path) or _LIBRARY in path.parents
             if self._root in path.parents and not is_library and str(path) != __file__:
                 return f"{path.relative_to(self._root)}:{number}"
-        file, first, _ = self._item.location if self._item else ("a test", None, "")
+        item = self._owner() or self._item
+        file, first, _ = item.location if item else ("a test", None, "")
         return file if first is None else f"{file}:{first + 1}"

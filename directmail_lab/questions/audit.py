@@ -156,7 +156,7 @@ def read_notebook(path: Path) -> dict[str, Any]:
             "".join(cell.get("source", ""))
     except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
         raise DirectMailLabError(
-            f"{path} is not a notebook of format 4. Save it in JupyterLab, and try again."
+            f"{path} is not a notebook of format 4.", "Save it in JupyterLab, and try again."
         ) from None
     return dict(notebook)
 

@@ -211,10 +211,13 @@ def _row(template: str, calls: Sequence[_Call]) -> tuple[str, ...]:
     statuses = sorted(Counter(call.status for call in calls).items())
     links = []
     for recording, here in grouped(calls, lambda call: call.recording).items():
-        text = html.escape(f"{recording.name}: {ranges(call.number for call in here)}")
+        numbers = ranges(call.number for call in here)
+        text = html.escape(f"{recording.name}: {numbers}")
         if recording.path is not None:
             address = quote(Path(os.path.relpath(recording.path)).as_posix())
-            text = f'<a href="{address}">{text}</a>'
+            # JupyterLab's viewer shows these interactions alone: see jupyter/plugin.js.
+            shown = f"filter=number:{numbers.replace(' ', '')}"
+            text = f'<a href="{address}#{shown}">{text}</a>'
         links.append(text)
     name = html.escape(f"{calls[0].request.method} {template}")
     return name, ", ".join(f"{status} ({n:,})" for status, n in statuses), "; ".join(links)

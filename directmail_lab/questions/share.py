@@ -100,7 +100,7 @@ def share(
     for notebook in [notebooks] if isinstance(notebooks, str | Path) else notebooks:
         bundle.add_notebook(Path(notebook))
     if not bundle.contents:
-        raise DirectMailLabError("No notebook to share. Name at least one .ipynb file.")
+        raise DirectMailLabError("No notebook to share.", "Name at least one .ipynb file.")
     for cassette in cassettes:
         file = find_cassette(cassette)
         bundle.add_cassette(file, f"cassettes/{file.name if Path(cassette).suffix else cassette}")
@@ -198,13 +198,14 @@ class _Bundle:
     def _add(self, place: str, file: Path, content: bytes, parts: Iterable[audit.Part]) -> None:
         if place.startswith(("/", "../")) or "\\" in place:
             raise DirectMailLabError(
-                f"{str(file)!r} leads out of what can be shared. Put the cassette into a folder "
-                "named cassettes beside or above the notebook, and name it there."
+                f"{str(file)!r} leads out of what can be shared.",
+                "Put the cassette into a folder "
+                "named cassettes beside or above the notebook, and name it there.",
             )
         if self.contents.setdefault(place, content) != content:
             raise DirectMailLabError(
-                f"Two files would be {place} in the zip, and {file} is one of them. Rename it, or "
-                "share it separately."
+                f"Two files would be {place} in the zip, and {file} is one of them.",
+                "Rename it, or share it separately.",
             )
         self.parts.extend(parts)
 
@@ -229,8 +230,9 @@ def _check_names(cell: str, where: str, available: set[str]) -> None:
     for call, quote, name in _READS.findall(cell):
         if quote and name not in available:
             raise DirectMailLabError(
-                f"Nothing was written: there is no cassette {name!r} ({where}). Record it, or "
-                "correct the name: it is looked up from the notebook's folder, as replay() does."
+                f"Nothing was written: there is no cassette {name!r} ({where}).",
+                "Record it, or "
+                "correct the name: it is looked up from the notebook's folder, as replay() does.",
             )
         if not quote and call == "replay":
             warnings.warn(

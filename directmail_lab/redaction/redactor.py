@@ -191,7 +191,8 @@ class Redactor(Hidden):
         if self.__keys.holds(written):
             raise CassetteError(
                 "The key was about to be written in a form that redaction had not removed, so "
-                "nothing was written. Leave this request out of the recording, and report it."
+                "nothing was written.",
+                "Leave this request out of the recording, and report it.",
             )
 
     def _learn(self, secrets: Iterable[str] = ()) -> None:

@@ -48,7 +48,7 @@ def browse(source: Source = None) -> BrowserWidget:
     ------
     NotConnectedError
         Nothing is named and no session is open.
-    NotRecordedError
+    CassetteNotFoundError
         There is no such cassette.
     CassetteError
         The cassette or the file cannot be read. For a large file, the error appears in the widget.
@@ -136,7 +136,7 @@ class BrowserWidget(Widget):
             None is selected, it cannot be read, or its body was not kept.
         """
         if self.selected is None:
-            raise CassetteError("No interaction is selected. Select one in the list above.")
+            raise CassetteError("No interaction is selected.", "Select one in the list above.")
         return browser_data.response_of(self._opening.result(), self.selected)
 
     def update_page(self) -> None:

@@ -318,7 +318,7 @@ def response_of(recording: Recording, number: int) -> httpx.Response:
     """
     interaction = recording.interaction(number)
     if not recording.has_bodies(number):
-        raise CassetteError(f"The body of interaction {number} is not kept. Send it again.")
+        raise CassetteError(f"The body of interaction {number} is not kept.", "Send it again.")
     sent, received = interaction.request, interaction.response
     plain = replace(received, body=_read_body(received)[0])
     response = as_response(normalize_headers(plain, method=sent.method))

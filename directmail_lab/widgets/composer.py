@@ -100,7 +100,7 @@ class Composer:
         texts = [str(request.url), *request.headers.values(), request.content.decode("latin-1")]
         if session.mode != "replay" and any(map(has_placeholder, texts)):
             raise DirectMailLabError(
-                "A value was replaced when this was recorded: put in your own."
+                "A value was replaced when this was recorded.", "Put in your own."
             )
         if not (session.allow_writes and is_write(request)):
             self._send((session, request), respond)
@@ -269,7 +269,7 @@ def _written(session: Session, form: Any, body: bytes) -> httpx.Request:
     address = _below(session, form["address"].strip().partition("#")[0])
     for name, _ in form["headers"]:
         if name.strip().lower() in _SET_BY_SESSION:
-            raise DirectMailLabError(f"Leave out the header {name}: the session sets it.")
+            raise DirectMailLabError(f"The session sets {name} itself.", "Leave out this header.")
     headers = [*map(tuple, form["headers"])]
     content = _content(session.recording, form, body, headers)
     try:
@@ -277,9 +277,9 @@ def _written(session: Session, form: Any, body: bytes) -> httpx.Request:
             form["method"], address, headers=headers, content=content
         )
     except ValueError:
-        raise DirectMailLabError("A header cannot be sent as it is.") from None
+        raise DirectMailLabError("A header cannot be sent as it is.", "Correct it.") from None
     if origin(request.url) != origin(httpx.URL(session.base_url)):
-        raise DirectMailLabError(_elsewhere(session, request.url.host))
+        raise _elsewhere(session, request.url.host)
     return request
 
 
@@ -287,24 +287,26 @@ def _below(session: Session, address: str) -> str:
     """Return an address that is sent as it stands: below the base address, or a whole one."""
     url = parse_url(address)
     if url.host and not url.scheme:
-        raise DirectMailLabError(_elsewhere(session, url.host))
+        raise _elsewhere(session, url.host)
     path = address.partition("?")[0]
     if "{" in path or "}" in path:
         template = path[path.find("{") :].partition("/")[0]
-        raise DirectMailLabError(f"Put a value in the place of {template}.")
+        raise DirectMailLabError(f"{template} stands for a value.", "Put one in its place.")
     if "\\" in path or {".", ".."} & set(unquote(path).split("/")):
         raise DirectMailLabError(
-            "Leave out backslashes and segments of dots: they would be sent as another path."
+            "A path with a backslash, or a segment of dots, would be sent as another path.",
+            "Write the path that you mean.",
         )
     if not address:
-        raise DirectMailLabError("Type a path, such as /v1/users/me.")
+        raise DirectMailLabError("There is no address.", "Type a path, such as /v1/users/me.")
     return address
 
 
-def _elsewhere(session: Session, host: str) -> str:
-    return (
-        f"{host or 'This address'} is not {httpx.URL(session.base_url).host}: what is written here "
-        f"goes to {session.base_url} alone. To send elsewhere, connect() there."
+def _elsewhere(session: Session, host: str) -> DirectMailLabError:
+    return DirectMailLabError(
+        f"{host or 'This address'} is not {httpx.URL(session.base_url).host}, where this session "
+        "sends.",
+        "To send there, connect() to it.",
     )
 
 
@@ -317,8 +319,8 @@ def _content(recording: Recording, form: Any, body: bytes, headers: list[tuple[s
                 recorded = recording.interaction(number).request.body or b""
             if digest_of(recorded) != digest:
                 raise DirectMailLabError(
-                    "The body that was recorded is no longer there. Replace it, or open the "
-                    "request again."
+                    "The body that was recorded is no longer there.",
+                    "Replace it, or open the request again.",
                 )
             return recorded
         case {"is_text": True}:
@@ -328,7 +330,7 @@ def _content(recording: Recording, form: Any, body: bytes, headers: list[tuple[s
                 return body.decode().encode(charset)
             except (LookupError, UnicodeError):
                 raise DirectMailLabError(
-                    f"The body cannot be written in {charset}, as the header Content-Type says. "
-                    "Change that header, or the body."
+                    f"The body cannot be written in {charset}, as the header Content-Type says.",
+                    "Change that header, or the body.",
                 ) from None
     return body

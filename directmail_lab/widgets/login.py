@@ -102,8 +102,9 @@ def _ask_at_terminal(request: SignInRequest) -> SignInRequest:
     if not address and len(settings.configured_regions()) != 1:
         if not sys.stdin.isatty():
             raise errors.NotConnectedError(
-                "login() needs a notebook or a terminal. Use connect(base_url=…, api_key=…) or "
-                f"replay(…), or set {settings.BASE_URL_VARIABLE} and {settings.API_KEY_VARIABLE}."
+                "login() needs a notebook or a terminal.",
+                "Use connect(base_url=…, api_key=…) or "
+                f"replay(…), or set {settings.BASE_URL_VARIABLE} and {settings.API_KEY_VARIABLE}.",
             )
         address = input("Service address: ")
     address = settings.choose_address(address or None)
@@ -298,15 +299,15 @@ def explain(error: BaseException) -> dict[str, str]:
     fields = {
         "key": errors.CredentialError | errors.UnauthorizedError,
         "cassette": errors.CassetteError,
-        "address": errors.InsecureAddressError | errors.NotConnectedError | httpx.TransportError,
+        "address": errors.AddressError | errors.NotConnectedError | httpx.TransportError,
     }
-    text, _, hint = str(error).partition(". ")
+    text, hint = getattr(error, "what", ""), getattr(error, "advice", "")
     if isinstance(error, KeyboardInterrupt):
         text = "Interrupted: nobody is signed in."
     elif isinstance(error, errors.UnauthorizedError):
-        text = f"The service did not accept this key (status {error.status})"
+        text = f"The service did not accept this key (status {error.status})."
     elif not isinstance(error, errors.DirectMailLabError | httpx.TransportError):
-        text = f"Signing in failed with an unexpected error ({type(error).__name__})"
+        text = f"Signing in failed with an unexpected error ({type(error).__name__})."
         hint = "Call connect(…) in a cell to see where."  # its own may hold anything
     field = next((name for name, kinds in fields.items() if isinstance(error, kinds)), "")
-    return {"text": f"{text.removesuffix('.')}.", "hint": hint, "field": field}
+    return {"text": text, "hint": hint, "field": field}

@@ -12,7 +12,7 @@ from playwright.sync_api import Locator, Page, Response, expect
 from directmail_lab.cassettes.convert import convert
 from directmail_lab.tutorials import FIRST, checkout
 
-from .jupyter import Server, command, open_app, shown_documents, wait_for
+from .jupyter import Server, command, open_app, run_notebook, shown_documents, wait_for
 
 ROOT = checkout()
 assert ROOT is not None
@@ -101,6 +101,22 @@ def test_what_is_no_cassette_opens_as_it_did(
     wait_for(page, lambda: shown_documents(page) == [[name, usual]])
 
     expect(page.get_by_role("grid", name="Interactions")).to_have_count(0)
+
+
+def test_a_link_of_openapi_opens_the_interactions_that_it_is_about(
+    page: Page, server: Server, folder: Path
+) -> None:
+    """Also in a viewer that is open already."""
+    cell = "import directmail_lab as dm; dm.openapi('cassettes/tour.yaml')"
+    run_notebook(page, server, "seen/operations", cell)
+    viewer = page.get_by_role("region", name="Recorded interactions")
+    for numbers in ("1-41", "42-102"):
+        page.get_by_role("link", name=f"tour: {numbers}").click()
+        first, last = map(int, numbers.split("-"))
+
+        expect(viewer).to_contain_text(f"{last - first + 1} shown")
+        expect(viewer.get_by_label("Filter")).to_have_value(f"number:{numbers}")
+        page.get_by_role("tab", name="operations.ipynb").click()
 
 
 def has_saved_the_layout(response: Response) -> bool:

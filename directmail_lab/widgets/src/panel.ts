@@ -1,6 +1,6 @@
 /* The browser of interactions: a list, beside it a request that is written, and below that a response.
  *
- *   createBrowser(root, { send, loadEditor, … }) -> { destroy }
+ *   createBrowser(root, { send, loadEditor, … }) -> { filter, destroy }
  */
 
 import { SYMBOLS } from "./columns";
@@ -85,7 +85,7 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
 
   const side = div("dml-b-side");
   const middle = div("dml-b-middle");
-  const whole = make("section", { className: `dml dml-box dml-browser${fill ? " dml-b-fills" : ""}`, ariaLabel: "Interactions" });
+  const whole = make("section", { className: `dml dml-box dml-browser${fill ? " dml-b-fills" : ""}`, ariaLabel: "Recorded interactions" });
   const isWide = () => list.grid.offsetTop === side.offsetTop;
   const border = createSeparator({ name: "--dml-list", label: "Border of the list", root: whole, whole: middle, isVertical: isWide, initial: 40 });
   const lower = createSeparator({ name: "--dml-request", label: "Border of the request", root: whole, whole: side, isVertical: () => false, initial: 45 });
@@ -350,6 +350,10 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
   });
   load();
   return {
+    filter: (text: string) => {
+      searching.value = text;
+      onFilter();
+    },
     destroy: () => {
       isDestroyed = true;
       for (const timer of [opening, typing]) clearTimeout(timer);

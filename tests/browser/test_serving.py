@@ -1,0 +1,36 @@
+"""A recorded web page in a real Chromium, as `serve` sends it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from cassette_samples import answered, get, recorded
+
+from directmail_lab.server import CassetteServer
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+LETTER = replace(get("/v1/letters"), method="POST", body=b"{}")
+SEND = "fetch('/v1/letters', {method: 'POST', body: '{}'}).then((response) => response.text())"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_a_page_of_the_server_may_fetch_from_it_but_runs_no_script(
+    browser: Browser, tmp_path: Path, host: str
+) -> None:
+    """A person can try requests in the page's console; a stranger's page does nothing itself."""
+    page = answered(get("/page"), "<title>still</title><script>document.title = 'ran'</script>")
+    page = replace(page, response=replace(page.response, headers=(("Content-Type", "text/html"),)))
+    path = recorded(
+        tmp_path / "a.yaml", page, answered(get("/v1/me"), "me"), answered(LETTER, "sent")
+    )
+    with CassetteServer([path]) as server, browser.new_context() as context:
+        tab = context.new_page()
+        tab.goto(f"{server.base_url.replace('127.0.0.1', host)}/page")
+        read = tab.evaluate("fetch('/v1/me').then((response) => response.text())")
+
+        assert (read, tab.evaluate(SEND), tab.title()) == ("me", "sent", "still")
