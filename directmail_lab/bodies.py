@@ -8,9 +8,11 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from textwrap import shorten
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
+from .display import plural
 from .errors import DirectMailLabError
 from .interaction import Headers, header
 
@@ -97,17 +99,33 @@ def unwrap(
         record_path = _path_of_records(body, is_page=is_page)
     if record_path is None:
         return body, None
-    name, _, rest = str(record_path).partition(".")
-    if not isinstance(body, dict) or name not in body:
+    return _pick(body, [], str(record_path).split("."))
+
+
+def _pick(value: Any, done: list[str], left: list[str]) -> tuple[Any, dict[str, Any]]:
+    """Return what is at the end of a path, and all else; ``done`` is what led to ``value``."""
+    name, *rest = left
+    if not isinstance(value, dict) or name not in value:
+        typed, reached = ".".join(done + left), ".".join(done)
         raise DirectMailLabError(
-            f"record_path {record_path!r} is not in this body.",
-            "Name one of its members, or use record_path=None for the whole body.",
+            f"record_path {typed!r} is not in this body. "
+            f"{f'Its {reached!r}' if done else 'It'} {_members_of(value)}.",
+            "Name another path, or use record_path=None for the whole body.",
         )
-    others = dict(body)
-    records = others.pop(name)
+    others = dict(value)
+    found = others.pop(name)
     if rest:
-        records, others[name] = unwrap(records, rest)
-    return records, others
+        found, others[name] = _pick(found, [*done, name], rest)
+    return found, others
+
+
+def _members_of(value: object) -> str:
+    if isinstance(value, dict):
+        names = shorten(", ".join(map(str, value)), 200, placeholder=" …")
+        return f"has the members {names}" if names else "has no members"
+    if isinstance(value, list | tuple):
+        return f"is an array of {plural(len(value), 'element')}, and has no members"
+    return "is no object, and has no members"
 
 
 def _path_of_records(body: object, *, is_page: bool) -> str | None:
@@ -177,6 +195,23 @@ def _decode(content: bytes, charset: str | None) -> str | None:
 
 
 # -- compression ---------------------------------------------------------------------------------
+
+
+class MissingBody(bytes):
+    """What stands for a body that was not recorded, as ``<not recorded: 5000 bytes>``."""
+
+
+_MISSING: Final = re.compile(rb"<not (?:recorded|searched): \d{1,18} bytes>")
+
+
+def is_like_missing(body: bytes | None) -> bool:
+    """Return whether a body reads as what stands for a missing one: a service may send that too."""
+    return body is not None and body.startswith(b"<not ") and bool(_MISSING.fullmatch(body))
+
+
+def shown_missing(body: bytes | None) -> str | None:
+    """Return what is shown for a missing body, as ``(not recorded: 5000 bytes)``, else None."""
+    return f"({body[1:-1].decode()})" if isinstance(body, MissingBody) else None
 
 
 class TooLargeError(ValueError):

@@ -11,7 +11,7 @@ from IPython.core import completer
 # A call that takes a cassette, or several, up to the name that is being typed.
 _TYPED: Final = re.compile(
     r"\b(?:(?:record|replay|rate_limits|chart_rate_limits|check_contract|interactions|browse|findings"
-    r"|openapi|drift)\(\s*(?:\[[^\]]*)?|cassette\s*=\s*)[\"']([^\"'\n]*)\Z"
+    r"|openapi|drift)\(\s*(?:\[[^\]]{0,999})?|cassette\s*=\s*)[\"']([^\"'\n]*)\Z"
 )
 
 

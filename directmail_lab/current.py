@@ -310,8 +310,9 @@ def record(
         A bare name, kept in the nearest ``cassettes`` folder, or a `Path` to a file.
     record_mode
         vcrpy's: ``"new_episodes"`` replays what the cassette has and records the rest,
-        ``"once"`` records only where there is no such file yet, ``"all"`` records everything
-        anew and replaces the file when it is closed, ``"none"`` only replays.
+        ``"once"`` records only where there is no such file yet, ``"all"`` sends everything
+        and records it; when it is closed, that replaces the old responses to the same requests,
+        and others stay; ``"none"`` only replays.
     redact
         What to replace besides the key and usual credentials: names of headers and of fields,
         dotted paths, and ``"personal"`` for e-mail addresses and telephone numbers anywhere, and

@@ -46,29 +46,68 @@ def without_traceback(error: _E) -> _E:
     return error.with_traceback(None)
 
 
-def hide_frames(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Let an error out of a function without its frames: their locals hold a key, or a body.
+def clear_locals(error: BaseException, handled: BaseException | None = None) -> None:
+    """Clear the locals of an error's frames, and of the errors that it is chained to.
 
-    Pytest's ``--showlocals``, rich and IPython's ``%xmode Verbose`` print such locals. The function
-    may be async. IPython shows whatever error it is in two lines.
+    The frames stay, so a bug can be found. A frame that is still running keeps its locals.
+
+    Parameters
+    ----------
+    handled
+        What the caller was handling when the call began. Its frames are the caller's own.
+    """
+    waiting: list[BaseException | None] = [error]
+    seen = {id(None), id(handled)}
+    while waiting:
+        each = waiting.pop()
+        if each is not None and id(each) not in seen:
+            seen.add(id(each))
+            traceback.clear_frames(each.__traceback__)
+            waiting += [each.__cause__, each.__context__]
+            waiting += each.exceptions if isinstance(each, BaseExceptionGroup) else ()
+
+
+def is_deliberate(error: BaseException) -> bool:
+    """Return whether an error is raised on purpose, or by a call with the wrong arguments.
+
+    It is shown in two lines.
+    """
+    shown = error.__traceback__
+    return hasattr(error, "_render_traceback_") or (shown is not None and shown.tb_next is None)
+
+
+def hide_frames(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Hide what a function's frames hold, a key or a body, from whoever sees its error.
+
+    Pytest's ``--showlocals``, rich and IPython's ``%xmode Verbose`` print locals. A deliberate
+    error loses its frames. Any other keeps them, without their locals: it is a bug to be found. The
+    function may be async.
     """
 
     @functools.wraps(function)
     def wrapper(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        handled = sys.exception()
         try:
             return function(*args, **kwargs)
         except BaseException as error:
+            del args, kwargs  # this frame is still running
+            if not is_deliberate(error):
+                clear_locals(error, handled)
+                raise
             failure = error
-        del args, kwargs
         raise with_brief_traceback(without_traceback(failure))
 
     @functools.wraps(function)
     async def async_wrapper(*args: _P.args, **kwargs: _P.kwargs) -> Any:
+        handled = sys.exception()
         try:
             return await cast("Any", function)(*args, **kwargs)
         except BaseException as error:
+            del args, kwargs
+            if not is_deliberate(error):
+                clear_locals(error, handled)
+                raise
             failure = error
-        del args, kwargs
         raise with_brief_traceback(without_traceback(failure))
 
     return cast("Any", async_wrapper) if inspect.iscoroutinefunction(function) else wrapper
@@ -221,7 +260,8 @@ class NotRecordedError(CassetteError):
     details
         Lines that name the nearest recorded requests, and those that were not played.
     reason
-        ``"nothing_left"`` (all were played) or ``"no_match"``.
+        ``"nothing_left"`` (all were played), ``"no_match"`` or ``"no_body"`` (the response was
+        recorded without its body).
     similarity
         Of the request's path to that of the nearest one in the cassette, from 0 to 1.
     request
@@ -232,7 +272,7 @@ class NotRecordedError(CassetteError):
     """
 
     details: str = ""
-    reason: Literal["nothing_left", "no_match"] = "no_match"
+    reason: Literal["nothing_left", "no_match", "no_body"] = "no_match"
     similarity: float = 1.0
     request: str = ""
     nearest: Sequence[tuple[str, Mapping[str, tuple[object, object]]]] = ()

@@ -179,9 +179,11 @@ class Client(_SessionClient, httpx.Client):
     @hide_frames
     def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
         try:
-            return _with_body_kept(super().send(request, **options))
+            return keep_body(super().send(request, **options))
         except BaseException as error:
-            raise _explain(error, request, self._redacted) from None
+            if explained := _explain(error, request, self._redacted):
+                raise explained from None
+            raise
 
 
 class AsyncClient(_SessionClient, httpx.AsyncClient):
@@ -190,13 +192,15 @@ class AsyncClient(_SessionClient, httpx.AsyncClient):
     @hide_frames
     async def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
         try:
-            return _with_body_kept(await super().send(request, **options))
+            return keep_body(await super().send(request, **options))
         except BaseException as error:
-            raise _explain(error, request, self._redacted) from None
+            if explained := _explain(error, request, self._redacted):
+                raise explained from None
+            raise
 
 
-def _with_body_kept(response: httpx.Response) -> httpx.Response:
-    """Return a response, whose body the session's recording keeps if it was read."""
+def keep_body(response: httpx.Response) -> httpx.Response:
+    """Return a response. If its body was read, the session's recording keeps that."""
     recording, number = response.extensions.get(NUMBER, (None, 0))
     if recording is not None and response.is_closed:
         recording.add_body(number, response.content)
@@ -245,8 +249,8 @@ _MESSAGES: Final = (
 
 def _explain(
     error: BaseException, request: httpx.Request, redacted: Callable[[str], str]
-) -> BaseException:
-    """Return an error with a plain message, as the caller of a client gets it."""
+) -> BaseException | None:
+    """Return an error with a plain message, as the caller of a client gets it; None for a bug."""
     if SENT in request.extensions:
         error = lost_response(request, error) or error
     if isinstance(error, UnicodeError):  # of a redirect
@@ -270,7 +274,7 @@ def _explain(
         what = what.format(f"{request.url.scheme}://{request.url.netloc.decode('ascii')}")
         advice += f" ({redacted(reason)})" if reason else ""
     else:
-        return error
+        return None
     what = redacted(what)
     error.args = (f"{what} {advice}",)
     vars(error).update(what=what, advice=advice)  # as our own errors have them

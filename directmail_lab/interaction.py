@@ -39,7 +39,7 @@ _ID_LIKE: Final = re.compile(
 _WORD: Final = r"(?:(?:base|sha|utf|int|float)\d{1,3}|[A-Za-z]{2,}\d?)"
 _SHORT: Final = r"(?:[A-Za-z]{1,3}\d{1,2}[A-Za-z]?|\d[A-Za-z])"
 _NAME: Final = re.compile(
-    r"v\d{1,3}(?:[._-]?(?:\d{1,3}|alpha|beta|rc|preview|p))*|\d{1,2}\.\d{1,2}"
+    r"v\d+(?:[._-]\d+|[._-]?(?:alpha|beta|rc|preview|p)\d*)*|\d{1,2}\.\d{1,2}"
     rf"|(?:{_SHORT}[-_])?{_WORD}(?:[-_](?:{_WORD}|v\d))*"
 )
 # A version by its place at the front, as in `/2013-04-01/zones` and `/rest/api/2/issue`; and what

@@ -16,6 +16,7 @@ from .errors import (
     AddressError,
     DirectMailLabError,
     WriteRefusedError,
+    clear_locals,
     hide_frames,
     without_traceback,
 )
@@ -165,9 +166,9 @@ async def _open_until_the_loop_ends(
 class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
     """The body of a live response.
 
-    If it breaks off, the outcome of a write is unknown, as it is when no response comes; and the
-    error has no frames of httpx. A body that is compressed more than once is refused: httpx would
-    expand 893 bytes to 8 GB.
+    If it breaks off, the outcome of a write is unknown, as it is when no response comes. An error
+    of the connection has no frames of httpx. A body that is compressed more than once is refused:
+    httpx would expand 893 bytes to 8 GB.
     """
 
     def __init__(
@@ -206,7 +207,10 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
     def _explain(self, error: BaseException) -> BaseException:
         if isinstance(error, KeyboardInterrupt):
             self._on_interrupt()
-        return lost_response(self._request, error) or without_traceback(error)
+        if isinstance(error, httpx.RequestError | KeyboardInterrupt):
+            return lost_response(self._request, error) or without_traceback(error)
+        clear_locals(error)
+        return error
 
     def _refuse_double_compression(self) -> None:
         if "," in self._coding:

@@ -14,7 +14,13 @@ from .arguments import argument_error, check_number
 from .bodies import PAGE, Path, leaves, read_json, unwrap
 from .current import session
 from .display import ProgressBar
-from .errors import AddressError, DirectMailLabError, hide_frames, without_traceback
+from .errors import (
+    AddressError,
+    DirectMailLabError,
+    hide_frames,
+    is_deliberate,
+    without_traceback,
+)
 from .http import httpx, origin, parse_url
 from .pacing import CANCELLED
 
@@ -25,6 +31,12 @@ Result = httpx.Response | Exception
 
 _MOST_PAGES: Final = 1_000
 _HAS_MORE: Final = ("has_more", "hasMore", "has_next", "hasNextPage")
+# Where a page states these numbers: at its top, or in one of these objects.
+_AROUND: Final = frozenset({"data", "meta", "pagination"})
+_TOTAL: Final = ("total",)
+_TOTAL_PAGES: Final = ("total_pages", "totalPages")
+_LAST_PAGE: Final = ("last_page", "lastPage")
+_CAME: Final = "{desc}: {n_fmt} [{elapsed}]"
 _NO_WAY: Final = (
     "The last page says that there are more, but not where. Say how to find the next page: "
     'pages(…, page="page"), offset="offset" or cursor="next_cursor".'
@@ -77,7 +89,7 @@ def get_many(paths: Iterable[str], *, concurrency: int = 8) -> list[Result]:
             try:
                 results[position] = opened.client.get(paths[position], extensions=extensions)
             except Exception as error:
-                results[position] = without_traceback(error)
+                results[position] = without_traceback(error) if is_deliberate(error) else error
             done.put(None)
 
     try:
@@ -116,7 +128,10 @@ def pages(
         The query of the first request: page size and start, as in ``{"limit": 100, "page": 0}``.
     page
         The query's parameter for the number of the page, which begins at its value in ``params``,
-        else at 1. A page that is shorter than the first is the last, and so is one before a 404.
+        else at 1. The last page is where ``total`` (the number of all records), ``total_pages``,
+        ``last_page`` or the link to the next page says; without these a page that is shorter than
+        the first, or one before a 404. Each may stand in ``meta`` or ``pagination``. As long as
+        one of them says that there are more, the list goes on.
     offset
         The query's parameter for the number of the first record, which begins at its value in
         ``params``, else at 0. It ends as with ``page``.
@@ -152,12 +167,12 @@ def pages(
 
 
 def _pages(pager: _Pager, max_pages: int | None) -> Iterator[httpx.Response]:
-    with ProgressBar(None, desc="GET", unit="page") as bar:
+    with ProgressBar(None, desc="Pages", bar_format=_CAME) as bar:
         for _ in range(max_pages or _MOST_PAGES):
             if (response := pager.next_page()) is None:
                 return
-            yield response
             bar.update()
+            yield response
     if max_pages is None and pager.url is not None:
         about = f"Stopped after {_MOST_PAGES} pages. For more: pages(…, max_pages=…)."
         warnings.warn(about, stacklevel=2)
@@ -174,6 +189,11 @@ class _Pager:
     cursor: str | None
     _seen: set[object] = field(default_factory=set)
     _first_count: int = 0
+    _count: int = 0
+    _trusted: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._is_from_zero = self.page is not None and self._number(self.url) == 0
 
     @hide_frames  # the locals hold bodies
     def next_page(self) -> httpx.Response | None:
@@ -193,6 +213,7 @@ class _Pager:
         self._seen |= {url, content}
         count = len(records) if isinstance(records, list) else 0
         self._first_count = self._first_count or count
+        self._count += count
         link = response.links.get("next", {}).get("url")
         self.url = self._next_url(url, link, dict(leaves(body)), count)
         return response
@@ -204,23 +225,52 @@ class _Pager:
         flags = [value for path, value in fields.items() if path and path[-1] in _HAS_MORE]
         if False in flags:
             return None
+        links = [link, *(value for path, value in fields.items() if "next" in path[-2:])]
         if counter := self.page or self.offset:
-            if True in flags or count >= max(self._first_count, 1):
+            has_more = self._has_more(url, links, fields, count)
+            if has_more is None:
+                has_more = count >= max(self._first_count, 1)
+            if True in flags or has_more:
                 step = 1 if self.page else count
-                return url.copy_set_param(counter, int(url.params[counter]) + step)
+                return url.copy_set_param(counter, self._number(url) + step)
         elif self.cursor:
             if token := fields.get(tuple(self.cursor.split("."))):
                 name = self.cursor.rpartition(".")[2].removeprefix("next").lstrip("_")
                 return url.copy_set_param(name[:1].lower() + name[1:], token)
         else:
-            links = [value for path, value in fields.items() if "next" in path[-2:]]
-            for each in (link, *links):
+            for each in links:
                 if isinstance(each, str) and (each.startswith(("http", "/")) or "?" in each):
                     return self._checked(url.join(parse_url(each)))
             flags.append(any(links))
         if True in flags:
             warnings.warn(_NO_WAY, stacklevel=5)  # for the loop over the pages
         return None
+
+    def _has_more(
+        self, url: httpx.URL, links: list[Any], fields: Mapping[Path, Any], count: int
+    ) -> bool | None:
+        """Return whether a page says that there are more; None if it does not say for certain.
+
+        A link that is null on each page, and a total that each page has of its own records, say
+        nothing. So both are trusted once they said that there are more, or if they agree.
+        """
+        number, said = self._number(url), dict[str, bool]()
+        if len(links) > 1 or links[0] or "link" in self._trusted:
+            said["link"] = any(links)
+        if count and (total := _stated(fields, _TOTAL)):
+            said["total"] = (number + count if self.offset else self._count) < total
+        if self.page and (total_pages := _stated(fields, _TOTAL_PAGES)):
+            said["total_pages"] = number + self._is_from_zero < total_pages
+        if self.page and (last_page := _stated(fields, _LAST_PAGE)):
+            said["last_page"] = number < last_page
+        more = {name for name, has_more in said.items() if has_more}
+        self._trusted |= more
+        is_certain = len(said) > 1 or said.keys() & {*self._trusted, "total_pages", "last_page"}
+        return bool(more) if is_certain else None
+
+    def _number(self, url: httpx.URL | None) -> int:
+        """Return the number of the page, or of its first record, in a URL's query."""
+        return int(url.params[self.page or self.offset or ""]) if url is not None else 0
 
     def _checked(self, url: httpx.URL) -> httpx.URL:
         """Return a URL that a page named, if it is on this session's server, or is replayed."""
@@ -231,3 +281,13 @@ class _Pager:
             "session's address: nothing was sent there.",
             'Try pages(…, page="page").',
         )
+
+
+def _stated(fields: Mapping[Path, Any], names: tuple[str, ...]) -> int | None:
+    """Return the number that a page states under one of these names; None if it is malformed."""
+    found = (
+        value
+        for path, value in fields.items()
+        if path and path[-1] in names and _AROUND.issuperset(path[:-1])
+    )
+    return next((value for value in found if type(value) is int and value > 0), None)

@@ -102,7 +102,7 @@ class Session:
         of a longer wait, `QuotaExhaustedError` is raised. A read that is refused (429) is repeated.
     reset_unit
         The unit of ``X-RateLimit-Reset`` where you know it; else it is inferred (service.md part 8
-        leaves it open).
+        leaves it open), as it is in a replay of what was recorded at another address.
     allow_writes
         Whether methods other than GET, HEAD and OPTIONS may be sent to the live service.
     share
@@ -174,9 +174,11 @@ class Session:
         self._transport = SessionTransport(start, self._observe)
         self._timeout_s = timeout_s
         self.client: httpx.Client = Client(self._redacted, None, **self._client_options)
-        self._end_log_guard = guard_logs(redactor)
-        # A session that is dropped without close() must not leave its filter, which has the key.
-        weakref.finalize(self, self._end_log_guard)
+        # Also where the session is dropped without close(): its recording may be held, and its
+        # filter of logs has the key.
+        end_log_guard = guard_logs(redactor)
+        self._forget = weakref.finalize(self, _forget, self._own, self._api_key, end_log_guard)
+        self._forget.atexit = False
 
     # -- modes --------------------------------------------------------------------------
 
@@ -268,7 +270,10 @@ class Session:
 
     def _replaying(self, cassette: Cassette, factor: float = 0.0) -> Mode:
         file = cassette.recording()
-        played = ReplayRecording(file, self.base_url, reset_unit=self._reset_unit)
+        # A unit that was stated for the service at one address says nothing of another's recording.
+        is_stated = self._api_key is None or file.base_url == self.base_url
+        unit = self._reset_unit if is_stated else None
+        played = ReplayRecording(file, self.base_url, reset_unit=unit)
         return Mode("replay", _NOTHING_SENT, played, cassette, factor)
 
     def _keyed(self, name: ModeName) -> NetworkTransport:
@@ -409,7 +414,7 @@ class Session:
                 self._network.close()
             self._network = self._api_key = None
             self.allowances.close()
-            self._end_log_guard()
+            self._forget()
 
     async def aclose(self) -> None:
         """Close as `close` does, and wait for the connections of this event loop."""
@@ -437,6 +442,18 @@ class Session:
         raise DirectMailLabError(
             "A session is never pickled: it holds a key.", "Connect where it runs."
         )
+
+
+def _forget(
+    recording: SessionRecording,
+    key: ApiKey | None,  # noqa: ARG001 - held until now: a redactor knows the keys that are held
+    end_log_guard: Callable[[], None],
+) -> None:
+    """Redact what a session keeps, and end its filter of logs: both take the key."""
+    try:
+        recording.redact_for_good()
+    finally:
+        end_log_guard()
 
 
 class ModeChange:

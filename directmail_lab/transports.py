@@ -17,18 +17,26 @@ import asyncio
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from http import HTTPStatus
-from typing import Final, Literal, Protocol, cast
+from typing import Any, Final, Literal, Protocol, cast
 
-from .bodies import MAX_UNPACKED_BYTES, unpack
+from .bodies import MAX_UNPACKED_BYTES, MissingBody, unpack
 from .cassettes import Cassette, SessionRecording
 from .cassettes.recording import RawInteraction
 from .display import CONTROLS
-from .errors import AddressError, CassetteError, NotConnectedError, hide_frames
-from .http import as_response, httpx, recorded_request, recorded_response
+from .errors import (
+    AddressError,
+    CassetteError,
+    NotConnectedError,
+    OutcomeUnknownError,
+    hide_frames,
+)
+from .http import SENT, as_response, httpx, recorded_request, recorded_response
 from .interaction import (
     NUMBER,
     READING,
@@ -40,14 +48,20 @@ from .interaction import (
     normalize_headers,
     path_below,
 )
-from .readings.reading import Reading, Source, raw_values
+from .readings.reading import RawValues, Reading, Source, raw_values
 
 ModeName = Literal["live", "record", "replay"]
-_About = tuple[float | None, Source] | tuple[float | None, Source, str, int | None]
-"""What a `Reading` has last: seconds, source, and if it has one its cassette and number there."""
+_About = tuple[float | None, Source, str | None, int | None]
+"""Of a `Reading`: seconds, source, cassette and number there."""
 
 _ATTEMPT: Final = "directmail_lab.attempt"
-"""Where a request carries how many times the call that is under way has sent it."""
+"""Where a request carries how many responses of the call that is under way were recorded."""
+
+_SEEN: Final = "directmail_lab.seen"
+"""Where a request carries how many responses the call that is under way has had."""
+
+_MOST_KEPT_BYTES: Final = 64 * 1024**2
+"""How much is kept of a body that may yet be cut short; of a larger one nothing is."""
 
 _USUAL_REASONS: Final = frozenset({"", *(status.phrase for status in HTTPStatus)})
 
@@ -144,7 +158,14 @@ class Observer:
         _hide_key(response, self.redacted)
         raw = response.headers.raw
         path = path or self.redacted(below(request.url.raw_path.decode("ascii"), self.prefix))
-        reading = Reading(at, request.method, path, response.status_code, raw_values(raw), *about)
+        request.extensions[_SEEN] = attempt = request.extensions.get(_SEEN, 0) + 1
+        # A service may put anything in a header, and a reading is shown and pickled as it is. A
+        # shorter text holds no key that is searched for.
+        values = RawValues(
+            *[v and (self.redacted(v) if len(v) >= 8 else v) for v in raw_values(raw)]
+        )
+        status = response.status_code
+        reading = Reading(at, request.method, path, status, values, *about, attempt)
         sent = request.content if hasattr(request, "_content") else b""
         exchange = RawInteraction(
             request.url, request.headers.raw, sent, raw, response.reason_phrase, body
@@ -249,7 +270,7 @@ def _recorded_for(request: httpx.Request, mode: Mode) -> list[tuple[int, Interac
             "it.",
             "Leave it out: the session adds the key by itself.",
         )
-    request.extensions[_ATTEMPT] = 0
+    request.extensions[_ATTEMPT] = request.extensions[_SEEN] = 0
     if mode.cassette is None:
         return []
     if mode.cassette.looks_inside(request.method):
@@ -279,10 +300,14 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         started = self.timer()
-        response = self.inner.handle_request(request)
+        try:
+            response = self.inner.handle_request(request)
+        except KeyboardInterrupt:
+            self._aborted(request, started)
+            raise
+        response.stream = stream = _Watched(self, request, response, started)
         if self.cassette is not None:
             # No local holds the body: a traceback with locals would print what it echoes.
-            stream = cast("httpx.SyncByteStream", response.stream)
             try:
                 response.stream = httpx.ByteStream(b"".join(stream))
             finally:
@@ -291,27 +316,62 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         started = self.timer()
-        response = await self.inner.handle_async_request(request)
+        try:
+            response = await self.inner.handle_async_request(request)
+        except asyncio.CancelledError:
+            self._aborted(request, started)
+            raise
+        response.stream = stream = _Watched(self, request, response, started)
         if self.cassette is not None:
-            stream = cast("httpx.AsyncByteStream", response.stream)
             try:
                 response.stream = httpx.ByteStream(b"".join([part async for part in stream]))
             finally:
                 await stream.aclose()
         return self._received(request, response, started)
 
+    def _aborted(self, request: httpx.Request, started: float) -> None:
+        """Keep that a request was sent, and that its caller did not wait for the response."""
+        if SENT in request.extensions:
+            self.cut_short(request, httpx.Response(0), started, b"", is_aborted=True)
+
+    def cut_short(
+        self,
+        request: httpx.Request,
+        response: httpx.Response,
+        started: float,
+        body: bytes,
+        *,
+        is_aborted: bool,
+    ) -> None:
+        """Keep what came of a response whose connection broke; no cassette gets it."""
+        extensions = response.extensions
+        if NUMBER not in extensions:  # it would have been observed once its body was recorded
+            self._received(request, response, started, is_cut_short=True)
+        recording, number = extensions[NUMBER]
+        with suppress(ValueError):
+            body = unpack(body, response.headers.get("content-encoding", ""))
+        extensions[READING] = recording.cut_short(number, body, is_aborted=is_aborted)
+
     def _received(
-        self, request: httpx.Request, response: httpx.Response, started: float
+        self,
+        request: httpx.Request,
+        response: httpx.Response,
+        started: float,
+        *,
+        is_cut_short: bool = False,
     ) -> httpx.Response:
         elapsed_s, at = round(self.timer() - started, 6), self.clock()
-        if self.cassette is None:
-            return self.observe(self.recording, request, response, at=at, about=(elapsed_s, "live"))
+        if self.cassette is None or is_cut_short:
+            about: _About = elapsed_s, "live", None, None
+            return self.observe(self.recording, request, response, at=at, about=about)
         recorded, response = _as_recorded(request, response)
-        number = None
+        number: int | None = 0
         try:
             number = self._record(request, recorded, at, elapsed_s)
-        finally:  # a response that could not be recorded is in the session's recording
-            about: _About = elapsed_s, "recorded", self.cassette.name, number
+        finally:  # a response that was not recorded is in the session's recording
+            about = elapsed_s, "live", None, None
+            if number != 0:
+                about = elapsed_s, "recorded", self.cassette.name, number
             kept = self.recording, request, response
             response = self.observe(*kept, at=at, about=about, body=recorded.body)
         return response
@@ -320,7 +380,10 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     def _record(
         self, request: httpx.Request, response: RecordedResponse, at: float, elapsed_s: float
     ) -> int | None:
-        """Record a response before the caller has the whole of it: nothing seen is ever lost."""
+        """Record a response before the caller has the whole of it: nothing seen is ever lost.
+
+        Returns what `Cassette.record` does.
+        """
         assert self.cassette is not None
         attempt = request.extensions.get(_ATTEMPT, 0) + 1
         recorded_at = datetime.fromtimestamp(at, UTC)
@@ -337,7 +400,63 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             raise
         if number != 0:  # what is left out is no attempt of the recording
             request.extensions[_ATTEMPT] = attempt
-        return number or None
+        return number
+
+
+class _Watched(httpx.SyncByteStream, httpx.AsyncByteStream):
+    """The body of a live response, which tells the transport that kept the response if it breaks.
+
+    That is, if the connection fails, or if the caller is interrupted as it reads.
+    """
+
+    def __init__(
+        self,
+        kept_by: ObservingTransport,
+        request: httpx.Request,
+        response: httpx.Response,
+        started: float,
+    ) -> None:
+        self._stream: Any = response.stream
+        self._cut_short = partial(kept_by.cut_short, request, response, started)
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            yield from map(self._kept, self._stream)
+        except BaseException as error:
+            self._tell(error)
+            raise
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for part in self._stream:
+                yield self._kept(part)
+        except BaseException as error:
+            part = b""  # no traceback shows what it echoes
+            self._tell(error)
+            raise
+
+    def _kept(self, part: bytes) -> bytes:
+        self._size += len(part)
+        self._parts.append(part)
+        if self._size > _MOST_KEPT_BYTES:
+            self._parts.clear()
+        return part
+
+    def _tell(self, error: BaseException) -> None:
+        is_broken = isinstance(error, httpx.TransportError | OutcomeUnknownError)
+        is_interrupted = not isinstance(error, Exception | GeneratorExit)
+        if is_broken or is_interrupted:
+            self._cut_short(b"".join(self._parts), is_aborted=is_interrupted)
+
+    def close(self) -> None:
+        self._parts.clear()
+        self._stream.close()
+
+    async def aclose(self) -> None:
+        self._parts.clear()
+        await self._stream.aclose()
 
 
 def _as_recorded(
@@ -356,7 +475,8 @@ def _as_recorded(
         if len(plain) > MAX_UNPACKED_BYTES or (coding and body and plain is body):
             raise ValueError
     except ValueError:
-        placeholder = replace(recorded, body=b"<not recorded: %d bytes>" % len(body))
+        missing = MissingBody(b"<not recorded: %d bytes>" % len(body))
+        placeholder = replace(recorded, body=missing)
         return normalize_headers(placeholder, method=request.method), response
     if not coding:
         return recorded, response

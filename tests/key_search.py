@@ -46,6 +46,7 @@ def _decodings(data: bytes) -> Iterator[tuple[str, bytes]]:
     yield "percent", unquote_to_bytes(data)
     yield "html", html.unescape(text).encode("latin-1", "ignore")
     yield "json", re.sub(rb'\\(u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|["\\/])', _unescape, data)
+    yield "unwrapped", re.sub(rb"(?:\r|\\+r)?(?:\n|\\+n)[ \t]*", b"", data)
     yield "without nul", data.replace(b"\0", b"")
     if b"=" in data:
         yield "quoted-printable", quopri.decodestring(data)
@@ -94,5 +95,7 @@ def planted(key: str) -> dict[str, bytes]:
         "html": "".join(f"&#{ord(c)};" for c in key).encode(),
         "hex": key.encode().hex().upper().encode(),
         "base64": base64.b64encode(b"user=" + key.encode()),
+        "MIME": base64.encodebytes(b"x" * 40 + key.encode()),
+        "MIME in JSON": json.dumps(base64.encodebytes(b"x" * 40 + key.encode()).decode()).encode(),
         "packed": gzip.compress(b"the key is " + key.encode()),
     }

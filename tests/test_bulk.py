@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import io
+import re
 import signal
+import sys
 import threading
 import time
 from collections import Counter
@@ -14,6 +18,7 @@ import pytest
 from faulty_service import Fault, FaultyService
 
 import directmail_lab as dm
+from directmail_lab.display import ProgressBar
 from directmail_lab.sessions import Session
 from directmail_lab.standin import stand_in
 
@@ -249,6 +254,98 @@ def test_pages_are_as_the_caller_says_and_end(
     assert len(frame) == count
     assert len(set(frame["id"])) == count
     assert requests.total() <= 5
+
+
+def next_until(last: int) -> Callable[[int], dict[str, object]]:
+    return lambda n: {"links": {"next": f"/v1/lists?page={n + 1}" if n < last else None}}
+
+
+BY_ZERO: dict[str, Any] = {"page": "n", "params": {"n": 0}}
+BY_OFFSET: dict[str, Any] = {"offset": "n", "params": {"n": 10}}
+ENDS: list[tuple[object, dict[str, Any], int]] = [
+    ({"total": 30}, {}, 3),
+    ({"meta": {"total": 25}}, {}, 3),
+    ({"meta": {"total_pages": 3}}, {}, 3),
+    ({"pagination": {"totalPages": 3}}, {}, 3),
+    ({"last_page": 3}, {}, 3),
+    ({"meta": {"pagination": {"last_page": 5}}}, {"params": {"n": 3}}, 3),
+    ({"total_pages": 1}, {}, 1),
+    ({"total": 10, "next": None}, {}, 1),
+    ({"total_pages": 3}, BY_ZERO, 3),
+    ({"last_page": 2}, BY_ZERO, 3),
+    ({"total": 40}, BY_OFFSET, 3),
+    (next_until(3), {}, 3),
+    (lambda n: {"next": "?n=2"} if n == 1 else {}, {}, 2),
+    (lambda n: {"total": 20, **next_until(4)(n)}, {}, 4),
+]
+
+
+@pytest.mark.parametrize(("says", "options", "pages"), ENDS)
+def test_a_list_that_never_answers_empty_ends_where_its_pages_say(
+    lists: Lists, says: object, options: dict[str, Any], pages: int
+) -> None:
+    """By a number of records or of pages, or where the link to the next page ends."""
+
+    def answer(query: dict[str, str]) -> object:
+        number = int(query["n"])
+        said = says(number) if callable(says) else says
+        return {"data": [{"id": f"{number}-{each}"} for each in range(10)], **said}
+
+    requests = lists(answer)
+    options = options if "offset" in options else {"page": "n", **options}
+    got = list(dm.pages("/v1/lists", max_pages=9, **options))
+
+    assert len(got) == requests.total() == pages
+
+
+WRONG: list[object] = [
+    *({"total": wrong} for wrong in (0, -1, 2.5, True, "10", None, [10], {})),
+    *({"total_pages": wrong} for wrong in (0, "1", True, None)),
+    lambda records: {"total": len(records)},  # of this page
+    {"links": {"next": None}},
+    {"total_pages": 1, "total": 25},
+    {"last_page": 1, "next": "?n=2"},
+    {"stats": {"total": 10, "total_pages": 1}},
+]
+
+
+@pytest.mark.parametrize("says", WRONG)
+def test_no_page_is_left_out_where_what_pages_say_is_wrong(lists: Lists, says: object) -> None:
+    """What is malformed, contradicts another number, or never said that there are more."""
+
+    def answer(query: dict[str, str]) -> object:
+        records = page(int(query["page"]))
+        return {"data": records, **(says(records) if callable(says) else says)}
+
+    lists(answer)
+
+    assert len(dm.frame(dm.pages("/v1/lists", page="page"))) == 25
+
+
+@pytest.mark.parametrize("says", [{"total": 25}, {"total_pages": 3}, {"next": "?page=3"}])
+def test_a_short_page_is_not_the_last_where_it_says_that_there_are_more(
+    lists: Lists, says: dict[str, object]
+) -> None:
+    """A service may filter its records after it has cut them into pages."""
+    cuts = {1: (0, 10), 2: (10, 17), 3: (17, 25)}
+    lists(lambda query: {"data": RECORDS[slice(*cuts.get(int(query["page"]), (25, 25)))], **says})
+
+    assert len(dm.frame(dm.pages("/v1/lists", page="page"))) == 25
+
+
+def test_the_progress_bar_of_pages_says_how_many_came(
+    lists: Lists, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How many will come is not known; each counts as soon as it is there."""
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    at_once = functools.partial(ProgressBar, delay_s=0.0, mininterval=0, miniters=1)
+    monkeypatch.setattr("directmail_lab.paging.ProgressBar", at_once)
+    lists(BY_PAGE)
+    texts = [terminal.getvalue() for _ in dm.pages("/v1/lists", page="page")]
+
+    assert [re.findall(r"Pages: \d+", text)[-1][7:] for text in texts] == ["1", "2", "3"]
 
 
 @pytest.mark.parametrize(

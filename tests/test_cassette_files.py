@@ -8,7 +8,7 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from cassette_samples import answered, get, opened, recorded, theirs
+from cassette_samples import answered, get, opened, paths_in, recorded, theirs
 
 from directmail_lab.cassettes import (
     Cassette,
@@ -117,6 +117,34 @@ def test_a_path_is_the_file_itself(tmp_path: Path) -> None:
     for name in ("here.json", "here.HAR"):  # lines of YAML would mislead every other reader
         with pytest.raises(CassetteError, match="cassette convert"):
             new_cassette_path(Path(name))
+
+
+def test_yml_and_yaml_are_one_thing(tmp_path: Path) -> None:
+    """To find, to list and to record on."""
+    path = write(tmp_path / "cassettes" / "tour.yml")
+    for name in ("tour", "tour.yml", "tour.yaml", path, path.with_suffix(".yaml")):
+        assert find_cassette(name) == new_cassette_path(name) == path
+        assert Cassette(name).name == "tour"
+    with opened("tour") as cassette:
+        cassette.record(answered(get("/new")))
+
+    assert paths_in(path)[-1] == "/new"
+    assert cassettes_by_name()["tour"] == path
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_of_tour_yaml_and_tour_yml_the_name_finds_the_first(tmp_path: Path) -> None:
+    """A notice names the other one, which is found by its whole name."""
+    paths = [tmp_path / "cassettes" / name for name in ("tour.yaml", "tour.yml")]
+    paths[1].write_bytes(write(paths[0]).read_bytes())
+    notices: list[str] = []
+    named = cassettes_by_name()
+    Cassette("tour", notice=notices.append)
+
+    assert [find_cassette(name) for name in ("tour", "tour.yml")] == paths
+    assert [named[name] for name in ("tour", "tour.yml")] == paths
+    assert len(notices) == 1
+    assert "There is a tour.yml beside it, which is not used" in notices[0]
 
 
 BAD_NAMES = ["", " ", "..", "../tour", "a/../../tour", "/etc/passwd", "a\\..\\b", "a\0b", "C:tour"]

@@ -229,7 +229,7 @@ def test_nothing_is_recorded_through_a_link_in_the_place_of_a_new_file(tour: Pat
     link, victim = tour.with_name("tour.unfinished.yaml"), tour.with_name("victim")
     link.symlink_to(victim)
     add(tour, answered(get("/new")), record_mode="all")
-    with pytest.raises(OSError, match="link"):
+    with pytest.raises(FileExistsError):
         LineWriter(link, "version: 1\n")
 
     assert paths_in(tour)[-1] == "/new"
@@ -436,7 +436,7 @@ def test_closing_twice_is_fine_and_nothing_is_recorded_after_it(tour: Path) -> N
     cassette.close()
     cassette.close()
 
-    assert cassette.record(answered()) is None
+    assert cassette.record(answered()) == 0
     assert len(read_cassette(tour)) == 3
     with pytest.raises(CassetteError, match="opened to replay"):
         Cassette(tour).record(answered())

@@ -71,13 +71,32 @@ def test_an_unknown_request_names_the_nearest_and_what_differs(path: Path) -> No
     assert repr(cassette) == "<Cassette 'tour', none, 7 interactions>"
     assert (error.reason, error.similarity) == ("no_match", 1.0)
     assert str(error).splitlines() == [
-        "GET /v1/users/me is not in cassette 'tour' (7 interactions, all for other requests).",
+        "GET /v1/users/me?fields=… is not in cassette 'tour' (7 interactions, all for other "
+        "requests).",
         f"Nearest: GET /v1/users/me, which differs in {names};",
         "         GET /v1/users, which differs in path;",
         "         GET /v1/lists, which differs in path.",
         "Left unplayed: GET /v2 (3 times), GET /v1/users/me (2 times), GET /v1/users.",
         "Record it with record('tour', record_mode=\"new_episodes\").",
     ]
+
+
+def test_the_parameters_of_an_unknown_request_are_named_without_their_values(path: Path) -> None:
+    """A text that has no name may be a value; a long query is cut."""
+    recorded(path, answered(get("/v1/lists")))
+    for query, shown in (
+        ("page=2&size=secret&page=3", "?page=…&size=… "),
+        ("secret", "?… "),
+        ("a=secret&&secret&b=", "?a=…&…&b=… "),
+        (f"{'n' * 1000}=secret", f"?{'n' * 200} "),
+        ("", " "),
+    ):
+        error = refusal(Cassette(path), get(f"/v1/letters?{query}"))
+        said = str(error)
+
+        assert said.startswith(f"GET /v1/letters{shown}is not in cassette 'tour'")
+        assert "secret" not in said
+        assert error.request == "GET /v1/letters"
 
 
 @pytest.mark.parametrize(

@@ -153,7 +153,7 @@ def test_refusals_and_bad_headers_are_marked_and_explained() -> None:
     marked = {marker: count for marker, count in lines if marker in ("x", "D")}
 
     assert marked == {"x": 2, "D": 1}
-    assert {"refused, nothing left", "headers with a problem"} < legend
+    assert {"refused, nothing left", "with a problem"} < legend
     assert "6 readings, 2 refused" in chart.alt_text
 
 

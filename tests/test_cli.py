@@ -454,6 +454,28 @@ def test_adopt_rewrites_redacted_and_loses_nothing(
         assert ours.status_code == theirs.status_code == answer.status_code
 
 
+def test_adopt_leaves_what_is_elsewhere_keeps_permissions_and_tells_of_comments(
+    suite: object, tmp_path: Path
+) -> None:
+    """A link out of the folder is not followed, whether or not its name has a suffix."""
+    elsewhere, plain = tmp_path / "elsewhere", Path("suite/plain.yaml")
+    elsewhere.write_bytes(plain.read_bytes())
+    for name in ("test_link", "link.yaml"):
+        Path("suite", name).symlink_to(elsewhere)
+    plain.write_text(f"# ours, see #1\n{plain.read_text()}# the end\n")
+    plain.chmod(0o640)
+    before = contents("suite")
+    asked, done = (invoke("cassette", "adopt", "suite", *more) for more in ((), ("--write",)))
+    after = contents("suite")
+
+    assert "has 2 comments, which would be dropped" in asked.stdout
+    assert "had 2 comments, which were dropped" in done.stdout
+    assert "link" not in done.stdout
+    changed = {name for name in before if before[name] != after[name]}
+    assert changed == {f"suite/{name}" for name in ASKED}
+    assert plain.stat().st_mode & 0o777 == 0o640
+
+
 def test_a_cassette_that_would_be_another_is_named_and_stays(
     suite: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -307,8 +307,32 @@ def test_a_slow_request_is_aborted(
         aborted = sending.result(2)
 
     assert aborted["problem"].startswith("Aborted: the connection was dropped.")
+    row, detail = page.list()["rows"][0], page.ask("detail", number=1)
     assert ("may have been carried out" in aborted["problem"]) is (method == "POST")
-    assert page.send(address="/v1/lists")["number"] is not None
+    assert aborted["number"] == 1
+    assert (row[3], row[7]) == (None, "aborted")
+    assert detail["reason"] == "aborted before the end of the response"
+    assert dm.rate_limits()["problem"].tolist() == ["aborted before the end of the response"]
+    assert page.send(address="/v1/lists")["number"] == 2
+    assert dm.check_contract()["violations"].sum() == 0
+    assert len(dm.openapi()["paths"]) == 1
+
+
+def test_a_response_is_aborted_after_its_head(
+    service: FaultyService, browsed: Callable[..., Page]
+) -> None:
+    """Its status and what came of its body are kept, and that it was aborted."""
+    session = dm.connect(service.base_url, service.api_key, pace="off", share=None)
+    page = browsed()
+    with service.fault(body=b"a" * 70_000, cut_after=10, stall=True):
+        sending = page.start("send", request=written())
+        while not len(session.recording):
+            assert not sending.done()
+        page.ask("abort")
+        aborted = sending.result(2)
+
+    assert aborted["number"] == 1
+    assert page.list()["rows"][0][3:8:4] == [200, "aborted"]
 
 
 def test_writes_are_allowed_after_one_was_refused(

@@ -162,6 +162,89 @@ def test_an_answer_that_breaks_in_its_body_shows_nothing_of_it(
     assert KEY not in "\n".join(lines)
 
 
+def planted_bug(*_: Any, **__: Any) -> Any:
+    """Stand in for a function of the package: fail while locals, and a cause, hold the key."""
+    held = {"sent": f"{KEY}:"}
+    try:
+        return held["missing"]
+    except KeyError as error:
+        raise LookupError("planted") from error
+
+
+async def planted_async_bug(*_: Any, **__: Any) -> Any:
+    return planted_bug()
+
+
+BUGS = {
+    "below frame()": ("directmail_lab.frames._column", planted_bug, "dm.me()"),
+    "below a sending call": ("httpx.HTTPTransport.handle_request", planted_bug, "dm.me()"),
+    "below an async one": (
+        "httpx.AsyncHTTPTransport.handle_async_request",
+        planted_async_bug,
+        "await dm.session().me_async()",
+    ),
+    "where a body is read": ("httpx.Response.iter_raw", planted_bug, "dm.me()"),
+    "below a call that takes the key": (
+        "directmail_lab.sessions.trust_origin",
+        planted_bug,
+        "dm.connect(api_key=__import__('os').getenv('DIRECTMAIL_API_KEY'))",
+    ),
+    "in another thread": (
+        "httpx.HTTPTransport.handle_request",
+        planted_bug,
+        "raise dm.get_many(['/v1/users/me'])[0]",
+    ),
+}
+
+
+@pytest.mark.parametrize(("place", "bug", "cell"), BUGS.values(), ids=BUGS)
+def test_a_bug_is_found_in_its_traceback_and_the_key_is_not(
+    run: Callable[[str], list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    place: str,
+    bug: Callable[..., Any],
+    cell: str,
+) -> None:
+    """IPython's verbose traceback and ``pytest --showlocals`` name its file and its line."""
+    run("%xmode Verbose")
+    with FaultyService(api_key=KEY, record={"echo": KEY}) as service:
+        monkeypatch.setenv("DIRECTMAIL_BASE_URL", service.base_url)
+        monkeypatch.setenv("DIRECTMAIL_API_KEY", KEY)
+        dm.connect(pace="off")
+        with monkeypatch.context() as planting:
+            planting.setattr(place, bug)
+            shown = re.sub(r"\x1b\[[\d;]*m", "", "\n".join(run(cell)))
+    caught = pytest.ExceptionInfo.from_exception(sys.last_value)
+    with_locals = str(caught.getrepr(showlocals=True, tbfilter=False))
+    line = planted_bug.__code__.co_firstlineno + 6
+
+    for text in (shown, with_locals):
+        assert f"{__file__}:{line}" in text
+        assert "KeyError: 'missing'" in text
+        assert "LookupError: planted" in text
+        assert KEY not in text
+
+
+def test_a_bug_leaves_the_locals_of_what_the_caller_was_handling(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They are the caller's own, and are looked at in the debugger."""
+
+    def fail() -> None:
+        mine = 1
+        raise KeyError(mine)
+
+    monkeypatch.setattr("directmail_lab.frames._column", planted_bug)
+    try:
+        fail()
+    except KeyError as handled:
+        with pytest.raises(LookupError, match="planted"):
+            dm.frame({"a": 1})
+        *_, (frame, _) = traceback.walk_tb(handled.__traceback__)
+
+    assert frame.f_locals == {"mine": 1}
+
+
 def test_https_at_a_port_of_plain_http_is_told() -> None:
     """The certificate is not blamed, nor the network."""
 

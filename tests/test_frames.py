@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from directmail_lab.bodies import MAX_DEPTH, decode_text
+from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import DirectMailLabError, NotJSONError, UnauthorizedError
 from directmail_lab.frames import frame
 from directmail_lab.interaction import READING
@@ -181,15 +182,44 @@ def test_data_is_an_envelope_where_it_has_members(data: object) -> None:
 
 
 def test_a_dotted_record_path_picks() -> None:
-    """It leads through objects; where it leads nowhere, the error says the way out."""
+    """It leads through objects, and all else is in the envelope."""
     body = {"n": 1, "page": {"items": [{"id": 2}], "next": None}}
     table = frame(body, record_path="page.items")
 
     assert table["id"].tolist() == [2]
     assert table.attrs["envelope"] == {"n": 1, "page": {"next": None}}
-    for other in (body, [1], None):
-        with pytest.raises(DirectMailLabError, match=r"is not in this body\..* record_path=None"):
-            frame(other, record_path="page.x")
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ({"n": 1, "page": {"items": [], "next": None}}, "Its 'page' has the members items, next."),
+        ({"n": 1, "page": {}}, "Its 'page' has no members."),
+        ({"n": 1, "page": [1]}, "Its 'page' is an array of 1 element, and has no members."),
+        ({"n": 1, "page": "2"}, "Its 'page' is no object, and has no members."),
+        ({"n": 1, "pages": {}}, "It has the members n, pages."),
+        ([1, 2], "It is an array of 2 elements, and has no members."),
+    ],
+)
+def test_a_record_path_that_leads_nowhere_says_how_far_it_went(body: object, says: str) -> None:
+    """It says what was typed, what is there, and the way out."""
+    with pytest.raises(DirectMailLabError) as caught:
+        frame(body, record_path="page.x.y")
+
+    assert str(caught.value) == (
+        f"record_path 'page.x.y' is not in this body. {says} "
+        "Name another path, or use record_path=None for the whole body."
+    )
+
+
+def test_a_key_that_a_body_has_for_a_name_is_in_no_message() -> None:
+    """A service may repeat it anywhere; the members are named without it."""
+    key = ApiKey("k-7Qf2-not-to-be-seen")
+    body = json.dumps({key.reveal(): 1}).encode()
+    with pytest.raises(DirectMailLabError, match="has the members <API_KEY>") as caught:
+        frame(body, record_path="data")
+
+    assert key.reveal() not in str(caught.value)
 
 
 # -- responses ---------------------------------------------------------------------------------

@@ -58,8 +58,8 @@ def test_one_interaction_is_shown_readably() -> None:
 
 # -- all of them -------------------------------------------------------------------------------
 
-COLUMNS = ["at", "method", "path", "query", "operation", "status", "content_type", "bytes"]
-COLUMNS += ["elapsed_s", "excerpt"]
+COLUMNS = ["at", "method", "path", "query", "operation", "status", "attempt", "content_type"]
+COLUMNS += ["bytes", "elapsed_s", "excerpt", "problem"]
 
 
 def test_a_recording_is_shown_as_a_frame(tour: Path) -> None:
@@ -71,8 +71,8 @@ def test_a_recording_is_shown_as_a_frame(tour: Path) -> None:
         *("datetime64[us, UTC]", "string", "Int64", "Float64")
     ]
     assert (frame.index.name, frame.index.tolist()) == ("number", [1, 2, 3, 4])
-    assert frame.loc[3].tolist()[1:8] == [
-        *("GET", "/v1/lists/8f14e45f", "page=2", "/v1/lists/{id}", 404, "application/json", 3)
+    assert frame.loc[3].tolist()[1:9] == [
+        *("GET", "/v1/lists/8f14e45f", "page=2", "/v1/lists/{id}", 404, 1, "application/json", 3)
     ]
     assert frame["excerpt"].tolist()[1:] == ['{"name": "Jo"}', "(binary)", "x" * 79 + "…"]
     assert (frame["elapsed_s"][1], frame["at"][1]) == (0.042, NOON)

@@ -10,6 +10,7 @@ import asyncio
 import base64
 import errno
 import functools
+import gc
 import io
 import json
 import logging
@@ -27,7 +28,7 @@ from key_search import planted, traces
 
 import directmail_lab as dm
 from directmail_lab.cassettes import read_cassette
-from directmail_lab.credentials import ApiKey
+from directmail_lab.credentials import ApiKey, known_keys
 from directmail_lab.current import make_current
 from directmail_lab.errors import DirectMailLabError, WriteRefusedError
 from directmail_lab.server import CassetteServer
@@ -37,7 +38,7 @@ from directmail_lab.widgets.browser_data import handle_request
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from directmail_lab.cassettes import Recording
+    from directmail_lab.cassettes import Recording, SessionRecording
 
 KEY = "kQ7-vT2_xZ9bLw4RnE8sYh3JdF6mGcU1"
 # A credential that the redactor does not know: only its place gives it away.
@@ -122,6 +123,8 @@ def drive(service: FaultyService, haul: Haul) -> None:
         many(service, session, haul)
         asked(session, haul)
         served(haul)
+        kept = session.recording
+    closed(session, kept, haul)
     with Session(service.base_url, ApiKey(KEY)) as paced:  # its allowance is shared
         paced.me()
     for path in Path.cwd().rglob("*"):
@@ -140,6 +143,7 @@ def faults() -> Iterator[dict[str, Any]]:
         yield {"body": f"<p>{KEY}", "headers": {"Content-Type": content_type}}
     yield {"redirect_to": f"/v1/login?next=/{KEY}&k={KEY}#{KEY}"}
     yield {"headers": {"Location": f"https://me:{UNKNOWN}@elsewhere.test/"}}
+    yield {"headers": {"X-RateLimit-Reset": KEY}}
     for form in planted(KEY).values():
         yield {"body": form, "status": 500}
         if form.isascii() and b"\0" not in form:
@@ -263,17 +267,30 @@ def asked(session: Session, haul: Haul) -> None:
     """All that a question says of the session and of its cassette, and what its pages are told."""
     make_current(session)
     cassette = Path("cassettes/sweep.yaml")
-    recordings = {
-        "session": (session, session.recording),
-        "file": (cassette, read_cassette(cassette)),
-    }
-    for where, (source, recording) in recordings.items():
-        for question in (dm.findings, dm.interactions, dm.rate_limits):
-            haul.add(f"{question.__name__}() of the {where}", question(source).to_csv())
-        shown = dm.browse(source)
-        haul.add(f"browser of the {where}", [repr(shown), shown.get_state(), shown.static_output()])
-        haul.add(f"document of the {where}", json.dumps(dm.openapi(source), indent=0))
-        answers(recording, haul)
+    questions("session", session, session.recording, haul)
+    questions("file", cassette, read_cassette(cassette), haul)
+    with session.live():
+        haul.add("drift", dm.drift("sweep").to_csv())
+
+
+def closed(session: Session, kept: SessionRecording, haul: Haul) -> None:
+    """The key is forgotten, and what the session kept can be asked for as before."""
+    gc.collect()  # its transports are in circles
+    assert KEY not in known_keys()
+    questions("closed session", session, kept, haul)
+
+
+def questions(where: str, source: Session | Path, recording: Recording, haul: Haul) -> None:
+    """Ask each question, of all interactions and of each one."""
+    for question in (dm.findings, dm.interactions, dm.rate_limits, dm.check_contract):
+        haul.add(f"{question.__name__}() of the {where}", question(source).to_csv())
+    for number in range(1, len(recording) + 1):
+        view = dm.interactions(source, number=number)
+        haul.add(f"interaction {number} of the {where}", f"{view!r}{view._repr_html_()}")
+    shown = dm.browse(source)
+    haul.add(f"browser of the {where}", [repr(shown), shown.get_state(), shown.static_output()])
+    haul.add(f"document of the {where}", json.dumps(dm.openapi(source), indent=0))
+    answers(recording, haul)
 
 
 def answers(recording: Recording, haul: Haul) -> None:
@@ -309,6 +326,47 @@ def test_nothing_that_comes_out_has_the_key(service: FaultyService, haul: Haul) 
         assert any(reached in piece for _, piece in haul.pieces), reached
     assert any(where.startswith("allowances-") for where, _ in haul.pieces)
     assert "x-echo" in Path("cassettes/sweep.yaml").read_text(encoding="utf-8")
+
+
+def replace(_: Session) -> None:
+    dm.connect("http://127.0.0.1:9", "another-key")
+
+
+def ended(
+    service: FaultyService, haul: Haul, end: Callable[[Any], object]
+) -> tuple[list[Recording], str]:
+    """Return what a session kept that is over, and the same as it was before that."""
+    session = dm.connect(service.base_url, KEY, share=None)
+    session.client.headers["Connection"] = "close"
+    session.record("kept")
+    responses(service, session, haul)
+    session.replay("kept")
+    session.me()
+    played = session.recording
+    session.live()
+    kept, before = session.recording, repr(list(session.recording))
+    with service.fault(echo_key=True), session.client.stream("GET", "/v1/users/me") as halfway:
+        end(None if end is make_current else session)
+        halfway.read()
+    return [kept, played], before
+
+
+@pytest.mark.parametrize("end", [Session.close, lambda _: dm.logout(), make_current, replace])
+def test_what_a_session_kept_outlives_it_without_the_key(
+    service: FaultyService, haul: Haul, end: Callable[[Any], object]
+) -> None:
+    """Closed, logged out, dropped or replaced while its recordings are held, one read halfway."""
+    (kept, played), before = ended(service, haul, end)
+    make_current(None)
+    gc.collect()
+    is_forgotten = KEY not in known_keys()
+    for where, recording in (("kept", kept), ("played", played)):
+        haul.add(where, list(recording))
+        answers(recording, haul)
+
+    assert is_forgotten
+    assert haul.leaks(KEY) == []
+    assert repr(list(kept)[:-1]) == before
 
 
 def test_what_another_program_recorded_is_shown_without_its_credentials() -> None:

@@ -7,19 +7,21 @@ import pickle
 import re
 import sys
 import types
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pytest
 from test_credentials import MemoryKeyring
 
 import directmail_lab as dm
+from directmail_lab.cassettes import Cassette
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import CredentialError, NotConnectedError
 from directmail_lab.widgets.login import LoginWidget, SignInRequest, explain, login
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from directmail_lab.standin import StandIn
 
@@ -157,13 +159,59 @@ def test_the_form_says_when_its_session_is_no_longer_the_current_one(page: Page)
     assert page.received[-1]["notice"] == "Signed out: another session is the current one."
 
 
-def test_an_accepted_sign_in_is_recorded_on(page: Page, tmp_path: Path) -> None:
-    """A cassette is written from the first request after it."""
+def test_the_trial_of_an_accepted_key_is_recorded(page: Page, service: StandIn) -> None:
+    """The list and the cassette agree: the request that signs in is the first of both."""
     page.sign_in(mode="record", cassette="tour")
     dm.me()
+    table, readings, cassette = dm.interactions(), dm.rate_limits(), dm.interactions("tour")
     dm.logout()
 
-    assert "Stand-in User" in (tmp_path / "cassettes" / "tour.yaml").read_text()
+    assert table["cassette"].tolist() == ["tour", "tour"]
+    assert table["cassette_number"].tolist() == [1, 2]
+    assert readings["source"].tolist() == ["recorded", "recorded"]
+    columns = ["at", "path", "status", "bytes", "elapsed_s", "excerpt"]
+    assert table[columns].equals(cassette[columns])
+    assert "Stand-in User" in cassette["excerpt"][1]
+    assert service.api_key not in Path("cassettes/tour.yaml").read_text()
+    assert service.requests.total() == 2
+
+
+def test_a_cassette_that_has_the_trial_gets_no_second_one(page: Page) -> None:
+    """Each sign-in would add the same request; the table says that this one was not recorded."""
+    for _ in range(2):
+        page.sign_in(mode="record", cassette="tour")
+        table = dm.interactions()
+        dm.logout()
+
+    assert table["cassette"].isna().tolist() == [True]
+    assert len(dm.interactions("tour")) == 1
+
+
+def test_a_trial_that_cannot_be_recorded_is_told_after_signing_in(
+    page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is full: whoever signed in is signed in, and knows."""
+    monkeypatch.setattr(
+        "directmail_lab.cassettes.recorder.os.write",
+        mock.Mock(side_effect=OSError(28, "No space left on device")),
+    )
+    state = page.sign_in(mode="record", cassette="tour")
+    table = dm.interactions()
+    monkeypatch.undo()
+
+    assert "No space left on device" in state["account"]["note"]
+    assert table["cassette"].isna().tolist() == [True]
+
+
+def test_a_recording_that_cannot_be_opened_leaves_the_session_as_it_was(page: Page) -> None:
+    """The cassette is in use: nobody else is signed in."""
+    page.sign_in()
+    before = dm.session()
+    with Cassette("tour", record_mode="any"):
+        problem = page.sign_in(mode="record", cassette="tour")["problem"]
+
+    assert problem["field"] == "cassette"
+    assert dm.session() is before
 
 
 def test_a_cassette_is_replayed_without_a_key(page: Page) -> None:

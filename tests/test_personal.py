@@ -159,7 +159,7 @@ def test_different_values_of_each_kind_are_counted() -> None:
     request = RecordedRequest("GET", "https://a.test/?email=joe.smith%2Bmail%40corp.com")
     bodies = (
         f'["{EMAIL}", "ann@corp.com", "x@example.com", "{PHONE}"]',
-        '{"name": "Ada L", "addr": {"city": "Ede", "zip": 1234}, "iban": "NL00", "x": [1]}',
+        '{"name": "Ada L", "dob": "", "addr": {"city": "Ede", "zip": 1234}, "iban": "NL00"}',
         '{"name": "Stand-in User", "service": "stand-in", "city": "Ede"}',
     )
     interactions = [answered(request, body) for body in bodies]
@@ -172,6 +172,19 @@ def test_different_values_of_each_kind_are_counted() -> None:
         "bank account": 1,
     }
     assert counts_of(*map(PERSONAL.interaction, interactions)) == {}
+
+
+@pytest.mark.parametrize("field", ["email", "phone", "firstName", "last_name", "city", "dob"])
+def test_a_name_is_a_persons_beside_another_field_of_a_person(field: str) -> None:
+    """In the same object or form alone; redaction goes on replacing every name."""
+    ours = [{"name": "Ada L", field: "x"}, {"name": "name 3", "id": 1, "owner": {field: "x"}}]
+    forms = [get(f"https://a.test/?name=Ada+L&{field}=x"), get("https://a.test/?name=name+3&id=1")]
+    body = json.dumps({"name": "a list", "rows": ours})
+
+    expected = 2 if "name" in field.lower() else 1
+    assert counts_of(answered(body=body))["name"] == expected
+    assert [counts_of(answered(each)).get("name") for each in forms] == [expected, None]
+    assert redacted(body, "personal").count("<name-") == 3
 
 
 # -- the end of a recording --------------------------------------------------------------------

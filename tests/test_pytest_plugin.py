@@ -774,7 +774,7 @@ def test_a_thread_that_connects_late_fails_the_test_that_started_it(run: Run, wo
     args = ("--directmail-block-network", "-n", workers)
     result = run(LATE, *args, apart=True, passed=3, failed=2, errors=1)
 
-    told = re.findall(r"(?m)^(FAILED|ERROR) \S+::(\w+) - ", str(result.stdout))
+    told = re.findall(r"(?m)^(FAILED|ERROR) \S+::(\w+)", str(result.stdout))
     assert sorted(told) == [
         ("ERROR", "test_starts_one"),
         ("FAILED", "test_asks_the_server"),

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
+import re
 import shutil
 import threading
 from dataclasses import replace
+from inspect import iscoroutinefunction
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import httpx
+import pandas as pd
 import pytest
 from cassette_samples import BASE_URL, answered, get, opened, paths_in, recorded, theirs, typed
+from vcr.serialize import deserialize
+from vcr.serializers import yamlserializer
 
 import directmail_lab as dm
 from directmail_lab.cassettes import Cassette, read_cassette, recording as recording_module
 from directmail_lab.sessions import Session
+from directmail_lab.widgets.browser_data import detail, rows
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from faulty_service import FaultyService
 
     from directmail_lab.interaction import RecordedRequest, RecordedResponse
@@ -125,7 +134,146 @@ def test_another_programs_file_is_read_without_its_credentials(tmp_path: Path) -
     assert "s3cr3t" not in str(recording.metadata)
 
 
+# -- responses that are cut short ----------------------------------------------------------------
+
+CUT_SHORT = "the connection broke before the end of the body"
+
+
+def read(session: Session) -> object:
+    return session.get("/v1/lists")
+
+
+def stream(session: Session) -> object:
+    with session.client.stream("GET", "/v1/lists") as response:
+        return response.read()
+
+
+async def read_async(session: Session) -> object:
+    return await session.async_client.get("/v1/lists")
+
+
+async def stream_async(session: Session) -> object:
+    async with session.async_client.stream("GET", "/v1/lists") as response:
+        return [part async for part in response.aiter_bytes()]
+
+
+@pytest.mark.parametrize("mode", ["live", "record"])
+@pytest.mark.parametrize("receive", [read, stream, read_async, stream_async])
+def test_a_response_that_is_cut_short_is_told_and_kept(
+    service: FaultyService, unpaced: Session, receive: Callable[..., Any], mode: str
+) -> None:
+    """It counts as failed, its body is what came, and no cassette plays it as an answer."""
+    if mode == "record":
+        unpaced.record("tour")
+    with service.fault(body="x" * 50, cut_after=20), pytest.raises(httpx.RemoteProtocolError):
+        asyncio.run(receive(unpaced)) if iscoroutinefunction(receive) else receive(unpaced)
+    unpaced.get("/v1/lists")
+    table, view = dm.interactions(unpaced), dm.interactions(unpaced, number=1)
+    readings = dm.rate_limits(unpaced)
+
+    assert table["status"].tolist() == [200, 200]
+    assert table["problem"].fillna("").tolist() == [CUT_SHORT, ""]
+    assert table["excerpt"][1] == "x" * 20
+    assert table["bytes"][1] == 20
+    assert dict(view.interaction.response.headers)["content-length"] == "50"
+    assert CUT_SHORT in repr(view)
+    assert readings["problem"].fillna("").tolist() == [CUT_SHORT, ""]
+    assert readings["source"].tolist() == ["live", "recorded" if mode == "record" else "live"]
+    assert [row[7] for row in rows(unpaced.recording)] == ["failed", ""]
+    assert detail(unpaced.recording, 1)[0]["reason"] == CUT_SHORT
+    assert dm.check_contract(readings)["verdict"].tolist()[:2] == ["holds", "holds"]
+    unpaced.live()
+    if mode == "record":
+        assert len(read_cassette(Path("cassettes/tour.yaml"))) == 1
+
+
+@pytest.mark.parametrize("mode", ["live", "record"])
+def test_a_compressed_response_that_is_cut_short_is_kept_as_far_as_it_opens(
+    service: FaultyService, unpaced: Session, mode: str
+) -> None:
+    """What came of it is readable, and a key in it is redacted."""
+    if mode == "record":
+        unpaced.record("tour")
+    body = service.api_key + "".join(f" {number}" for number in range(1000))
+    fault = {"body": body, "encoding": "gzip", "cut_after": 1000}
+    with service.fault(**fault), pytest.raises(httpx.RemoteProtocolError):
+        unpaced.get("/v1/lists")
+    kept = unpaced.recording.interaction(1).response.body
+
+    assert kept.startswith(b"<API_KEY> 0 1 2 3")
+    assert 500 < len(kept) < len(body)
+
+
+def test_a_write_whose_response_is_cut_short_is_told_as_well(service: FaultyService) -> None:
+    """Its outcome is unknown to the caller; the row shows what did come."""
+    with (
+        Session(service.base_url, service.api_key, allow_writes=True, share=None) as session,
+        service.fault(body="x" * 50, cut_after=20, status=201),
+        pytest.raises(dm.errors.OutcomeUnknownError),
+    ):
+        session.post("/v1/lists")
+
+    assert session.recording.reading(1).problem == CUT_SHORT
+    assert session.recording.interaction(1).response.body == b"x" * 20
+
+
+def test_a_caller_who_stops_reading_has_cut_nothing_short(
+    service: FaultyService, unpaced: Session
+) -> None:
+    """The connection did not break: the rest was not wanted."""
+    with service.fault(body="x" * 500_000), unpaced.client.stream("GET", "/v1/lists") as response:
+        next(response.iter_bytes())
+
+    assert unpaced.recording.reading(1).problem is None
+
+
 # -- attempts ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["live", "record"])
+@pytest.mark.parametrize("receive", [read, read_async])
+def test_attempts_are_numbered_and_keep_their_bodies(
+    service: FaultyService, receive: Callable[..., Any], mode: str
+) -> None:
+    """Whether they were refused, failed or cut short: one call is one request in the table."""
+    with Session(service.base_url, service.api_key, share=None) as session:
+        if mode == "record":
+            session.record("tour")
+        session.get("/v1/lists")
+        service.fault(body="busy", times=1, status=503, headers={"Retry-After": "0"})
+        service.fault(body="away", times=1, status=502, headers={"Retry-After": "0"})
+        asyncio.run(receive(session)) if iscoroutinefunction(receive) else receive(session)
+        session.get("/v1/lists")
+        table = dm.interactions(session)
+
+    assert table["attempt"].tolist() == [1, 1, 2, 3, 1]
+    assert table["attempt"].dtype == "Int64"
+    assert table["excerpt"].tolist()[1:3] == ["away", "busy"]
+    assert table["bytes"].notna().all()
+    if mode == "record":
+        assert dm.interactions("tour")["attempt"].tolist() == [1, 1, 2, 3, 1]
+        with Session(service.base_url) as replaying, replaying.replay("tour"):
+            for _ in range(4):
+                replaying.get("/v1/lists")
+
+            assert dm.interactions(replaying)["attempt"].tolist() == [1, 1, 2, 3, 1, 1]
+
+
+def test_an_attempt_that_is_cut_short_is_none_of_the_cassette(
+    service: FaultyService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The session shows both; the cassette has the one response that came, as the first."""
+    monkeypatch.setattr("random.uniform", lambda *_: 0.0)  # wait for no other attempt
+    with Session(service.base_url, service.api_key, share=None) as session:
+        session.record("tour")
+        service.fault(body="x" * 50, cut_after=20, times=1)
+        session.get("/v1/lists")
+        table = dm.interactions(session)
+
+    assert table["attempt"].tolist() == [1, 2]
+    assert table["problem"].notna().tolist() == [True, False]
+    assert table["cassette_number"].fillna(0).tolist() == [0, 1]
+    assert dm.interactions("tour")["attempt"].tolist() == [1]
 
 
 def test_a_response_that_was_retried_is_replayed_as_the_caller_saw_it(
@@ -190,6 +338,7 @@ def test_a_response_that_comes_after_the_recording_has_ended_is_returned(
         asking.join()
 
     assert [each.status_code for each in received] == [200]
+    assert [(each.source, each.cassette) for each in live.recording.readings()] == [("live", None)]
     assert "A response came after cassette 'tour' had been closed" in caplog.text
     assert not Path("cassettes/tour.yaml").exists()
 
@@ -218,6 +367,52 @@ def test_a_file_that_changes_under_a_recording_loses_nothing(tmp_path: Path, cha
     assert len(notices) == 1
     assert str(beside) in notices[0]
     assert path.exists() is ("removed" not in change)
+
+
+@pytest.mark.parametrize("layout", [recorded, theirs])
+@pytest.mark.parametrize("mode", ["new_episodes", "any", "all"])
+@pytest.mark.parametrize("change", ["created", "removed", "shorter", "longer"])
+def test_a_file_that_changes_before_the_first_interaction_stays(
+    tmp_path: Path, layout: Callable[..., Path], mode: str, change: str
+) -> None:
+    """What is recorded goes to a file beside, and a notice says so."""
+    path, notices = tmp_path / "tour.yaml", list[str]()
+    before = layout(path, *(answered(get(f"/{n}")) for n in range(3))).read_bytes()
+    after = {"removed": None, "shorter": before[:400], "longer": before + b"# mine\n"}
+    if change == "created":
+        path.unlink()
+    with opened(path, mode, notice=notices.append) as cassette:
+        path.unlink() if change == "removed" else path.write_bytes(after.get(change) or before)
+        cassette.record(answered(get("/new")))
+
+    beside = path.with_name("tour.unfinished.yaml")
+    assert (path.read_bytes() if path.exists() else None) == after.get(change, before)
+    assert paths_in(beside) == ["/new"]
+    assert len(notices) == 1
+    assert str(beside) in notices[0]
+
+
+def test_a_file_that_changes_after_the_last_interaction_stays(tmp_path: Path) -> None:
+    """No end line is written to it, and a notice says so."""
+    path, notices = tmp_path / "tour.yaml", list[str]()
+    with opened(path, notice=notices.append) as cassette:
+        cassette.record(answered())
+        path.write_text("mine")
+
+    assert path.read_text() == "mine"
+    assert "It stays as it is now" in notices[0]
+
+
+@pytest.mark.parametrize("mode", ["new_episodes", "all"])
+def test_what_is_recorded_for_a_private_cassette_is_private(tmp_path: Path, mode: str) -> None:
+    """Also in the file beside it, and in one that replaces it."""
+    path = theirs(tmp_path / "tour.yaml", answered(get("/old")))
+    path.chmod(0o600)
+    with opened(path, mode) as cassette:
+        cassette.record(answered(get("/new")))
+        modes = {file.stat().st_mode & 0o777 for file in tmp_path.glob("*.yaml")}
+
+    assert modes == {path.stat().st_mode & 0o777} == {0o600}
 
 
 @pytest.mark.parametrize("change", ["removed", "replaced", "same size"])
@@ -263,16 +458,44 @@ def test_a_full_cassette_refuses_before_anything_is_sent(
 def test_the_caller_gets_a_body_that_is_too_large_to_record(
     service: FaultyService, live: Session, monkeypatch: pytest.MonkeyPatch, encoding: str | None
 ) -> None:
-    """In its place stands how many bytes it had; a replay gives that."""
+    """In its place stands how many bytes it had; to replay that is an error that says so."""
     monkeypatch.setattr("directmail_lab.transports.MAX_UNPACKED_BYTES", 1_000)
     with live.record("tour"), service.fault(body="x" * 1_001, encoding=encoding):
         whole = live.get("/v1/lists").text
-    with live.replay("tour"):
-        replayed = live.get("/v1/lists")
+    with (
+        live.replay("tour"),
+        pytest.raises(dm.errors.NotRecordedError, match=r"not recorded: \d+ bytes.*\n.*live") as no,
+    ):
+        live.get("/v1/lists")
+    (row,) = dm.interactions("tour").itertuples()
 
     assert whole == "x" * 1_001
-    assert replayed.text.startswith("<not recorded: ")
-    assert "content-encoding" not in replayed.headers
+    assert no.value.reason == "no_body"
+    assert pd.isna(row.bytes)
+    assert row.excerpt.startswith("(not recorded: ")
+    assert "(not recorded: " in repr(dm.interactions("tour", number=1))
+    assert detail(read_cassette(Path("cassettes/tour.yaml")), 1)[0]["response"]["body"]["kind"] == (
+        "absent"
+    )
+
+
+NOT_RECORDED = pytest.raises(dm.errors.NotRecordedError, match=r"not (recorded|searched): \d+")
+
+
+@pytest.mark.parametrize("layout", [recorded, theirs])
+def test_a_services_own_words_are_no_missing_body(
+    tmp_path: Path, layout: Callable[..., Path]
+) -> None:
+    """Where we wrote the file; vcrpy loads it all the same. In an older one they stand for one."""
+    own = "<not searched: 28 bytes>"
+    path = layout(tmp_path / "a.yaml", answered(body=own))
+    with Session(BASE_URL) as session, session.replay(path):
+        assert session.get("/v1/users/me").text == own
+    assert deserialize(path.read_text(), yamlserializer)[1][0]["body"]["string"] == own.encode()
+    marks = re.compile(r', "is_recorded": true|^ *is_recorded: true\n', re.MULTILINE)
+    path.write_text(marks.sub("", path.read_text()))
+    with Session(BASE_URL) as session, session.replay(path), NOT_RECORDED:
+        session.get("/v1/users/me")
 
 
 def test_requests_that_differ_by_a_replaced_value_alone_are_told(tmp_path: Path) -> None:
@@ -292,5 +515,5 @@ def test_a_replayed_body_is_decoded_within_a_bound(tmp_path: Path) -> None:
     brotli = pytest.importorskip("brotli")
     bomb = brotli.compress(b"\0" * (65 * 1024**2))
     path = theirs(tmp_path / "a.yaml", typed("text/plain", bomb, ("Content-Encoding", "br")))
-    with Session(BASE_URL) as session, session.replay(path):
-        assert len(session.get("/v1/x").content) < 100
+    with Session(BASE_URL) as session, session.replay(path), NOT_RECORDED:
+        session.get("/v1/x")

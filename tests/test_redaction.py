@@ -5,12 +5,15 @@ from __future__ import annotations
 import base64
 import copy
 import gzip
+import html
 import json
 import pickle
 import traceback
 import zlib
 from dataclasses import astuple
+from textwrap import wrap
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import pytest
 from hypothesis import assume, given, settings, strategies as st
@@ -25,6 +28,7 @@ from directmail_lab.redaction import (
     REDACTED,
     Redactor,
     has_placeholder,
+    redact_foreign,
 )
 from directmail_lab.redaction.key import KeySearch
 from directmail_lab.redaction.personal import count_personal
@@ -37,6 +41,7 @@ CREDENTIAL = base64.b64encode(f"{KEY}:".encode()).decode()
 PRINTABLE = "".join(chr(code) for code in range(33, 127) if chr(code) != ":")
 
 keys = st.text(PRINTABLE, min_size=8, max_size=60)
+credentials = st.text(PRINTABLE + "éßÄŸжЖλ密😀 ", min_size=8, max_size=60)
 words = st.text(max_size=40)
 
 ESCAPES = ("%%%02x", "%%%02X", "\\u%04x", "\\u%04X", "\\x%02x", "&#%d;", "&#00%d;", "&#x%x;")
@@ -82,6 +87,9 @@ def test_any_key_in_any_form_is_found_and_gone(
     assert traces(cleaned.encode("utf-8", "surrogatepass"), key) == []
 
 
+WRAPPED = base64.b64encode(b"Here is your key, keep it well: " + KEY.encode() + b"x" * 99).decode()
+
+
 def form_of(format_: str) -> str:
     return "".join(format_ % ord(character) for character in KEY)
 
@@ -96,6 +104,11 @@ FORMS = {
     "HTML in hex": form_of("&#x%x;"),
     "hex": KEY.encode().hex(),
     **{f"base64 at {n}": base64.b64encode(b"user:"[n:] + KEY.encode()).decode() for n in range(3)},
+    **{
+        f"wrapped at {width}, {end!r}": end.join(wrap(WRAPPED, width))
+        for width in (60, 76)
+        for end in ("\\n", "\\r\\n", "\\\\n", "%0A", "%0D%0A")
+    },
     "Basic": CREDENTIAL,
     "base64url": base64.urlsafe_b64encode(b"\xff" + KEY.encode() + b"\xff").decode(),
 }
@@ -179,11 +192,54 @@ def test_what_is_searched_as_written_is_written_as_if_it_was_taken_apart(
         (f"x{KEY.encode().hex()}0f;", f"x{PLACEHOLDER};"),
         (f'["\\u00e9{KEY.encode().hex()}"]', f'["{PLACEHOLDER}"]'),
         (KEY[:-1], KEY[:-1]),
+        ("a line\n" + "\n".join(wrap(WRAPPED, 60)) + "=\nb", f"a line\n{PLACEHOLDER}\nb"),
+        (json.dumps("\n".join(wrap(WRAPPED, 76)) + "\nb c"), f'"{PLACEHOLDER}\\nb c"'),
     ],
 )
 def test_the_key_alone_goes_and_of_its_encodings_the_whole_run(text: str, cleaned: str) -> None:
     """In an address a run ends at a slash. A part of a key is no key."""
     assert KeySearch([KEY]).removed_from(text) == cleaned
+
+
+@given(key=credentials, around=st.binary(max_size=99), width=st.sampled_from((60, 64, 76)))
+@settings(max_examples=300, deadline=None)
+def test_a_credential_of_any_letters_is_found_in_each_form(
+    key: str, around: bytes, width: int
+) -> None:
+    """As itself, in escapes of addresses and JSON, in HTML, in base64 that is wrapped or not."""
+    assume(REDACTED not in key and key.strip() == key)
+    digits = base64.b64encode(around + key.encode() + around).decode()
+    forms = (
+        key,
+        quote(key),
+        json.dumps(key)[1:-1],
+        json.dumps(json.dumps(key)[1:-1])[1:-1],
+        "".join(f"&#{ord(char)};" for char in key),
+        html.escape(key),
+        digits,
+        "\n".join(wrap(digits, width)),
+        json.dumps("\r\n".join(wrap(digits, width))),
+    )
+    search = KeySearch([key])
+
+    assert [form for form in forms if not search.holds(form)] == []
+    assert [form for form in forms if search.holds(search.removed_from(form))] == []
+
+
+def test_a_credential_of_any_letters_is_known_by_its_place() -> None:
+    """In a cassette of another program: as credentials of HTTP Basic, in an address, a header."""
+    secret = "pässwörd-für-жизнь"
+    basic = base64.b64encode(f"me:{secret}".encode()).decode()
+    for request in (
+        RecordedRequest("GET", ME, (("Authorization", f"Basic {basic}"),)),
+        RecordedRequest("GET", f"https://me:{quote(secret)}@a.test/"),
+        RecordedRequest("GET", f"{ME}?api_key={quote(secret)}"),
+        RecordedRequest("GET", ME, (("X-Api-Key", secret),)),
+    ):
+        echo = RecordedResponse(200, "", (), json.dumps([secret, quote(secret)]).encode())
+        redacted, _ = redact_foreign([Interaction(request, echo)])
+
+        assert redacted[0].response.body == f'["{REDACTED}", "{REDACTED}"]'.encode()
 
 
 @given(key=keys, text=st.text(max_size=300))

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import nbformat
+import pandas as pd
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 from tutorials import (
@@ -22,13 +24,13 @@ from tutorials import (
     run,
 )
 
+import directmail_lab as dm
 from directmail_lab import tutorials as packaged
 from directmail_lab.questions.audit import audit
 from directmail_lab.tutorials import FIRST, copy_tutorials, first_tutorial
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
+    from collections.abc import Iterable, Iterator
 
 NOTEBOOKS = sorted(path.name for path in (ROOT / "notebooks").glob("*.ipynb"))
 
@@ -133,6 +135,28 @@ def test_run_all_shows_the_same_whatever_ran_before(
     for output in chain.from_iterable(outputs):
         output.pop("execution_count", None)
     assert outputs[-len(cells) :] == outputs[-2 * len(cells) : -len(cells)]
+
+
+@pytest.mark.slow
+def test_the_same_cells_give_the_same_tables(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A unit that one cell states for the stand-in says nothing of the tutorial's recording."""
+    monkeypatch.chdir(copy / "notebooks")
+    sources = [c.source for c in read(Path("02-rate-limits.ipynb")).cells if c.cell_type == "code"]
+    kernel: dict[str, Any] = {}
+
+    def tables() -> Iterator[pd.DataFrame]:
+        for source in sources:
+            exec(source, kernel)
+            yield dm.rate_limits()
+
+    first = list(tables())
+    with dm.session():  # the cells replace it as the current one
+        again = list(tables())
+
+    assert "reset_unit=" in "".join(sources)
+    assert first[1]["reset_at"].isna().all()
+    for table, same in zip(first, again, strict=True):
+        pd.testing.assert_frame_equal(table, same)
 
 
 def test_the_kernel_of_these_tests_reaches_no_other_machine(

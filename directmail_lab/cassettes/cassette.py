@@ -14,6 +14,7 @@ from traceback import extract_tb
 from typing import Final, Literal, Self
 
 from ..arguments import check_choice
+from ..bodies import shown_missing
 from ..display import plural
 from ..errors import CassetteError, CassetteFormatError, NotRecordedError
 from ..interaction import Interaction, RecordedRequest, check_interaction, normalize_headers
@@ -53,8 +54,8 @@ class Cassette:
         Where a name is looked for before it is looked for as usual; a new cassette is in the first.
     record_mode
         vcrpy's: ``"none"`` replays; ``"once"`` records a new cassette and replays an old one;
-        ``"new_episodes"`` and ``"any"`` add what is not there; ``"all"`` records everything again,
-        and replaces an old file at `close`.
+        ``"new_episodes"`` and ``"any"`` add what is not there; ``"all"`` records everything again;
+        at `close` that replaces the old responses to the same requests, and others stay.
     redactor
         What removes secrets before anything is written or compared.
     base_url
@@ -139,6 +140,11 @@ class Cassette:
             base_url=base_url or self._recording.base_url or "",
             redactor=self._redactor,
         )
+        if self.path.suffix == ".yaml" and self.path.with_suffix(".yml").exists():
+            notice(
+                f"Cassette {self.name!r} is {self.path}. There is a {self.name}.yml beside "
+                "it, which is not used: rename or remove one of them."
+            )
         if self._recording.problem:
             notice(f"Cassette {self.name!r}: {self._recording.problem}.")
 
@@ -158,7 +164,7 @@ class Cassette:
         Raises
         ------
         NotRecordedError
-            Where there is none and this cassette does not record.
+            Where there is none and this cassette does not record, or its body was not recorded.
         """
         # What is recorded was redacted; and with nothing recorded, there is nothing to compare.
         if self._player.played and not self._player.has_address(request):
@@ -172,7 +178,12 @@ class Cassette:
                     self._player.played[index] = 1
         if run is not None and (repeats or not is_played):
             indexes = run[-1:] if is_played else run
-            return [(index + 1, self._recording.answer(index + 1, request)) for index in indexes]
+            played = [(index + 1, self._recording.answer(index + 1, request)) for index in indexes]
+            if (missing := shown_missing(played[-1][1].response.body)) is None:
+                return played
+            failure = self._player.missing_body(request, missing)
+            self.on_unmatched(failure)
+            raise failure
         if self._recorder is not None:
             self._recorder.refuse_if_full()
             return []
@@ -195,7 +206,7 @@ class Cassette:
 
         Its response body must be decoded; its headers are changed here to fit that. Returns its
         number in the cassette; None if that is known only at the end, as of one recorded anew; 0 if
-        ``before_record`` left it out.
+        it was not recorded: ``before_record`` left it out, or the recording has ended.
 
         Raises
         ------

@@ -14,7 +14,11 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from ..bodies import MissingBody, is_like_missing
 from ..interaction import Headers, Interaction, RecordedRequest, RecordedResponse
+
+IS_RECORDED: Final = "is_recorded"
+"""A key beside the text of a body which is the service's own, but looks like a `MissingBody`."""
 
 Address = tuple[str, str]
 """The method and the whole address of a request."""
@@ -24,7 +28,7 @@ Address = tuple[str, str]
 _START: Final = b'version: 1\nrecording: {"recorded_with": "directmail-lab'
 _HEADER: Final = re.compile(rb"version: 1\nrecording: ([^\n]*)\ninteractions:\n")
 INTERACTION: Final = re.compile(
-    rb"- recorded_at: ([^\n]*)\n  elapsed_s: ([^\n]*)\n(?:  attempt: (\d{1,3})\n)?"
+    rb"(?m)^- recorded_at: ([^\n]*)\n  elapsed_s: ([^\n]*)\n(?:  attempt: (\d{1,3})\n)?"
     rb"  request: ([^\n]*)\n  response: ([^\n]*)\n"
 )
 _ADDRESS: Final = re.compile(
@@ -71,7 +75,7 @@ def interaction_text(interaction: Interaction) -> str:
         f'"body": {_body_text(request.body)}, "headers": {_headers_text(request.headers)}}}\n'
         f'  response: {{"status": {{"code": {response.status}, "message": '
         f'{_quoted(response.reason)}}}, "headers": {_headers_text(response.headers)}, '
-        f'"body": {{"string": {_body_text(response.body)}}}}}\n'
+        f'"body": {{"string": {_body_text(response.body)}{_mark(response.body)}}}}}\n'
     )
 
 
@@ -121,14 +125,18 @@ def request_of(value: Mapping[str, Any]) -> RecordedRequest:
 
 def response_of(value: Mapping[str, Any]) -> RecordedResponse:
     """Return the response that a ``response:`` value holds, of this layout or of vcrpy's."""
-    status, body = value["status"], (value.get("body") or {}).get("string") or b""
+    status, stored = value["status"], value.get("body") or {}
+    body = stored.get("string") or b""
+    # vcrpy leaves lone surrogates alone.
+    body = body.encode("utf-8", "surrogatepass") if isinstance(body, str) else body
+    if is_like_missing(body) and IS_RECORDED not in stored:
+        body = MissingBody(body)
     code, reason = status["code"], text_of(status.get("message") or "")
     return RecordedResponse(
         int(code) if isinstance(code, str) else code,
         reason,
         headers_of(value["headers"] or {}),
-        # vcrpy leaves lone surrogates alone.
-        body.encode("utf-8", "surrogatepass") if isinstance(body, str) else body,
+        body,
     )
 
 
@@ -177,6 +185,12 @@ def _headers_text(headers: Headers) -> str:
     is_long = max(map(len, values), default=0) > _MAX_NAME_CHARACTERS
     start, colon = ("? ", " :") if is_long else ("", ":")
     return f"{{{', '.join([f'{start}{_quoted(n)}{colon} [{v}]' for n, v in values.items()])}}}"
+
+
+def _mark(body: bytes) -> str:
+    """Return what tells a service's own ``<not recorded: 5000 bytes>`` from a missing body."""
+    is_own = is_like_missing(body) and not isinstance(body, MissingBody)
+    return f', "{IS_RECORDED}": true' if is_own else ""
 
 
 def _body_text(body: bytes | None) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
+import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
@@ -30,7 +33,7 @@ def find_cassette(name: str | Path, first: Sequence[Path] = ()) -> Path:
     nearest ``cassettes/`` folder from the working directory up to the project's root (the first
     folder that holds ``pyproject.toml``, ``.git`` or ``notebooks``), and among the packaged ones; a
     `Path` is the file itself. It is looked for neither above the home folder nor in a folder of
-    another user.
+    another user. A name stands for ``NAME.yaml``, or for ``NAME.yml`` where only that exists.
 
     Raises
     ------
@@ -112,8 +115,11 @@ def cassettes_by_name(start: Path | None = None) -> dict[str, Path]:
 def cassettes_in(folder: Path) -> Iterator[tuple[str, Path]]:
     """Yield name and path of each cassette below a folder; a link that leads out is left out."""
     for path in sorted(folder.rglob("*")) if folder.is_dir() else ():
-        if path.suffix in _SUFFIXES and path.is_file() and _stays_in(folder, path):
-            yield path.relative_to(folder).as_posix().removesuffix(".yaml"), path
+        if path.suffix in _SUFFIXES and path.is_file() and stays_in(folder, path):
+            # `tour.yml` is `tour`, unless there is a `tour.yaml`, which the name then finds.
+            is_other = path.suffix == ".yml" and path.with_suffix(".yaml").exists()
+            name = path if is_other else path.with_name(cassette_name(path.name))
+            yield name.relative_to(folder).as_posix(), path
 
 
 def files_of(source: str | Path) -> list[tuple[str, Path]]:
@@ -138,7 +144,7 @@ def cassette_name(name: str | Path) -> str:
     """Return what a cassette is called in messages: its name without folder and suffix."""
     if not isinstance(name, str | Path):
         raise CassetteError(f"A cassette is a name or a Path, not a {type(name).__name__}.")
-    return name.stem if isinstance(name, Path) else name.removesuffix(".yaml")
+    return name.stem if isinstance(name, Path) else re.sub(r"\.ya?ml\Z", "", name)
 
 
 def shown_path(path: Path) -> str:
@@ -202,11 +208,15 @@ def _packaged_folders() -> Iterator[Path]:
 
 
 def file_of(path: Path) -> Path:
-    """Return a path itself if it is a file, as vcrpy's without a suffix; else with ``.yaml``."""
+    """Return a path itself if it is a file, as vcrpy's without a suffix; else with a suffix."""
     return path if os.path.isfile(path) else _with_suffix(path)  # noqa: PTH113
 
 
 def _with_suffix(path: Path) -> Path:
+    """Return a path with ``.yaml`` if it has no suffix; with ``.yml`` where only that file exists.
+
+    A path that ends in one of the two is, in the same way, the other one.
+    """
     if not path.name:
         raise CassetteError(f"{path} is a folder.", "Give the file of a cassette.")
     if path.suffix not in _SUFFIXES and path.suffix.lower() != ".har":
@@ -216,7 +226,8 @@ def _with_suffix(path: Path) -> Path:
         raise CassetteError(
             f"{path.name[:40]}… is too long for the name of a cassette.", "Give a shorter one."
         )
-    return path
+    other = path.with_suffix({".yaml": ".yml", ".yml": ".yaml"}.get(path.suffix, path.suffix))
+    return other if os.path.lexists(other) and not os.path.lexists(path) else path
 
 
 def _path_in(folder: Path, name: str) -> Path:
@@ -229,7 +240,7 @@ def _path_in(folder: Path, name: str) -> Path:
             "Give a bare name such as 'tour'. For a file elsewhere, give a pathlib.Path.",
         )
     path = _with_suffix(folder.joinpath(*parts))
-    if not _stays_in(folder, path):
+    if not stays_in(folder, path):
         raise CassetteError(
             f"Cassette {name!r} is a link that leads out of {folder}.",
             "Give a pathlib.Path to read a file elsewhere.",
@@ -237,7 +248,7 @@ def _path_in(folder: Path, name: str) -> Path:
     return path
 
 
-def _stays_in(folder: Path, path: Path) -> bool:
+def stays_in(folder: Path, path: Path) -> bool:
     """Return whether no link on the path leads out of the folder."""
     return _real_path(path).is_relative_to(_real_path(folder))
 
@@ -287,14 +298,36 @@ def locked(path: Path) -> Iterator[Path]:
             lock.release()
 
 
+Version = tuple[int, int, int, int]
+"""What changes when a file is replaced or changed."""
+
+
+def version_of(file: Path | os.stat_result) -> Version | None:
+    """Return the version of a file; None if there is none."""
+    try:
+        status = file.stat() if isinstance(file, Path) else file
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
 @contextmanager
-def create(path: Path) -> Iterator[Path]:
-    """Give a new, empty file beside ``path``, which replaces it at the end if no error occurs."""
+def create(path: Path, version: Version | None = None) -> Iterator[Path]:
+    """Give a new, empty file beside ``path``, which replaces it at the end if no error occurs.
+
+    The permissions of the old file stay. Raises FileExistsError if there is another ``version`` of
+    the old file by then; None takes any.
+    """
     new = path.with_name(f".{path.name}.new")
     new.unlink(missing_ok=True)
     try:
-        new.touch(exist_ok=False)  # O_EXCL: never through a link that another process has made
+        # O_EXCL: never through a link that another process has made.
+        new.touch(0o600 if path.exists() else 0o666, exist_ok=False)
         yield new
+        if version is not None and version_of(path) != version:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+        with suppress(FileNotFoundError):
+            shutil.copymode(path, new)
         new.replace(path)
     finally:
         new.unlink(missing_ok=True)

@@ -38,8 +38,9 @@ DEFAULT_MATCH_ON: Final = ("method", "path", "query", "body")
 """What must be equal: the path below the base address, and the body of writes."""
 
 _MAX_COMPARED: Final = 500
+_LONGEST_QUERY: Final = 200
 _USER_INFO: Final = re.compile(r"(?<=://)[^/]*@")
-_RESPELLED: Final = re.compile(r"\?.*[&+]")
+_RESPELLED: Final = re.compile(r"[^?]*\?.*[&+]")
 _BOUNDARY: Final = re.compile(r'boundary="?([^";]+)', re.IGNORECASE)
 
 
@@ -142,7 +143,7 @@ class Player:
         looks_inside, uri = self.looks_inside(request.method), request.uri
         # Between addresses that differ in order or escapes alone, the order of recording decides.
         is_by_address = self._knows_addresses and not looks_inside
-        is_by_address &= "%" not in uri and not _RESPELLED.search(uri)
+        is_by_address &= "%" not in uri and not _RESPELLED.match(uri)
         is_by_address &= uri not in self._unescaped
         same = self._runs.get((request.method, uri), []) if is_by_address else []
         if run := self._next(same) or (same[0] if same and repeats else None):
@@ -190,14 +191,26 @@ class Player:
         lines = [f"{other}, which differs in {', '.join(names)}" for other, names in nearest]
         details = ["Nearest: " + ";\n         ".join(lines) + "."] if lines else []
         details += [f"Left unplayed: {left}."] if (left := self._left_unplayed()) else []
+        query = self._redactor.text(_names_in(place_of(request, self._base_url)[2]))
         return NotRecordedError(
-            f"{title} {what}",
+            f"{title}{query} {what}",
             record,
             details="\n".join(details),
             reason="nothing_left" if is_played else "no_match",
             similarity=similarity,
             request=title,
             nearest=nearest,
+        )
+
+    def missing_body(self, request: RecordedRequest, what: str) -> NotRecordedError:
+        """Return the error for a recorded response of which there is no body."""
+        title = self._title(self._redactor.request(request), self._base_url)
+        return NotRecordedError(
+            f"{title} is in cassette {self._recording.name!r} without its body {what}.",
+            "Send it in a live session: live(). A body that is smaller, or in UTF-8, is recorded; "
+            "or record one of your own with before_record=….",
+            reason="no_body",
+            request=title,
         )
 
     # -- what is equal ---------------------------------------------------------------------------
@@ -291,6 +304,13 @@ class Player:
     def _title(self, request: RecordedRequest, base_url: str) -> str:
         origin, path, _ = place_of(request, base_url)
         return self._redactor.text(f"{request.method} {origin}{path}")
+
+
+def _names_in(query: str) -> str:
+    """Return a query without its values: ``?page=…&size=…``; what has no name is a value, too."""
+    parts = (part.partition("=") for part in query.split("&") if part)
+    names = "&".join(dict.fromkeys(f"{name}=…" if equals else "…" for name, equals, _ in parts))
+    return f"?{names[:_LONGEST_QUERY]}" if names else ""
 
 
 def _body(request: RecordedRequest) -> bytes:

@@ -6,8 +6,10 @@ in its place. Only the process that opened a recorder writes to it.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -16,22 +18,21 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
+from ..bodies import MissingBody
 from ..errors import CassetteError
 from ..interaction import Interaction, RecordedRequest
 from ..redaction import Redactor
 from ..settings import VERSION
 from . import layout
-from .library import create, locked
+from .library import Version, create, locked, version_of
 from .player import Matcher, Player
 from .recording import MAX_FILE_BYTES, Recording, read_cassette
 
 _FSYNC_EVERY_S: Final = 1.0
 # What a usual interaction needs: a file this near to its limit takes no more.
 _SPARE_BYTES: Final = 1024**2
-# Not through a symbolic link.
-_OPEN_FLAGS: Final = (
-    os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
-)
+_OPEN_FLAGS: Final = os.O_RDWR | getattr(os, "O_BINARY", 0)
+_NEW_FLAGS: Final = os.O_CREAT | os.O_EXCL
 
 
 class LineWriter:
@@ -46,32 +47,55 @@ class LineWriter:
     ----------
     header
         The first lines of a new file.
+    version
+        What `version_of` the file must return; None if there must be no file yet.
     loaded
-        What the file holds, where it is not new.
+        What the file holds, if it has interactions.
 
     Attributes
     ----------
     size, count
         The length of the file's whole interactions in bytes, and how many they are.
+
+    Raises
+    ------
+    FileExistsError, FileNotFoundError
+        The file is not that version. It is unchanged.
     """
 
-    def __init__(self, path: Path, header: str, loaded: Recording | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        header: str,
+        *,
+        version: Version | None = None,
+        loaded: Recording | None = None,
+    ) -> None:
         self._path = path
         self._synced_at = time.monotonic()
-        self._file = os.open(path, _OPEN_FLAGS, 0o666)
-        self._opened = os.fstat(self._file)
+        self._file = -1
         # Length and number of the whole interactions: set at once, so that Ctrl-C leaves both as
         # they were before an interaction or as they are after it.
         self._state = 0, 0
+        self._tail_bytes = 0
+        is_new = version is None
         try:
+            self._file = os.open(path, _OPEN_FLAGS | _NEW_FLAGS * is_new, 0o666)
+            self._opened = os.fstat(self._file)
+            if not is_new and version_of(self._opened) != version:
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
             if loaded is not None and loaded.clean_bytes:
                 self._state = loaded.clean_bytes, len(loaded)
-                self._truncate()
+                self._tail_bytes = self._opened.st_size - self.size
+                os.lseek(self._file, self.size, os.SEEK_SET)
             else:
                 self._truncate()
                 self._state = self._write(header), 0
         except BaseException:
-            os.close(self._file)
+            if self._file != -1:
+                os.close(self._file)
+                if is_new:
+                    path.unlink()
             raise
 
     @property
@@ -88,7 +112,9 @@ class LineWriter:
             there = self._path.stat()
         except OSError:
             return False
-        return os.path.samestat(there, self._opened) and there.st_size == self.size
+        # The tail goes with the first write, which Ctrl-C may break off.
+        tail_bytes = there.st_size - self.size
+        return os.path.samestat(there, self._opened) and tail_bytes in (0, self._tail_bytes)
 
     def append(self, text: str) -> None:
         """Write the lines of one interaction, in one write."""
@@ -104,6 +130,7 @@ class LineWriter:
         Where there is no room for the line, every interaction is there all the same.
         """
         try:
+            self._truncate()
             os.lseek(self._file, 0, os.SEEK_SET)
             with open(self._file, "rb", closefd=False) as whole:
                 digest = hashlib.file_digest(whole, "sha256")
@@ -120,6 +147,9 @@ class LineWriter:
         """Write after the whole interactions; returns the new length of the file."""
         data = memoryview(text.encode())
         size = self.size + len(data)
+        if self._tail_bytes:
+            self._truncate()
+            self._tail_bytes = 0
         try:
             while data:
                 data = data[os.write(self._file, data) :]
@@ -141,10 +171,15 @@ def write_cassette(
     metadata: Mapping[str, object],
     interactions: Iterable[Interaction],
     redactor: Redactor,
+    *,
+    version: Version | None = None,
 ) -> None:
-    """Write a closed, redacted cassette in the place of ``path``, which stands until then."""
-    with create(path) as new:
-        writer = LineWriter(new, header_text(metadata, redactor))
+    """Write a closed, redacted cassette in the place of ``path``, which stands until then.
+
+    Raises FileExistsError if the file is not the ``version`` that was given, and leaves it alone.
+    """
+    with create(path, version) as new:
+        writer = LineWriter(new, header_text(metadata, redactor), version=version_of(new))
         try:
             for interaction in interactions:
                 writer.append(redactor.redacted_text(interaction, layout.interaction_text)[0])
@@ -187,8 +222,9 @@ class Recorder:
         with ExitStack() as locks:
             self._path = self._file = locks.enter_context(locked(path))
             self.recording = Recording(path.stem, path=path)
-            self._old = _version_of(self._path)
-            if self._old is not None:
+            # Taken first: a file that changes while it is read differs from its version.
+            self._version = version_of(self._path)
+            if self._version is not None:
                 self.recording = read_cassette(self._path)
             if replaces is not None and len(self.recording):
                 self._file = locks.enter_context(locked(_unused(self._path)))
@@ -205,20 +241,22 @@ class Recorder:
     def append(self, interaction: Interaction) -> tuple[int | None, RecordedRequest]:
         """Redact an interaction and write it: when this returns, a kill does not lose it.
 
-        Returns its number in the cassette, where that is known by now, and its request as written.
+        Returns its number in the cassette, or None if that is not known yet, or 0 if it was not
+        recorded since the recording has ended; and its request as written.
         """
         if os.getpid() != self._process:
-            return None, interaction.request
+            return 0, interaction.request
         if self.closed:  # while the request was in flight
             self._notice(f"A response came after cassette {self._path.stem!r} had been closed.")
-            return None, interaction.request
+            return 0, interaction.request
         text, written = self._redactor.redacted_text(interaction, layout.interaction_text)
         if self._writer is None:
             self._writer = self._open_writer()
         elif not self._writer.is_in_place():
-            self._writer = self._open_beside()
+            changed, self._writer = self._writer, self._open_beside()
+            changed.release()
         if self._writer.size + len(text) > MAX_FILE_BYTES:
-            body = b"<not recorded: %d bytes>" % len(interaction.response.body)
+            body = MissingBody(b"<not recorded: %d bytes>" % len(interaction.response.body))
             response = replace(interaction.response, body=body)
             interaction = replace(interaction, response=response)
             text, _ = self._redactor.redacted_text(interaction, layout.interaction_text)
@@ -254,40 +292,57 @@ class Recorder:
             return False
         self.closed = True
         with self._locks:
-            if self._writer is not None:
+            if self._writer is not None and not self._writer.is_in_place():
+                self._writer.release()
+                self._tell_changed(self._file, "It stays as it is now.")
+            elif self._writer is not None:
                 self._writer.close()
                 if self._replaces is not None and self._file != self._path:
-                    if _version_of(self._path) == self._old:
+                    try:
                         self._put_in_place(keeps_others)
-                    else:
-                        self._tell_replaced()
+                    except FileExistsError:
+                        self._tell_changed(self._path, f"What was recorded is in {self._file}.")
             self._file = self._path
         return self.has_recorded
 
     def _open_writer(self) -> LineWriter:
-        header, recording = header_text(self._metadata, self._redactor), self.recording
-        if self._file != self._path:
-            return LineWriter(self._file, header)
+        """Open the file for the first interaction, or another one if somebody has changed it."""
+        recording, header = self.recording, header_text(self._metadata, self._redactor)
+        version = self._version if self._file == self._path else None
         is_whole = recording.redact == self._redactor.redact and not recording.is_third_party
-        if recording.clean_bytes and not is_whole:
-            metadata = {**self._metadata, **recording.metadata, "base_url": recording.base_url}
-            write_cassette(self._path, metadata, recording, self._redactor)
-            recording = read_cassette(self._path)
-        return LineWriter(self._file, header, recording)
+        self._file.parent.mkdir(parents=True, exist_ok=True)  # which may be removed by now
+        try:
+            if version is None:
+                return self._new_file(self._file, header)
+            if recording.clean_bytes and not is_whole:
+                metadata = {**self._metadata, **recording.metadata, "base_url": recording.base_url}
+                write_cassette(self._path, metadata, recording, self._redactor, version=version)
+                version, recording = version_of(self._path), read_cassette(self._path)
+                self._version, self.recording = version, recording
+            return LineWriter(self._file, header, version=version, loaded=recording)
+        except (FileExistsError, FileNotFoundError):
+            return self._open_beside()
+
+    def _new_file(self, path: Path, header: str) -> LineWriter:
+        """Create a file that nobody may read who may not read the cassette."""
+        writer = LineWriter(path, header)
+        with suppress(OSError):
+            shutil.copymode(self._path, path)
+        return writer
 
     def _open_beside(self) -> LineWriter:
-        """Go on in another file, since somebody replaced, changed or removed this one."""
-        assert self._writer is not None
-        self._writer.release()
-        self._file, self._replaces = _unused(self._path), None
-        self._file.parent.mkdir(parents=True, exist_ok=True)  # which may be removed, too
-        self._tell_replaced()
-        return LineWriter(self._file, header_text(self._metadata, self._redactor))
+        """Go on in another file, since somebody created, replaced, changed or removed this one."""
+        changed, beside = self._file, _unused(self._path)
+        beside.parent.mkdir(parents=True, exist_ok=True)
+        writer = self._new_file(beside, header_text(self._metadata, self._redactor))
+        self._file, self._replaces = beside, None
+        self._tell_changed(changed, f"What is recorded from now on is in {beside}.")
+        return writer
 
-    def _tell_replaced(self) -> None:
+    def _tell_changed(self, file: Path, what_now: str) -> None:
         self._notice(
-            f"Cassette {self._path.stem!r} was replaced, changed or removed while it was recorded. "
-            f"What was recorded since is in {self._file}."
+            f"Another program created, changed, replaced or removed {file} while cassette "
+            f"{self._path.stem!r} was recorded. {what_now}"
         )
 
     def _put_in_place(self, keeps_others: bool) -> None:
@@ -301,16 +356,9 @@ class Recorder:
         )
         old = self.recording if keeps_others else ()
         kept = (each for each in old if player.find(each.request) is None)
-        write_cassette(self._path, new.metadata, chain(kept, new), self._redactor)
+        whole = chain(kept, new)
+        write_cassette(self._path, new.metadata, whole, self._redactor, version=self._version)
         self._file.unlink()
-
-
-def _version_of(path: Path) -> tuple[int, int, int] | None:
-    """Return what changes when a file is replaced or changed; None where there is none."""
-    with suppress(OSError):
-        status = path.stat()
-        return status.st_ino, status.st_size, status.st_mtime_ns
-    return None
 
 
 def unfinished_files(path: Path) -> list[Path]:
@@ -319,7 +367,14 @@ def unfinished_files(path: Path) -> list[Path]:
 
 
 def _unused(path: Path) -> Path:
-    return next(file for file in _unfinished_paths(path) if not os.path.lexists(file))
+    """Return the first name of an unfinished recording that no file has."""
+    for file in _unfinished_paths(path):
+        if not os.path.lexists(file):
+            return file
+    raise CassetteError(
+        f"There are too many unfinished recordings beside {path}.",
+        "Look at them with interactions(…), then rename or remove them.",
+    )
 
 
 def _unfinished_paths(path: Path) -> list[Path]:

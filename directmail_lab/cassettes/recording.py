@@ -199,7 +199,8 @@ class RawInteraction(NamedTuple):
 class SessionRecording(Recording):
     """What a session keeps: all its readings, and its last messages within 64 MB.
 
-    They are kept as they came, and redacted when they are asked for. Any thread may add to it.
+    They are kept as they came, and redacted when they are asked for; and for good before the
+    session forgets its key. Any thread may add to it.
 
     Attributes
     ----------
@@ -216,7 +217,9 @@ class SessionRecording(Recording):
         self._kept_bytes = 0
         self._inference = ResetUnitInference(stated=reset_unit)
         self._observed = 0
-        self._lock = threading.Lock()
+        self._is_redacted = False
+        # The garbage collector may redact a recording in a thread that has the lock.
+        self._lock = threading.RLock()
 
     def add(self, reading: Reading, exchange: RawInteraction) -> int:
         """Keep a response, and return its number."""
@@ -226,10 +229,10 @@ class SessionRecording(Recording):
             self._keep(number, exchange)
             return number
 
-    def extend(self, other: SessionRecording) -> None:
-        """Keep what another session's recording has, such as the trial of a key."""
+    def extend(self, other: SessionRecording, **changes: Any) -> None:
+        """Keep what another session's recording has, with fields of its readings changed."""
         for number, reading in enumerate(other.readings(), 1):
-            self.add(reading, other._exchanges[number])
+            self.add(reading._replace(**changes), other._exchanges[number])
 
     def add_body(self, number: int, body: bytes) -> None:
         """Keep the body of a response that was read after it was added."""
@@ -239,7 +242,35 @@ class SessionRecording(Recording):
                 self._kept_bytes -= _size(exchange)
                 self._keep(number, exchange._replace(body=body))
 
+    def cut_short(self, number: int, body: bytes, *, is_aborted: bool = False) -> Reading:
+        """Say of a response that its connection broke, or that the caller dropped it.
+
+        What came of its body is kept. Returns its reading.
+        """
+        reading = self.reading(number)._replace(is_cut_short=True, is_aborted=is_aborted)
+        self._readings[number - 1] = reading
+        self.add_body(number, body)
+        return reading
+
+    def redact_for_good(self) -> None:
+        """Redact the messages themselves, since the session forgets its key now.
+
+        A message that comes later is not kept: nothing could redact it.
+        """
+        with self._lock:
+            self._is_redacted = True
+            plain = {number: self._plain(number, each) for number, each in self._exchanges.items()}
+            for each in plain.values():
+                self.redactor.learn_from(each.request)
+            for number, each in plain.items():
+                if (redacted := self.redactor.without_keys(each)) is not each:
+                    has_body = self._exchanges[number].body is not None
+                    self._exchanges[number] = _as_raw(redacted, has_body=has_body)
+            self.redactor = Redactor()
+
     def _keep(self, number: int, exchange: RawInteraction) -> None:
+        if self._is_redacted:
+            return
         self._exchanges[number] = exchange
         self._kept_bytes += _size(exchange)
         while self._kept_bytes > _MAX_KEPT_BYTES:
@@ -261,17 +292,22 @@ class SessionRecording(Recording):
 
     def interaction(self, number: int) -> Interaction:
         self._check_number(number)
-        reading = self._readings[number - 1]
+        redactor = self.redactor  # before the message: that of a raw one knows the key
         exchange = self._exchanges.get(number) or RawInteraction(
-            (self.base_url or "") + reading.path, (), b"", (), "", None
+            (self.base_url or "") + self._readings[number - 1].path, (), b"", (), "", None
         )
+        return redactor.interaction(self._plain(number, exchange))
+
+    def _plain(self, number: int, exchange: RawInteraction) -> Interaction:
+        """Return an interaction before it is redacted."""
+        reading = self._readings[number - 1]
         sent, received = map(text_headers, (exchange.request_headers, exchange.response_headers))
         request = RecordedRequest(reading.method, str(exchange.url), sent, exchange.request_body)
         response = RecordedResponse(reading.status, exchange.reason, received, exchange.body or b"")
-        if exchange.body is not None:
+        if exchange.body is not None and not reading.is_cut_short:
             response = normalize_headers(response, method=request.method)
         at = None if math.isnan(reading.at) else datetime.fromtimestamp(reading.at, UTC)
-        return self.redactor.interaction(Interaction(request, response, at, reading.elapsed_s))
+        return Interaction(request, response, at, reading.elapsed_s, reading.attempt)
 
     def reading(self, number: int) -> Reading:
         self._check_number(number)
@@ -299,16 +335,30 @@ class ReplayRecording(SessionRecording):
         self._addresses: list[str] = []
 
     def _keep(self, number: int, exchange: RawInteraction) -> None:  # noqa: ARG002
-        self._addresses.append(str(exchange.url))
+        # Redacted here: a session may forget its key while its replay is held.
+        request = RecordedRequest("GET", str(exchange.url))
+        self._addresses.append(self.redactor.request(request).uri)
 
     def has_bodies(self, number: int) -> bool:  # noqa: ARG002
         return True
 
     def interaction(self, number: int) -> Interaction:
-        of_file = self.reading(number).cassette_number or 0
+        reading = self.reading(number)
+        of_file = reading.cassette_number or 0
         request = self._file.interaction(of_file).request
         request = replace(request, uri=self._addresses[number - 1])
-        return self.redactor.interaction(self._file.answer(of_file, request))
+        played = replace(self._file.answer(of_file, request), attempt=reading.attempt)
+        return self.redactor.interaction(played)
+
+
+def _as_raw(interaction: Interaction, *, has_body: bool) -> RawInteraction:
+    request, response = interaction.request, interaction.response
+    sent, received = (
+        [(name.encode("latin-1"), value.encode()) for name, value in message.headers]
+        for message in (request, response)
+    )
+    body = response.body if has_body else None
+    return RawInteraction(request.uri, sent, request.body or b"", received, response.reason, body)
 
 
 def _size(exchange: RawInteraction) -> int:

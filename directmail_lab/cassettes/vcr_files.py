@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -23,7 +24,7 @@ from vcr.serializers import jsonserializer, yamlserializer
 from vcr.util import read_body
 from yaml.composer import Composer
 
-from ..bodies import unpack
+from ..bodies import MissingBody, is_like_missing, unpack
 from ..display import Progress
 from ..errors import CassetteError, CassetteFormatError
 from ..interaction import (
@@ -37,7 +38,7 @@ from ..interaction import (
     normalize_headers,
     unreadable,
 )
-from .layout import elapsed_s_of, headers_of, recorded_at_of, response_of, text_of
+from .layout import IS_RECORDED, elapsed_s_of, headers_of, recorded_at_of, response_of, text_of
 
 Matcher = Callable[[Any, Any], object]
 
@@ -108,6 +109,18 @@ def load_yaml(text: str, progress: Progress = lambda _: None) -> Any:
     except (yaml.YAMLError, *MALFORMED) as error:
         name = type(error).__name__
         raise CassetteFormatError(f"It is not YAML that is safe to load ({name}).") from None
+
+
+def count_comments(path: Path) -> int:
+    """Return how many comments a YAML file has; 0 if it is not YAML."""
+    text, end, comments = path.read_text("utf-8-sig", "replace"), 0, 0
+    with suppress(yaml.YAMLError):
+        for token in yaml.scan(text) if "#" in text else ():
+            # Between two tokens there is nothing but comments and space.
+            between = text[end : token.start_mark.index]
+            comments += sum(line.lstrip().startswith("#") for line in between.splitlines())
+            end = token.end_mark.index
+    return comments
 
 
 def _interaction(entry: Mapping[str, Any], number: int) -> Interaction:
@@ -190,7 +203,10 @@ def _response_dict(response: RecordedResponse) -> dict[str, Any]:
     for name, value in response.headers:
         headers.setdefault(name, []).append(value)
     status = {"code": response.status, "message": response.reason}
-    return {"status": status, "headers": headers, "body": {"string": response.body}}
+    body: dict[str, object] = {"string": bytes(response.body)}
+    if is_like_missing(response.body) and not isinstance(response.body, MissingBody):
+        body[IS_RECORDED] = True
+    return {"status": status, "headers": headers, "body": body}
 
 
 def vcr_request(request: RecordedRequest) -> Request:

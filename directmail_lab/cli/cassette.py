@@ -11,7 +11,7 @@ import typer
 import directmail_lab as dm
 
 from ..cassettes import Cassette, cassettes_by_name, convert as files
-from ..cassettes.library import cassettes_in
+from ..cassettes.library import cassettes_in, stays_in
 from ..display import plural
 from ..errors import DirectMailLabError
 from .output import CSV, FORCE, FOUND, JSON, cassette_file, complete_cassette, refuse_existing, show
@@ -112,9 +112,10 @@ def adopt(
 ) -> None:
     """Look through the cassettes in a folder that vcrpy or pytest-recording wrote.
 
-    Names those that hold a secret, are old, do not replay as they are or cannot be read; exits with
-    1 if there are any. With --write they are rewritten in our layout, redacted, and named is what
-    remains. The same interactions replay, and vcrpy loads them still.
+    Names those that hold a secret, have comments, are old, do not replay as they are or cannot be
+    read; exits with 1 if there are any. With --write they are rewritten in our layout, redacted and
+    without their comments, and named is what remains. The same interactions replay, and vcrpy loads
+    them still.
     """
     from ..questions.drift import age_problem
 
@@ -122,7 +123,8 @@ def adopt(
     counts: Counter[str] = Counter()
     has_problems = False
     named = {path for _, path in cassettes_in(folder)}
-    for path in sorted(named.union(filter(_is_of_vcrpy, folder.rglob("*")))):
+    without_suffix = (each for each in folder.rglob("*") if stays_in(folder, each))
+    for path in sorted(named.union(filter(_is_of_vcrpy, without_suffix))):
         if problems := list(_look_through(path, max_age, counts, write=write)):
             has_problems = True
             typer.echo("\n    ".join([str(path), *problems]))
@@ -142,6 +144,7 @@ def _is_of_vcrpy(path: Path) -> bool:
 
 def _look_through(path: Path, max_age: str, counts: Counter[str], *, write: bool) -> Iterator[str]:
     """Yield what is to be said of a cassette, and count whose it is; with ``write`` adopt it."""
+    from ..cassettes.vcr_files import count_comments
     from ..questions.audit import audit as audit_file
     from ..questions.drift import age_problem
 
@@ -150,6 +153,7 @@ def _look_through(path: Path, max_age: str, counts: Counter[str], *, write: bool
         recording = cassette.recording()
         theirs = list(recording) if recording.is_third_party else []
         played = [cassette.play(each.request)[-1][1].response for each in theirs]
+        comments = count_comments(path) if theirs else 0
         before = findings = audit_file(path)
         if write and theirs:
             files.adopt(path)
@@ -159,6 +163,9 @@ def _look_through(path: Path, max_age: str, counts: Counter[str], *, write: bool
         yield f"stays as it is: {error}"
         return
     counts[_THEIRS if theirs else "of ours"] += 1
+    if comments:
+        had, are = ("had", "were") if write else ("has", "would be")
+        yield f"{had} {plural(comments, 'comment')}, which {are} dropped"
     secrets = {each.what: each.where for each in findings if each.kind == "secret"}
     for what, where in secrets.items():
         yield f"holds {what} ({where.removeprefix(f'{path}, ')})"

@@ -9,6 +9,7 @@ import random
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing, closing, suppress
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, get_args
 from ..arguments import check_choice
 from ..display import ProgressBar, plural
 from ..errors import DirectMailLabError, QuotaExhaustedError
-from ..http import httpx, is_write
+from ..http import httpx, is_write, keep_body
 from ..interaction import READING, operation_of
 from ..readings.reading import Reading
 from ..readings.reset_unit import UnitName
@@ -282,7 +283,9 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 else:
                     if not attempts.is_repeated_after(response):
                         return response
-                    response.close()
+                    with suppress(httpx.RequestError), closing(response):
+                        response.read()
+                        keep_body(response)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         with _Attempts(self, request) as attempts:
@@ -297,7 +300,10 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 else:
                     if not attempts.is_repeated_after(response):
                         return response
-                    await response.aclose()
+                    with suppress(httpx.RequestError):
+                        async with aclosing(response):
+                            await response.aread()
+                            keep_body(response)
 
     async def _wait_s(self, attempts: _Attempts) -> float:
         """Ask in a thread where that may wait for a shared store, which no event loop should."""

@@ -193,7 +193,7 @@ def _draw_panel(axes: Axes, readings: pd.DataFrame, color: str) -> None:
     marker = "o" if len(line) <= _MOST_MARKED_POINTS else ""
     axes.step(*line.to_numpy().T, where="post", color=color, marker=marker, markersize=3.5)
     _mark(axes, _refused(readings), "x", _REFUSED, "refused, nothing left")
-    _mark(axes, readings[readings["problem"].notna()], "D", _PROBLEM, "headers with a problem")
+    _mark(axes, readings[readings["problem"].notna()], "D", _PROBLEM, "with a problem")
     highest = readings[["limit", "remaining"]].max().max()
     top = 1 if pd.isna(highest) else max(int(highest), 1)
     axes.set_ylim(-0.04 * top, 1.1 * top)

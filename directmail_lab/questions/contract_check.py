@@ -10,7 +10,7 @@ import pandas as pd
 from ..contract import HEADERS, TYPICAL_LIMIT, TYPICAL_WINDOW_S
 from ..current import Source, readings_of
 from ..display import readable
-from ..readings.reading import REMAINING_OVER_LIMIT
+from ..readings.reading import CUT_SHORT, REMAINING_OVER_LIMIT
 
 _STATEMENTS: Final = {
     1: f"Every response has {', '.join(HEADERS)}, each an integer",
@@ -19,6 +19,8 @@ _STATEMENTS: Final = {
 }
 _TEXTS: Final = ("statement", "operation", "verdict", "detail")
 _COLUMNS: Final = ("rule", *_TEXTS[:3], "responses", "violations", "numbers", "detail")
+# A remaining that is larger than the limit violates rule 2, and not rule 1.
+_OTHER_PROBLEMS: Final = frozenset({"", REMAINING_OVER_LIMIT, CUT_SHORT})
 # How far two readings of one window may disagree about its renewal: values are whole seconds.
 _TOLERANCE_S: Final = 1.25
 
@@ -49,6 +51,7 @@ def check_contract(source: Source | Iterable[Source] | pd.DataFrame = None) -> p
         ========== ======= ===================================================================
     """
     frame = readings_of(source)
+    frame = frame[frame["status"] != 0]  # to which no response came
     groups: list[tuple[Any, pd.DataFrame]] = list(frame.groupby("operation", sort=False))
     groups = groups or [(pd.NA, frame)]
     rows = [_check_headers(name, group) for name, group in groups]
@@ -73,8 +76,7 @@ def _row(
 
 def _check_headers(operation: Any, group: pd.DataFrame) -> tuple[object, ...]:
     wrong = group[group[["limit", "remaining", "reset"]].isna().any(axis=1)]
-    # A remaining that is larger than the limit violates rule 2, and not this one.
-    problems = set("; ".join(group["problem"].dropna()).split("; ")) - {"", REMAINING_OVER_LIMIT}
+    problems = set("; ".join(group["problem"].dropna()).split("; ")) - _OTHER_PROBLEMS
     detail = f"all three in {len(group) - len(wrong)} of {len(group)}"
     return _row(1, operation, group, wrong, "; ".join([detail, *sorted(problems)]))
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from difflib import SequenceMatcher
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -228,7 +229,8 @@ def compare(
 def _matches(difference: Difference, pattern: str) -> bool:
     part = f"{difference.part}."
     name = part + difference.path if pattern.startswith(part) else difference.path
-    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL) is not None
+    # Of the wildcards of a shell, only * is one here.
+    return fnmatchcase(name, re.sub(r"[?[]", r"[\g<0>]", pattern))
 
 
 def _parts(interaction: Interaction) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from ..bodies import read_json_body
+from ..bodies import read_json_body, shown_missing
 from ..cassettes import Recording, SessionRecording
 from ..cassettes.recording import Credentials
 from ..contract import ME_PATH, PASSWORD, RESET_HEADER, TYPICAL_LIMIT
@@ -160,7 +160,10 @@ _Responses = Sequence[_Response]
 def _responses(recording: Recording) -> Iterator[_Response]:
     address = recording.base_url or "unknown"
     for number, reading in enumerate(recording.readings(), 1):
+        if not reading.status:
+            continue  # no response came
         response, has_body = recording.interaction(number).response, recording.has_bodies(number)
+        has_body &= shown_missing(response.body) is None
         yield _Response(recording.name, number, address, reading, response, has_body)
     explored = recording.explored if isinstance(recording, SessionRecording) else []
     for number, (interaction, key) in enumerate(explored, 1):

@@ -22,7 +22,7 @@ from urllib.parse import parse_qsl, quote, unquote_to_bytes, urlsplit
 import pandas as pd
 
 from ..arguments import check_choice
-from ..bodies import read_json, read_json_body
+from ..bodies import read_json, read_json_body, shown_missing
 from ..cassettes import Recording
 from ..contract import SAFE_METHODS
 from ..current import Source, describe, is_many, named_paths, recording_of, recordings_of
@@ -37,15 +37,16 @@ from ..interaction import (
     path_below,
 )
 from ..operations import operations_of
+from ..readings.reading import CUT_SHORT
 from ..redaction.key import has_placeholder
 from ..settings import API_KEY_VARIABLE, origin_of, trusted_origins
 
 _COLUMNS: Final = (
-    *("cassette", "at", "method", "path", "query", "operation", "status", "content_type", "bytes"),
-    *("elapsed_s", "excerpt", "cassette_number"),
+    *("cassette", "at", "method", "path", "query", "operation", "status", "attempt"),
+    *("content_type", "bytes", "elapsed_s", "excerpt", "problem", "cassette_number"),
 )
 _DTYPES: Final = dict.fromkeys(_COLUMNS, "string") | {
-    **dict.fromkeys(("status", "bytes", "cassette_number"), "Int64"),
+    **dict.fromkeys(("status", "attempt", "bytes", "cassette_number"), "Int64"),
     "at": "datetime64[us, UTC]",
     "elapsed_s": "Float64",
 }
@@ -83,11 +84,14 @@ def interactions(
     DataFrame
         ``at`` (UTC; NaT where the writer kept no time), ``method``, ``path`` below the base
         address, ``query``, ``operation`` (the path with id-like segments as ``{id}``),
-        ``status``, ``content_type``, ``bytes`` (of the body), ``elapsed_s`` and ``excerpt`` (the
-        start of the body on one line); the last and ``bytes`` are ``<NA>`` where a session did not
-        keep the body. The index, ``number``, counts from 1. Of a session, ``cassette`` and
-        ``cassette_number`` say where else a row is; of a folder or of several, ``cassette`` names
-        each. ``attrs["problem"]`` says what is wrong with the one file, or is None.
+        ``status``, ``attempt`` (1, and 2 or more where the request was sent again after a response
+        that allows that), ``content_type``, ``bytes`` (of the body), ``elapsed_s``, ``excerpt``
+        (the start of the body on one line) and ``problem`` (text if the response was cut short,
+        and its body is what came of it). ``bytes`` and ``excerpt`` are ``<NA>`` where a session did
+        not keep the body. Where it was not recorded, ``bytes`` is ``<NA>`` and ``excerpt`` says so.
+        The index, ``number``, counts from 1. Of a session, ``cassette`` and ``cassette_number`` say
+        where else a row is; of a folder or of several, ``cassette`` names each.
+        ``attrs["problem"]`` says what is wrong with the one file, or is None.
 
     Raises
     ------
@@ -97,13 +101,19 @@ def interactions(
     if number is None and is_many(source):
         frames = [_frame(each, is_one_of_many=True) for each in recordings_of(source)]
         frame = pd.concat(frames or [_frame(Recording(""), is_one_of_many=True)])
-        return readable(_with_operations(frame, source))
+        return readable(_with_operations(frame, source), hidden=_usual_columns(frame))
     recording = recording_of(source)
     if number is not None:
         return view_of(recording, number)
     frame = _with_operations(_frame(recording), source)
     frame.attrs.update(describe(recording), problem=recording.problem)
-    return readable(frame)
+    return readable(frame, hidden=_usual_columns(frame))
+
+
+def _usual_columns(frame: pd.DataFrame) -> list[str]:
+    """Return the columns that say nothing: each attempt is the first, nothing is a problem."""
+    says = {"attempt": frame["attempt"] > 1, "problem": frame["problem"].notna()}
+    return [name for name, is_said in says.items() if not is_said.any()]
 
 
 def _with_operations(frame: pd.DataFrame, source: object) -> pd.DataFrame:
@@ -132,15 +142,19 @@ def _row(recording: Recording, number: int, interaction: Interaction) -> tuple[o
         urlsplit(request.uri).query,
         path,
         response.status,
+        interaction.attempt,
         header(response.headers, "content-type"),
-        len(response.body) if is_kept else None,
+        len(response.body) if is_kept and not shown_missing(response.body) else None,
         interaction.elapsed_s,
         _excerpt(response.body) if is_kept else None,
+        CUT_SHORT if reading and reading.is_cut_short else None,
         reading and reading.cassette_number,
     )
 
 
 def _excerpt(body: bytes) -> str:
+    if missing := shown_missing(body):
+        return missing
     text = _text_of(body)
     if text is None:
         return "(binary)"
@@ -163,7 +177,8 @@ def _text_of(body: bytes) -> str | None:
 def view_of(recording: Recording, number: int) -> InteractionView:
     """Return an interaction of a recording; raises as `Recording.interaction` does."""
     interaction, has_bodies = recording.interaction(number), recording.has_bodies(number)
-    return InteractionView(interaction, has_bodies, recording.base_url or "")
+    is_cut_short = recording.reading(number).is_cut_short
+    return InteractionView(interaction, has_bodies, recording.base_url or "", is_cut_short)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +188,7 @@ class InteractionView:
     interaction: Interaction
     has_bodies: bool = True
     base_url: str = ""
+    is_cut_short: bool = False
 
     def as_curl(self) -> str:
         """Return the request as a command of curl; the key is ``$DIRECTMAIL_API_KEY``."""
@@ -200,6 +216,7 @@ class InteractionView:
         status = f"{response.status} {response.reason}".rstrip()
         status += "" if elapsed_s is None else f" after {elapsed_s:.3f} s"
         status += "" if at is None else f", {at:%Y-%m-%d %H:%M:%S} UTC"
+        status += f"; {CUT_SHORT}" if self.is_cut_short else ""
         for title, message in ((f"{request.method} {request.uri}", request), (status, response)):
             headers = [": ".join(pair).replace("\n", " ") for pair in message.headers]
             body = _body_text(message.body or b"") if self.has_bodies else "(it was not kept)"
@@ -208,6 +225,8 @@ class InteractionView:
 
 def _body_text(body: bytes) -> str:
     """Return JSON laid out, with letters in the place of their escapes; other text as it is."""
+    if missing := shown_missing(body):
+        return missing
     text = _text_of(body)
     if text is None:
         return f"({len(body):,} bytes, not text)"
@@ -228,7 +247,7 @@ def _shown(text: str) -> str:
 
 _MAX_BODY_BYTES: Final = 64 * 1024
 _LINE_CHARACTERS: Final = 88  # as formatters of Python lay code out
-_JSON_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|true|false|null')
+_JSON_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|true|false|null')
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, section 5.6.2
 # Headers that the program sets which sends the request again.
 _SET_BY_CLIENT: Final = re.compile(

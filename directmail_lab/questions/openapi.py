@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 import yaml
 
-from ..bodies import read_form, read_json_body
+from ..bodies import read_form, read_json_body, shown_missing
 from ..cassettes.recording import Recording
 from ..contract import MEANINGS
 from ..current import named_paths, recordings_of
@@ -37,7 +37,7 @@ _METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "
 _LEFT_OUT: Final = (shapes.PASSING_HEADERS | {"content-type", "date", "server"}) - {"retry-after"}
 _MEDIA_TYPE: Final = re.compile(r"[\w.+-]{1,60}/[\w.+-]{1,60}")
 _FORMS: Final = ("application/x-www-form-urlencoded", "multipart/form-data")
-_JSON: Final = re.compile(r".+/(.+\+)?json")
+_JSON: Final = re.compile(r"[^/]+/(.+\+)?json")
 _TEXT: Final = re.compile(r"^text/|json|yaml|csv|script")
 _PLAIN_VALUE: Final = re.compile(r"-?(0|[1-9]\d{0,17})(\.\d{1,17})?|true|false", re.ASCII)
 _NAMES: Final = {name.lower(): name for name in MEANINGS}
@@ -173,6 +173,8 @@ def _calls(recording: Recording) -> Iterator[_Call]:
     base_url = recording.base_url or ""
     for number, each in enumerate(recording, 1):
         request, response = each.request, each.response
+        if not response.status:
+            continue  # no response came
         address = urlsplit(request.uri)
         origin = f"{address.scheme}://{address.netloc.rpartition('@')[2]}"
         server = base_url if f"{base_url}/".startswith(f"{origin}/") else origin
@@ -310,7 +312,7 @@ def _content(
     messages: Iterable[_Message], name: str, kind: str, schemas: Components
 ) -> dict[str, Any]:
     """Return the media type objects of bodies, whose objects are named after ``name``."""
-    by_type = grouped((message for message in messages if message.body), _media_type)
+    by_type = grouped(filter(_has_body, messages), _media_type)
     return {
         media_type: {"schema": schemas.refer(_body_schema(media_type, same), name, kind)}
         for media_type, same in sorted(by_type.items())
@@ -320,6 +322,10 @@ def _content(
 def _media_type(message: _Message) -> str:
     declared = (header(message.headers, "Content-Type") or "").partition(";")[0].strip().lower()
     return declared if _MEDIA_TYPE.fullmatch(declared) else "*/*"
+
+
+def _has_body(message: _Message) -> bool:
+    return bool(message.body) and shown_missing(message.body) is None
 
 
 def _body_schema(media_type: str, messages: Sequence[_Message]) -> Schema:

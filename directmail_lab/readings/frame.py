@@ -10,7 +10,7 @@ import pandas as pd
 
 from ..display import readable
 from ..operations import operations_of
-from .reading import Reading, parse_counts
+from .reading import Reading, parse_counts, problem_of
 from .reset_unit import UnitName, renewal_time
 
 # Without these the counts fit a terminal of 80 characters; the operation nearly repeats the path.
@@ -58,7 +58,8 @@ def frame_of(
         cassette                string               the name of the cassette that holds it,
                                                      or <NA>
         cassette_number         Int64                its number there, from 1, or <NA>
-        problem                 string               what is wrong with the headers, or <NA>
+        problem                 string               what is wrong with the headers, and that
+                                                     the response was cut short; or <NA>
         ======================= ==================== =======================================
 
         The table that is shown leaves out ``path`` and ``cassette_number``.
@@ -83,7 +84,7 @@ def frame_of(
         "source": _texts([row.source for row in rows]),
         "cassette": _texts([row.cassette for row in rows]),
         "cassette_number": _counts([row.cassette_number for row in rows]),
-        "problem": _texts(problem),
+        "problem": _texts(list(map(problem_of, rows, problem))),
     }
     # Not a RangeIndex: Dask cannot read one that has a name from Parquet.
     index = np.arange(1, len(rows) + 1) if numbers is None else np.array(numbers, dtype=np.int64)

@@ -19,6 +19,8 @@ from ..interaction import Interaction, operation_of
 Source = Literal["live", "recorded", "replayed"]
 DateForm = Literal["http_date", "iso_text"]
 
+CUT_SHORT: Final = "the connection broke before the end of the body"
+ABORTED: Final = "aborted before the end of the response"
 REMAINING_OVER_LIMIT: Final = f"{REMAINING_HEADER} is larger than {LIMIT_HEADER}"
 
 _INT64_MAX: Final = 2**63 - 1
@@ -69,6 +71,13 @@ class Reading(NamedTuple):
         Seconds from the request to the response.
     cassette, cassette_number
         The cassette that holds the interaction, and the interaction's number there, from 1.
+    attempt
+        2 and more where a request was sent again after a response that allows that.
+    is_cut_short
+        Whether the connection broke before the end of the body.
+    is_aborted
+        Whether the caller dropped the connection before that. The status is 0 if no response had
+        come, as in a HAR file.
     """
 
     at: float
@@ -80,6 +89,9 @@ class Reading(NamedTuple):
     source: Source = "live"
     cassette: str | None = None
     cassette_number: int | None = None
+    attempt: int = 1
+    is_cut_short: bool = False
+    is_aborted: bool = False
 
     def __repr__(self) -> str:
         return f"<Reading {self.method} {self.path} {self.status}>"
@@ -111,8 +123,8 @@ class Reading(NamedTuple):
 
     @property
     def problem(self) -> str | None:
-        """What is wrong with the three headers; it holds no value of them."""
-        return parse_counts(self.raw[:3])[3]
+        """What is wrong with the three headers, without their values, and with the response."""
+        return problem_of(self, parse_counts(self.raw[:3])[3])
 
     @property
     def retry_after_s(self) -> float | None:
@@ -140,7 +152,8 @@ def reading_of(interaction: Interaction, path: str, *, cassette: str | None = No
     at, response = interaction.recorded_at, interaction.response
     at_s = math.nan if at is None else at.timestamp()
     said = response.status, raw_values(response.headers), interaction.elapsed_s
-    return Reading(at_s, interaction.request.method, path, *said, "recorded", cassette)
+    method, attempt = interaction.request.method, interaction.attempt
+    return Reading(at_s, method, path, *said, "recorded", cassette, None, attempt)
 
 
 def is_exhausted(status: Any, remaining: Any) -> Any:
@@ -150,6 +163,16 @@ def is_exhausted(status: Any, remaining: Any) -> Any:
     nothing remaining. Takes two numbers and returns a bool, or two columns and returns a column.
     """
     return (status == 429) | ((status >= 400) & (remaining == 0))
+
+
+def problem_of(reading: Reading, of_headers: str | None) -> str | None:
+    """Return what is wrong with a response, given what is wrong with its headers."""
+    if reading.is_aborted and not reading.status:
+        return ABORTED  # the headers never came
+    if not reading.is_cut_short:
+        return of_headers
+    of_body = ABORTED if reading.is_aborted else CUT_SHORT
+    return f"{of_headers}; {of_body}" if of_headers else of_body
 
 
 def parse_counts(

@@ -11,6 +11,7 @@ from base64 import b64encode
 from collections.abc import Iterable, Iterator
 from functools import cache
 from html.entities import html5
+from itertools import chain
 from typing import Final, final
 from urllib.parse import unquote
 
@@ -35,8 +36,16 @@ _URL_SAFE: Final = {"+": "-", "/": "_"}
 # In an address a slash ends a segment, so there it is no digit of base64.
 _ADDRESS: Final = re.compile(r"(?:\w+:/)?/\S*")
 _HEX_RUN: Final = re.compile(r"[0-9a-fA-F]{16,}")
-_BASE64_RUN: Final = re.compile(r"[A-Za-z0-9+/_-]{9,}(?:==?(?![\w%=]))?")
-_SEGMENT_RUN: Final = re.compile(r"[A-Za-z0-9+_-]{9,}(?:==?(?![\w%=]))?")
+# Where base64 is wrapped: MIME and PEM do so after 60 to 76 digits. In an address or in JSON the
+# line's end is escaped.
+_LINE: Final = 60
+_LINE_END: Final = r"(?:\r|\\{1,4}r|%0[Dd])?(?:\n|\\{1,4}n|%0[Aa])[ \t]{0,8}"
+_BASE64_RUN, _SEGMENT_RUN = (
+    re.compile(
+        rf"[{digits}]{{9,}}(?:(?<=[{digits}]{{{_LINE}}}){_LINE_END}[{digits}]+)*(?:==?(?![\w%=]))?"
+    )
+    for digits in ("A-Za-z0-9+/_-", "A-Za-z0-9+_-")
+)
 # What is left of an escape in front of a run: of `\u00e9` and `%41`, whose digits went with it.
 _TORN_ESCAPE: Final = re.compile(r"(?<!\\)(?:\\+[ux]?|%)(?=<(?:API_KEY|REDACTED)>)")
 
@@ -49,16 +58,26 @@ def has_placeholder(text: str) -> bool:
 # -- what a key can look like ------------------------------------------------------------------
 
 
+def _cases(char: str) -> set[str]:
+    return {case for case in (char, char.lower(), char.upper()) if len(case) == 1}
+
+
 def _escapes(char: str) -> Iterator[str]:
     """Yield patterns of a character in the escapes of addresses, JSON and HTML.
 
     A backslash is doubled where JSON is quoted in JSON, as a body is in a cassette.
     """
-    cases = {char.lower(), char.upper()}
+    cases = _cases(char)
     code = "|".join(f"{ord(case):02x}" for case in cases)
     number = "|".join(str(ord(case)) for case in cases)
-    yield f"%(?:{code})"
-    yield rf"\\{{1,4}}(?:u00|x)(?:{code})"
+    if max(cases) <= "\xff":
+        yield f"%(?:{code})"
+        yield rf"\\{{1,4}}(?:u00|x)(?:{code})"
+    if not char.isascii():
+        for case in cases:
+            yield "".join(f"%{byte:02x}" for byte in case.encode())
+            units = re.findall("....", case.encode("utf-16-be").hex())
+            yield "".join(rf"\\{{1,4}}u{unit}" for unit in units)
     yield f"&#(?:0*(?:{number})|x0*(?:{code}));?"
     yield from (f"&{name}" for name in _html_names(char))
     if not char.isalnum():
@@ -79,12 +98,19 @@ def _spelled(text: str) -> str:
 def _base64_digits(key: str) -> Iterator[str]:
     """Yield the digits that hold nothing but the key, at each offset; ``key:`` has them, too."""
     for before in range(3):
-        digits = b64encode(b"\0" * before + key.encode()).decode()
-        yield digits[-(-before * 8 // 6) : (before + len(key)) * 8 // 6]
+        data = b"\0" * before + key.encode()
+        yield b64encode(data).decode()[-(-before * 8 // 6) : len(data) * 8 // 6]
 
 
 def _base64_pattern(digits: str) -> str:
-    return re.sub("[+/]", lambda mark: f"(?:{_URL_SAFE[mark[0]]}|{_spelled(mark[0])})", digits)
+    units = (f"(?:{_URL_SAFE[d]}|{_spelled(d)})" if d in _URL_SAFE else d for d in digits)
+    return f"(?:{_LINE_END})?".join(units)
+
+
+def _halves(digits: str) -> tuple[str, str]:
+    """Return two parts of base64, of which a line's end breaks but one."""
+    middle = min(len(digits), _LINE) // 2
+    return digits[:middle], digits[middle:_LINE]
 
 
 # -- the search --------------------------------------------------------------------------------
@@ -108,26 +134,34 @@ class _Forms(Hidden):
     one. The pattern, which takes ten times as long, is for the others.
     """
 
-    __slots__ = ("__any", "__encoded", "__entities", "__escapes", "__hints", "__placeholder")
+    __slots__ = ("__any", "__encoded", "__escapes", "__hints", "__placeholder")
 
     def __init__(self, key: str, placeholder: str) -> None:
         hex_digits, digits = key.encode().hex(), list(_base64_digits(key))
         marks = {char for char in (*key, *"".join(digits)) if not char.isalnum()}
-        names = (name.lower() for mark in marks for name in _html_names(mark))
+        others = {char for char in key if not char.isascii()}
+        names = (name.lower() for char in marks | others for name in _html_names(char))
         url_safe = (each.translate(str.maketrans("+/", "-_")) for each in digits)
         base64 = "|".join(map(_base64_pattern, digits))
+        cases = set().union(*map(_cases, {*key, *marks}))
+        codes = {f"{byte:02x}" for case in cases for byte in (*case.encode(), min(ord(case), 255))}
         self.__placeholder = placeholder
-        self.__hints = {each.lower() for each in (key, hex_digits, *digits, *url_safe, "%")}
-        # Each begins with one letter: two searches take a third of the time of one for both.
-        self.__escapes = re.compile(rf"\\(?:[x{re.escape(''.join(marks))}]|u00[2-7])")
-        self.__entities = re.compile(f"&(?:{'|'.join(['#', *names])})")
+        halves = chain.from_iterable(map(_halves, (*digits, *url_safe)))
+        self.__hints = {*map(lower_ascii, (key, key.lower(), key.upper(), hex_digits, *halves))}
+        # Each begins with one letter: three searches take less time than one for all.
+        ascii_marks = re.escape("".join(filter(str.isascii, marks)))
+        self.__escapes = (
+            re.compile(f"%(?:{'|'.join(codes)})"),
+            re.compile(rf"\\(?:[x{ascii_marks}]|u{'' if others else '00[2-7]'})"),
+            re.compile(f"&(?:{'|'.join(['#', *names])})"),
+        )
         self.__encoded = re.compile(f"(?i:{hex_digits})|{base64}")
         self.__any = re.compile(f"(?s:{_spelled(key)})|{self.__encoded.pattern}")
 
     def is_hinted_at(self, lower: str) -> bool:
         """Return whether there is a hint of one in a text for searching, perhaps quoted as JSON."""
         is_plain = any(map(lower.__contains__, self.__hints))
-        return is_plain or bool(self.__escapes.search(lower) or self.__entities.search(lower))
+        return is_plain or any(escape.search(lower) for escape in self.__escapes)
 
     def is_in(self, text: str, lower: str) -> bool:
         """Return whether any form is in a text; ``lower`` is the same for searching."""
@@ -181,6 +215,5 @@ class KeySearch(Hidden):
 
 
 def _is_searchable(key: str) -> bool:
-    is_text = key.isascii() and key.isprintable()
     is_in_placeholder = key in f"{PLACEHOLDER} {REDACTED}" or has_placeholder(key)
-    return len(key) >= _FEWEST_CHARACTERS and is_text and not is_in_placeholder
+    return len(key) >= _FEWEST_CHARACTERS and key.isprintable() and not is_in_placeholder

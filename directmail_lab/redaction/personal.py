@@ -19,6 +19,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Final, final
 from urllib.parse import quote, unquote, unquote_plus
 
@@ -53,6 +54,13 @@ PERSONAL_FIELDS: Final = {name: kind for kind, names in _FIELDS.items() for name
 _INHERITED: Final = {
     name for name, kind in PERSONAL_FIELDS.items() if kind in ("address line", "name")
 }
+
+# Plans, lists and files have a `name`, too: it counts as a person's beside one of these.
+_OF_A_PERSON: Final = {
+    name
+    for name, kind in PERSONAL_FIELDS.items()
+    if kind in (_EMAIL_ADDRESS, _TELEPHONE_NUMBER, "name", "address line", "birth date")
+} - {"name"}
 
 # A domain does not end with a number ("b.git@v1.2"), nor is it a picture's ("logo@2x.png"). It
 # starts where no character of a local part stands before, so a megabyte without an @ is read once.
@@ -116,7 +124,8 @@ def _is_replaced(value: str) -> bool:
 class Pseudonyms:
     """Replaces the personal data that ``redact`` names; see `redaction.Redactor`.
 
-    ``seen`` collects what was replaced, by kind and without examples.
+    ``seen`` collects what was replaced, by kind and without examples. Then a field ``name`` is
+    replaced only in an object, or a form, that has another field of a person.
     """
 
     def __init__(self, redact: Iterable[str], *, seen: dict[str, set[str]] | None = None) -> None:
@@ -142,9 +151,9 @@ class Pseudonyms:
         """Return a text with its e-mail addresses and telephone numbers replaced."""
         return _PHONE.sub(self._replace_phone, _EMAIL.sub(self._replace_email, text))
 
-    def field(self, name: str, value: str) -> str:
+    def field(self, name: str, value: str, *, has_person: bool = True) -> str:
         """Return the value of a field of a form or of a header: a pseudonym where it is named."""
-        label = self._label(f".{normalize(name)}")
+        label = self._label(f".{normalize(name)}", has_person=has_person)
         return self._replace(value, label) if label else value
 
     def _json(self, text: str) -> str:
@@ -159,23 +168,29 @@ class Pseudonyms:
     def _collect(self, found: list[str], value: object, path: str, label: str) -> None:
         """Add the label of all that `SCALAR` finds, in its order: names, values."""
         if isinstance(value, tuple):
+            has_person = self._has_person(name for name, _ in value)
             for name, inner in value:
                 below = f"{path}.{normalize(name)}"
                 found.append("")
-                self._collect(found, inner, below, self._label(below, label))
+                self._collect(found, inner, below, self._label(below, label, has_person=has_person))
         elif isinstance(value, list):
             for inner in value:
                 self._collect(found, inner, path, label)
         else:
             found.append(label)
 
-    def _label(self, path: str, above: str = "") -> str:
+    def _has_person(self, names: Iterable[str]) -> bool:
+        """Return whether a ``name`` among these fields is replaced."""
+        return self._seen is None or not _OF_A_PERSON.isdisjoint(map(normalize, names))
+
+    def _label(self, path: str, above: str = "", *, has_person: bool = True) -> str:
         """Return what a field's pseudonym is called: empty for no pseudonym.
 
         ``above`` is the label of the field that it is in.
         """
-        if path.endswith(self._paths):
-            return path.rpartition(".")[2]
+        label = path.rpartition(".")[2]
+        if path.endswith(self._paths) and (label != "name" or has_person):
+            return label
         return above if above in self._named or above in _INHERITED else ""
 
     def _replace_piece(self, piece: re.Match[str]) -> str:
@@ -183,18 +198,20 @@ class Pseudonyms:
         before, name, string = piece.groups()
         if string is None:
             return self._plain(piece[0])
-        label = self._label(f".{normalize(name)}") if name else ""
+        label = self._label(f".{normalize(name)}", has_person=self._seen is None) if name else ""
         return (before or "") + self._replace_scalar(string, label)
 
     def _plain(self, text: str) -> str:
         if "=" in text:
-            text = FIELD.sub(self._replace_field, text)
+            names = (unquote_plus(field[2]) for field in FIELD.finditer(text))
+            replace = partial(self._replace_field, has_person=self._has_person(names))
+            text = FIELD.sub(replace, text)
         return self.by_form(text) if self._by_form else text
 
-    def _replace_field(self, field: re.Match[str]) -> str:
+    def _replace_field(self, field: re.Match[str], *, has_person: bool) -> str:
         before, name, raw = field.groups()
         value = unquote_plus(raw)
-        new = self.field(unquote_plus(name), value)
+        new = self.field(unquote_plus(name), value, has_person=has_person)
         return field[0] if new == value else before + quote(new, safe="")
 
     def _replace_scalar(self, raw: str, label: str) -> str:
@@ -244,7 +261,9 @@ def count_personal(texts: Iterable[str], *, by_field: bool = True) -> dict[str, 
     """Return how many different values of each kind of personal data are in texts.
 
     Examples do not count, such as addresses at example.com. By default the names of fields count,
-    except in the records of the stand-in: it says that its people are made up.
+    except in the records of the stand-in: it says that its people are made up. A field ``name``
+    counts in an object of JSON, or in a form, that has another field of a person, such as an e-mail
+    address or a birth date.
 
     Returns
     -------

@@ -19,7 +19,7 @@ from itertools import chain
 from typing import Final, final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from ..bodies import MAX_UNPACKED_BYTES, TooLargeError, unpack
+from ..bodies import MAX_UNPACKED_BYTES, MissingBody, TooLargeError, unpack
 from ..credentials import Hidden, keys_version, known_keys
 from ..errors import CassetteError, hide_frames
 from ..interaction import Headers, Interaction, RecordedRequest, RecordedResponse, header
@@ -49,10 +49,12 @@ _LONG_ENOUGH: Final = 16
 # No text without one of these has such a field.
 _HINTS: Final = ("key", "token", "secret", "passw", "assertion", "signature", "%")
 
-# A field of a form of several parts: all before its value, its name, its value.
+# A field of a form of several parts: all before its value, its name, its value. In each line only
+# the first name is tried: trying each would take quadratic time.
 _PART: Final = re.compile(
-    r"(;\s*name=\"([^\"\r\n]*)\"[^\r\n]*\r\n(?:[^\r\n]+\r\n){0,20}\r\n)(.*?)(?=\r\n--|\Z)",
-    re.DOTALL,
+    r"(^(?>[^\r\n]*?;\s*name=\"([^\"\r\n]*)\")[^\r\n]*\r\n(?:[^\r\n]+\r\n){0,20}\r\n)"
+    r"(.*?)(?=\r\n--|\Z)",
+    re.DOTALL | re.MULTILINE,
 )
 # Of JSON, and of JSON in a string of JSON: all before the value, its name, the value.
 _JSON_FIELDS: Final = tuple(
@@ -123,6 +125,22 @@ class Redactor(Hidden):
     def learn(self, keys: Iterable[str]) -> None:
         """Remove these keys, too."""
         self.__keys.learn(keys)
+
+    def learn_from(self, request: RecordedRequest) -> None:
+        """Remove the credentials that a request carries, wherever they are echoed."""
+        self._learn(_secrets_of(request))
+
+    def without_keys(self, interaction: Interaction) -> Interaction:
+        """Return an interaction as it is if it holds no key, in less time than `interaction`."""
+        self._learn()
+        request, response = interaction.request, interaction.response
+        pairs = chain.from_iterable((*request.headers, *response.headers))
+        with contextlib.suppress(UnicodeDecodeError):
+            bodies = (body.decode() for body in (request.body or b"", response.body))
+            lower = lower_ascii("\n".join([request.uri, response.reason, *pairs, *bodies]))
+            if not ("\0" in lower or _is_opened(lower) or self.__keys.may_be_in(lower)):
+                return interaction
+        return self.interaction(interaction)
 
     @hide_frames
     def interaction(self, interaction: Interaction) -> Interaction:
@@ -247,12 +265,12 @@ class Redactor(Hidden):
             plain = unpack(body, header(headers, "content-encoding") or "")
             text, charset = _decoded(plain, header(headers, "content-type") or "")
         except TooLargeError:
-            return b"<not recorded: %d bytes>" % len(body)
+            return MissingBody(b"<not recorded: %d bytes>" % len(body))
         except ValueError:
-            return b"<not searched: %d bytes>" % len(body)
+            return MissingBody(b"<not searched: %d bytes>" % len(body))
         # UTF-16 that does not say so.
         if "\0" in text and self.__keys.holds(text.replace("\0", "")):
-            return b"<not searched: %d bytes>" % len(body)
+            return MissingBody(b"<not searched: %d bytes>" % len(body))
         written = self._text(text)
         return body if written == text else written.encode(charset)
 
@@ -329,7 +347,7 @@ def redact_foreign(interactions: Iterable[Interaction]) -> tuple[list[Interactio
     """
     recorded, redactor = list(interactions), Redactor()
     for each in recorded:
-        redactor._learn(_secrets_of(each.request))
+        redactor.learn_from(each.request)
     return [_with_schemes(redactor.interaction(each), each.request) for each in recorded], redactor
 
 
@@ -352,7 +370,7 @@ def _secrets_of(request: RecordedRequest) -> Iterator[str]:
     if "@" in request.uri or "%" in request.uri or _API_KEY.search(request.uri):
         with contextlib.suppress(ValueError):
             parts = urlsplit(request.uri)
-            yield from filter(None, (parts.username, parts.password))
+            yield from map(unquote, filter(None, (parts.username, parts.password)))
             query = parse_qsl(parts.query)
             yield from (value for name, value in query if _API_KEY.fullmatch(name))
 
@@ -376,7 +394,7 @@ GUARDED_LOGGERS: Final = (*_ROOTS, *(f"{core}.{part}" for core in _CORES for par
 """The loggers that a request's address, headers or errors reach, beside their children."""
 
 # httpcore logs headers as pairs of bytes: (b'Cookie', b'…').
-_LOGGED_HEADER = re.compile(r"(b?(['\"])([\w-]{1,99})\2, b?)(['\"]).*?\4(?=[,)\]])")
+_LOGGED_HEADER = re.compile(r"(b?(['\"])([\w-]{1,99})\2, b?)(['\"]).*?(?:\4(?=[,)\]])|$)", re.M)
 
 
 def _logged_header(match: re.Match[str]) -> str:

@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from ..bodies import declared_charset, decode_text, read_json, unpack
+from ..bodies import declared_charset, decode_text, read_json, shown_missing, unpack
 from ..cassettes import Recording
 from ..display import as_html, as_text, plural
 from ..errors import CassetteError, CassetteFormatError, DirectMailLabError
 from ..http import as_response, httpx
 from ..interaction import READING, RecordedRequest, RecordedResponse, header, normalize_headers
-from ..readings.reading import Reading, is_exhausted
+from ..readings.reading import ABORTED, CUT_SHORT, Reading, is_exhausted
 from ..readings.reset_unit import renewal_time
 
 Response = tuple[dict[str, Any], list[bytes]]
@@ -138,8 +138,8 @@ def rows(recording: Recording, first: int = 1, limit: int = MAX_ROWS) -> list[li
         ``time`` (when the response came, in milliseconds since the Unix epoch), ``method``,
         ``path`` (below the base address, with its query), ``status``, ``remaining``, ``ms`` (how
         long the response took), ``bytes`` (of the response's body), each None if unknown;
-        ``mark``: ``""``, ``"exhausted"``, ``"failed"`` (any other error status) or
-        ``"unreadable"`` (then ``path`` says why); and ``attempt``, from 1 on, of one call.
+        ``mark``: as `mark_of` says, or ``"unreadable"`` (then ``path`` says why); and ``attempt``,
+        from 1 on, of one call.
     """
     return [_row(recording, number) for number in _numbers(recording, first, limit)]
 
@@ -153,26 +153,29 @@ def _row(recording: Recording, number: int) -> list[Any]:
         reading, interaction = recording.reading(number), recording.interaction(number)
     except CassetteFormatError as error:
         return [None, "", str(error), None, None, None, None, "unreadable", 1]
+    is_missing = not recording.has_bodies(number) or shown_missing(interaction.response.body)
     query = urlsplit(interaction.request.uri).query
     path = f"{reading.path}?{query}" if query else reading.path
     return [
         None if math.isnan(reading.at) else round(reading.at * 1000, 3),
         reading.method,
         path if len(path) <= _MAX_PATH else f"{path[:_MAX_PATH]}…",
-        reading.status,
+        reading.status or None,
         reading.remaining,
         None if reading.elapsed_s is None else round(reading.elapsed_s * 1000, 3),
-        len(interaction.response.body) if recording.has_bodies(number) else None,
+        None if is_missing else len(interaction.response.body),
         mark_of(reading),
         interaction.attempt,
     ]
 
 
 def mark_of(reading: Reading) -> str:
-    """Return ``"exhausted"``, ``"failed"`` (any other error status), or an empty text."""
+    """Return ``"aborted"``, ``"exhausted"``, ``"failed"`` (another error, cut short), or ``""``."""
+    if reading.is_aborted:
+        return "aborted"
     if is_exhausted(reading.status, reading.remaining):
         return "exhausted"
-    return "failed" if reading.status >= 400 else ""
+    return "failed" if reading.status >= 400 or reading.is_cut_short else ""
 
 
 # -- one interaction ---------------------------------------------------------------------------
@@ -182,10 +185,10 @@ def detail(recording: Recording, number: int, *, whole: bool = False) -> Respons
     """Return the details of an interaction, and the bytes of its two bodies that are shown.
 
     Each body is described by its ``kind`` (``"none"``, ``"json"``, ``"text"``, ``"image"``,
-    ``"binary"``, or ``"absent"`` if it was not kept), its ``media_type``, its ``size`` in bytes,
-    and ``truncated``: whether only its beginning is shown, 2 MB, or with ``whole`` 16 MB. Text is
-    in UTF-8. HTML and SVG are text. A request's body is ``editable`` if the text that is shown is
-    the whole of it, byte by byte; ``digest`` identifies it.
+    ``"binary"``, or ``"absent"`` if it was not recorded or kept), its ``media_type``, its ``size``
+    in bytes, and ``truncated``: whether only its beginning is shown, 2 MB, or with ``whole`` 16 MB.
+    Text is in UTF-8. HTML and SVG are text. A request's body is ``editable`` if the text that is
+    shown is the whole of it, byte by byte; ``digest`` identifies it.
     """
     reading, interaction = recording.reading(number), recording.interaction(number)
     is_kept = recording.has_bodies(number)
@@ -206,12 +209,19 @@ def detail(recording: Recording, number: int, *, whole: bool = False) -> Respons
         "row": _row(recording, number),
         "uri": interaction.request.uri,
         "path": reading.path,
-        "reason": interaction.response.reason,
+        "reason": _reason(reading) or interaction.response.reason,
         "reading": [(name, str(value)) for name, value in values.items() if value is not None],
         "request": request,
         "response": response,
     }
     return details, [sent, received]
+
+
+def _reason(reading: Reading) -> str:
+    """Return why a response ended early, or an empty text."""
+    if reading.is_aborted:
+        return ABORTED
+    return CUT_SHORT if reading.is_cut_short else ""
 
 
 def _format_time(seconds: float | None) -> str | None:
@@ -227,6 +237,7 @@ def _describe_message(
 ) -> tuple[dict[str, object], bytes]:
     """Return a message's headers and the description of its body, and the bytes that are shown."""
     body, media_type, charset = _read_body(message)
+    is_kept = is_kept and shown_missing(message.body) is None
     kind, shown = _classify_body(body, media_type, charset, most) if is_kept else ("absent", b"")
     about = {
         "kind": kind,
@@ -317,7 +328,7 @@ def response_of(recording: Recording, number: int) -> httpx.Response:
         There is no such interaction, it cannot be read, or its body was not kept.
     """
     interaction = recording.interaction(number)
-    if not recording.has_bodies(number):
+    if not recording.has_bodies(number) or shown_missing(interaction.response.body):
         raise CassetteError(f"The body of interaction {number} is not kept.", "Send it again.")
     sent, received = interaction.request, interaction.response
     plain = replace(received, body=_read_body(received)[0])

@@ -131,6 +131,10 @@ class Composer:
             reading = (await self._task).extensions[READING]
         except asyncio.CancelledError:
             told = {"problem": _aborted(request)}
+            own = (
+                n for n in range(count + 1, len(recording) + 1) if recording.reading(n).is_aborted
+            )
+            reading = next((recording.reading(n) for n in own), None)
         except Exception as error:
             text = " ".join([str(error), *getattr(error, "__notes__", ())])
             told = {"problem": recording.redactor.text(text)}

@@ -240,15 +240,16 @@ def sign_in(request: SignInRequest) -> tuple[Session, dict[str, Any]]:
         new_cassette_path(cassette)  # refuse an invalid name before anything is sent
     key = credentials.find_api_key(request.key, base_url=address)
     name, tried = _try(address, key, options)
-    session = connect(address, key, **options)
-    session.recording.extend(tried)
     if request.mode == "record":
-        session.record(cassette)
+        session = connect(address, key, cassette=cassette, record_mode="new_episodes", **options)
+    else:
+        session = connect(address, key, **options)
+    notes = [_keep_trial(session, tried), _remember(request, address)]
     first = tried.reading(1)
     return session, {
         "title": f"Signed in as {name}",
         "detail": f"{address} · recording to {cassette}" if session.cassette else address,
-        "note": _remember(request, address),
+        "note": " ".join(filter(None, notes)),
         "limit": first.limit,
         "remaining": first.remaining,
     }
@@ -265,13 +266,30 @@ def _try(address: str, key: ApiKey, options: SessionOptions) -> tuple[str, Sessi
     """Return the account's name and the recording of one request.
 
     Its session does not wait for an allowance, since a person is waiting for the form. It does not
-    record either, so that a refused key leaves no cassette behind.
+    record either, so that a refused key leaves no cassette behind: see `_keep_trial`.
     """
     timeout_s = min(options.get("timeout_s", _MAX_TIMEOUT_S), _MAX_TIMEOUT_S)
     trial_options: SessionOptions = {**options, "pace": "off", "timeout_s": timeout_s}
     with Session(address, key, **trial_options) as trial:
         name = _find_name(trial.me())
         return name, trial.recording
+
+
+def _keep_trial(session: Session, tried: SessionRecording) -> str:
+    """Make the trial of an accepted key the session's first interaction, and record it.
+
+    A cassette that has a response to this request already does not get another one. Returns a
+    warning if the trial cannot be recorded, or an empty text.
+    """
+    cassette, interaction, about, note = session.open_cassette, tried.interaction(1), {}, ""
+    try:
+        if cassette is not None and not cassette.has_unplayed(interaction.request):
+            number = cassette.record(interaction)
+            about = {"source": "recorded", "cassette": cassette.name, "cassette_number": number}
+    except errors.CassetteError as error:  # the sign-in itself succeeded
+        note = str(error)
+    session.recording.extend(tried, **about)
+    return note
 
 
 def _find_name(record: pd.DataFrame) -> str:

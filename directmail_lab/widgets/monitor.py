@@ -56,7 +56,7 @@ class Operation:
 
     def add(self, reading: Reading) -> None:
         """Add the next response."""
-        mark = mark_of(reading)
+        mark = mark_of(reading).replace("aborted", "failed")
         self.latest = reading
         self.counts.update(["responses", mark] if mark else ["responses"])
         self.points.append((reading.remaining, mark))

@@ -6,7 +6,7 @@ import { layOutJson } from "./json";
 import type { Body } from "./protocol";
 
 const NOT_TEXT = "Not text, so not shown here. Save it to look at it.";
-const NOTHING_SHOWN: Record<string, string> = { none: "Empty.", absent: "No longer kept.", binary: NOT_TEXT };
+const NOTHING_SHOWN: Record<string, string> = { none: "Empty.", absent: "Not recorded, or no longer kept.", binary: NOT_TEXT };
 
 export interface BodyOptions {
   label: string;

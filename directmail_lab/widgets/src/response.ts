@@ -72,7 +72,7 @@ export function createResponse({ send, loadEditor, hint, onWhole, onEdit, onInse
     copied.replaceChildren();
     setText(problem, Object.fromEntries(reading).Problem ?? "");
     setText(heading, `${number} ${row.method} ${row.path}`);
-    setText(status, row.mark === "aborted" ? "aborted" : `${row.status} ${reason}`.trim());
+    setText(status, `${row.status ?? ""} ${reason}`.trim());
     root.dataset.mark = row.mark;
     const known = Object.fromEntries(reading);
     setText(facts, [

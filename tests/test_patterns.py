@@ -1,0 +1,376 @@
+"""Every regular expression of the package takes time that is linear in the text.
+
+A pattern holds the interpreter's lock while it searches, so a slow one stops JupyterLab's server.
+The patterns are found in the package's modules and in the calls of `re` in their source: a new one
+is tried without being named here. Those that a function puts together are in `MADE`; a test fails
+where one is missing there.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib
+import inspect
+import itertools
+import json
+import pkgutil
+import re
+import time
+from collections import defaultdict, deque
+from contextlib import suppress
+from pathlib import Path
+from re import _constants as ops, _parser  # type: ignore[attr-defined]
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import pytest
+
+import directmail_lab
+from directmail_lab import http
+from directmail_lab.cassettes.layout import header_text, interaction_text
+from directmail_lab.cassettes.recording import parse_cassette
+from directmail_lab.errors import CassetteFormatError
+from directmail_lab.operations import pattern_of
+from directmail_lab.questions import audit
+from directmail_lab.redaction import Redactor
+from directmail_lab.redaction.key import KeySearch
+from directmail_lab.redaction.personal import count_personal, texts_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from types import ModuleType
+
+Pattern = re.Pattern[Any]
+
+KEY = "8fK2+/x1"
+
+ANCHORED = {"match", "fullmatch"}
+METHODS = ANCHORED | {"search", "sub", "findall", "finditer", "split"}
+
+LENGTH = 5_000
+LEAST_S = 0.005
+"""What takes less at four times the length is not measured again."""
+MOST_TIMES = 8
+MOST_REPEATS = 255
+"""What repeats less often is a constant factor."""
+
+SEEDS = (
+    '; name="x"',
+    '; name="',
+    '; name="x"\r\nA: b\r\n',
+    '"password": "',
+    '\\"password\\":\\"',
+    "- recorded_at: ",
+    "://a:b",
+    "a@",
+    "1.1.",
+    "+31 6",
+    "%41%",
+    "\\\\",
+    '"a" :',
+    "name=",
+    "'a', \"",
+    "'a', '",
+    "key: ",
+    " \t",
+    "\r\n",
+    "a",
+    "0",
+    "/",
+    "&#x0",
+)
+"""What made a pattern slow once, or might: every pattern is tried with each."""
+
+
+def compiled_by(call: Callable[[], object]) -> list[Pattern]:
+    """Return the patterns that a call compiles."""
+    made: list[Pattern] = []
+    compile_ = re.compile
+    with mock.patch.object(re, "compile", lambda *args: made.append(compile_(*args)) or made[-1]):
+        call()
+    return made
+
+
+MADE: dict[str, list[Pattern]] = {
+    "directmail_lab.http._explain": [re.compile(pattern) for _, pattern, _ in http._MESSAGES],
+    "directmail_lab.operations.pattern_of": compiled_by(lambda: pattern_of("/v1/{a}:{b}/{c}")),
+    "directmail_lab.pytest_plugin.unused.pytest_collection_modifyitems": [],  # a name in quotes
+    "directmail_lab.questions.audit.credentials_in": [*map(re.compile, audit._FORMS.values())],
+    "directmail_lab.redaction.key.__init__": compiled_by(lambda: KeySearch([KEY, "Schlüßel"])),
+}
+"""The patterns that functions put together, by the function."""
+
+
+# -- the patterns of the package ---------------------------------------------------------------
+
+
+def modules() -> Iterator[ModuleType]:
+    for found in pkgutil.walk_packages(directmail_lab.__path__, "directmail_lab."):
+        if not found.name.endswith("__main__"):
+            yield importlib.import_module(found.name)
+
+
+@functools.cache
+def nodes_of(module: ModuleType) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(inspect.getsource(module))))
+
+
+def held_by(value: object) -> Iterator[Pattern]:
+    """Yield a pattern, or those of a collection of any depth."""
+    if isinstance(value, re.Pattern):
+        yield value
+    elif isinstance(value, dict):
+        yield from held_by([*value.values()])
+    elif isinstance(value, list | tuple | set | frozenset):
+        yield from itertools.chain.from_iterable(map(held_by, value))
+
+
+def calls_of_re(module: ModuleType) -> Iterator[tuple[str, str, Pattern | None]]:
+    """Yield the function around each call, the method, and the pattern if it is a constant."""
+    functions = [node for node in nodes_of(module) if isinstance(node, ast.FunctionDef)]
+    for node in nodes_of(module):
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="re"), attr=method), args=args):
+                if method in METHODS | {"compile"}:
+                    line = node.lineno
+                    around = [f.name for f in functions if f.lineno <= line <= (f.end_lineno or 0)]
+                    yield ".".join((module.__name__, *around[-1:])), method, written(args, module)
+
+
+def written(args: list[ast.expr], module: ModuleType) -> Pattern | None:
+    """Return the pattern of a call's arguments; None where they are no constants."""
+    names = vars(module)
+    flags = [ast.unparse(each) for each in args if ast.unparse(each).startswith("re.")]
+    try:
+        text = eval(ast.unparse(args[0]), names)
+        return re.compile(text, eval(" | ".join(flags) or "0", names))
+    except (NameError, TypeError):
+        return None
+
+
+def uses_of(module: ModuleType) -> Iterator[tuple[str, str]]:
+    """Yield the variables, and the methods of patterns that are called on them."""
+    for node in nodes_of(module):
+        match node:
+            case ast.Attribute(value=ast.Name(id=name) | ast.Attribute(attr=name), attr=method):
+                if method in METHODS:
+                    yield name, method
+
+
+def collected() -> dict[str, tuple[Pattern, str]]:
+    """Return each pattern, and the method that it is to be tried with, by where it is."""
+    found = [(where, pattern, "finditer") for where, made in MADE.items() for pattern in made]
+    uses = defaultdict[tuple[str, str], set[str]](set)  # a private name is that of one module
+    for module in modules():
+        for name, method in uses_of(module):
+            uses[module.__name__ if name[0] == "_" else "", name].add(method)
+            if not hasattr(module, name):
+                uses[module.__name__, ""].add(method)
+        found += [
+            (where, pattern, tried({method}))
+            for where, method, pattern in calls_of_re(module)
+            if pattern is not None and method != "compile"
+        ]
+    for module in modules():
+        for name, value in vars(module).items():
+            own = uses[module.__name__ if name[0] == "_" else "", name]
+            methods = own or uses[module.__name__, ""]  # a collection's, by a local variable
+            found += [
+                (f"{module.__name__}.{name}", each, tried(methods)) for each in held_by(value)
+            ]
+    return {f"{where} {each.pattern!r}": (each, method) for where, each, method in found}
+
+
+def tried(methods: set[str]) -> str:
+    """Return the method to try: one that begins anywhere, if the package uses any such."""
+    if methods and methods <= ANCHORED:
+        return "match" if "match" in methods else "fullmatch"
+    return "finditer"
+
+
+# -- the texts that each is tried on -----------------------------------------------------------
+
+
+def texts_for(pattern: Pattern, length: int) -> Iterator[str]:
+    """Yield texts of a pattern's own pieces: its beginnings, and what it repeats without end."""
+    parsed = _parser.parse(pattern.pattern, pattern.flags)
+    starts = list(dict.fromkeys(["", *beginnings(parsed, "")]))
+    loops = list(dict.fromkeys(["", *repeated(parsed)]))
+    for seed in SEEDS:
+        yield grown(seed, length)
+    for start, loop in itertools.product(starts, loops):
+        yield grown(start + loop, length)
+        yield start + grown(loop, length) + "\0"
+        yield grown(start + loop + "\0", length)
+
+
+def grown(piece: str, length: int) -> str:
+    return piece * (length // len(piece)) if piece else ""
+
+
+def parts(code: Any, value: Any) -> list[list[Any]]:
+    """Return the sequences that are within an element of a parsed pattern."""
+    if code is ops.BRANCH:
+        return list(value[1])
+    if code in (ops.MAX_REPEAT, ops.MIN_REPEAT, ops.POSSESSIVE_REPEAT):
+        return [value[2]]
+    if code is ops.SUBPATTERN:
+        return [value[3]]
+    if code in (ops.ASSERT, ops.ASSERT_NOT):
+        return [value[1]]
+    return [value] if code is ops.ATOMIC_GROUP else []
+
+
+def beginnings(sequence: Any, before: str) -> Iterator[str]:
+    """Yield texts that match up to each element of a parsed pattern."""
+    for code, value in sequence:
+        for inner in parts(code, value):
+            yield from beginnings(inner, before)
+        before += sample(code, value)
+        yield before
+
+
+def repeated(sequence: Any) -> Iterator[str]:
+    """Yield a text for each part that repeats without a bound, or often."""
+    for code, value in sequence:
+        for inner in parts(code, value):
+            yield from repeated(inner)
+            if "REPEAT" in str(code) and value[1] > MOST_REPEATS:
+                yield "".join(itertools.starmap(sample, inner))
+
+
+def sample(code: Any, value: Any) -> str:
+    """Return a text that an element of a parsed pattern matches."""
+    if code is ops.LITERAL:
+        return chr(value)
+    if code is ops.ANY or code is ops.NOT_LITERAL:
+        return "x" if value != ord("x") else "y"
+    if code is ops.IN:
+        return next(char for char in member_candidates(value) if is_member(value, char))
+    if code is ops.GROUPREF:
+        return "'"  # each of ours repeats a quotation mark
+    if code is ops.ASSERT_NOT or (code is ops.ASSERT and value[0] > 0):
+        return ""
+    inner = "".join(itertools.starmap(sample, next(iter(parts(code, value)), [])))
+    return inner * max(1, value[0]) if "REPEAT" in str(code) else inner
+
+
+def member_candidates(members: Any) -> Iterable[str]:
+    own = [chr(value) for code, value in members if code is ops.LITERAL]
+    own += [chr(value[0]) for code, value in members if code is ops.RANGE]
+    return [*own[:1], *"x0 -/.:\n", *own]
+
+
+def is_member(members: Any, char: str) -> bool:
+    found = any(
+        (code is ops.LITERAL and char == chr(value))
+        or (code is ops.RANGE and value[0] <= ord(char) <= value[1])
+        or (code is ops.CATEGORY and CATEGORIES[str(value)](char))
+        for code, value in members
+    )
+    return found != (members[0][0] is ops.NEGATE)
+
+
+CATEGORIES: dict[str, Callable[[str], object]] = {
+    "CATEGORY_DIGIT": re.compile(r"\d").match,
+    "CATEGORY_NOT_DIGIT": re.compile(r"\D").match,
+    "CATEGORY_SPACE": re.compile(r"\s").match,
+    "CATEGORY_NOT_SPACE": re.compile(r"\S").match,
+    "CATEGORY_WORD": re.compile(r"\w").match,
+    "CATEGORY_NOT_WORD": re.compile(r"\W").match,
+}
+
+
+# -- the measurement ---------------------------------------------------------------------------
+
+
+def seconds(pattern: Pattern, method: str, text: str, *, runs: int = 1) -> float:
+    """Return the least CPU time of several runs: other programs only add to it."""
+    given = text.encode() if isinstance(pattern.pattern, bytes) else text
+    search, least_s = getattr(pattern, method), float("inf")
+    for _ in range(runs):
+        started = time.process_time()
+        found = search(given)
+        if method == "finditer":
+            deque(found, maxlen=0)
+        least_s = min(least_s, time.process_time() - started)
+    return least_s
+
+
+def slow_texts(pattern: Pattern, method: str) -> Iterator[str]:
+    """Yield each text that a pattern takes super-linear time for, and how many times as long."""
+    for short, long in zip(texts_for(pattern, LENGTH), texts_for(pattern, 4 * LENGTH), strict=True):
+        if seconds(pattern, method, long) > LEAST_S:
+            factor = seconds(pattern, method, long, runs=3) / seconds(
+                pattern, method, short, runs=3
+            )
+            if factor > MOST_TIMES:
+                yield f"{short[:60]!r}: {factor:.0f} times"
+
+
+def cassette_of(body: str) -> bytes:
+    """Return a cassette of vcrpy's with a request and a response that have a body."""
+    request = {"method": "POST", "uri": "https://a.test/", "body": body, "headers": {}}
+    response = {"status": {"code": 200, "message": "OK"}, "headers": {}, "body": {"string": body}}
+    entry = {"request": request, "response": response}
+    return json.dumps({"version": 1, "interactions": [entry]}).encode()
+
+
+def opened(text: str) -> None:
+    """Do with a cassette and with a part of one what opening, closing and sharing do."""
+    redactor = Redactor([KEY], redact=["personal"])
+    recording = parse_cassette(cassette_of(text), Path("stranger.json"))
+    for interaction in recording:
+        redactor.interaction(interaction)
+        redactor.redacted_text(interaction, interaction_text)
+        count_personal(texts_of(interaction))
+    # A recording that broke off: what is torn is searched for whole interactions.
+    with suppress(CassetteFormatError):
+        parse_cassette((header_text({}) + text).encode(), Path("torn.yaml"))
+    list(audit.credentials_in(text))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [*SEEDS, "token"])
+def test_a_cassette_takes_linear_time_whatever_it_holds(seed: str) -> None:
+    """At 150 kB and 600 kB, with bodies that repeat what made a pattern slow."""
+    took_s = []
+    for length in (150_000, 600_000):
+        runs = []
+        for _ in range(2):
+            started = time.process_time()
+            opened(f"key=1 {grown(seed, length)}")
+            runs.append(time.process_time() - started)
+        took_s.append(min(runs))
+
+    assert took_s[1] < MOST_TIMES * took_s[0]
+
+
+@pytest.mark.slow
+def test_every_pattern_takes_linear_time() -> None:
+    """Four times the text takes at most eight times as long, whatever it is made of."""
+    patterns = collected()
+    slow = {where: next(slow_texts(*each), None) for where, each in patterns.items()}
+
+    assert {where: text for where, text in slow.items() if text} == {}
+    assert len(patterns) > 100
+
+
+def test_every_pattern_that_a_function_makes_is_tried() -> None:
+    """One that is no constant of a module is in `MADE`."""
+    made = {
+        where
+        for module in modules()
+        for where, _, pattern in calls_of_re(module)
+        if pattern is None and where != module.__name__
+    }
+
+    assert made == set(MADE)
+
+
+def test_a_pattern_that_is_not_linear_is_found() -> None:
+    """Such as the one that once read the fields of a form of several parts."""
+    slow = re.compile(r"(;\s*name=\"([^\"\r\n]*)\"[^\r\n]*\r\n)")
+
+    assert next(slow_texts(slow, "finditer"), None) is not None

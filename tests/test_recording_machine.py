@@ -1,0 +1,211 @@
+"""Whatever happens to a file while it is recorded: nothing is lost, nothing of others changes.
+
+Hypothesis tries random sequences of opening, recording, closing and killing in each record mode,
+and of what other programs do to the files meanwhile.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import suppress
+from functools import lru_cache
+from itertools import count
+from pathlib import Path
+
+import pytest
+from cassette_samples import BASE_URL, answered, get, opened, paths_in, recorded, theirs
+from hypothesis import Phase, settings, strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
+
+from directmail_lab.cassettes import Cassette
+from directmail_lab.cassettes.recording import parse_cassette
+from directmail_lab.errors import CassetteError, CassetteFormatError
+from directmail_lab.redaction import Redactor
+
+TORN = b'- recorded_at: "2026-11-21T12:00:00.123456Z"\n  elapsed_s: 0.0'
+MODES = st.sampled_from(["new_episodes", "any", "once", "all"])
+CHANGES = st.sampled_from(["delete", "append", "cut", "lines", "redacted", "torn", "vcrpy", "json"])
+
+
+@lru_cache
+def content_of(layout: str) -> bytes:
+    """Return a cassette of one interaction in a layout, with ``BODY`` for its body."""
+    interaction = answered(get("/theirs"), "BODY")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "new.yaml")
+        if layout in ("vcrpy", "json"):
+            theirs(path, interaction, as_json=layout == "json")
+        else:
+            redactor = Redactor().extended(["personal"] if layout == "redacted" else [])
+            recorded(path, interaction, redactor=redactor)
+        whole = path.read_bytes()
+    return whole.partition(b"# end")[0] + TORN if layout == "torn" else whole
+
+
+@lru_cache(1000)
+def paths_held(data: bytes) -> frozenset[str]:
+    """Return the paths of the requests that the bytes of a cassette hold; none if unreadable."""
+    with suppress(CassetteError):
+        uris = [each.request.uri for each in parse_cassette(data, Path("tour.yaml"))]
+        return frozenset(uri.removeprefix(BASE_URL) for uri in uris)
+    return frozenset()
+
+
+class RecordingMachine(RuleBasedStateMachine):
+    """One cassette, the session that records it, and another program that changes its files."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = Path(self.folder.name, "tour.yaml")
+        self.cassette: Cassette | None = None
+        self.is_new = True  # there was no file when it was opened, and none was recorded since
+        self.numbers = count(1)
+        self.notices: list[str] = []
+        # Paths of requests that some file must have: acknowledged, or read when it was opened.
+        self.must_hold: set[str] = set()
+        # What another program left at a path (None: nothing there) that was not loaded since.
+        self.left: dict[Path, bytes | None] = {}
+
+    @property
+    def records(self) -> bool:
+        return self.cassette is not None and self.cassette.records
+
+    def files(self) -> list[Path]:
+        return sorted(Path(self.folder.name).glob("*.yaml"))
+
+    def held(self, path: Path) -> frozenset[str]:
+        return paths_held(path.read_bytes())
+
+    @initialize(layout=st.sampled_from(["none", "lines", "lines", "torn", "vcrpy"]))
+    def start(self, layout: str) -> None:
+        if layout != "none":
+            self.changes(self.path, self.theirs(layout, 300), in_place=True)
+
+    @rule(data=st.data())
+    def step(self, data: st.DataObject) -> None:
+        """One rule, since Hypothesis leaves rules out of whole sequences: most need them all."""
+        steps = [self.open, self.open, self.change]
+        if self.records:
+            steps = [self.record, self.record, self.record, self.change, self.close, self.kill]
+        data.draw(st.sampled_from(steps))(data)
+
+    # -- the session -----------------------------------------------------------------------------
+
+    def open(self, data: st.DataObject) -> None:
+        mode = data.draw(MODES)
+        self.notices.clear()
+        with suppress(CassetteFormatError):  # what another program left may be no cassette
+            self.cassette = opened(self.path, mode, notice=self.notices.append)
+        if not self.records:
+            self.cassette = None
+            return
+        self.left.pop(self.path, None)
+        self.is_new = not self.path.exists()
+
+    def record(self, data: st.DataObject) -> None:
+        assert self.cassette is not None
+        for _ in range(data.draw(st.integers(1, 2))):
+            name = f"/{next(self.numbers)}"
+            number = self.cassette.record(answered(get(name), "x" * next(self.numbers)))
+            self.must_hold.add(name)
+            (file,) = (each for each in self.files() if name in self.held(each))
+            self.is_new &= file != self.path
+
+            if number is not None:
+                assert file == self.path
+                assert paths_in(file)[number - 1] == name
+            elif self.cassette.record_mode != "all":
+                assert str(file) in "".join(self.notices)
+
+    def close(self, _: st.DataObject | None = None) -> None:
+        assert self.cassette is not None
+        self.cassette.close()
+        self.cassette = None
+
+    def kill(self, data: st.DataObject) -> None:
+        """The object goes as in a process that ends at once, perhaps in the middle of a write."""
+        assert self.cassette is not None
+        recorder = self.cassette._recorder
+        assert recorder is not None
+        recorder.closed = True  # so that nothing ends the recording when the object goes
+        recorder._locks.close()
+        self.cassette = None
+        if (writer := recorder._writer) is not None:
+            writer.release()
+            if data.draw(st.booleans()) and writer.is_in_place():
+                with writer._path.open("ab") as file:
+                    file.write(TORN)
+
+    # -- another program -------------------------------------------------------------------------
+
+    def change(self, data: st.DataObject) -> None:
+        """Create, replace, cut or remove a file, in place or not."""
+        path, how = data.draw(st.sampled_from([self.path, *self.files()])), data.draw(CHANGES)
+        content = path.read_bytes() if path.exists() else b""
+        if how == "append":
+            content += b"# a line\n"
+        elif how == "cut":
+            content = content[: data.draw(st.integers(0, len(content)))]
+        elif how != "delete":
+            content = self.theirs(how, data.draw(st.integers(0, 2000)))
+        in_place = how in ("append", "cut") or data.draw(st.booleans())
+        self.changes(path, None if how == "delete" else content, in_place=in_place)
+
+    def theirs(self, layout: str, size: int) -> bytes:
+        """Return a cassette of one interaction; no two have the same size.
+
+        Two changes within a tick of the file system's clock then differ by their size.
+        """
+        content = content_of(layout).replace(b"/theirs", b"/theirs-%d" % next(self.numbers))
+        return content.replace(b"BODY", b"x" * (size + next(self.numbers)))
+
+    def changes(self, path: Path, content: bytes | None, *, in_place: bool) -> None:
+        """What a file held is theirs to lose; what it holds then is theirs to keep."""
+        if path.exists():
+            self.must_hold -= self.held(path)
+        if content is None or not in_place:
+            path.unlink(missing_ok=True)
+        if content is not None:
+            path.write_bytes(content)
+            self.must_hold |= self.held(path)
+        self.left[path] = content
+        if content is None and (self.is_new or path != self.path):
+            del self.left[path]  # a recording may create the file again
+
+    # -- what holds ------------------------------------------------------------------------------
+
+    @invariant()
+    def nothing_is_lost(self) -> None:
+        held = frozenset().union(*map(self.held, self.files()))
+
+        assert not self.must_hold - held
+
+    @invariant()
+    def what_others_left_stays(self) -> None:
+        for path, content in self.left.items():
+            assert (path.read_bytes() if path.exists() else None) == content
+
+    def teardown(self) -> None:
+        with self.folder:
+            if self.cassette is not None:
+                self.close()
+                self.nothing_is_lost()
+                self.what_others_left_stays()
+
+
+@pytest.mark.parametrize(
+    "examples", [pytest.param(25, id="few"), pytest.param(400, id="many", marks=pytest.mark.slow)]
+)
+def test_what_was_acknowledged_is_kept_and_what_others_wrote_stays(examples: int) -> None:
+    """In random sequences of what a session and another program do to a cassette."""
+    # Shrinking a failure takes minutes, and is worth them only in the long run.
+    phases = set(Phase) if examples > 100 else {Phase.explicit, Phase.reuse, Phase.generate}
+    options = settings(max_examples=examples, stateful_step_count=20, phases=phases)
+    run_state_machine_as_test(RecordingMachine, settings=options)
