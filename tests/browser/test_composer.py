@@ -161,13 +161,13 @@ def test_a_wait_counts_down_and_is_aborted(
     page: Page, server: Server, service: FaultyService
 ) -> None:
     """Nothing is sent later; the kernel stays free meanwhile, and no bar is left in a cell."""
-    service.limit, service.window_s = 1, 6.0
+    service.limit, service.window_s = 1, 9.0
     root = explore(page, server, service, "dm.me()", options=", reset_unit='seconds_left'")
     page.keyboard.press("n")
     page.keyboard.type("/v1/users/me")
     expect(root.get_by_text("0 of 1 left at the last response")).to_be_visible()
     page.keyboard.press("Control+Enter")
-    expect(root.get_by_text("Waits until the allowance renews, 3 s")).to_be_visible()
+    expect(root.get_by_text(re.compile(r"Waits until the allowance renews, \d s"))).to_be_visible()
     run_cells(page, 1)
     root.get_by_role("grid").focus()
     page.keyboard.press("Escape")
@@ -218,15 +218,16 @@ def test_a_hostile_recording_fills_the_form_with_text_and_no_host(
         MARKUP
     )
     expect(root.locator(".dml-b-response .cm-content")).to_contain_text("onerror")
-    for tab in ("Table", "Headers (3)", "Request as sent"):
-        root.get_by_role("tab", name=tab).click()
+    response = root.get_by_role("region", name="Response")
+    for tab in ("Table", "Headers", "Request as sent"):
+        response.get_by_role("tab", name=tab).click()
     expect(root.get_by_text(f"GET {service.base_url}/v1/")).to_be_visible()
     run_cells(page, 1)
     expect(root.locator(".dml-title").first).to_have_text("Live")
     address(root).focus()
     nothing_yet = dict(service.requests)
     page.keyboard.press("Control+Enter")
-    expect(root.get_by_role("region", name="Response")).to_contain_text("404")
+    expect(response).to_contain_text("404")
     root.get_by_role("button", name="Insert cell").click()
     expect(page.locator(".jp-CodeCell").nth(1)).to_contain_text("dm.get(")
 
@@ -418,10 +419,9 @@ def test_a_screen_reader_is_told_what_each_control_is(
               - tab "Body"
             - status
             - tabpanel "Parameters":
-              - group "Parameters":
-                - checkbox "Send parameter 1" [checked]
-                - combobox "Parameter 1 name"
-                - textbox "Parameter 1 value"
+              - checkbox "Send parameter 1" [checked]
+              - combobox "Parameter 1 name"
+              - textbox "Parameter 1 value"
           - separator "Border of the request"
           - region "Response"
         """
