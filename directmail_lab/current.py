@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -12,10 +13,11 @@ from .arguments import argument_error, check_names, check_number, check_options
 from .cassettes import DEFAULT_MATCH_ON, BeforeRecord, Matcher, Recording, read_cassette
 from .cassettes.library import files_of, is_folder
 from .contract import ME_PATH
-from .credentials import ApiKey, as_api_key, find_api_key, forget_api_key
+from .credentials import ApiKey, as_api_key, find_api_key, forget_api_key, remembered_api_key
 from .display import ProgressBar, plural
 from .errors import CassetteError, NotConnectedError, hide_frames
 from .http import httpx, recorded_request
+from .keyless import replay_in_place
 from .sessions import ModeChange, Session, SessionOptions, Timing, replaying_session
 from .settings import API_KEY_VARIABLE, BASE_URL_VARIABLE, choose_address, variable
 
@@ -69,14 +71,11 @@ def connect(
         window, ``"off"`` never waits.
     max_wait_s : float, default 120
         The most seconds that one request waits for the allowance, over all its attempts; instead
-        of a longer wait, `QuotaExhaustedError` is raised.
+        of a longer wait, `AllowanceExhaustedError` is raised.
     reset_unit : {"seconds_left", "milliseconds_left", "epoch_s", "epoch_ms"}, optional
         The unit of ``X-RateLimit-Reset`` where you know it; else it is inferred.
     allow_writes : bool, default False
         Whether methods other than GET, HEAD and OPTIONS may be sent to the live service.
-    share : {"machine", "redis://…", None}, default "machine"
-        Which sessions with the same key and address share what is known of its allowance: those on
-        this machine, those that use this Redis server, or none.
     retry : bool, default True
         Whether a read that failed, or was refused (429), is sent again.
     paths : list of str, optional
@@ -299,10 +298,16 @@ def record(
     match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON,
     before_record: BeforeRecord | None = None,
 ) -> ModeChange:
-    """Record the session to a cassette.
+    """Record the session to a cassette; without a key, replay the one that is there.
 
     The mode lasts until the next change of mode; as a context manager or as a decorator, until
     the end of the block or of the call.
+
+    So one notebook serves its author, who signs in and records, and a reader, who has no key. In
+    the modes ``"new_episodes"`` and ``"once"``, the file that a recording would write is replayed
+    if there is no key: neither in the current session, nor in the environment or the keyring. A
+    printed line says so, with the date of the recording. A write that is replayed warns that
+    nothing was sent. `Session.record` and a test's session never replay in place of recording.
 
     Parameters
     ----------
@@ -329,7 +334,7 @@ def record(
     Raises
     ------
     NotConnectedError
-        No session is open, or it has no key.
+        There is no key, and no such cassette to replay; or the mode is ``"all"``.
     CassetteInUseError
         Another recording holds the cassette.
     CassetteError
@@ -354,9 +359,45 @@ def record(
     """
     options: dict[str, Any] = {"redact": check_names("redact", redact), "match_on": match_on}
     options["before_record"] = before_record
-    return ModeChange(
-        lambda: session().record(cassette, record_mode=record_mode, **options).entered
-    )
+    said: list[str] = []  # once, however often a decorated function is called
+
+    def enter() -> Any:
+        if record_mode not in _REPLAYED_WITHOUT_KEY or _connect_with_key():
+            return session().record(cassette, record_mode=record_mode, **options).entered
+        entered, line = replay_in_place(_current.session, cassette, options)
+        make_current(entered[0])
+        if not said:
+            sys.stdout.write(f"{line}\n")
+            said.append(line)
+        return entered
+
+    change = ModeChange(enter)
+    if said:  # so IPython does not show the same once more
+        vars(change)["_ipython_display_"] = lambda: None
+    return change
+
+
+_REPLAYED_WITHOUT_KEY: Final = ("new_episodes", "once")
+
+
+def _connect_with_key() -> bool:
+    """Return whether there is a key to record with, after looking for one if the session has none.
+
+    If one is found in the environment or the keyring, a session with it becomes the current one.
+    """
+    current = _current.session
+    # The session of a test has folders of its own. What it replays must not pass for new.
+    if current is not None and (current.api_key is not None or current.folders):
+        return True
+    if not variable(API_KEY_VARIABLE):
+        try:
+            address = choose_address()
+        except NotConnectedError:  # the keyring keeps a key for each address
+            return False
+        if remembered_api_key(address) is None:
+            return False
+    connect()
+    return True
 
 
 def replay(
@@ -527,13 +568,18 @@ def named_paths(source: object = None) -> Collection[str]:
 
 
 def describe(recording: Recording) -> dict[str, Any]:
-    """Return what a frame says of where its rows come from: ``attrs`` with notes to show."""
+    """Return what a frame says of where its rows come from: ``attrs`` with notes to show.
+
+    ``recorded`` says when, such as ``on 21 November 2026``.
+    """
     count = plural(len(recording), "interaction")
-    notes = [] if recording.path else [f"From {recording.title}: {count}."]
+    when = f", recorded {recording.recorded_when}" if recording.recorded_when else ""
+    notes = [] if recording.path else [f"From {recording.title}: {count}{when}."]
     if recording.is_replay and not len(recording):
         name = recording.name
         notes = [f'Nothing of {name} was played yet. It holds more: interactions("{name}").']
-    return {"source": f"{recording.title}, {count}", "notes": notes}
+    about = {"source": f"{recording.title}, {count}", "notes": notes}
+    return about | ({"recorded": recording.recorded_when} if when else {})
 
 
 def _named(source: str | Path, files: list[tuple[str, Path]]) -> list[tuple[str, Path]]:

@@ -236,11 +236,13 @@ class ProgressBar(AbstractContextManager["ProgressBar"]):
             self._bar.update(min(self._done, self._bar.total or math.inf) - self._bar.n)
 
     def _show(self) -> None:
-        from IPython.display import display
         from tqdm.auto import tqdm
-        from tqdm.notebook import tqdm_notebook
 
-        if issubclass(tqdm, tqdm_notebook):
+        # tqdm.auto imports it in a notebook alone. Elsewhere IPython would take a second to import.
+        notebook = sys.modules.get("tqdm.notebook")
+        if notebook is not None and issubclass(tqdm, notebook.tqdm_notebook):
+            from IPython.display import display
+
             self._bar = tqdm(display=False, **self._options)
             self._output = display(self._bar.container, display_id=True)  # type: ignore[no-untyped-call]
         elif sys.stderr.isatty():

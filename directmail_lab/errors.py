@@ -1,20 +1,21 @@
 """The errors that directmail_lab raises on purpose.
 
     DirectMailLabError
-    ├── NotConnectedError       no session is open
-    ├── CredentialError         no key, or one that HTTP Basic cannot carry
-    ├── AddressError            no valid address, or one that would expose the key
-    ├── WriteRefusedError       a write to a live service that was not allowed
-    ├── OutcomeUnknownError     a write was sent and no response came
-    ├── QuotaExhaustedError     the allowance is used up, and the wait is too long
-    ├── NotJSONError            a body that is not JSON
-    ├── ServiceError            the service answered with an error status
-    │   └── UnauthorizedError   … with 401 or 403
-    └── CassetteError           a cassette cannot be found, opened or written
-        ├── NotRecordedError    a request that the cassette has no response to
+    ├── NotConnectedError        no session is open
+    ├── CredentialError          no key, or one that HTTP Basic cannot carry
+    ├── AddressError             no valid address, or one that would expose the key
+    ├── WriteRefusedError        a write to a live service that was not allowed
+    ├── OutcomeUnknownError      a write was sent and no response came
+    ├── AllowanceExhaustedError  the allowance is used up, and the wait is too long
+    ├── NotJSONError             a body that is not JSON
+    ├── NotebookRunError         a notebook that is shared does not run without a key
+    ├── ServiceError             the service answered with an error status
+    │   └── UnauthorizedError    … with 401 or 403
+    └── CassetteError            a cassette cannot be found, opened or written
+        ├── NotRecordedError     a request that the cassette has no response to
         │   └── CassetteNotFoundError  … since there is no such cassette
-        ├── CassetteFormatError a file that is not a cassette
-        └── CassetteInUseError  another recording writes the cassette
+        ├── CassetteFormatError  a file that is not a cassette
+        └── CassetteInUseError   another recording writes the cassette
 
 Timeouts and connection errors stay httpx's own (see `directmail_lab.http`). Each message says what
 happened, then what to do, and holds no key, query, header value or unredacted body.
@@ -27,7 +28,9 @@ import inspect
 import re
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import FrameType
 from typing import Any, Literal, ParamSpec, TypeVar, cast
 
 _E = TypeVar("_E", bound=BaseException)
@@ -129,14 +132,28 @@ def brief_traceback(error: BaseException) -> list[str]:
     return [*_callers_lines(error), f"{type(error).__name__}: {error}", *notes]
 
 
+def warn_caller(message: str) -> None:
+    """Warn for the line of the caller's own code, however many of our frames are below it."""
+    level, frame = 1, inspect.currentframe()
+    while frame is not None and _is_ours(frame):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, stacklevel=level)
+
+
+def _is_ours(frame: FrameType) -> bool:
+    """Return whether a frame is of this package or of httpx, and not the caller's to read."""
+    library = str(frame.f_globals.get("__name__")).partition(".")[0]
+    return library == __name__.partition(".")[0] or library.startswith("httpx")
+
+
 def _callers_lines(error: BaseException) -> Iterator[str]:
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     for frame, number in traceback.walk_tb(error.__traceback__):
         library = str(frame.f_globals.get("__name__")).partition(".")[0]
         if library in ("IPython", "ipykernel", "contextlib"):
             continue
-        if library == __name__.partition(".")[0] or library.startswith("httpx"):
-            return  # the frames from here on are ours, not the caller's
+        if _is_ours(frame):
+            return
         place = traceback.FrameSummary(frame.f_code.co_filename, number, "")
         cell = shell and shell.compile.format_code_name(place.filename)
         # A text that is long enough may be the API key, as in `connect(address, "hk_…")`.
@@ -196,7 +213,7 @@ class OutcomeUnknownError(DirectMailLabError):
     """A write was sent and no response came: it may have been carried out."""
 
 
-class QuotaExhaustedError(DirectMailLabError):
+class AllowanceExhaustedError(DirectMailLabError):
     """The allowance is used up, and its renewal is further away than ``max_wait_s``.
 
     Attributes
@@ -221,6 +238,10 @@ class NotJSONError(DirectMailLabError):
 
     status: int | None = None
     content_type: str | None = None
+
+
+class NotebookRunError(DirectMailLabError):
+    """A notebook that is to be shared does not run without a key and a network."""
 
 
 class ServiceError(DirectMailLabError):

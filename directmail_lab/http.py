@@ -47,6 +47,10 @@ SENT: Final = "directmail_lab.sent"
 """Set in a request's extensions to its ``id`` when it is sent. The request that follows a redirect
 takes the extensions over but has another ``id``."""
 
+SENDER: Final = "directmail_lab.sender"
+"""Set in the extensions of a request by a client that is not the session's own: to what sends it in
+the place of the session's connections, or to None (see `directmail_lab.clients`)."""
+
 _HEADERS: Final = {
     "User-Agent": f"directmail-lab python-httpx/{httpx.__version__}",
     # httpx's default also has brotli and zstd if they are installed.
@@ -286,8 +290,15 @@ class OutcomeUnknownTimeoutError(OutcomeUnknownError, httpx.TimeoutException):
 
 
 def lost_response(request: httpx.Request, error: BaseException) -> OutcomeUnknownError | None:
-    """Return the error for a write that was sent without a response; None for other failures."""
-    if isinstance(error, _NOT_SENT) or not isinstance(error, httpx.RequestError):
+    """Return the error for a write that was sent without a response; None for other failures.
+
+    Other clients than the session's own get the errors of their library.
+    """
+    if (
+        SENDER in request.extensions
+        or isinstance(error, _NOT_SENT)
+        or not isinstance(error, httpx.RequestError)
+    ):
         return None
     if not is_write(request):
         return None

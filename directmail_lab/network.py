@@ -15,12 +15,24 @@ from .contract import PASSWORD
 from .errors import (
     AddressError,
     DirectMailLabError,
+    NotConnectedError,
     WriteRefusedError,
     clear_locals,
     hide_frames,
     without_traceback,
 )
-from .http import SENT, WANTS_KEY, httpx, is_write, lost_response, origin, parse_url
+from .http import (
+    SENDER,
+    SENT,
+    WANTS_KEY,
+    httpx,
+    is_write,
+    lost_response,
+    origin,
+    parse_url,
+    recorded_request,
+)
+from .redaction.redactor import carries_credentials
 from .settings import is_loopback, variable
 
 if TYPE_CHECKING:
@@ -37,6 +49,9 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     no request or response that the caller holds, pickles or prints has the key, and no redirect
     takes it to another server.
 
+    A client of the code under test sends by its own connections (``SENDER``), and to any address.
+    Without a key, only such clients send.
+
     Attributes
     ----------
     allow_writes
@@ -47,7 +62,7 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     write_advice = "If you mean it, allow writes first: dm.session().allow_writes = True."
 
-    def __init__(self, base_url: str, api_key: ApiKey, allow_writes: bool) -> None:
+    def __init__(self, base_url: str, api_key: ApiKey | None, allow_writes: bool) -> None:
         base = httpx.URL(base_url)
         self._origin = origin(base)
         self._api_key = api_key
@@ -61,6 +76,10 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     @hide_frames
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         signed = self._checked_and_signed(request)
+        if send := request.extensions.get(SENDER):
+            response: httpx.Response = send(signed)
+            response.stream = _Body(request, response)
+            return response
         process = os.getpid()
         # If several threads arrive at once, they share one pool: `setdefault` keeps the first.
         pool = self._pools.get(process) or self._pools.setdefault(
@@ -81,8 +100,9 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     @hide_frames
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         signed = self._checked_and_signed(request)
-        pool = await self._pool_of_this_loop()
-        response = await pool.handle_async_request(signed)
+        if not (send := request.extensions.get(SENDER)):
+            send = (await self._pool_of_this_loop()).handle_async_request
+        response = await send(signed)
         response.stream = _Body(request, response)
         return response
 
@@ -99,8 +119,15 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     def _checked_and_signed(self, request: httpx.Request) -> httpx.Request:
         """Return a request with the key, as a copy; or as it is, if it is to be sent without."""
         url, extensions = request.url, request.extensions
+        sends_itself = bool(extensions.get(SENDER))
+        if self._api_key is None and not sends_itself:
+            raise NotConnectedError(
+                "This session has no key, and records only the clients of the code under test.",
+                "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY.",
+            )
         is_ours = origin(url) == self._origin  # which was checked when the session was opened
-        if not is_ours and parse_url(url).scheme != "https" and not is_loopback(url.host):
+        is_checked = is_ours or sends_itself
+        if not is_checked and parse_url(url).scheme != "https" and not is_loopback(url.host):
             raise AddressError(
                 f"{url.scheme}://{url.host} is not encrypted, and nothing was sent.",
                 "Use https:// (plain http is for this machine alone).",
@@ -108,7 +135,11 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         is_first = extensions.setdefault(SENT, id(request)) == id(request)
         if is_write(request):
             self._refuse_write(request, is_first)
-        if not (is_ours and extensions.get(WANTS_KEY)) or "Authorization" in request.headers:
+        if not (is_ours and extensions.get(WANTS_KEY) and self._api_key):
+            return request
+        if "Authorization" in request.headers or (
+            SENDER in extensions and carries_credentials(recorded_request(request))
+        ):
             return request
         # Not from texts: httpx would encode each header again.
         signed = httpx.Request(
@@ -198,6 +229,7 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
             self._refuse_double_compression()
             async for part in self._stream:
                 yield part
+                del part  # a traceback with locals would print what it echoes
         except BaseException as error:
             failure = self._explain(error)
         else:

@@ -15,18 +15,30 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import cached_property
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
+from itertools import chain
 from pathlib import Path
 from socketserver import ThreadingTCPServer
-from typing import Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from .bodies import MAX_UNPACKED_BYTES, TooLargeError
 from .cassettes import DEFAULT_MATCH_ON, Cassette
-from .errors import AddressError, CassetteError, DirectMailLabError, NotRecordedError
+from .errors import (
+    AddressError,
+    CassetteError,
+    CassetteFormatError,
+    DirectMailLabError,
+    NotRecordedError,
+)
 from .http import httpx, parse_url, recorded_response
 from .interaction import Headers, RecordedRequest, RecordedResponse, header, normalize_headers
+from .rewriting import Rewriting
 from .settings import is_loopback
+
+if TYPE_CHECKING:
+    from .sessions import Session
 
 Repeat = Literal["last", "strict"]
 
@@ -274,11 +286,13 @@ class CassetteServer(LoopbackServer):
         if problem := _problem(request):
             return error_response(403, problem, reason="refused")
         try:
-            response = self._played(request)
+            response = self._rewriting.to_client(self._played(request))
         except (AddressError, ValueError) as error:
             response = error_response(400, str(error), reason="invalid")
-        except DirectMailLabError as error:  # an interaction that cannot be read
+        except CassetteFormatError as error:  # an interaction that cannot be read
             response = error_response(502, str(error), reason="unreadable")
+        except DirectMailLabError as error:
+            response = error_response(502, str(error), reason="refused")
         if header(request.headers, "sec-fetch-mode") == "navigate":
             # A recorded web page is shown, but its scripts must not run with JupyterLab's cookies.
             # It keeps its origin, so that it can load its own images and styles from here.
@@ -286,12 +300,19 @@ class CassetteServer(LoopbackServer):
             response = replace(response, headers=(*response.headers, sandbox))
         return response
 
+    @cached_property
+    def _rewriting(self) -> Rewriting:
+        bases = [cassette.base_url or "" for cassette in self.cassettes]
+        addresses = chain.from_iterable(each.recording().addresses() for each in self.cassettes)
+        return Rewriting(self.base_url, bases, (uri for (_, uri), _ in addresses))
+
     def _played(self, request: RecordedRequest) -> RecordedResponse:
         refusals: list[NotRecordedError] = []
         for each in _with_substitutes(request):
             asked = [  # spelled as httpx recorded it: %22 for a quotation mark, and so on
-                (cassette, replace(each, uri=str(parse_url(f"{cassette.base_url}{each.uri}"))))
+                (cassette, replace(to, uri=str(parse_url(f"{cassette.base_url}{to.uri}"))))
                 for cassette in self.cassettes
+                for to in [self._rewriting.to_service(each, cassette.base_url or "")]
             ]
             # The response to a GET that answers a HEAD stays to be played for a GET.
             marks = each.method == request.method
@@ -323,18 +344,18 @@ def _same_range(request: Any, recorded: Any) -> bool:
 
 
 class ClientServer(LoopbackServer):
-    """Passes each request below its own address to a client, as a request below its base address.
+    """Passes each request below its own address to a session, as one below its base address.
 
     Parameters
     ----------
-    client
-        A session's client, which replays a response, or gets one and records it.
+    session
+        What replays a response, or gets one and records it.
     on_refusal
         Called with the message of each error in the place of a response.
     """
 
-    def __init__(self, client: httpx.Client, on_refusal: Callable[[str], object]) -> None:
-        self._client, self._on_refusal = client, on_refusal
+    def __init__(self, session: Session, on_refusal: Callable[[str], object]) -> None:
+        self._session, self._on_refusal = session, on_refusal
         super().__init__()
 
     def answer(self, request: RecordedRequest) -> RecordedResponse:
@@ -343,14 +364,24 @@ class ClientServer(LoopbackServer):
             return error_response(403, problem, reason="refused")
         own = {"host", "accept-encoding", *_NOT_PASSED_ON}
         headers = [pair for pair in request.headers if pair[0].lower() not in own]
+        request = self._rewriting.to_service(request, self._session.base_url)
         try:
-            response = self._client.request(
+            response = self._session.client.request(
                 request.method, request.uri, headers=headers, content=request.body
             )
+            answered = normalize_headers(recorded_response(response), method=request.method)
+            return self._rewriting.to_client(answered)
         except (DirectMailLabError, httpx.RequestError, httpx.InvalidURL, ValueError) as error:
             self._on_refusal(str(error))
             return error_response(502, str(error), reason="refused")
-        return normalize_headers(recorded_response(response), method=request.method)
+
+    @cached_property
+    def _rewriting(self) -> Rewriting:
+        cassette = self._session.open_cassette
+        is_replay = cassette is not None and not cassette.records
+        addresses = cassette.recording().addresses() if cassette and is_replay else ()
+        recorded = (uri for (_, uri), _ in addresses)
+        return Rewriting(self.base_url, [self._session.base_url], recorded)
 
 
 def _problem(request: RecordedRequest) -> str:

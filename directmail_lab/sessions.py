@@ -28,19 +28,19 @@ from .cassettes import (
     read_cassette,
     shown_path,
 )
+from .clients import ClientsTransport, adapters_of
 from .contract import ME_PATH
 from .credentials import ApiKey, as_api_key
 from .display import plural
 from .errors import DirectMailLabError, NotConnectedError, hide_frames
-from .http import REQUEST_OPTIONS, AsyncClient, Client, httpx, parse_url, service_error
+from .http import REQUEST_OPTIONS, AsyncClient, Client, httpx, origin, parse_url, service_error
 from .interaction import base_path
 from .network import NetworkTransport
 from .operations import pattern_of
 from .pacing import Allowances, Pace, PacingTransport
-from .pacing.shared import Share
 from .redaction import Redactor
 from .redaction.redactor import guard_logs
-from .settings import base_address, trust_origin
+from .settings import NO_ADDRESS, base_address, trust_origin
 from .transports import (
     Mode,
     ModeName,
@@ -52,7 +52,9 @@ from .transports import (
 )
 
 if TYPE_CHECKING:
+    import httpx2
     import pandas as pd
+    import requests
 
     from .readings.reading import Reading
     from .readings.reset_unit import ResetUnit
@@ -74,7 +76,6 @@ class SessionOptions(TypedDict, total=False):
     max_wait_s: float
     reset_unit: ResetUnit | None
     allow_writes: bool
-    share: str | Share | None
     retry: bool
     paths: Collection[str]
 
@@ -83,8 +84,8 @@ class Session:
     """An account at one base address: its clients, its recording, and the mode they are in.
 
     A session starts live if it has a key. Any number of threads and tasks may use it at once. Any
-    number of sessions may be open: by default, those with the same key and address share what is
-    known of its allowance (see ``share``). No other library is patched.
+    number of sessions may be open. Each learns from the service's headers what others use of the
+    allowance, in this process or anywhere else. No other library is patched.
 
     Parameters
     ----------
@@ -99,17 +100,13 @@ class Session:
         window, ``"off"`` never waits.
     max_wait_s
         The most seconds that one request waits for the allowance, over all its attempts; instead
-        of a longer wait, `QuotaExhaustedError` is raised. A read that is refused (429) is repeated.
+        of a longer wait, `AllowanceExhaustedError` is raised. A read that is refused (429) is sent
+        again.
     reset_unit
         The unit of ``X-RateLimit-Reset`` where you know it; else it is inferred (service.md part 8
         leaves it open), as it is in a replay of what was recorded at another address.
     allow_writes
         Whether methods other than GET, HEAD and OPTIONS may be sent to the live service.
-    share
-        Which sessions with the same key and address share what is known of its allowance.
-        ``"machine"``: this user's on this machine, through a file in the user's state folder.
-        ``"redis://…"``, a Redis server's address: those on other machines too. None: this session
-        shares nothing. If the file or the server fails, the session paces alone and warns once.
     retry
         Whether a read that failed, or was refused (429), is sent again.
     paths
@@ -122,6 +119,11 @@ class Session:
         `httpx.Client` and `httpx.AsyncClient`, for everything that they can do. The session's mode
         decides whether a request is sent, recorded or replayed. The second runs under asyncio
         alone. With ``auth=None`` no key is sent.
+    httpx2_client, httpx2_async_client, requests_adapter
+        The same session for httpx2 and requests, made when first asked for. SDKs on these repeat
+        and wait by themselves, so here the session does neither.
+    clients_transport
+        What these three pass their requests to.
     folders
         Where `record` and `replay` look for a name before they look for it as usual.
     """
@@ -140,7 +142,6 @@ class Session:
         max_wait_s: float = 120.0,
         reset_unit: ResetUnit | None = None,
         allow_writes: bool = False,
-        share: str | Share | None = "machine",
         retry: bool = True,
         paths: Collection[str] = (),
     ) -> None:
@@ -163,15 +164,16 @@ class Session:
             pace=pace,
             max_wait_s=max_wait_s,
             reset_unit=lambda: self._own.evidence.unit,
-            shared=Share(share).open(self._api_key, self.base_url, self._clock),
         )
         self._network = None
-        start = Mode("live", RefusingTransport("This session has no key."), self._own)
+        refusing = RefusingTransport("This session has no key.")
+        start = Mode("live", refusing, refusing, self._own)
         if self._api_key is not None:
             trust_origin(self.base_url)
             self._network = NetworkTransport(self.base_url, self._api_key, allow_writes)
             start = self._sending("live", self._own)
         self._transport = SessionTransport(start, self._observe)
+        self.clients_transport = ClientsTransport(self._transport)
         self._timeout_s = timeout_s
         self.client: httpx.Client = Client(self._redacted, None, **self._client_options)
         # Also where the session is dropped without close(): its recording may be held, and its
@@ -207,7 +209,7 @@ class Session:
                 folders=self.folders,
                 record_mode=record_mode,
                 redactor=redactor,
-                base_url=self.base_url,
+                base_url=None if self.base_url == NO_ADDRESS else self.base_url,
                 match_on=match_on,
                 before_record=before_record,
                 metadata=metadata,
@@ -274,7 +276,7 @@ class Session:
         is_stated = self._api_key is None or file.base_url == self.base_url
         unit = self._reset_unit if is_stated else None
         played = ReplayRecording(file, self.base_url, reset_unit=unit)
-        return Mode("replay", _NOTHING_SENT, played, cassette, factor)
+        return Mode("replay", _NOTHING_SENT, _NOTHING_SENT, played, cassette, factor)
 
     def _keyed(self, name: ModeName) -> NetworkTransport:
         if self._network is None:
@@ -294,17 +296,15 @@ class Session:
     ) -> Mode:
         """Return a mode with the transports that a request passes on its way to the service."""
         network, clock = self._keyed(name), self._clock
-        inner: Transport = ObservingTransport(
+        unpaced: Transport = ObservingTransport(
             network, observe or self._observe, recording, cassette, clock=clock
         )
+        inner = unpaced
         if self.allowances.pace != "off":
-            inner = PacingTransport(inner, self.allowances, retry=self._retry, clock=clock)
-        return Mode(name, inner, recording, cassette)
-
-    @property
-    def shared_with(self) -> str:
-        """With whom the allowance was last shared, such as ``shared with 2 other kernels``."""
-        return self.allowances.shared_with
+            options: dict[str, Any] = {"retry": self._retry, "clock": clock}
+            options["own_origin"] = origin(parse_url(self.base_url))
+            inner = PacingTransport(unpaced, self.allowances, **options)
+        return Mode(name, inner, unpaced, recording, cassette)
 
     @property
     def waiting_until(self) -> dict[str, float]:
@@ -317,6 +317,37 @@ class Session:
     def async_client(self) -> httpx.AsyncClient:
         """As ``client``, for asyncio alone; both have the same cookies."""
         return AsyncClient(self._redacted, self.client.cookies, **self._client_options)
+
+    def take_senders(self) -> ClientsTransport:
+        """Return the transport for clients that send by themselves; these can record without a key.
+
+        Then this session can record without one, too, and nothing but what such clients send.
+        """
+        if self._network is None:
+            self._network = NetworkTransport(self.base_url, None, self._allow_writes)
+        return self.clients_transport
+
+    @functools.cached_property
+    def httpx2_client(self) -> httpx2.Client:
+        """As ``client``, of httpx2; the session neither paces nor repeats its requests."""
+        make: Callable[..., httpx2.Client] = adapters_of("httpx2").client
+        return make(self.clients_transport, self.base_url, self._timeout_s)
+
+    @functools.cached_property
+    def httpx2_async_client(self) -> httpx2.AsyncClient:
+        """As ``httpx2_client``, for asyncio alone."""
+        make: Callable[..., httpx2.AsyncClient] = adapters_of("httpx2").async_client
+        return make(self.clients_transport, self.base_url, self._timeout_s)
+
+    @functools.cached_property
+    def requests_adapter(self) -> requests.adapters.BaseAdapter:
+        """The session as an adapter of requests, for whole addresses.
+
+        >>> http = requests.Session()  # doctest: +SKIP
+        >>> http.mount(session.base_url, session.requests_adapter)  # doctest: +SKIP
+        """
+        make: Callable[..., requests.adapters.BaseAdapter] = adapters_of("requests").SessionAdapter
+        return make(self.clients_transport, self._timeout_s)
 
     @property
     def _client_options(self) -> dict[str, Any]:
@@ -408,12 +439,11 @@ class Session:
         """End the recording if there is one, close all connections and forget the key."""
         closed = RefusingTransport("This session is closed.")
         try:
-            self._transport.enter(Mode("live", closed, self._own))
+            self._transport.enter(Mode("live", closed, closed, self._own))
         finally:  # even if the recording could not be ended
             if self._network is not None:
                 self._network.close()
             self._network = self._api_key = None
-            self.allowances.close()
             self._forget()
 
     async def aclose(self) -> None:
@@ -435,8 +465,9 @@ class Session:
         await self.aclose()
 
     def __repr__(self) -> str:
-        count = plural(len(self.recording), "interaction")
-        return f"<Session {self._transport.mode} at {self.base_url}, {count}>"
+        count, when = plural(len(self.recording), "interaction"), self.recording.recorded_when
+        recorded = f" recorded {when}" if when else ""
+        return f"<Session {self._transport.mode}{recorded} at {self.base_url}, {count}>"
 
     def __reduce__(self) -> NoReturn:
         raise DirectMailLabError(
@@ -521,9 +552,11 @@ class ModeChange:
         if cassette is None:
             return f"Live at {self._session.base_url}"
         what = "Recording to" if self._mode.name == "record" else "Replaying"
-        count = plural(len(cassette), "interaction")
+        about = plural(len(cassette), "interaction")
+        if self._mode.name == "replay" and (when := self._mode.recording.recorded_when):
+            about += f", recorded {when}"
         file = shown_path(cassette.path)
-        return f"{what} cassette {cassette.name!r} ({count})" + (f" in {file}" if file else "")
+        return f"{what} cassette {cassette.name!r} ({about})" + (f" in {file}" if file else "")
 
 
 def latency_factor(timing: Timing) -> float:
@@ -544,5 +577,5 @@ def replaying_session(
     if base_url is None:
         with suppress(errors.AddressError):  # of a stranger's cassette
             return Session(recording.base_url or "", **options), recording
-        base_url = "https://recorded.invalid"
+        base_url = NO_ADDRESS
     return Session(base_url, **options), recording

@@ -24,6 +24,9 @@ BASE_URL_VARIABLE: Final = "DIRECTMAIL_BASE_URL"
 REGIONS_VARIABLE: Final = "DIRECTMAIL_REGIONS"
 CASSETTES_VARIABLE: Final = "DIRECTMAIL_CASSETTES"
 
+NO_ADDRESS: Final = "https://recorded.invalid"
+"""The base address of a session that has none: no server can have this one."""
+
 # Addresses without a scheme: `api.example.com/eu`, `localhost:8080`, `[::1]`. An API key that was
 # typed in place of the address does not match, and so no message repeats it.
 _BARE_ADDRESS = re.compile(

@@ -53,7 +53,7 @@ _LISTS: Final = {"/v1/lists": _ROWS, **{f"/v1/lists/{row['id']}": row for row in
 _LIST_LIMITS: Final = {"/v1/lists": 60, "/v1/lists/{id}": 60}
 
 
-class _Quota(NamedTuple):
+class _Left(NamedTuple):
     """What is left of an operation's allowance after a request."""
 
     limit: int
@@ -112,7 +112,7 @@ class StandIn(LoopbackServer):
         if self.window_s <= 0 or min([self.limit, *self.limits.values()]) < 0:
             raise argument_error("window_s must be more than 0, and no allowance less than 0.")
         self.requests: Counter[str] = Counter()
-        self._quotas: dict[tuple[bool, str, str], _Quota] = {}
+        self._left: dict[tuple[bool, str, str], _Left] = {}
         self._lock = threading.Lock()  # each connection has a thread of its own
         super().__init__(self.port)
 
@@ -128,12 +128,12 @@ class StandIn(LoopbackServer):
         with self._lock:
             self.requests[f"{method} {path}"] += 1
             is_known = self._is_known(request)
-            quota = self._count(now, method, operation_of(path), is_known=is_known)
-            headers = self._common_headers(quota, now)
+            left = self._count(now, method, operation_of(path), is_known=is_known)
+            headers = self._common_headers(left, now)
             if not is_known:
                 headers = (*headers, ("WWW-Authenticate", 'Basic realm="stand-in"'))
                 return _error(401, "The key is not known, or a password came with it.", headers)
-            if quota.remaining < 0:
+            if left.remaining < 0:
                 return _error(self.exhausted_status, "The allowance is used up.", headers)
             return self._routed(method, path, headers)
 
@@ -145,25 +145,25 @@ class StandIn(LoopbackServer):
         expected = base64.b64encode(f"{self.api_key}:".encode())
         return scheme.lower() == "basic" and hmac.compare_digest(sent.strip().encode(), expected)
 
-    def _count(self, now: float, method: str, operation: str, *, is_known: bool) -> _Quota:
+    def _count(self, now: float, method: str, operation: str, *, is_known: bool) -> _Left:
         """Count one request, and return what is left after it. HEAD counts as GET."""
         method = "GET" if method == "HEAD" else method
         key = (is_known, method, operation)
-        quota = self._quotas.get(key)
-        if quota is None or quota.renews_at <= now:
+        left = self._left.get(key)
+        if left is None or left.renews_at <= now:
             limit = self.limits.get(operation, self.limit)
             limit = self.limits.get(f"{method} {operation}", limit)
-            quota = _Quota(limit, limit, now + self.window_s)
-        self._quotas[key] = quota = quota._replace(remaining=max(quota.remaining, 0) - 1)
-        return quota
+            left = _Left(limit, limit, now + self.window_s)
+        self._left[key] = left = left._replace(remaining=max(left.remaining, 0) - 1)
+        return left
 
-    def _common_headers(self, quota: _Quota, now: float) -> Headers:
-        left = quota.renews_at - (now if self.reset_unit.endswith("_left") else 0)
+    def _common_headers(self, left: _Left, now: float) -> Headers:
+        until_s = left.renews_at - (now if self.reset_unit.endswith("_left") else 0)
         factor = 1000 if self.reset_unit in ("milliseconds_left", "epoch_ms") else 1
         # Rounded up, so that a client that waits is not early; but first to thousandths:
         # 60.000000001 s (an error of binary fractions) -> 60, not 61.
-        reset = math.ceil(round(left * factor, 3))
-        values = (quota.limit, max(quota.remaining, 0), reset)
+        reset = math.ceil(round(until_s * factor, 3))
+        values = (left.limit, max(left.remaining, 0), reset)
         return (
             *zip(HEADERS, map(str, values), strict=True),
             ("Date", formatdate(now, usegmt=True)),

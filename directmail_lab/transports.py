@@ -7,7 +7,8 @@
     ObservingTransport    keeps every response; writes it to a cassette
     NetworkTransport      refuses unsafe requests; adds the key; sends        (network.py)
 
-In a replay there is nothing below the first. Each class has both ``handle_request`` and
+In a replay there is nothing below the first. Clients of other libraries (clients/) leave pacing
+out: they wait and repeat by themselves. Each class has both ``handle_request`` and
 ``handle_async_request``, so one stack serves both clients of a session.
 """
 
@@ -36,7 +37,7 @@ from .errors import (
     OutcomeUnknownError,
     hide_frames,
 )
-from .http import SENT, as_response, httpx, recorded_request, recorded_response
+from .http import SENDER, SENT, as_response, httpx, recorded_request, recorded_response
 from .interaction import (
     NUMBER,
     READING,
@@ -103,6 +104,8 @@ class Mode:
         The value of `Session.mode`.
     inner
         The transport for a request that the cassette has no response to.
+    unpaced
+        The same for a client that waits and repeats by itself.
     recording
         What keeps the responses.
     cassette
@@ -113,6 +116,7 @@ class Mode:
 
     name: ModeName
     inner: Transport
+    unpaced: Transport
     recording: SessionRecording
     cassette: Cassette | None = None
     latency_factor: float = 0.0
@@ -224,23 +228,32 @@ class SessionTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         mode = self.mode
-        if mode.cassette is not None:
-            request.read()
-        if played := _recorded_for(request, mode):
-            if mode.latency_factor:
-                time.sleep(_pause_s(mode, played[-1][1]))
-            return self._played(request, played, mode)
-        return mode.inner.handle_request(request)
+        return self.replay(request, mode) or mode.inner.handle_request(request)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         mode = self.mode
+        response = await self.replay_async(request, mode)
+        return response or await mode.inner.handle_async_request(request)
+
+    def replay(self, request: httpx.Request, mode: Mode) -> httpx.Response | None:
+        """Return the recorded response to a request, or None if it is to be sent."""
+        if mode.cassette is not None:
+            request.read()
+        if not (played := _recorded_for(request, mode)):
+            return None
+        if mode.latency_factor:
+            time.sleep(_pause_s(mode, played[-1][1]))
+        return self._played(request, played, mode)
+
+    async def replay_async(self, request: httpx.Request, mode: Mode) -> httpx.Response | None:
+        """Return the same as `replay`, without blocking."""
         if mode.cassette is not None:
             await request.aread()
-        if played := _recorded_for(request, mode):
-            if mode.latency_factor:
-                await asyncio.sleep(_pause_s(mode, played[-1][1]))
-            return self._played(request, played, mode)
-        return await mode.inner.handle_async_request(request)
+        if not (played := _recorded_for(request, mode)):
+            return None
+        if mode.latency_factor:
+            await asyncio.sleep(_pause_s(mode, played[-1][1]))
+        return self._played(request, played, mode)
 
     def _played(
         self, request: httpx.Request, played: list[tuple[int, Interaction]], mode: Mode
@@ -264,7 +277,7 @@ class SessionTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
 def _recorded_for(request: httpx.Request, mode: Mode) -> list[tuple[int, Interaction]]:
     """Return what the cassette plays for a request, with numbers; nothing if it is to be sent."""
-    if request.url.userinfo:
+    if request.url.userinfo and not request.extensions.get(SENDER):
         raise AddressError(
             "The address holds a user name or password before its host, where httpx would print "
             "it.",
@@ -309,7 +322,9 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         if self.cassette is not None:
             # No local holds the body: a traceback with locals would print what it echoes.
             try:
-                response.stream = httpx.ByteStream(b"".join(stream))
+                limit = _TimeLimit(request, response, self.timer)
+                with limit:
+                    response.stream = httpx.ByteStream(b"".join(map(limit.check, stream)))
             finally:
                 stream.close()
         return self._received(request, response, started)
@@ -324,7 +339,10 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         response.stream = stream = _Watched(self, request, response, started)
         if self.cassette is not None:
             try:
-                response.stream = httpx.ByteStream(b"".join([part async for part in stream]))
+                limit = _TimeLimit(request, response, self.timer)
+                with limit:
+                    parts = [limit.check(part) async for part in stream]
+                    response.stream = httpx.ByteStream(b"".join(parts))
             finally:
                 await stream.aclose()
         return self._received(request, response, started)
@@ -457,6 +475,39 @@ class _Watched(httpx.SyncByteStream, httpx.AsyncByteStream):
     async def aclose(self) -> None:
         self._parts.clear()
         await self._stream.aclose()
+
+
+class _TimeLimit:
+    """Ends the reading of a stream that is recorded and does not end: its caller has nothing yet.
+
+    As a context manager it says why, if reading takes too long. A body with a ``Content-Length``
+    has an end, and no limit but the one for each of its parts.
+    """
+
+    def __init__(
+        self, request: httpx.Request, response: httpx.Response, timer: Callable[[], float]
+    ) -> None:
+        self._timeout_s = request.extensions.get("timeout", {}).get("read")
+        self._has_end = "content-length" in response.headers
+        self._timer, self._started = timer, timer()
+
+    def check(self, part: bytes) -> bytes:
+        """Return a part of the body if it came in time."""
+        is_limited = self._timeout_s is not None and not self._has_end
+        if is_limited and self._timer() - self._started > self._timeout_s:
+            raise httpx.ReadTimeout("")
+        return part
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: object, __: object) -> None:
+        if isinstance(error, httpx.ReadTimeout):
+            error.args = (
+                f"The response did not end within {self._timeout_s:g} s, the client's timeout. "
+                "While a session records, it reads a stream to its end before its caller gets it. "
+                "Request a stream that ends, or give it more time.",
+            )
 
 
 def _as_recorded(

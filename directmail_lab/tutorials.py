@@ -15,6 +15,9 @@ EXPLORE: Final = (
     "# Explore a direct mail API\n\nRun each cell with Shift+Enter. The key stays in the kernel's "
     "memory: it is not in this notebook.",
     "import directmail_lab as dm\n\ndm.login()",
+    "From here on, what is sent and received is recorded under a name of your choice. A reader "
+    "without a key replays it, so you can share this notebook: `directmail-lab share`.",
+    'dm.record("my-notebook")',
     "Your record, what is left of the allowance, and the same as a chart:",
     "dm.me()",
     "dm.rate_limits()",
@@ -32,10 +35,12 @@ def checkout() -> Path | None:
     return root if (root / "notebooks" / FIRST).is_file() else None
 
 
-def first_tutorial(folder: Path) -> Path:
-    """Return the first tutorial in a folder, in its ``notebooks`` or a checkout below it.
+def first_notebook(folder: Path) -> Path:
+    """Return the first notebook to open in a folder.
 
-    If there is none, the tutorials are copied there; your files are kept.
+    That is the first one of those that `share` put there, if ``folder`` is what its zip held or the
+    ``notebooks`` in it; else the first tutorial, in its ``notebooks`` or a checkout below it. If
+    there is none, the tutorials are copied there; your files are kept.
 
     Raises
     ------
@@ -44,6 +49,10 @@ def first_tutorial(folder: Path) -> Path:
     ValueError
         A link leads out of the folder.
     """
+    for shared in (folder, folder.parent) if folder.name == "notebooks" else (folder,):
+        notebooks = sorted((shared / "notebooks").glob("*.ipynb"))
+        if notebooks and any(shared.glob("directmail_lab-*.whl")):
+            return notebooks[0]
     root, home = checkout(), folder
     if not (folder / "notebooks" / FIRST).is_file():
         if root is not None and root.is_relative_to(folder):

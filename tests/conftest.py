@@ -59,7 +59,6 @@ def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     for name in ("API_KEY", "BASE_URL", "REGIONS", "CASSETTES"):
         monkeypatch.delenv(f"DIRECTMAIL_{name}", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
     # Nobody is trusted, as nobody is reached: a session takes 25 ms to load the usual certificates.
     monkeypatch.delenv("SSL_CERT_FILE", raising=False)

@@ -53,12 +53,14 @@ class Clock:
 class Service:
     """Counts requests by path, and says so in the three headers.
 
-    ``instead`` are responses or errors that come first, and are not counted.
+    Each request counts as ``cost``. ``instead`` are responses or errors that come first, and are
+    not counted.
     """
 
     clock: Clock
     limit: int = 5
     window_s: float = 2.0
+    cost: int = 1
     unit: str = "seconds_left"
     sliding: bool = False
     rounding: Callable[[float], int] = math.ceil
@@ -77,9 +79,9 @@ class Service:
                 taken.popleft()
         elif taken and now >= taken[0] + self.window_s:
             taken.clear()
-        allowed = len(taken) < self.limit
+        allowed = len(taken) + self.cost <= self.limit
         if allowed:
-            taken.append(now)
+            taken.extend([now] * self.cost)
         return allowed, self.limit - len(taken), (taken[0] if taken else now) + self.window_s
 
     def reset(self, renews_at: float) -> str:
@@ -125,7 +127,7 @@ def paced(
     if recording is None:
         unit = options.pop("reset_unit", None)
         recording = SessionRecording("paced", BASE_URL, reset_unit=unit)
-    shared = {"pace", "max_wait_s", "shared"} & options.keys()
+    shared = {"pace", "max_wait_s"} & options.keys()
     allowances = Allowances(
         reset_unit=lambda: recording.evidence.unit, **{name: options.pop(name) for name in shared}
     )

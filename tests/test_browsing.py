@@ -191,6 +191,24 @@ def test_the_table_in_a_notebook_is_small_and_no_markup() -> None:
     assert "<script>" not in shown
     assert "<b>" not in shown
     assert html.escape("/<script> [2J</script>") in shown
-    assert "1,200 interactions: the first 10." in shown
+    assert "1,200 interactions, recorded on 21 November 2026: the first 10." in shown
     assert "\x1b" not in text
     assert "0 interactions." in repr(dm.browse("empty.yaml"))
+
+
+def test_a_notebook_keeps_the_selected_interaction_and_the_date() -> None:
+    """Below the table, in full and escaped; the column of marks is left out if there are none."""
+    view = dm.browse("first-look")
+    before = view.static_output()[0]
+    view.receive("request", [b'{"request_id": 1, "action": "select", "number": 2}'])
+    shown = view.static_output()[0]
+    hostile = recorded("hostile.yaml", answered(get("/a"), "<script>"))
+    html_of_it, _ = static_table(read_cassette(hostile), selected=1)
+
+    assert "recorded on 21 November 2026: the first 10." in before["text/html"]
+    assert not any("mark" in text for text in before.values())
+    assert all(text.startswith(before[kind]) for kind, text in shown.items())
+    assert "usr_stand_in_1" in shown["text/html"]
+    assert "usr_stand_in_1" in shown["text/plain"]
+    assert "&lt;script&gt;" in html_of_it
+    assert "<script" not in html_of_it

@@ -149,7 +149,7 @@ def lists(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lists]:
 
         network = httpx.MockTransport(respond)
         monkeypatch.setattr(httpx, "HTTPTransport", lambda **_: network)
-        dm.connect(ADDRESS, "k-0123456789", share=None)
+        dm.connect(ADDRESS, "k-0123456789")
         return requests
 
     yield serve

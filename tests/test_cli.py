@@ -211,13 +211,19 @@ def write_notebook(name: str, source: str) -> None:
 
 def test_share_makes_one_zip_and_never_replaces_one_unasked() -> None:
     """The notebook and its cassette are in it; a second time needs --force."""
-    write_notebook("tour.ipynb", "dm.replay('first-look')")
+    write_notebook("tour.ipynb", "import directmail_lab as dm\ndm.replay('first-look')")
     words = ("share", "tour.ipynb", "--to", "tour.zip")
-    first, again, forced = invoke(*words), invoke(*words), invoke(*words, "--force")
+    first, again = invoke(*words), invoke(*words)
+    forced = invoke(*words, "--force", "--no-run")
 
     names = zipfile.ZipFile("tour.zip").namelist()
     assert (first.exit_code, forced.exit_code) == (0, 0)
-    assert first.stdout.splitlines() == ["Wrote tour.zip, with:", *(f"  {name}" for name in names)]
+    assert first.stdout.splitlines() == [
+        "1 of 1 notebook ran without a key.",
+        "Wrote tour.zip, with:",
+        *(f"  {name}" for name in names),
+    ]
+    assert forced.stdout.startswith("Nothing was run.\n")
     assert isinstance(again.exception, DirectMailLabError)
     assert {"tour.ipynb", "first-look.yaml"} <= {Path(name).name for name in names}
 
@@ -341,7 +347,7 @@ def test_lab_asks_no_server_outside(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_lab_starts_on_the_first_tutorial_and_prints_its_address_last(tmp_path: Path) -> None:
+def test_the_lab_starts_on_the_first_notebook_and_prints_its_address_last(tmp_path: Path) -> None:
     """A real JupyterLab starts, and listens when its address is printed."""
     with started(tmp_path, "lab", "--no-browser", "--port", "0") as process:
         printed = output_until(process, "?token=")

@@ -87,7 +87,7 @@ def test_a_cassette_is_browsed_by_name_or_path(browsed: Callable[..., Page]) -> 
     Path("text.har").write_text("{}")
 
     assert len(browsed("first-look").list(101)["rows"]) == 2
-    assert "tape, 1 interaction." in repr(dm.browse("tape.yaml"))
+    assert "tape, 1 interaction, " in repr(dm.browse("tape.yaml"))
     for source, error in (("nowhere", NotRecordedError), ("text.har", CassetteError)):
         with pytest.raises(error):
             dm.browse(source)
@@ -141,7 +141,10 @@ def test_the_browser_of_a_session_follows_its_mode_and_the_current_one(
     unchanged, current = of_cassette.list(), page.list()
 
     assert (recording["title"], recording["total"]) == ("Recording to my-tour", 1)
-    assert (nothing["title"], nothing["total"]) == ("Replaying first-look", 0)
+    assert (nothing["title"], nothing["total"]) == (
+        "Replaying first-look, recorded on 21 November 2026",
+        0,
+    )
     assert nothing["note"].startswith("Nothing of first-look was played yet.")
     assert (played["note"], played["total"]) == ("", 1)
     assert (current["title"], current["total"]) == ("Live", 0)
@@ -157,7 +160,7 @@ def test_what_is_written_is_sent_through_the_session(
     service: FaultyService, browsed: Callable[..., Page]
 ) -> None:
     """With its query as it stands, headers and body; recorded, numbered, and nowhere the key."""
-    session = dm.connect(service.base_url, service.api_key, pace="off", share=None)
+    session = dm.connect(service.base_url, service.api_key, pace="off")
     page = browsed()
     dm.record("my-tour")
     first = page.send(address="/v1/lists?a=1+2&b=%20&b", headers=[["X-A", service.api_key]])
@@ -233,7 +236,7 @@ def test_a_write_that_is_allowed_is_asked_for_and_sent_once(
 
     The question names method, address, and how many bytes the body has.
     """
-    dm.connect(service.base_url, service.api_key, pace="off", share=None, allow_writes=True)
+    dm.connect(service.base_url, service.api_key, pace="off", allow_writes=True)
     page = browsed()
     letter = {"method": "POST", "address": "/v1/letters"}
     asked_before = page.send(**letter)
@@ -259,7 +262,7 @@ def test_one_request_is_sent_at_a_time(
     service: FaultyService, browsed: Callable[..., Page]
 ) -> None:
     """A second *Send* before the response came sends nothing."""
-    dm.connect(service.base_url, service.api_key, pace="off", share=None)
+    dm.connect(service.base_url, service.api_key, pace="off")
     page = browsed()
     with service.fault(latency_s=1.0):
         first = page.start("send", request=written())
@@ -273,7 +276,7 @@ def test_one_request_is_sent_at_a_time(
 def test_a_wait_is_told_and_aborted(service: FaultyService, browsed: Callable[..., Page]) -> None:
     """After that the request is never sent: it has ended, and the next one is the next."""
     service.limit, service.window_s = 1, 60.0
-    dm.connect(service.base_url, service.api_key, share=None, reset_unit="seconds_left")
+    dm.connect(service.base_url, service.api_key, reset_unit="seconds_left")
     page = browsed()
     before = page.ask("waiting")
     page.send()
@@ -295,7 +298,7 @@ def test_a_slow_request_is_aborted(
     service: FaultyService, browsed: Callable[..., Page], method: str
 ) -> None:
     """Its connection is dropped at once; a write may have been carried out, and that is said."""
-    dm.connect(service.base_url, service.api_key, pace="off", share=None, allow_writes=True)
+    dm.connect(service.base_url, service.api_key, pace="off", allow_writes=True)
     page = browsed()
     with service.fault(latency_s=5.0):
         sending = page.start("send", request=written(method))
@@ -322,7 +325,7 @@ def test_a_response_is_aborted_after_its_head(
     service: FaultyService, browsed: Callable[..., Page]
 ) -> None:
     """Its status and what came of its body are kept, and that it was aborted."""
-    session = dm.connect(service.base_url, service.api_key, pace="off", share=None)
+    session = dm.connect(service.base_url, service.api_key, pace="off")
     page = browsed()
     with service.fault(body=b"a" * 70_000, cut_after=10, stall=True):
         sending = page.start("send", request=written())
@@ -414,7 +417,7 @@ def test_an_address_completes_from_what_the_session_has_seen(
 ) -> None:
     """With the names of parameters and headers, and what is left; nothing of other cassettes."""
     recorded("cassettes/a.yaml", answered(get("/v1/others?page=2")))
-    dm.connect(service.base_url, service.api_key, share=None, paths=["/v1/domains/{domain}"])
+    dm.connect(service.base_url, service.api_key, paths=["/v1/domains/{domain}"])
     page = browsed()
     before = page.ask("hint", method="GET", path="/v1/lists?page=1")
     page.send(address="/nowhere")

@@ -198,7 +198,6 @@ WRONG_CALLS: list[tuple[str, Callable[[], object], str]] = [
     ("", lambda: connect(KEY.encode(), "a-key"), "not a base address"),  # type: ignore[arg-type]
     ("", lambda: Session(KEY, ADDRESS), "Give the address first, then the key"),
     ("", lambda: Session(ADDRESS, KEY.encode()), "is text, not bytes"),  # type: ignore[arg-type]
-    ("", lambda: connect(ADDRESS, "a-key", share=f"redis://:{KEY}@[::1"), "share is"),
     ("", lambda: Session(f"https://{KEY}@api.test"), "a user name or password before its host"),
     ("", lambda: login(api_key=KEY), r"login\(\) takes no api_key"),  # type: ignore[call-arg]
 ]
@@ -209,7 +208,6 @@ def test_no_traceback_shows_a_key_of_the_environment_or_of_the_arguments(
     monkeypatch: pytest.MonkeyPatch, in_environment: str, call: Callable[[], object], says: str
 ) -> None:
     """Rich and ``pytest -l`` print all locals, IPython's ``%xmode Verbose`` the names of lines."""
-    pytest.importorskip("redis")
     monkeypatch.setenv("DIRECTMAIL_API_KEY", in_environment)
     with pytest.raises((TypeError, ValueError, DirectMailLabError), match=says) as caught:
         call()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import subprocess
 import sys
 from typing import Any
 
@@ -136,3 +137,16 @@ def test_a_progress_bar_is_drawn_in_a_terminal_and_is_one_line_elsewhere(
     assert redirected == "GET …\n"
     assert "2/3" in terminal.getvalue()
     assert "3/3" in terminal.getvalue()
+
+
+def test_a_progress_bar_of_a_script_does_not_load_ipython() -> None:
+    """It takes a second, in which other programs would use up the allowance that was waited for."""
+    program = """if True:
+    import sys
+    from directmail_lab.display import ProgressBar
+    with ProgressBar(3, delay_s=0.0, desc="GET"):
+        print(*sys.modules)"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+
+    assert "tqdm" in done.stdout.decode().split()
+    assert "IPython" not in done.stdout.decode().split()

@@ -18,7 +18,7 @@ from cassette_samples import answered, get, recorded, theirs
 
 import directmail_lab
 from directmail_lab import jupyter
-from directmail_lab.tutorials import first_tutorial
+from directmail_lab.tutorials import first_notebook
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -177,7 +177,7 @@ def test_credentials_of_another_program_are_in_no_answer_and_no_log(
     assert not any(value in log for value in (KEY, "value-of-a-body"))
 
 
-def test_a_new_notebook_signs_in_and_makes_three_calls(server: Server) -> None:
+def test_a_new_notebook_signs_in_records_and_makes_three_calls(server: Server) -> None:
     """In the folder that is looked at; one that is there already stays as it is."""
     (server.notebooks / "mine").mkdir()
     paths = [call(server, "POST", "explore", folder="mine").json()["path"] for _ in range(2)]
@@ -188,7 +188,7 @@ def test_a_new_notebook_signs_in_and_makes_three_calls(server: Server) -> None:
     assert paths == ["mine/explore-direct-mail.ipynb", "mine/explore-direct-mail-1.ipynb"]
     assert code[0] == "import directmail_lab as dm\n\ndm.login()"
     assert [each.partition("(")[0] for each in code[1:]] == [
-        *("dm.me", "dm.rate_limits", "dm.chart_rate_limits")
+        *("dm.record", "dm.me", "dm.rate_limits", "dm.chart_rate_limits")
     ]
 
 
@@ -218,7 +218,7 @@ def test_the_tutorials_are_not_copied_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "root" / "directmail-lab-tutorials").symlink_to(tmp_path / "outside")
 
     with pytest.raises(ValueError, match="not in the subpath"):
-        first_tutorial(tmp_path / "root")
+        first_notebook(tmp_path / "root")
     assert not list((tmp_path / "outside").iterdir())
 
 

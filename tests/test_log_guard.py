@@ -29,7 +29,7 @@ def logger(caplog: pytest.LogCaptureFixture) -> logging.Logger:
 
 @pytest.mark.parametrize("name", [*GUARDED_LOGGERS, "directmail_lab.sessions"])
 def test_each_logger_is_guarded(name: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Ours, httpx's and each of httpcore's."""
+    """Ours, httpx's, that of requests, and each of httpcore's."""
     logging.getLogger(name)
     end = guard_logs(Redactor([KEY]))
     with caplog.at_level(logging.DEBUG, name):

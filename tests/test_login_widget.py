@@ -62,10 +62,13 @@ def page(show: Callable[..., Page]) -> Page:
 
 def test_signing_in_opens_the_current_session(page: Page) -> None:
     """The form says who it is and what is left; its request is the session's first."""
+    before = page.send("hello")
     account = page.sign_in()["account"]
     dm.get("/v1/lists")
     recording = dm.session().recording
 
+    assert before["notice"].startswith("Without a key, dm.record(…)")
+    assert page.received[-1]["notice"] == ""
     assert account["title"] == "Signed in as Stand-in User"
     assert (account["remaining"], account["limit"]) == (299, 300)
     assert [each.path for each in recording.readings()] == ["/v1/users/me", "/v1/lists"]

@@ -11,7 +11,9 @@ import pytest
 
 import directmail_lab as dm
 from directmail_lab.cassettes import read_cassette
+from directmail_lab.cassettes.convert import convert
 from directmail_lab.sessions import Session
+from directmail_lab.standin import stand_in
 
 if TYPE_CHECKING:
     from faulty_service import FaultyService
@@ -93,9 +95,11 @@ def test_a_mode_tells_its_file(live: Session, tmp_path: Path) -> None:
     live.me()
 
     assert recording == "Recording to cassette 'tour' (0 interactions) in cassettes/tour.yaml"
-    shown = "Replaying cassette 'tour' (1 interaction) in cassettes/tour.yaml"
-    assert repr(live.replay("tour")) == shown
-    assert repr(live.replay("first-look")).endswith("interactions)")
+    about = f"1 interaction, recorded on {day_of(TOUR)}"
+    assert (
+        repr(live.replay("tour")) == f"Replaying cassette 'tour' ({about}) in cassettes/tour.yaml"
+    )
+    assert repr(live.replay("first-look")).endswith("interactions, recorded on 21 November 2026)")
     assert repr(live.live()) == f"Live at {live.base_url}"
 
 
@@ -221,3 +225,150 @@ def test_before_record_that_fails_says_so_and_loses_no_response(
     assert "the request was carried out" in caught.value.__notes__[0]
     assert b"Spring" in live.recording.interaction(1).response.body
     assert not TOUR.exists()
+
+
+# -- recording without a key -------------------------------------------------------------------
+
+
+@pytest.fixture
+def recorded(service: FaultyService) -> Path:
+    """A cassette named tour of a read and a write, by an author who has signed out."""
+    with Session(service.base_url, service.api_key, allow_writes=True) as author:
+        author.record(TOUR)
+        author.me()
+        author.post("/v1/letters", json={"to": "Ada"})
+    return TOUR
+
+
+def day_of(path: Path) -> str:
+    """The day of its recording, as it is shown."""
+    (at, *_) = [each.recorded_at for each in read_cassette(path)]
+    assert at is not None
+    return f"{at.day} {at:%B %Y}"
+
+
+@pytest.mark.parametrize("mode", ["new_episodes", "once"])
+def test_without_a_key_the_recording_is_replayed_and_a_line_says_so(
+    recorded: Path, service: FaultyService, mode: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As a statement, in a block, and as a decorator, which says it once."""
+    before, sent = recorded.read_bytes(), len(service.requests)
+    dm.record("tour", record_mode=mode)
+    names = [dm.me()["name"].item()]
+    with dm.record("tour", record_mode=mode) as session:
+        names.append(session.me()["name"].item())
+    statement_and_block = capsys.readouterr().out
+
+    @dm.record(Path("cassettes/tour.yaml"), record_mode=mode)
+    def ask() -> str:
+        return str(dm.me()["name"].item())
+
+    names += [ask(), ask()]
+    line = (
+        f"No key: replaying 'tour', recorded on {day_of(recorded)} (2 interactions). "
+        "Sign in to record more.\n"
+    )
+
+    assert statement_and_block == 2 * line
+    assert capsys.readouterr().out == line
+    assert names == ["Stand-in User"] * 4
+    assert len(service.requests) == sent
+    assert recorded.read_bytes() == before
+
+
+def test_where_nothing_may_be_replayed_in_place_of_a_recording_there_is_an_error(
+    recorded: Path, service: FaultyService
+) -> None:
+    """No such file, a packaged one, a mode that replaces, and a session's own methods."""
+    for name in ("tours", "first-look", "no/such"):
+        with pytest.raises(dm.errors.NotConnectedError, match=f"^No key, and no cassette '{name}'"):
+            dm.record(name)
+    with pytest.raises(dm.errors.NotConnectedError, match="No session is open"):
+        dm.record("tour", record_mode="all")
+    replaying = dm.connect(cassette="tour")
+    for change in (
+        lambda: replaying.record("tour"),
+        lambda: dm.record("tour", record_mode="all"),
+        replaying.live,
+    ):
+        with pytest.raises(dm.errors.NotConnectedError, match="no key"):
+            change()
+    replaying.folders = (recorded.parent,)  # as the fixture of a test has them
+    with pytest.raises(dm.errors.NotConnectedError, match="no key"):
+        dm.record("tour")
+    with pytest.raises(dm.errors.CredentialError):
+        dm.connect(service.base_url, cassette="tour", record_mode="once")
+
+
+def test_a_key_that_is_found_later_records_on(
+    recorded: Path, service: FaultyService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is looked for anew each time: in the environment, and in the session signed in to."""
+    dm.record("tour")
+    assert (dm.session().mode, dm.session().api_key) == ("replay", None)
+    monkeypatch.setenv("DIRECTMAIL_BASE_URL", service.base_url)
+    monkeypatch.setenv("DIRECTMAIL_API_KEY", service.api_key)
+    dm.record("tour")
+    dm.me()
+    dm.get("/v1/lists")
+    sources = list(dm.rate_limits()["source"])
+    dm.session().close()
+
+    assert sources == ["replayed", "recorded"]
+    assert len(read_cassette(recorded)) == 3
+
+
+def test_a_second_author_in_another_region_records_on(
+    recorded: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the first one recorded is replayed there, below the other address."""
+    with stand_in() as region:
+        dm.connect(region.base_url, region.api_key)
+        with dm.record("tour"):
+            dm.me()
+            dm.get("/v1/lists")
+        requests = [each.request.uri for each in read_cassette(recorded)]
+        dm.logout()
+
+    assert requests[2] == f"{region.base_url}/v1/lists"
+    assert not requests[0].startswith(region.base_url)
+    convert(recorded, recorded, "lines")  # as it is shared
+    dm.record("tour")
+    assert [len(dm.me()), dm.get("/v1/lists").status_code] == [1, 200]
+    assert "(3 interactions)" in capsys.readouterr().out
+
+
+def test_a_write_that_is_replayed_for_want_of_a_key_warns(recorded: Path) -> None:
+    """At the line that made it: whoever replays on purpose knows that nothing is sent."""
+    dm.record("tour")
+    with pytest.warns(UserWarning, match="^Nothing was sent: this POST is replayed") as caught:
+        dm.request("POST", "/v1/letters", json={"to": "Ada"})
+    dm.replay("tour")
+    dm.request("POST", "/v1/letters", json={"to": "Ada"})
+
+    assert [each.filename for each in caught] == [__file__]
+
+
+def test_what_was_left_out_of_the_recording_says_so(recorded: Path) -> None:
+    """The error says what a replay says, with advice on the key and on `before_record`."""
+    dm.record("tour", before_record=lambda interaction: interaction)
+    with pytest.raises(dm.errors.NotRecordedError, match="is not in cassette 'tour'") as caught:
+        dm.get("/v1/lists")
+
+    assert "no key" in caught.value.advice
+    assert "before_record leaves it out" in caught.value.advice
+
+
+def test_replayed_data_is_shown_with_the_date_of_its_recording(recorded: Path) -> None:
+    """In the session, the mode, the notes and attrs of tables, and the text of a chart."""
+    date = f"recorded on {day_of(recorded)}"
+    change = dm.replay("tour")
+    record, limits = dm.me(), dm.rate_limits()
+    in_all = [dm.interactions(), limits]
+
+    assert date in repr(change)
+    assert date in repr(dm.session())
+    assert all(date == f"recorded {frame.attrs['recorded']}" for frame in in_all)
+    assert all(date in frame.attrs["notes"][0] for frame in in_all)
+    assert date in dm.chart_rate_limits().alt_text
+    assert record.attrs["time"].startswith(f"{limits['at'].item():%Y-%m-%d}")

@@ -98,8 +98,8 @@ def test_it_says_in_which_mode_the_session_is(service: StandIn) -> None:
 
     assert [(each["source"], each["responses"]) for each in snapshots] == [
         ("Recording to tour", 1),
-        ("Replaying first-look", 0),
-        ("Replaying first-look", 1),
+        ("Replaying first-look, recorded on 21 November 2026", 0),
+        ("Replaying first-look, recorded on 21 November 2026", 1),
         ("Live", 1),
     ]
     assert snapshots[1]["note"].startswith("Nothing of first-look was played yet.")
@@ -141,7 +141,9 @@ def test_a_wait_and_a_mode_are_shown_without_a_response(
     widget.close()
 
     assert [each["waits_s"] for each in shown] == [None, pytest.approx(30, abs=WAIT_S), None, None]
-    assert [each["source"] for each in shown] == ["Live"] * 3 + ["Replaying first-look"]
+    assert [each["source"] for each in shown] == ["Live"] * 3 + [
+        "Replaying first-look, recorded on 21 November 2026"
+    ]
 
 
 def test_it_follows_the_current_session(monitor: MonitorWidget, service: StandIn) -> None:

@@ -250,7 +250,7 @@ def test_sessions_share_certificates_until_others_are_named(
     connect, _ = answering(monkeypatch)
 
     def certificates() -> ssl.SSLContext:
-        with Session(service.base_url, ApiKey(service.api_key), share=None) as session:
+        with Session(service.base_url, ApiKey(service.api_key)) as session:
             session.get("/v1/letters")
         return connect.call_args.kwargs["verify"]  # type: ignore[no-any-return]
 

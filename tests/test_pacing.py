@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
+import itertools
 import math
+import os
+import random
+import signal
+import threading
+import warnings
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from unittest.mock import Mock
@@ -16,13 +24,15 @@ import pytest
 from faulty_service import FaultyService
 from paced_service import BASE_URL, START, Clock, Service, async_client, client, paced
 from reading_samples import raw
+from shared_allowance import run
 
 import directmail_lab as dm
 from directmail_lab.cassettes import SessionRecording
-from directmail_lab.errors import QuotaExhaustedError
+from directmail_lab.errors import AllowanceExhaustedError
 from directmail_lab.pacing.allowance import Allowance
-from directmail_lab.readings.reading import Reading
-from directmail_lab.standin import stand_in
+from directmail_lab.readings.reading import RawValues, Reading
+from directmail_lab.sessions import Session
+from directmail_lab.standin import StandIn, stand_in
 
 UNITS = ["seconds_left", "milliseconds_left", "epoch_s", "epoch_ms"]
 ME = "/v1/users/me"
@@ -115,6 +125,21 @@ def test_operations_with_allowances_of_their_own_do_not_wait_for_each_other() ->
     assert service.clock.slept == []
 
 
+def test_another_origin_has_an_allowance_of_its_own() -> None:
+    """Also for the same method and path: nothing is left at the first, and the second answers."""
+    with stand_in(limit=1) as first, stand_in() as second:
+        options: dict[str, Any] = {"max_wait_s": 0, "reset_unit": "seconds_left", "share": None}
+        session = Session(first.base_url, first.api_key, **options)
+        session.me()
+        elsewhere = session.get(f"{second.base_url}{ME}")
+        with pytest.raises(AllowanceExhaustedError, match="left for GET /v1/users/me"):
+            session.me()
+        session.close()
+
+    assert elsewhere.status_code == 401
+    assert (first.requests["GET /v1/users/me"], second.requests["GET /v1/users/me"]) == (1, 1)
+
+
 def test_another_program_that_spends_the_allowance_is_believed() -> None:
     """Pacing follows what the service says remains, not its own count."""
     service = Service(Clock(), limit=10)
@@ -161,7 +186,7 @@ def test_a_wait_that_is_too_long_says_until_when() -> None:
 
     with client(service, reset_unit="seconds_left", max_wait_s=120.0) as paced_client:
         paced_client.get(ME)
-        with pytest.raises(QuotaExhaustedError, match="600 s from now") as caught:
+        with pytest.raises(AllowanceExhaustedError, match="600 s from now") as caught:
             paced_client.get(ME)
 
     assert caught.value.until == pytest.approx(START + 600.0, abs=0.1)
@@ -244,8 +269,15 @@ def told(status: int = 429, **headers: str) -> httpx.Response:
         pytest.param([told(200, **{"X-RateLimit-Reset": "0"}) for _ in range(2)], 60.0, id="zero"),
         pytest.param([httpx.ConnectError("refused"), httpx.Response(200)], 0.5, id="no connection"),
         pytest.param([httpx.Response(503), httpx.Response(200)], 0.5, id="a failure"),
-        # Others on the account may spend each new window first: a refused read has not failed.
-        pytest.param([*(told() for _ in range(6)), httpx.Response(200)], 48.0, id="refusals"),
+        # Others may use up each new window first: a refused read has not failed, and no pause makes
+        # it miss the next renewal.
+        pytest.param([*(told() for _ in range(6)), httpx.Response(200)], 12.0, id="refusals"),
+        # A service that names a time that is over, or nearly, is asked less and less often.
+        pytest.param(
+            [*(told(**{"Retry-After": "0"}) for _ in range(6)), httpx.Response(200)],
+            47.0,
+            id="refusals, Retry-After 0",
+        ),
     ],
 )
 def test_a_request_waits_as_long_as_it_is_told(
@@ -307,7 +339,7 @@ async def gather(service: Service, n: int, **options: object) -> list[int | Base
         try:
             await paced_client.get(ME)
             order.append(number)
-        except QuotaExhaustedError as error:
+        except AllowanceExhaustedError as error:
             order.append(error)
 
     async with async_client(service, **options) as paced_client:
@@ -334,7 +366,7 @@ def test_max_wait_s_bounds_all_waiting_of_each_request() -> None:
     service = Service(Clock(), window_s=50.0)
 
     order = asyncio.run(gather(service, 17, reset_unit="seconds_left", max_wait_s=120.0))
-    told = [each for each in order if isinstance(each, QuotaExhaustedError)]
+    told = [each for each in order if isinstance(each, AllowanceExhaustedError)]
 
     assert (len(order) - len(told), len(told)) == (15, 2)
     assert max(service.sent_at) - START < 120.0
@@ -347,7 +379,7 @@ def test_a_read_that_is_always_refused_ends_when_its_time_is_over() -> None:
 
     with (
         client(service, reset_unit="seconds_left", max_wait_s=20.0) as paced_client,
-        pytest.raises(QuotaExhaustedError, match="max_wait_s is 20"),
+        pytest.raises(AllowanceExhaustedError, match="max_wait_s is 20"),
     ):
         paced_client.get(ME)
 
@@ -382,7 +414,7 @@ def test_threads_never_overrun_a_real_service() -> None:
     def read(_: int) -> int | None:
         try:
             return session.get(ME).status_code
-        except QuotaExhaustedError:
+        except AllowanceExhaustedError:
             return None
 
     with (
@@ -438,17 +470,179 @@ def test_who_waits_longest_comes_first() -> None:
     assert waits == [False, True, True, True, True, False]
 
 
-def test_what_a_process_that_died_had_in_flight_counts_as_used_once_it_is_lost() -> None:
-    """Its request holds the others up for a second, and was probably sent."""
-    allowance = Allowance(remaining=2, renews_at=START + 60.0, answered_at=START)
+def sent_while(allowance: Allowance, falls: list[int], gap_s: float = 0.01) -> int:
+    """Send while the allowance lets us, as `remaining` falls so; return how many were sent."""
+    remaining, at = 100, START
+    for sent, fall in enumerate(falls):
+        if allowance.wait_s(at, sent):
+            allowance.settle(sent, None)
+            return sent
+        remaining -= fall
+        allowance.settle(sent, reading(remaining, 60_000, at + 0.01, 0.01))
+        at += gap_s
+    return len(falls)
 
-    waits = [allowance.wait_s(START, name) > 0 for name in ("dead", "dead too", "alive")]
-    waits += [allowance.wait_s(START + 3.0, "alive") > 0]
-    remaining = allowance.remaining
-    waits += [allowance.wait_s(START + 60.0, "alive") > 0]
 
-    assert waits == [False, False, True, True, False]
-    assert (remaining, list(allowance.in_flight)) == (0, ["alive"])
+@pytest.mark.parametrize(
+    ("falls", "sent"),
+    [
+        pytest.param([1] * 200, 100, id="alone"),
+        pytest.param([2] * 200, 50, id="one other"),
+        pytest.param([8] * 200, 12, id="seven others"),
+        # The first response counts for nothing: what fell before it may have been used long ago.
+        pytest.param([90, *[1] * 20], 11, id="others, before"),
+        pytest.param([1, 90, *[1] * 20], 2, id="others, just now"),
+    ],
+)
+def test_what_others_use_during_a_request_is_left_to_them(falls: list[int], sent: int) -> None:
+    """Each request needs as many as the ones before: one, and what others used meanwhile."""
+    allowance = Allowance(lambda: "milliseconds_left")
+
+    assert sent_while(allowance, falls) == sent
+
+
+def test_a_session_that_sends_now_and_then_is_not_held_back() -> None:
+    """Others used 90 in the five seconds between two requests: hardly one during a request."""
+    allowance = Allowance(lambda: "milliseconds_left")
+
+    assert sent_while(allowance, [1, 90, *[1] * 20], gap_s=5.0) == 11
+
+
+def test_what_others_used_is_forgotten_when_the_allowance_renews() -> None:
+    """The first request of a window asks what remains; then all may be used."""
+    allowance = Allowance(lambda: "milliseconds_left")
+
+    before = sent_while(allowance, [30] * 5)
+    renewed = allowance.wait_s(START + 61.0, "a")
+    allowance.settle("a", reading(3, 60_000, START + 61.0))
+    after = [allowance.wait_s(START + 61.0, name) > 0 for name in "bcde"]
+
+    assert (before, renewed) == (3, 0.0)
+    assert after == [False, False, False, True]
+
+
+def test_own_requests_in_flight_are_not_taken_for_those_of_others() -> None:
+    """The response that comes first may be the one to the last of four."""
+    allowance = Allowance(lambda: "milliseconds_left")
+    allowance.wait_s(START, "first")
+    allowance.settle("first", reading(6, 60_000, START + 0.01, 0.01))
+    sent = [allowance.wait_s(START + 0.02, name) for name in "abcd"]
+    allowance.settle("d", reading(2, 60_000, START + 0.03, 0.01))
+
+    for name, remaining in zip("abc", (3, 4, 5), strict=True):
+        allowance.settle(name, reading(remaining, 60_000, START + 0.04, 0.02))
+    sent += [allowance.wait_s(START + 0.05, name) for name in "ef"]
+
+    assert sent == [0.0] * 6
+
+
+def test_a_request_that_costs_more_than_one_is_not_sent_when_too_little_is_left() -> None:
+    """Of 23, four requests of 5 leave 3: the fifth waits for the renewal."""
+    service = Service(Clock(), limit=23, cost=5)
+
+    burst(service, 12)
+
+    assert service.statuses == [200] * 12
+
+
+def read_at_once(service: Service, sessions: int, reads: int) -> float:
+    """Let sessions send reads at the same time; return the seconds to the last response.
+
+    None knows of the others. Requests take from 2 to 12 ms, always the same.
+    """
+    chance, clock = random.Random(5), service.clock
+    allowances = [Allowance() for _ in range(sessions)]
+    left = [reads] * sessions
+    numbers = itertools.count()
+    due: list[tuple[float, int, Callable[[], None]]] = []
+
+    def after(seconds: float, step: Callable[[], None]) -> None:
+        heapq.heappush(due, (clock() + seconds, next(numbers), step))
+
+    def ask(session: int) -> None:
+        if seconds := allowances[session].wait_s(clock(), session):
+            after(seconds, lambda: ask(session))
+        else:
+            latency_s = chance.uniform(0.002, 0.012)
+            after(latency_s / 2, lambda: count(session, latency_s))
+
+    def count(session: int, latency_s: float) -> None:
+        is_allowed, remaining, renews_at = service.spend()
+        status = 200 if is_allowed else 429
+        service.statuses.append(status)
+        said = raw(service.limit, remaining, int(service.reset(renews_at)))
+        after(latency_s / 2, lambda: receive(session, status, said, latency_s))
+
+    def receive(session: int, status: int, said: RawValues, latency_s: float) -> None:
+        response = Reading(clock(), "GET", ME, status, said, elapsed_s=latency_s)
+        allowances[session].settle(session, response)
+        left[session] -= status == 200
+        pause_s = 0.001 if status == 200 else allowances[session].pause_s(clock(), 1)
+        if left[session]:
+            after(pause_s, lambda: ask(session))
+
+    for session in range(sessions):
+        after(chance.uniform(0.0, 0.005), lambda session=session: ask(session))
+    while due:
+        clock.now, _, step = heapq.heappop(due)
+        step()
+    return clock() - START
+
+
+@pytest.mark.parametrize(("sessions", "reads", "refused"), [(8, 50, 0.07), (2, 200, 0.02)])
+def test_sessions_that_know_nothing_of_each_other_hardly_overrun_the_allowance(
+    sessions: int, reads: int, refused: float
+) -> None:
+    """They take as long as one would, and see in the headers when to stop."""
+    service = Service(Clock(), limit=40, window_s=3.0)
+
+    took_s = read_at_once(service, sessions, reads)
+
+    assert service.statuses.count(200) == 400
+    assert service.statuses.count(429) <= refused * 400
+    assert took_s <= 1.2 * 27.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("processes", "requests", "threads"), [(6, 20, 1), (2, 60, 4)])
+def test_processes_share_one_allowance(processes: int, requests: int, threads: int) -> None:
+    """None fails. The bounds are wide, as the machine may be busy."""
+    outcome = run(processes, requests, threads)
+
+    assert outcome.failed == 0
+    assert outcome.refused <= 0.2 * outcome.requests
+    assert outcome.took_s <= 2.5 * outcome.ideal_s
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_child_forked_while_others_send_does_not_hang(
+    service: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No thread is left in it that would release a lock, or leave the queue."""
+    entered, over = threading.Event(), threading.Event()
+    wait_s = Allowance.wait_s
+
+    def slow(*args: Any) -> float:
+        if threading.current_thread() is not threading.main_thread():
+            entered.set()
+            over.wait()
+        return wait_s(*args)
+
+    monkeypatch.setattr(Allowance, "wait_s", slow)
+    with dm.Session(service.base_url, service.api_key) as session:
+        other = threading.Thread(target=session.me)
+        other.start()
+        entered.wait()
+        if (child := os.fork()) == 0:
+            signal.alarm(20)  # ends a child that hangs
+            warnings.simplefilter("ignore")
+            os._exit(len(session.me()))
+        _, status = os.waitpid(child, 0)
+        over.set()
+        other.join()
+
+    assert os.waitstatus_to_exitcode(status) == 1
 
 
 def test_a_refused_read_pauses_though_the_renewal_seems_past() -> None:

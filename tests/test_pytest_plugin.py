@@ -468,6 +468,7 @@ def test_settings_in_pyproject(
         ("", "{'repeat': 'often'}", "", "*_options: repeat is one of strict, last."),
         ("", "{'allow_writes': True}", "", "*_options does not allow writes: only the marker *"),
         ("directmail_on_old = never", "{}", "", "The ini file: on_old is one of warn, fail."),
+        ("", "{}", "patch='127.*'", "test_account.py::test_me: *patch is True, or a list of *"),
         ("", "{}", "'tour'", "test_account.py::test_me: *no setting 'tour'*"),
         ("", "{}", "casette='tour'", "test_account.py::test_me: *Did you mean cassette[?]"),
         ("", "{}", "cassette='../tape'", "'../tape' is not a cassette's name. Give a bare name *"),
@@ -617,6 +618,137 @@ def test_clients_of_other_libraries_record_and_replay(run: Run, account: StandIn
     changed.stdout.fnmatch_lines(["*HTTP Error 502*", "not recorded:", "    GET /v1/lists"])
     unseen.stdout.fnmatch_lines(["GET /v1/lists differs in query: limit"])
     assert traces(OWN.read_bytes(), account.api_key) == []
+
+
+def test_links_lead_other_clients_to_the_server(run: Run, account: FaultyService) -> None:
+    """In headers and in JSON; the cassette has the service's addresses, and no replay goes live."""
+    source = """
+        import requests
+
+        def test_me(directmail_server):
+            first = requests.get(f"{directmail_server}/v1/users/me")
+            second = requests.get(first.links["next"]["url"])
+            third = requests.get(second.json()["next"], params={"from": second.url})
+            assert third.status_code == 200
+            assert first.links["next"]["url"].startswith(directmail_server)
+            assert int(second.headers["Content-Length"]) == len(second.content)
+        """
+    link = {"Link": f'<{account.base_url}/v1/lists?page=2>; rel="next"'}
+    body = json.dumps({"next": f"{account.base_url}/v1/lists?page=3"})
+    with account.fault(path="/v1/users/me", headers=link), account.fault(path="/v1/l", body=body):
+        run(source, RECORD, passed=1)
+    sent = account.requests.copy()
+    run(source, passed=1)
+
+    assert sent == account.requests == {"GET /v1/users/me": 1, "GET /v1/lists": 2}
+    assert json.loads(read_cassette(OWN).interaction(2).response.body) == json.loads(body)
+    addresses = "".join(each.request.uri for each in read_cassette(OWN))
+    assert re.findall(r"127.0.0.1(?::|%3A)(\d+)", addresses) == [account.base_url[-5:]] * 4
+
+
+# -- clients that the code under test makes itself ---------------------------------------------
+
+OWN_CLIENTS = """
+    import asyncio, httpx, httpx2, os, pytest, requests
+
+    pytestmark = pytest.mark.directmail(patch=True)
+    BASE, KEY = os.environ.get("ITS_ADDRESS", "ADDRESS"), os.environ.get("ITS_KEY", "none")
+
+    async def awaited():
+        headers = {"Connection": "close"}
+        async with httpx2.AsyncClient(auth=(KEY, ""), headers=headers) as http:
+            return (await http.get(f"{BASE}/v1/users/me")).json()
+
+    def test_all(directmail):
+        sent = [library.get(f"{BASE}/v1/users/me", auth=(KEY, "")).json()
+                for library in (httpx, httpx2, requests)]
+        assert [each["name"] for each in [*sent, asyncio.run(awaited())]] == ["Stand-in User"] * 4
+"""
+
+
+def test_patched_clients_record_with_a_key_of_their_own(
+    run: Run, service: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No address and no key of a session are needed; the replay needs no server."""
+    monkeypatch.setenv("ITS_ADDRESS", service.base_url)
+    monkeypatch.setenv("ITS_KEY", service.api_key)
+    source, path = OWN_CLIENTS.replace("ADDRESS", service.base_url), OWN.with_name("test_all.yaml")
+    run(source, RECORD, "--directmail-block-network", apart=True, passed=1)
+    service.close()
+    monkeypatch.delenv("ITS_KEY")
+    run(source, "--directmail-block-network", apart=True, passed=1)
+    missing = run(source.replace("users/me", "lists"), apart=True, failed=1)
+
+    assert len(read_cassette(path)) == service.requests["GET /v1/users/me"] == 4
+    assert traces(path.read_bytes(), service.api_key) == []
+    missing.stdout.fnmatch_lines(["E * GET /v1/lists is not recorded, but GET /v1/users/me"])
+
+
+SDK = """
+    import httpx2, pytest
+
+    class Sdk:
+        def __init__(self, http, url):
+            self.http, self.url, self.tries = http, url, 0
+
+        def me(self):
+            while self.tries < 3:
+                self.tries += 1
+                try:
+                    return self.http.get(self.url).json()
+                except Exception as error:
+                    failure = error
+            raise ConnectionError("Connection error.") from failure
+
+    def test_me(directmail):
+        sdk = Sdk(directmail.httpx2_client, "/v1/users/me?page=1")
+        try:
+            sdk.me()
+        finally:
+            assert sdk.tries == 1
+"""
+
+
+def test_an_sdk_does_not_repeat_what_is_not_recorded(run: Run, account: StandIn) -> None:
+    """The failure names the request, also where the client swallows even that."""
+    run(SDK, RECORD, passed=1)
+    changed = SDK.replace("page=1", "page=2")
+    raised = run(changed, failed=1)
+    swallowed = run(changed.replace("finally:", "except BaseException:"), failed=1)
+
+    line = "*GET /v1/users/me differs in query: page*"
+    raised.stdout.fnmatch_lines([line, "to record it again: pytest *::test_me *"])
+    swallowed.stdout.fnmatch_lines([line])
+    raised.stdout.no_fnmatch_line("*Connection error*")
+
+
+@pytest.mark.parametrize(
+    ("patch", "ini", "answers"),
+    [
+        ("", "true", "NotRecorded"),
+        ("patch=['127.*']", "true", "200"),
+        ("", "127.* localhost", "200"),
+        ("patch=True", "127.*", "NotRecorded"),
+        ("patch=False", "true", "200"),
+        ("", "false", "200"),
+        ("", "", "200"),
+    ],
+)
+def test_the_marker_and_the_ini_file_say_what_is_patched(
+    pytester: pytest.Pytester, run: Run, service: StandIn, patch: str, ini: str, answers: str
+) -> None:
+    """True for all, a list for all but these hosts; false, as by default, for none."""
+    recorded(OWN, service)
+    pytester.makeini(f"[pytest]\ndirectmail_patch = {ini}")
+    source = f"""
+        import httpx, pytest
+
+        @pytest.mark.directmail(unplayed="allow", {patch})
+        def test_me(directmail):
+            url, key = "{service.base_url}/v1/lists", "{service.api_key}"
+            assert httpx.get(url, auth=(key, "")).is_success
+        """
+    run(source, **{"passed" if answers == "200" else "failed": 1})
 
 
 # -- the network -------------------------------------------------------------------------------

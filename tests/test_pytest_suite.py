@@ -82,7 +82,7 @@ def test_a_suite_is_recorded_and_replayed(
     replayed.assert_outcomes(passed=17)
     assert len(list(suite.path.rglob("*.yaml"))) == 17
     assert leaks(suite.path) == []
-    assert all(sent[f"GET checks/{name}"] == 1 for name in ("quota", "broken", "outage"))
+    assert all(sent[f"GET checks/{name}"] == 1 for name in ("allowance", "broken", "outage"))
 
 
 def test_a_changed_client_fails(suite: pytest.Pytester, careless: Service) -> None:

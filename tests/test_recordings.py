@@ -207,7 +207,7 @@ def test_a_compressed_response_that_is_cut_short_is_kept_as_far_as_it_opens(
 def test_a_write_whose_response_is_cut_short_is_told_as_well(service: FaultyService) -> None:
     """Its outcome is unknown to the caller; the row shows what did come."""
     with (
-        Session(service.base_url, service.api_key, allow_writes=True, share=None) as session,
+        Session(service.base_url, service.api_key, allow_writes=True) as session,
         service.fault(body="x" * 50, cut_after=20, status=201),
         pytest.raises(dm.errors.OutcomeUnknownError),
     ):
@@ -236,7 +236,7 @@ def test_attempts_are_numbered_and_keep_their_bodies(
     service: FaultyService, receive: Callable[..., Any], mode: str
 ) -> None:
     """Whether they were refused, failed or cut short: one call is one request in the table."""
-    with Session(service.base_url, service.api_key, share=None) as session:
+    with Session(service.base_url, service.api_key) as session:
         if mode == "record":
             session.record("tour")
         session.get("/v1/lists")
@@ -264,7 +264,7 @@ def test_an_attempt_that_is_cut_short_is_none_of_the_cassette(
 ) -> None:
     """The session shows both; the cassette has the one response that came, as the first."""
     monkeypatch.setattr("random.uniform", lambda *_: 0.0)  # wait for no other attempt
-    with Session(service.base_url, service.api_key, share=None) as session:
+    with Session(service.base_url, service.api_key) as session:
         session.record("tour")
         service.fault(body="x" * 50, cut_after=20, times=1)
         session.get("/v1/lists")
@@ -281,7 +281,7 @@ def test_a_response_that_was_retried_is_replayed_as_the_caller_saw_it(
 ) -> None:
     """Its failed attempts are recorded and numbered, and play in the one call that they were."""
     with (
-        Session(service.base_url, service.api_key, share=None) as session,
+        Session(service.base_url, service.api_key) as session,
         session.record("tour"),
         service.fault(status=503, times=2, headers={"Retry-After": "0"}),
     ):

@@ -201,7 +201,7 @@ def test_operations_count_for_themselves_and_dates_replace_times(
 
 
 def test_a_large_number_alone_is_no_time_left() -> None:
-    """It would be over a year in seconds, and a quota may last that long."""
+    """It would be over a year in seconds, and an allowance may last that long."""
     evidence = infer_reset_unit([reading(NOW_S + n, 63_000_000 - n) for n in range(3)])
 
     assert (evidence.unit, evidence.candidates) == ("undetermined", ("milliseconds_left",))

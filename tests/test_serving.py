@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import requests
-from cassette_samples import BASE_URL, answered, get, recorded, theirs as written_by_vcrpy
+from cassette_samples import BASE_URL, answered, get, post, recorded, theirs as written_by_vcrpy
 from hypothesis import given, settings, strategies as st
 from test_cli import output_until, started
 
@@ -197,6 +197,64 @@ def test_without_an_unplayed_response_comes_the_last_or_a_refusal(
     assert "page=" not in body.decode()
     assert status == 200 or json.loads(body)["error"]["status"] == 404
     assert ("Content-Type", "application/json; charset=utf-8") in headers or status == 200
+
+
+EU = f"{BASE_URL}/eu"
+# A header, or none for the body; what the service said in it, and what the client gets.
+ADDRESSES = [
+    ("Link", f'<{EU}/v1?page=2>; rel="next", </eu/v1>', '<OWN/v1?page=2>; rel="next", </v1>'),
+    ("Location", f"{EU}/v1/users/me", "OWN/v1/users/me"),
+    ("Content-Location", "/eu/v1/users/me#x", "/v1/users/me#x"),
+    ("Location", "//API.example.test:443/eu?x", "OWN?x"),
+    ("Location", EU.replace("https://", "http://ada:pw@"), "OWN"),
+    ("Location", "https://api.example.test.evil/eu", "https://api.example.test.evil/eu"),
+    ("Location", "https://docs.example.test/", "https://docs.example.test/"),
+    ("ETag", EU, EU),
+    ("", f'{{"n": 1.0, "é": "see {EU}/v1"}}', '{"n": 1.0, "é": "see OWN/v1"}'),
+    ("", json.dumps([EU]).replace("/", "\\/"), '["http:\\/\\/127.0.0.1:'),
+]
+
+
+@pytest.mark.parametrize(("header", "said", "got"), ADDRESSES)
+def test_addresses_of_the_service_become_the_servers(
+    header: str, said: str, got: str, tmp_path: Path
+) -> None:
+    """In three headers and in JSON, whose length fits; all else stays as it was recorded."""
+    answer = answered(get(ME, base=EU), said if not header else "{}")
+    headers = (*answer.response.headers, *([(header, said)] if header else []))
+    answer = replace(answer, response=replace(answer.response, headers=headers))
+    path = recorded(tmp_path / "a.yaml", answer, base_url=EU)
+    with CassetteServer([path]) as server:
+        response = requests.get(server.base_url + ME, allow_redirects=False, timeout=60)
+
+    seen = response.headers[header] if header else response.content.decode()
+    assert seen.startswith(got.replace("OWN", server.base_url))
+    assert int(response.headers["Content-Length"]) == len(response.content)
+
+
+def test_a_request_with_the_servers_address_is_as_it_was_recorded(tmp_path: Path) -> None:
+    """In its query and in its body, on whatever port the server is now."""
+    asked = [get(f"/v1/next?from={BASE_URL}/v1"), post(f'{{"url": "{BASE_URL}/v1"}}'.encode())]
+    path = recorded(tmp_path / "a.yaml", *(answered(each) for each in asked))
+    with CassetteServer([path], repeat="strict") as server:
+        own = f"{server.base_url}/v1"
+        read = requests.get(f"{own}/next", params={"from": own}, timeout=60)
+        written = requests.post(f"{own}/letters", json={"url": own}, timeout=60)
+
+    assert (read.status_code, written.status_code) == (200, 200)
+
+
+def test_an_address_of_another_recorded_host_is_refused(tmp_path: Path) -> None:
+    """The client would go past the server, to the live one."""
+    page = json.dumps({"file": "https://files.example.test/1"})
+    other = answered(get("/1", base="https://files.example.test"))
+    path = recorded(tmp_path / "a.yaml", answered(body=page), other)
+    with CassetteServer([path]) as server:
+        status, _, body = by_socket("GET", server.base_url + ME)
+
+    assert status == 502
+    assert "leads to files.example.test, which is recorded, too" in body.decode()
+    assert "patch=True" in body.decode()
 
 
 def test_several_cassettes_answer_in_their_order(tmp_path: Path, tour: Path) -> None:

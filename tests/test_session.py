@@ -166,7 +166,7 @@ def test_a_unit_is_stated_for_the_recordings_of_the_same_address(live: Session) 
         ("https://eu.test", "a-key"),
         ("https://us.test", None),
     ):
-        with Session(address, key, reset_unit="seconds_left", share=None) as session:
+        with Session(address, key, reset_unit="seconds_left") as session:
             session.replay("tour")
             session.me()
             units.append(dm.rate_limits(session).attrs["reset_unit"])
@@ -199,7 +199,7 @@ def test_what_is_replayed_is_neither_held_back_nor_counted() -> None:
         session.get("/v1/users/me?n=2")
         with session.record("tour"):
             session.me()
-            with pytest.raises(dm.errors.QuotaExhaustedError):
+            with pytest.raises(dm.errors.AllowanceExhaustedError):
                 session.me()
 
     assert few.requests.total() == 2
@@ -269,7 +269,7 @@ def test_a_request_that_the_caller_sends_again_is_another_call(
     service: FaultyService, retry: bool
 ) -> None:
     """As SDKs do that repeat what fails: a replay gives each call what it got."""
-    with Session(service.base_url, service.api_key, retry=retry, share=None) as session:
+    with Session(service.base_url, service.api_key, retry=retry) as session:
         request = session.client.build_request("GET", "/v1/users/me")
         service.fault(status=503, times=1, headers={"Retry-After": "0"})
         with session.record("again"):

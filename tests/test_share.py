@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 import zipfile
 from base64 import b64encode
 from pathlib import Path
@@ -24,10 +25,10 @@ from directmail_lab import Session, __version__, connect
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.cassettes.convert import convert, layout_of
 from directmail_lab.credentials import ApiKey
-from directmail_lab.errors import DirectMailLabError
+from directmail_lab.errors import DirectMailLabError, NotebookRunError
 from directmail_lab.interaction import Interaction, RecordedRequest
 from directmail_lab.questions.audit import Finding, audit, find
-from directmail_lab.questions.share import share
+from directmail_lab.questions.share import SHARED_DATA, share
 from directmail_lab.redaction.key import KeySearch
 from directmail_lab.standin import STAND_IN_KEY
 
@@ -67,8 +68,8 @@ def tour(service: StandIn) -> Path:
 
 
 def zipped(*notebooks: Path, **options: Any) -> dict[str, bytes]:
-    """What stands in the zip of these, by its place below the zip's own folder."""
-    with zipfile.ZipFile(share(notebooks, "tour.zip", **options)) as packed:
+    """What stands in the zip of these, not run, by its place below the zip's own folder."""
+    with zipfile.ZipFile(share(notebooks, "tour.zip", run=False, **options)) as packed:
         return {name.removeprefix("tour/"): packed.read(name) for name in packed.namelist()}
 
 
@@ -233,6 +234,22 @@ def test_a_reader_installs_and_runs_it_offline(
 
     assert ran.cells[1].outputs[0].text.startswith(f"Stand-in User {installed}")
     assert (installed / "bin" / "directmail-lab").exists() or os.name == "nt"
+    assert (installed / "share/jupyter/labextensions/directmail-lab/package.json").exists()
+    environment = {**keyless, "PYTHONPATH": str(installed)}
+    code = """if True:
+        from pathlib import Path
+        from directmail_lab.tutorials import first_notebook
+        print(*map(first_notebook, map(Path, ("tour", "tour/notebooks", "elsewhere"))))"""
+    opening = [sys.executable, "-c", code]
+    opened = subprocess.run(
+        opening, cwd=elsewhere, env=environment, check=True, capture_output=True
+    )
+
+    shared, again, tutorial = map(Path, opened.stdout.decode().split())
+    assert (shared, again) == (Path("tour/notebooks/one.ipynb"),) * 2
+    assert tutorial == Path("elsewhere/directmail-lab-tutorials/notebooks/01-first-look.ipynb")
+    assert audit(elsewhere / tutorial) == []
+    assert read_cassette(elsewhere / tutorial.parents[1] / "cassettes/first-look.yaml").path
 
 
 def test_the_zip_holds_what_a_reader_needs(tour: Path) -> None:
@@ -251,29 +268,27 @@ def test_the_zip_holds_what_a_reader_needs(tour: Path) -> None:
     ]
     held, written = read_cassette(tour), read_cassette(Path("read.yaml"))
     assert list(written.interactions) == list(held.interactions)
-    assert b'jupyter lab "notebooks/one.ipynb"' in contents["README.md"]
+    assert b"directmail-lab                    # opens notebooks/one.ipynb" in contents["README.md"]
     own, other = contents["requirements.txt"].decode().split()
     assert own == f"./{wheel}"
     assert other.startswith("httpx==")
 
 
-def test_the_readme_says_which_cells_need_a_service(tour: Path) -> None:
-    """Not those that replay, nor one that starts the stand-in for itself."""
-    own = "with dm.stand_in() as service:\n    dm.connect(service.base_url, service.api_key)"
-    live = "session = dm.connect('http://127.0.0.1:8401', key)"
-    cells = [REPLAY, "# dm.login()", live, own, "dm.connect(cassette='shared-tour')", "dm.login()"]
-    readme = zipped(notebook("one.ipynb", *cells))["README.md"].decode()
+def test_the_wheel_puts_where_jupyter_looks_what_a_build_puts_there() -> None:
+    """The two lists are the same."""
+    settings = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())
+    built = settings["tool"]["hatch"]["build"]["targets"]["wheel"]["shared-data"]
 
-    assert "- `notebooks/one.ipynb`: needs a service and a key in cell 3, 6\n" in readme
+    assert {f"directmail_lab/{source}": place for place, source in SHARED_DATA.items()} == built
 
 
 def test_the_same_input_gives_the_same_zip_in_the_place_of_the_old(tour: Path) -> None:
     """No time and no order of files shows in it, and nothing is left beside it."""
     one, two = notebook("one.ipynb", REPLAY), notebook("two.ipynb", REPLAY)
-    first = share([one, two], "out/tour").read_bytes()
+    first = share([one, two], "out/tour", run=False).read_bytes()
     os.utime(one, (0, 0))
-    share([one], "out/tour.zip")
-    second = share([one, two], "out/tour.zip").read_bytes()
+    share([one], "out/tour.zip", run=False)
+    second = share([one, two], "out/tour.zip", run=False).read_bytes()
 
     assert first == second
     assert [path.name for path in Path("out").iterdir()] == ["tour.zip"]
@@ -288,13 +303,77 @@ def test_a_cassette_by_its_path_keeps_its_place(tour: Path, suffix: str) -> None
     assert f"own{suffix}" in zipped(source)
 
 
-def test_a_name_that_only_running_tells_is_reported(tour: Path) -> None:
-    """The warning says where, and naming the cassette by hand puts it in."""
-    source = notebook("one.ipynb", "1", "dm.replay(f'shared-{x}')")
-    with pytest.warns(UserWarning, match=r"one\.ipynb, cell 2: replay\(…\)"):
-        contents = zipped(source, cassettes=["shared-tour"])
+# -- the run -----------------------------------------------------------------------------------
 
-    assert "cassettes/shared-tour.yaml" in contents
+AUTHORS = """\
+import os
+import directmail_lab as dm
+dm.login()
+dm.record('shared-tour')
+name = dm.me()['name'].item()
+assert 'DIRECTMAIL_API_KEY' not in os.environ
+open('left-behind', 'w').close()"""
+
+
+def test_what_is_shared_is_run_as_a_reader_runs_it(
+    tour: Path, account: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With no key, elsewhere, on copies; what it opens is shared, by whatever name it has."""
+    with Session(account.base_url, account.api_key) as session:
+        for name in ("computed-1", "other"):
+            session.record(Path(f"cassettes/{name}.yaml"))
+            session.me()
+    computed = "number = 1\ndm.replay(f'computed-{number}')\ndm.me();"
+    source, sent = notebook("nb/one.ipynb", AUTHORS, computed), len(account.requests)
+    before = {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()}
+    with zipfile.ZipFile(share(source, "out/tour.zip")) as packed:
+        names = {name for name in packed.namelist() if name.startswith("tour/cassettes/")}
+        readme = packed.read("tour/README.md").decode()
+
+    assert names == {"tour/cassettes/shared-tour.yaml", "tour/cassettes/computed-1.yaml"}
+    assert "all cells were run with no key and no network" in readme
+    assert len(account.requests) == sent
+    assert {path: path.read_bytes() for path in before} == before
+    assert list(Path().rglob("left-behind")) == []
+
+
+IN_ANOTHER_PYTHON = """\
+import subprocess, sys
+code = "import socket; socket.create_connection(('192.0.2.1', 80), timeout=1)"
+done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True)
+raise OSError(done.stderr.splitlines()[-1])"""
+
+
+@pytest.mark.parametrize(
+    ("cell", "says"),
+    [
+        ("dm.me()", r"fails where .*\n  NotConnectedError: No session .*\n Put dm\.record"),
+        (
+            "dm.record('shared-tour')\ndm.get('/v1/lists')",
+            r"NotRecordedError: .*\n  Nearest.*\n Run",
+        ),
+        (IN_ANOTHER_PYTHON, r"\n  OSError: .*NetworkBlockedError: No connection to 192\.0\.2\.1"),
+        ("import httpx\nhttpx.get('https://api.test')", "NetworkBlockedError: .* to api.test"),
+        ("import os\nos._exit(1)", "ended its kernel"),
+        ("import time\ntime.sleep(60)", "still ran after 1 second"),
+    ],
+)
+def test_the_first_cell_that_needs_more_is_told_and_nothing_is_written(
+    tour: Path, cell: str, says: str
+) -> None:
+    """By its notebook and number, its error in two lines, and what would make it run."""
+    first = "import directmail_lab as dm\ndm.get"
+    source = notebook("one.ipynb", first, cell, "raise ValueError('the next one')")
+    with pytest.raises(NotebookRunError, match=says) as caught:
+        share(source, "tour.zip", timeout_s=1 if "sleep" in cell else 600)
+
+    message = str(caught.value)
+    # A kernel that starts slowly uses up a second before the cell.
+    assert re.match(r"Nothing was written: one\.ipynb, cell [12], ", message)
+    assert "cell 2" in message or "sleep" in cell
+    assert message.endswith("To share it as it is: run=False, or --no-run.")
+    assert message.count("\n") <= 3
+    assert not Path("tour.zip").exists()
 
 
 # -- refusals ----------------------------------------------------------------------------------
@@ -305,18 +384,16 @@ def test_a_name_that_only_running_tells_is_reported(tour: Path) -> None:
     [
         ({}, "No notebook to share"),
         ({"a/one.ipynb": "1", "b/one.ipynb": "2"}, r"would be notebooks/one\.ipynb"),
-        ({"nb/one.ipynb": "dm.replay('no-such')"}, r"'no-such' \(one\.ipynb, cell 1\)"),
-        ({"nb/one.ipynb": "dm.replay('../shared-tour')"}, r"'\.\./shared-tour' \(one\.ipynb"),
         ({"nb/one.ipynb": "dm.replay(Path('¤'))"}, "leads out of what can be shared"),
     ],
 )
 def test_a_zip_that_could_not_run_is_refused(
     tour: Path, sources: dict[str, str], says: str
 ) -> None:
-    """A cassette that a reader would not have is named with its cell; no zip is made."""
+    """Its files are none, or two of one name, or lead to another machine's; no zip is made."""
     files = [notebook(name, text.replace("¤", str(tour))) for name, text in sources.items()]
     with pytest.raises(DirectMailLabError, match=says):
-        share(files, "tour.zip")
+        share(files, "tour.zip", run=False)
 
     assert not Path("tour.zip").exists()
 
@@ -354,7 +431,7 @@ def test_the_users_own_key_refuses_the_zip_whatever_its_shape(
     keys = {"horse-battery", "correct-staple", "quite-ordinary"}
     forms = (b64encode(f"{key}:".encode()).decode() for key in sorted(keys))
     source = notebook("one.ipynb", *(f"headers = '{form}'" for form in forms))
-    share(source, "before.zip")
+    share(source, "before.zip", run=False)
     monkeypatch.setenv("DIRECTMAIL_API_KEY", "horse-battery")
     connect("https://api.test", ApiKey("correct-staple"))
     with pytest.raises(DirectMailLabError) as caught:

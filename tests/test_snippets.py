@@ -235,7 +235,7 @@ def test_a_view_trusts_what_this_process_connected_to() -> None:
     view = InteractionView(answered(get("/v1/x", base="https://only-here.example.test")))
     with dm.Session("https://only-here.example.test"):
         assert "--user" not in view.as_curl()
-    with dm.Session("https://only-here.example.test/eu", KEY, share=None):
+    with dm.Session("https://only-here.example.test/eu", KEY):
         assert "--user" in view.as_curl()
         assert "auth=" in view.as_httpx()
 

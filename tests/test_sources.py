@@ -31,6 +31,10 @@ def send(session: dm.Session) -> None:
         session.get(path)
 
 
+def _without_date(text: str) -> str:
+    return re.sub(r", recorded on \d+ \w+ \d+", "", text)
+
+
 def source_of(kind: str, session: dm.Session) -> Any:
     """A source of this kind, with the same four interactions as each other one."""
     if kind != "live":
@@ -82,7 +86,10 @@ QUESTIONS: dict[str, tuple[Any, object]] = {
     "check_contract": (checked, COUNTS),
     "openapi": (described, COUNTS),
     "findings": (lambda source: found("other operations", source).partition(": ")[2], "2-3"),
-    "chart_rate_limits": (lambda source: dm.chart_rate_limits(source).alt_text, LEFT),
+    "chart_rate_limits": (
+        lambda source: _without_date(dm.chart_rate_limits(source).alt_text),
+        LEFT,
+    ),
 }
 WALK = [
     (question, kind)

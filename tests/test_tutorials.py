@@ -27,7 +27,7 @@ from tutorials import (
 import directmail_lab as dm
 from directmail_lab import tutorials as packaged
 from directmail_lab.questions.audit import audit
-from directmail_lab.tutorials import FIRST, copy_tutorials, first_tutorial
+from directmail_lab.tutorials import FIRST, copy_tutorials, first_notebook
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -83,12 +83,12 @@ def test_an_installed_wheel_gives_a_copy_and_keeps_changes(
     """The packaged tutorials are copied once; a reader's change is never overwritten."""
     copy_tutorials(ROOT, tmp_path / "site-packages" / "directmail_lab" / "packaged")
     monkeypatch.setattr(packaged, "_PACKAGE", tmp_path / "site-packages" / "directmail_lab")
-    copied = first_tutorial(tmp_path)
+    copied = first_notebook(tmp_path)
     recording = copied.parents[1] / "cassettes" / "first-look.yaml"
     copied.write_text("changed")
     recording.unlink()
 
-    assert first_tutorial(tmp_path) == copied
+    assert first_notebook(tmp_path) == copied
     assert copied == tmp_path / "directmail-lab-tutorials" / "notebooks" / FIRST
     assert (copied.read_text(), recording.is_file()) == ("changed", True)
 
@@ -123,11 +123,15 @@ def test_a_run_recreates_the_committed_outputs(name: str, copy: Path) -> None:
 def test_run_all_shows_the_same_whatever_ran_before(
     name: str, copy: Path, offline: dict[str, str]
 ) -> None:
-    """A reader who goes backwards after the first cell, then Run All twice: nothing on stderr."""
+    """A reader who goes backwards once there is a session, then Run All twice: no stderr."""
     path = copy / "notebooks" / name
     cells = read(path).cells
-    first, *rest = [cell for cell in cells if cell.cell_type == "code"]
-    notebook = in_order(path, [first, *reversed(rest), *cells, *cells])
+    code = [cell for cell in cells if cell.cell_type == "code"]
+    opened = [
+        cell.source.startswith(("import directmail_lab as dm\n", "dm.record(")) for cell in code
+    ]
+    start = opened.index(True) + 1
+    notebook = in_order(path, [*code[:start], *reversed(code[start:]), *cells, *cells])
     run(notebook, path.parent, environ=offline)
 
     outputs = [lasting_outputs(cell) for cell in notebook.cells]

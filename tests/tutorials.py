@@ -137,6 +137,12 @@ def _test_with_recordings(session: Session, _: FaultyService, __: _PassTime) -> 
     session.client.get("/v1/lists")
 
 
+def _a_notebook_to_share(session: Session, _: FaultyService, pass_s: _PassTime) -> None:
+    session.me()
+    pass_s(2.4)
+    session.client.get("/v1/lists")
+
+
 def _burst(session: Session, n: int, pass_s: _PassTime) -> None:
     for _ in range(n):
         session.client.get("/v1/users/me")
@@ -155,6 +161,7 @@ RECORDINGS: Final[dict[str, Callable[[Session, FaultyService, _PassTime], None]]
     "record-and-replay": _record_and_replay,
     "explore-an-unknown-api": _explore,
     "test-with-recordings": _test_with_recordings,
+    "a-notebook-to-share": _a_notebook_to_share,
 }
 # A reader's own recordings, such as my-tour.yaml, are not among these.
 CASSETTES: Final = [ROOT / "cassettes" / f"{name}.yaml" for name in sorted(RECORDINGS)]
@@ -188,7 +195,7 @@ def execute(path: Path) -> None:
 def fresh_copy(source: Path, target: Path) -> Path:
     """Copy the tutorials as an installed wheel would, without what a reader made in them."""
     copy_tutorials(source, target)
-    for own in target.glob("cassettes/my-*"):
+    for own in target.glob("*/my-*.*"):
         own.unlink()
     shutil.rmtree(target / "notebooks/my-tests", ignore_errors=True)
     return target

@@ -79,6 +79,8 @@ class Cassette:
         Its file.
     records
         Whether a request without a recorded response may be sent, and the response recorded.
+    on_played
+        Called with each request that `play` has a recorded response to.
     on_unmatched
         Called with each error that `play` raises.
     keeps_others
@@ -112,6 +114,7 @@ class Cassette:
         place = (name.path or name.name) if isinstance(name, Recording) else name
         self.name = cassette_name(place)
         self.record_mode = record_mode
+        self.on_played: Callable[[RecordedRequest], object] = lambda _: None
         self.on_unmatched: Callable[[NotRecordedError], object] = lambda _: None
         self.keeps_others = True
         self._redactor = redactor or Redactor()
@@ -177,6 +180,7 @@ class Cassette:
                 for index in run:
                     self._player.played[index] = 1
         if run is not None and (repeats or not is_played):
+            self.on_played(request)
             indexes = run[-1:] if is_played else run
             played = [(index + 1, self._recording.answer(index + 1, request)) for index in indexes]
             if (missing := shown_missing(played[-1][1].response.body)) is None:

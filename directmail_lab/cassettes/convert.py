@@ -177,7 +177,6 @@ def notice_of_personal_data(path: Path, name: str) -> str:
 
 
 def _redactor(recording: Recording) -> Redactor:
-    """Return what removes the keys of this process, and the keyring's for the base address."""
-    addresses = [recording.base_url] if recording.base_url else []
-    recording.redactor.learn(known_keys(remembered_for=addresses))
+    """Return what removes the keys of this process, and the keyring's for the base addresses."""
+    recording.redactor.learn(known_keys(remembered_for=recording.base_urls))
     return recording.redactor.extended(recording.redact)

@@ -117,7 +117,7 @@ class Player:
         """The same by each key of a request: most replays ask for the very addresses alone."""
         alike: dict[Hashable, list[range]] = {}
         for (method, uri), runs in self._runs.items():
-            for key in self._keys(RecordedRequest(method, uri), self._recording.base_url or ""):
+            for key in self._keys(RecordedRequest(method, uri), *self._recording.base_urls):
                 alike.setdefault(key, []).extend(runs)
                 for run in runs if "body" in self._rest_of(method) else ():
                     body = _body(self._request(run.start))
@@ -215,19 +215,19 @@ class Player:
 
     # -- what is equal ---------------------------------------------------------------------------
 
-    def _keys(self, request: RecordedRequest, base_url: str) -> Iterable[Hashable]:
-        """Yield what the index has a request under: its address, and its path below the base."""
+    def _keys(self, request: RecordedRequest, *base_urls: str) -> Iterable[Hashable]:
+        """Yield what the index has a request under: its address, and its path below a base."""
         names, (address, _, query) = self._names, request.uri.partition("?")
         address = unescaped(_USER_INFO.sub("", address.partition("#")[0]))
-        base_url = unescaped(base_url)
         method = request.method if "method" in names else ""
         parameters = _parameters(query) if "query" in names else ()
         if "path" not in names:
             yield method, parameters
             return
         yield method, address if address.count("/") > 2 else f"{address}/", parameters
-        if base_url and f"{address}/".startswith(f"{base_url}/"):
-            yield method, address[len(base_url) :] or "/", parameters
+        for base_url in map(unescaped, base_urls):
+            if base_url and f"{address}/".startswith(f"{base_url}/"):
+                yield method, address[len(base_url) :] or "/", parameters
 
     def looks_inside(self, method: str) -> bool:
         """Return whether more than the address decides."""

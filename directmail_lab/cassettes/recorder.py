@@ -310,12 +310,17 @@ class Recorder:
         recording, header = self.recording, header_text(self._metadata, self._redactor)
         version = self._version if self._file == self._path else None
         is_whole = recording.redact == self._redactor.redact and not recording.is_third_party
+        # A replay finds the path of a request below the address of each session that recorded.
+        new = {self._metadata.get("base_url")}.difference([None, *recording.base_urls])
+        is_whole &= not new
         self._file.parent.mkdir(parents=True, exist_ok=True)  # which may be removed by now
         try:
             if version is None:
                 return self._new_file(self._file, header)
             if recording.clean_bytes and not is_whole:
                 metadata = {**self._metadata, **recording.metadata, "base_url": recording.base_url}
+                if others := [*recording.base_urls[1:], *new]:
+                    metadata["other_base_urls"] = others
                 write_cassette(self._path, metadata, recording, self._redactor, version=version)
                 version, recording = version_of(self._path), read_cassette(self._path)
                 self._version, self.recording = version, recording

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from itertools import islice
 from numbers import Integral
 from pathlib import Path
@@ -113,12 +114,28 @@ class Recording:
         return tuple(map(str, rules)) if isinstance(rules, list) else ()
 
     @property
+    def base_urls(self) -> tuple[str, ...]:
+        """The base address, then those of sessions elsewhere that later recorded to the file."""
+        others = self.metadata.get("other_base_urls")
+        named = (self.base_url, *(others if isinstance(others, list) else ()))
+        return tuple(dict.fromkeys(each for each in named if each and isinstance(each, str)))
+
+    @property
     def evidence(self) -> Evidence:
         """The unit of ``X-RateLimit-Reset`` and why, by the first thousand readings."""
         readings: list[Reading] = []
         with suppress(CassetteFormatError):
             readings.extend(islice(map(self.reading, range(1, len(self) + 1)), _READINGS_FOR_UNIT))
         return infer_reset_unit(readings)
+
+    @cached_property
+    def recorded_when(self) -> str:
+        """When the file was recorded, such as ``on 21 November 2026``; empty if it has no times."""
+        with suppress(CassetteFormatError, IndexError):
+            ends = self.interactions[0].recorded_at, self.interactions[-1].recorded_at
+            days = list(dict.fromkeys(f"{at.day} {at:%B %Y}" for at in ends if at))
+            return f"from {' to '.join(days)}" if len(days) > 1 else f"on {days[0]}"
+        return ""
 
     def __len__(self) -> int:
         return len(self.interactions)
@@ -333,6 +350,11 @@ class ReplayRecording(SessionRecording):
         super().__init__(file.name, base_url, reset_unit=reset_unit)
         self._file = file
         self._addresses: list[str] = []
+
+    @cached_property
+    def recorded_when(self) -> str:
+        """When the file was recorded."""
+        return self._file.recorded_when
 
     def _keep(self, number: int, exchange: RawInteraction) -> None:  # noqa: ARG002
         # Redacted here: a session may forget its key while its replay is held.

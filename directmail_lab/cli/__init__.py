@@ -15,6 +15,7 @@ import typer
 
 import directmail_lab as dm
 
+from ..display import plural
 from . import cassette as cassette_commands
 from .output import (
     CASSETTE,
@@ -111,13 +112,26 @@ def share(
     cassette: list[str] = typer.Option(
         [], help="One more cassette. Repeatable.", autocompletion=complete_cassette
     ),
+    run: bool = typer.Option(
+        True, "--run/--no-run", help="Run the notebooks first, without a key."
+    ),
+    timeout: float = typer.Option(600, min=1, help="Seconds that they may run, all together."),
     force: bool = FORCE,
 ) -> None:
-    """Put notebooks and the cassettes they replay into one zip, unless it would hold a secret."""
+    """Put notebooks and the cassettes they replay into one zip.
+
+    The notebooks are run first as a reader runs them: with no key and no network. Nothing is
+    written if a cell fails, or if the zip would hold a secret.
+    """
     from ..questions.share import share as share_files
 
     refuse_existing(target, force)
-    with zipfile.ZipFile(share_files(notebooks, target, cassettes=cassette)) as packed:
+    shared = share_files(notebooks, target, cassettes=cassette, run=run, timeout_s=timeout)
+    count = plural(len(set(notebooks)), "notebook")
+    typer.echo(
+        f"{len(set(notebooks))} of {count} ran without a key." if run else "Nothing was run."
+    )
+    with zipfile.ZipFile(shared) as packed:
         typer.echo("\n  ".join([f"Wrote {packed.filename}, with:", *packed.namelist()]))
 
 

@@ -25,7 +25,7 @@ _ADVICE: Final[dict[type[Exception], str]] = {
     errors.NotConnectedError: _SIGN_IN,
     errors.UnauthorizedError: "Check DIRECTMAIL_API_KEY.",
     errors.NotRecordedError: "See directmail-lab cassette list.",
-    errors.QuotaExhaustedError: "Send it again later.",
+    errors.AllowanceExhaustedError: "Send it again later.",
     errors.NotJSONError: "Check the base address: a login page or a gateway may be there.",
 }
 

@@ -17,7 +17,7 @@ from ..readings.reset_unit import ResetUnit
 from ..server import CassetteServer, LoopbackServer
 from ..settings import API_KEY_VARIABLE, BASE_URL_VARIABLE
 from ..standin import stand_in
-from ..tutorials import EXPLORE, first_tutorial, notebook_of
+from ..tutorials import EXPLORE, first_notebook, notebook_of
 from .output import cassette_file, complete_cassette
 
 _NEWS = "@jupyterlab/apputils-extension:announcements"
@@ -42,11 +42,11 @@ _VERBOSE = typer.Option(False, "--verbose", help="Print what JupyterLab logs.")
 
 
 def lab(port: int | None = _PORT, no_browser: bool = _NO_BROWSER, verbose: bool = _VERBOSE) -> None:
-    """Open JupyterLab on the first tutorial notebook.
+    """Open JupyterLab on the first notebook that was shared here, else on the first tutorial.
 
     Outside a checkout, the tutorials are first copied to a folder here; your files are kept.
     """
-    first = first_tutorial(Path.cwd())
+    first = first_notebook(Path.cwd())
     _run_jupyterlab(first.parents[1], f"notebooks/{first.name}", port, no_browser, verbose)
 
 

@@ -6,7 +6,7 @@ All times are passed in, in seconds since the Unix epoch.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -15,11 +15,6 @@ from ..readings.reading import Reading
 from ..readings.reset_unit import SCALES, Scale, UnitName, renewal_time
 
 Pace = Literal["burst", "even", "off"]
-
-TIMES: Final = ("renews_at", "began_at", "answered_at", "probe_until", "sent_at", "in_seconds_at")
-NUMBERS: Final = ("latency_s", "largest_reset", "is_in_seconds", "rounds_down")
-MOMENTS: Final = ("waiting", "in_flight", "kernels")
-"""With ``remaining``, the attributes of an `Allowance` that sessions with one key share."""
 
 # No window is shorter than a second: if all values are below 1,000, they are not milliseconds.
 _LEAST_MILLISECONDS: Final = 1000
@@ -32,13 +27,19 @@ _LONGEST_LATENCY_S: Final = 6.0
 # A request that waits for another one asks again after so long, the later the less often.
 _LEAST_POLL_S: Final = 0.003
 _LONGEST_POLL_S: Final = 0.1
-# A request that waits asks again every half a second, or more often.
-_LONGEST_SILENCE_S: Final = 2.0
+# From one response of a busy session to its next one take at most so many times its latency.
+_SLOWEST: Final = 3.0
+# After a refusal that does not tell a believable renewal: 1, 2, 4, … seconds.
+_LONGEST_PAUSE_S: Final = 16.0
 
 
-@dataclass
+@dataclass(eq=False, slots=True)
 class Allowance:
     """What is known of one operation's allowance.
+
+    Others may use it too: other sessions, machines and programs. Within a window, ``remaining``
+    falls by more than this session sent if they do, or if a request costs more than one. Then
+    ``reserve`` is how much of it goes to them while one of our requests is under way.
 
     Attributes
     ----------
@@ -48,6 +49,8 @@ class Allowance:
         See `Allowances`.
     remaining
         As in the last response; None if responses do not say.
+    reserve
+        How many of these are left to others; 0 at the start of each window.
     renews_at, began_at
         When the allowance renews, and when this window's first request was sent.
     answered_at, latency_s
@@ -57,10 +60,10 @@ class Allowance:
     sent_at
         When the last request was sent.
     waiting, in_flight
-        The requests that wait, the longest first, and when each asked last; those that have no
-        response yet, and when each was sent. All sessions' own, by a name of each.
-    kernels
-        When each process that shares the allowance asked last.
+        The requests that wait, the longest first; those that have no response yet.
+    first_remaining, first_at, sent
+        What remained in the window's first response, when that came, and how many of our requests
+        may have been counted since.
     largest_reset
         The largest value of Reset so far.
     in_seconds_at
@@ -73,68 +76,76 @@ class Allowance:
     max_wait_s: float = 120.0
     pace: Pace = "burst"
     remaining: int | None = 0
+    reserve: int = 0
     renews_at: float = 0.0
     began_at: float = 0.0
     answered_at: float = 0.0
     latency_s: float = 0.0
     probe_until: float = 0.0
     sent_at: float = 0.0
-    waiting: dict[str, float] = field(default_factory=dict)
-    in_flight: dict[str, float] = field(default_factory=dict)
-    kernels: dict[str, float] = field(default_factory=dict)
+    waiting: dict[Hashable, None] = field(default_factory=dict)
+    in_flight: set[Hashable] = field(default_factory=set)
+    first_remaining: int = 0
+    first_at: float = 0.0
+    sent: int = 0
     largest_reset: int = 0
     in_seconds_at: float = 0.0
     is_in_seconds: bool = False
     rounds_down: bool = False
 
-    def wait_s(self, now: float, request: str) -> float:
+    def wait_s(self, now: float, request: Hashable) -> float:
         """Return 0 and count a request as sent, or return in how many seconds it asks again."""
+        seconds = self._due_in_s(now, request)
+        if seconds > 0.0:
+            self.waiting[request] = None
+            return seconds
+        self.waiting.pop(request, None)
+        self.in_flight.add(request)
+        self.sent_at = now
+        self.sent += 1
+        return 0.0
+
+    def _due_in_s(self, now: float, request: Hashable) -> float:
         if now < self.answered_at - 1.0:  # a clock was set back
             self.renews_at = self.answered_at = self.probe_until = self.sent_at = now
-        lost_after_s = 1.0 + 10 * min(self.latency_s, _LONGEST_LATENCY_S)
-        if self.waiting or self.in_flight:
-            self._forget_lost(now, lost_after_s)
-        self.waiting[request] = now
-        free = math.inf if self.remaining is None else self.remaining - len(self.in_flight)
+        free = math.inf
+        if self.remaining is not None:
+            free = self.remaining - self.reserve - len(self.in_flight)
         has_renewed = now >= self.renews_at
         if free <= 0 and not has_renewed:
-            return self._poll_s(now) if self.remaining or self.in_flight else self.renews_at - now
-        if next(iter(self.waiting)) != request:
+            return self._poll_s(now) if self.in_flight else self.renews_at - now
+        if self.waiting and next(iter(self.waiting)) != request:
+            self.waiting[request] = None
             return self._poll_s(now)
         if free <= 0 or (has_renewed and self.pace == "even" and free < math.inf):
             if now < self.probe_until:
                 return self._poll_s(now)
-            self.probe_until = now + lost_after_s
+            self.probe_until = now + 1.0 + 10 * min(self.latency_s, _LONGEST_LATENCY_S)
         elif self.pace == "even" and not has_renewed:
             gap_s = (self.renews_at - self.sent_at) / (free + 1)
-            due_in_s = self.sent_at + min(gap_s, self.max_wait_s) - now
-            if due_in_s > 0:
-                return due_in_s
-        del self.waiting[request]
-        self.in_flight[request] = self.sent_at = now
+            return self.sent_at + min(gap_s, self.max_wait_s) - now
         return 0.0
+
+    def pause_s(self, now: float, refusals: int) -> float:
+        """Return how long a refused request pauses, however soon the allowance seems to renew.
+
+        Others may use up each new window first. So a renewal that is a second or more away is
+        waited for, and no longer; but a service whose Reset is wrong is asked less and less often.
+        """
+        if self.renews_at > now + (1.0 if refusals > 1 else 0.0):
+            return 0.0
+        return min(2.0 ** (refusals - 1), _LONGEST_PAUSE_S)
 
     def _poll_s(self, now: float) -> float:
         """Return when a request asks again that waits for another one, by its last event."""
         seconds = (now - max(self.sent_at, self.answered_at)) / 8
         return min(max(_LEAST_POLL_S, seconds), _LONGEST_POLL_S)
 
-    def _forget_lost(self, now: float, lost_after_s: float) -> None:
-        """Forget the requests of processes that are not heard of any more."""
-        for request, asked_at in list(self.waiting.items()):
-            if abs(now - asked_at) > _LONGEST_SILENCE_S:
-                del self.waiting[request]
-        for request, sent_at in list(self.in_flight.items()):
-            if abs(now - sent_at) > lost_after_s:
-                del self.in_flight[request]
-                # What a later response said has it in it; else it was probably carried out.
-                if self.remaining and self.answered_at <= sent_at:
-                    self.remaining -= 1
-
-    def settle(self, request: str, reading: Reading | None) -> None:
+    def settle(self, request: Hashable, reading: Reading | None) -> None:
         """Take the response to a request, or None if it has none or was never sent."""
         self.waiting.pop(request, None)
-        if self.in_flight.pop(request, None) is not None:
+        if request in self.in_flight:
+            self.in_flight.remove(request)
             self.probe_until = 0.0
         if reading is None:
             return
@@ -152,16 +163,31 @@ class Allowance:
             self._learn_from_refusal(reading)
         if is_new:
             self.remaining, self.began_at = remaining, sent_at
+            self.first_remaining, self.first_at = remaining or 0, reading.at
+            self.reserve, self.sent = 0, len(self.in_flight)
         elif sent_at < self.began_at:
             return  # perhaps of the window before
         elif before is not None:
             self.remaining = max(0, before - 1) if remaining is None else min(before, remaining)
+            self._learn_of_others(reading)
         if is_new or self.remaining == 0:
             at, tolerance_s = self._renewal(reading)
             if not is_new and abs(at - self.renews_at) <= tolerance_s:
                 # The same renewal again: values are rounded up, so the earlier is more precise.
                 at = min(at, self.renews_at)
             self.renews_at, self.in_seconds_at = at, reading.at + (reading.reset or 0)
+
+    def _learn_of_others(self, reading: Reading) -> None:
+        """Keep in reserve what others are likely to use while our next requests are under way."""
+        used = self.first_remaining - (self.remaining or 0) - self.sent
+        passed_s, ours = reading.at - self.first_at, len(self.in_flight) + 1
+        if used <= 0 or passed_s <= 0.0:
+            return
+        # As much as they used for each of ours; but a session that sends now and then would take
+        # all that they use meanwhile for what they use during its request.
+        for_each = used / (self.sent + 1 - ours)
+        at_once = used * _SLOWEST * (reading.elapsed_s or 0.0) / passed_s
+        self.reserve = round(min(for_each * ours, at_once))
 
     def _renewal(self, reading: Reading) -> tuple[float, float]:
         """Return when the allowance renews by our clock, and how many seconds off that may be."""

@@ -8,8 +8,12 @@ Installing the package is all it takes::
     def test_with_a_client_of_httpx(directmail):
         assert Account(directmail.base_url, http_client=directmail.client).name
 
-    def test_with_requests(directmail_server):
-        assert requests.get(f"{directmail_server}/v1/users/me").json()["name"]
+    @pytest.mark.directmail(patch=True)
+    def test_with_clients_that_the_code_makes_itself(directmail):
+        assert requests.get("https://api.example.com/v1/users/me").json()["name"]
+
+    def test_with_any_other_program(directmail_server):
+        subprocess.run(["curl", f"{directmail_server}/v1/users/me"], check=True)
 
 The cassette is ``cassettes/<module>/<test>.yaml`` beside the test file. Record it with
 ``pytest --directmail-record-mode=once`` and ``DIRECTMAIL_BASE_URL`` and ``DIRECTMAIL_API_KEY`` set;
@@ -27,10 +31,10 @@ Until a test uses a fixture this module imports only pytest, and it never import
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from inspect import isasyncgenfunction, isgeneratorfunction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import pytest
 
@@ -74,6 +78,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(_HOSTS_OPTION, default="", help="but to these hosts: a,*.b")
     parser.addini("directmail_block_network", f"as {_BLOCK_OPTION}", "bool")
     parser.addini("directmail_allowed_hosts", f"as {_HOSTS_OPTION}", "args")
+    parser.addini("directmail_patch", "true, or hosts that clients reach by themselves", "args")
     # None of these records, or allows writes: both are meant each time.
     parser.addini("directmail_match_on", "vcrpy's matchers, such as: method path body", "args")
     parser.addini("directmail_redact", "headers, fields and kinds of data to redact", "args")
@@ -144,7 +149,7 @@ def directmail_server(request: pytest.FixtureRequest, directmail: Session) -> It
     from ..server import ClientServer
 
     unanswered = request.node.stash[USE].unanswered
-    with ClientServer(directmail.client, on_refusal=unanswered.append) as server:
+    with ClientServer(directmail, on_refusal=unanswered.append) as server:
         yield server.base_url
 
 
@@ -162,13 +167,18 @@ def _session(node: Node, options: Mapping[str, Any]) -> Iterator[Session]:
         is_recorded = records(mode, path)
         _refuse_beside_vcr(node, may_collide=is_recorded or settings.cassette is None)
         start = _recording if is_recorded else _replaying
-        with start(path, mode, settings, node) as session, _unblocked(session, node.config):
+        with (
+            start(path, mode, settings, node) as session,
+            _unblocked(session, node.config, settings),
+            _patched(session, settings),
+        ):
             assert session.open_cassette is not None, "the session was put on one just now"
             folder = cassette_folder(node)
             session.folders = (folder / node.path.stem, folder)
             use = Use(session.open_cassette, settings, node)
             node.stash[USE] = use
             use.cassette.on_unmatched = use.refuse
+            session.clients_transport.as_raised = use.failure_for_client
             use.check_age()
             make_current(session)
             # Recorded anew, it would fail for good if it kept what the test no longer requests.
@@ -264,27 +274,50 @@ def _replaying(path: Path, _: str, settings: Settings, node: Node) -> Session:
 
 def _recording(path: Path, mode: str, settings: Settings, node: Node) -> Session:
     """Return a session that records, with the environment's key."""
-    from ..credentials import find_api_key
+    from ..credentials import ApiKey, find_api_key
+    from ..errors import CredentialError, NotConnectedError
     from ..sessions import Session
-    from ..settings import BASE_URL_VARIABLE, choose_address, variable
+    from ..settings import BASE_URL_VARIABLE, NO_ADDRESS, choose_address, variable
 
     ini = node.config.getini("directmail_base_url")
-    address = choose_address(settings.base_url or variable(BASE_URL_VARIABLE) or ini or None)
+    address, key = NO_ADDRESS, cast("ApiKey | None", None)
+    # Patched clients have addresses and keys of their own.
+    with suppress(*((CredentialError, NotConnectedError) if settings.is_patched else ())):
+        address = choose_address(settings.base_url or variable(BASE_URL_VARIABLE) or ini or None)
+        key = find_api_key(base_url=address)
     session = Session(
         address,
-        find_api_key(base_url=address),
+        key,
         allow_writes=settings.allow_writes or node.config.getoption(WRITES_OPTION),
         retry=settings.retry,
     )
     session.fix_writes(_WRITE_ADVICE)
     # The event loop of an async test is gone when the fixture ends: no connection may outlive it.
     session.async_client.headers["Connection"] = "close"
+    if settings.is_patched:
+        session.take_senders()
     options = settings.given("redact", "match_on", "before_record")
     session.record(path, record_mode=mode, **options)
     return session
 
 
-def _unblocked(session: Session, config: pytest.Config) -> AbstractContextManager[object]:
-    """Let a session that records reach its address, even if the network is blocked."""
+def _unblocked(
+    session: Session, config: pytest.Config, settings: Settings
+) -> AbstractContextManager[object]:
+    """Let a session that records reach its address, even if the network is blocked.
+
+    Patched clients may record from any address.
+    """
     block = config.pluginmanager.get_plugin(_BLOCK)
-    return block.allowing(session.base_url) if block and session.mode == "record" else nullcontext()
+    address = "https://*" if settings.is_patched else session.base_url
+    return block.allowing(address) if block and session.mode == "record" else nullcontext()
+
+
+def _patched(session: Session, settings: Settings) -> AbstractContextManager[object]:
+    """Lead all clients through a session if the test asks for that."""
+    if not settings.is_patched:
+        return nullcontext()
+    from .patched import patched
+
+    passing = () if isinstance(settings.patch, bool) else settings.patch
+    return patched(session.clients_transport, passing)

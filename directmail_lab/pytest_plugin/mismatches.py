@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..errors import NotRecordedError
     from ..interaction import RecordedRequest
 
-_LIBRARIES: Final = ("directmail_lab", "httpx", "httpx2")
+_LIBRARIES: Final = ("directmail_lab", "httpx", "httpx2", "requests")
 COMMAND: Final = "directmail_command"  # an attribute of a report, which xdist sends
 
 
@@ -32,7 +32,7 @@ class Use:
     settings: Settings
     node: Node
     refused: list[NotRecordedError] = field(default_factory=list)
-    unanswered: list[str] = field(default_factory=list)  # by `directmail_server`, which raises none
+    unanswered: list[str] = field(default_factory=list)  # what a client may have swallowed
     has_passed: bool = False
     has_teardown: bool = False  # a fixture goes on after the test
 
@@ -76,6 +76,14 @@ class Use:
         """Note a request that the cassette has no response to."""
         self.refused.append(error)
         say_briefly(error, self.command)
+
+    def failure_for_client(self, error: Exception) -> BaseException:
+        """Return what is raised in another library's client in place of an error of ours.
+
+        SDKs repeat a request after any `Exception`, and raise an error of their own at last.
+        """
+        self.unanswered.append(str(error))
+        return pytest.fail.Exception(str(error))
 
     def check_age(self) -> None:
         """Warn of a recording that is older than ``max_age``, or fail the test."""

@@ -35,7 +35,7 @@ _CHOICES: Final = {
     "allow_writes": (True, False),
 }
 _TEXTS: Final = ("max_age", "on_old")  # those that the ini file has
-_LISTS: Final = ("match_on", "redact")
+_LISTS: Final = ("match_on", "redact", "patch")
 _LONGEST_NAME: Final = 120  # of a test, in its cassette's file name
 
 
@@ -54,7 +54,13 @@ class Settings:
     base_url: str | None = None
     retry: bool = False
     allow_writes: bool = False
+    patch: bool | Sequence[str] = False
     before_record: BeforeRecord | None = None
+
+    @property
+    def is_patched(self) -> bool:
+        """Whether clients that the code under test makes itself go through the session."""
+        return self.patch is not False
 
     def given(self, *names: str) -> dict[str, Any]:
         """Return those of the settings that have a value."""
@@ -80,6 +86,8 @@ def settings_of(node: Node, options: Mapping[str, Any]) -> Settings:
     config = node.config
     ini: dict[str, Any] = {name: config.getini(f"directmail_{name}") for name in _TEXTS}
     ini |= {name: words(config, f"directmail_{name}") for name in _LISTS}
+    if (patch := ini["patch"]) in (["true"], ["false"]):
+        ini["patch"] = patch == ["true"]
     ini = {name: value for name, value in ini.items() if value}
     sources = [("The ini file", ini), ("The fixture directmail_options", options)]
     for marker in reversed(list(node.iter_markers("directmail"))):
@@ -101,9 +109,15 @@ def _check(source: str, name: str, value: Any) -> None:
     if name not in DEFAULTS:
         advice = did_you_mean(name, DEFAULTS) or f"There are {', '.join(DEFAULTS)}."
         pytest.fail(f"{source} has no setting {name}. {advice.rstrip()}", pytrace=False)
+    if name == "patch" and not (isinstance(value, bool) or _is_list_of_text(value)):
+        pytest.fail(f"{source}: patch is True, or a list of hosts to pass through.", pytrace=False)
     if value is not None and value not in allowed:
         problem = f"{name} is one of {', '.join(map(str, allowed))}"
         pytest.fail(f"{source}: {problem}.", pytrace=False)
+
+
+def _is_list_of_text(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)
 
 
 # -- which cassette ----------------------------------------------------------------------------

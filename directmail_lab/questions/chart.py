@@ -127,7 +127,8 @@ def chart_rate_limits(source: Source | Iterable[Source] | pd.DataFrame = None) -
     title, shown = _title(frame, len(operations)), dict(operations[: len(_SERIES)])
     last = {name: _describe_last(readings) for name, readings in shown.items()}
     lines = "; ".join(f"{name}: {text}" for name, text in last.items())
-    chart = Chart(1.0 + 1.45 * len(shown), f"{title}. {lines}.")
+    when = f", recorded {frame.attrs['recorded']}" if "recorded" in frame.attrs else ""
+    chart = Chart(1.0 + 1.45 * len(shown), f"{title}{when}. {lines}.")
     panels = chart.subplots(len(shown), squeeze=False, sharex=True)[:, 0]
     for axes, color, name in zip(panels, _SERIES, shown, strict=False):
         _draw_panel(axes, shown[name], color)

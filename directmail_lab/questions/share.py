@@ -10,51 +10,54 @@ import io
 import json
 import posixpath
 import re
+import shutil
 import sys
 import tempfile
 import warnings
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from importlib.metadata import distribution, packages_distributions, version
+from itertools import chain
+from numbers import Real
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 from typing import Final
 
+from ..arguments import check_number
 from ..cassettes import cassettes_by_name, find_cassette, read_cassette
 from ..cassettes.convert import convert, layout_of
 from ..errors import CassetteFormatError, DirectMailLabError
+from ..redaction.key import KeySearch
 from ..settings import VERSION
 from . import audit
 
+_SearchFor = Callable[[Iterable[str]], KeySearch]
+
 _QUOTED = re.compile(r"([\"'])([^\"'\n]{1,255})\1")
-# In a line that is no comment, a call that reads a cassette, with the cassette's name or the start
-# of what computes it; and a call that makes one.
-_READS = re.compile(
-    r"(?m)^[^#\n]*?\b(replay|(?:chart_)?rate_limits|interactions|browse|check_contract|findings"
-    r"|openapi|drift)\(\s*(?:(?:cassette|source)\s*=\s*)?(?:Path\(\s*)?"
-    r"(?:([\"'])([^\"'\n]+)\2|[^\s)])"
-)
-_MAKES = re.compile(r"(?:\brecord\(\s*|\bcassette\s*=\s*)([\"'])([^\"'\n]+)\1")
-# A cell that calls one of these needs a service and a key, unless it starts the stand-in itself.
-_SENDS = re.compile(
-    r"(?m)^[^#\n]*\b(?:login|connect|record|live|drift|explore)\((?!\s*cassette\s*=)"
-)
 _IMPORT = re.compile(r"(?m)^[ \t]*(?:from|import)[ \t]+(\w+)")
 
 _WHEEL: Final = f"directmail_lab-{VERSION}-py3-none-any.whl"
+# Where pip puts what JupyterLab looks for, as pyproject.toml has it; and where that is here.
+SHARED_DATA: Final = {
+    "share/jupyter/labextensions/directmail-lab": "jupyter/labextension",
+    "etc/jupyter/jupyter_server_config.d/directmail-lab.json": "jupyter/server.json",
+}
+_RAN: Final = "Before they were shared, all cells were run with no key and no network."
+_DID_NOT_RUN: Final = "They were shared without being run, so cells may need a key or a network."
 _README: Final = """\
 # {title}
 
 {notebooks}
 
-What they replay is in `cassettes/`: all other cells run with no key and no network.
+What they replay is in `cassettes/`. {was_run}
 
 With Python 3.11 or newer, in this folder:
 
     python -m venv .venv
     . .venv/bin/activate              # Windows: .venv\\Scripts\\activate
     pip install -r requirements.txt
-    jupyter lab "{first}"
+    directmail-lab                    # opens {first}
 """
 
 
@@ -64,12 +67,18 @@ def share(
     *,
     cassettes: Iterable[str | Path] = (),
     secrets: Iterable[str] = (),
+    run: bool = True,
+    timeout_s: float = 600.0,
 ) -> Path:
     """Put notebooks and the cassettes they replay into one zip, and return its path.
 
-    The zip has each cassette whose name is in quotes in the notebooks' code, and what is needed to
-    open it: a README, a requirements file and a wheel of this package. A picture is in it where it
-    is attached to its cell. The same input gives the same zip.
+    Before the zip is written the notebooks are run as a reader runs them: in a copy of the folder
+    that is shared, each in a fresh kernel, with no key and no network. Their outputs are not
+    replaced.
+
+    The zip has each cassette whose name is in quotes in the notebooks' code, or that their run
+    opened, and what is needed to open it: a README, a requirements file and a wheel of this
+    package. A picture is in it where it is attached to its cell. The same input gives the same zip.
 
     Parameters
     ----------
@@ -78,23 +87,29 @@ def share(
     target
         The zip to write, or to replace; ``.zip`` is added where it is missing.
     cassettes
-        More cassettes, such as those whose names the code computes.
+        More cassettes, such as those whose names the code computes where it is not run.
     secrets
         More keys to look for, besides those of this process and its keyring, and besides what
         `audit` finds by its form or its place.
+    run
+        Whether to run the notebooks.
+    timeout_s
+        The most seconds that they may run, all together.
 
     Warns
     -----
     UserWarning
-        A file holds personal data, such as e-mail addresses; or a notebook computes the name of a
-        cassette, so it may be missing from the zip.
+        A file holds personal data, such as e-mail addresses.
 
     Raises
     ------
+    NotebookRunError
+        A cell does not run without a key; the message names the first one, and nothing is written.
     DirectMailLabError
-        A notebook cannot be read, a cassette that it replays is not there, or a file holds a
-        secret: then nothing is written, and the message says where it is.
+        A notebook cannot be read, or a file holds a secret: then nothing is written, and the
+        message says where it is.
     """
+    check_number("timeout_s", timeout_s, least=1, kind=Real)
     target, bundle = Path(target), _Bundle()
     target = target if target.suffix.lower() == ".zip" else target.with_name(target.name + ".zip")
     for notebook in [notebooks] if isinstance(notebooks, str | Path) else notebooks:
@@ -104,15 +119,18 @@ def share(
     for cassette in cassettes:
         file = find_cassette(cassette)
         bundle.add_cassette(file, f"cassettes/{file.name if Path(cassette).suffix else cassette}")
-    bundle.add_instructions(target.stem)
-    search = audit.search_for(bundle.base_urls, secrets=secrets)
+    search_for = _searching(secrets)
     del secrets  # a traceback may print it
-    findings = audit.find(bundle.parts, search)
-    for place, content in bundle.contents.items():
-        if search.holds(str(content, "latin-1")):
-            findings.append(audit.Finding("secret", "your API key", place))
-    _refuse_secrets(findings)
-    contents = {**bundle.contents, _WHEEL: _wheel()}
+    if run:
+        bundle.check(search_for)  # a notebook that cannot be shared is not run for minutes
+        bundle.run(timeout_s)
+    bundle.add_instructions(target.stem, was_run=run)
+    wheel = _wheel()
+    findings = bundle.check(search_for, wheel)
+    first_place = {each.what: each.where for each in reversed(findings)}
+    for what, where in first_place.items():
+        warnings.warn(f"The zip holds {what}, first in {where}.", stacklevel=2)
+    contents = {**bundle.contents, _WHEEL: _zipped(wheel)}
     target.parent.mkdir(parents=True, exist_ok=True)
     # Written beside the target and then moved there, so that a reader never finds half a zip.
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
@@ -122,8 +140,13 @@ def share(
     return target
 
 
+def _searching(secrets: Iterable[str]) -> _SearchFor:
+    """Return `audit.search_for` of these secrets, which no frame on a traceback then has."""
+    kept = tuple(secrets)
+    return lambda base_urls: audit.search_for(base_urls, secrets=kept)
+
+
 def _refuse_secrets(findings: list[audit.Finding]) -> None:
-    """Raise an error if any is a secret; warn of each kind of personal data once."""
     if secrets := [str(each) for each in findings if each.kind == "secret"]:
         raise DirectMailLabError(
             "Nothing was written, because this must not be shared:\n  "
@@ -131,9 +154,6 @@ def _refuse_secrets(findings: list[audit.Finding]) -> None:
             + "\nEdit those cells, clear their outputs, and record those cassettes again or clean "
             "them with: directmail-lab cassette redact."
         )
-    first_place = {each.what: each.where for each in reversed(findings)}
-    for what, where in first_place.items():
-        warnings.warn(f"The zip holds {what}, first in {where}.", stacklevel=3)
 
 
 class _Bundle:
@@ -142,9 +162,9 @@ class _Bundle:
     def __init__(self) -> None:
         self.contents: dict[str, bytes] = {}
         self.parts: list[audit.Part] = []
-        self.base_urls: set[str | None] = set()
+        self.base_urls: set[str] = set()
         self._code = ""
-        self._listed: list[str] = []
+        self._available: dict[str, Path] = {}
 
     def add_notebook(self, path: Path) -> None:
         """Add a notebook, and the cassettes that its code names."""
@@ -152,38 +172,24 @@ class _Bundle:
         content = f"{json.dumps(notebook, indent=1, ensure_ascii=False)}\n".encode()
         parts = audit.parts_of_notebook(notebook, str(path))
         self._add(f"notebooks/{path.name}", path, content, parts)
-        cells = {
-            f"{path.name}, cell {number}": "".join(cell.get("source", ""))
-            for number, cell in enumerate(notebook["cells"], 1)
-            if cell.get("cell_type") == "code"
-        }
-        sending = [
-            where.rpartition(" ")[2]
-            for where, cell in cells.items()
-            if _SENDS.search(cell) and "stand_in(" not in cell
-        ]
-        needs = f": needs a service and a key in cell {', '.join(sending)}" if sending else ""
-        self._listed.append(f"- `notebooks/{path.name}`{needs}")
-        code = "\n".join(cells.values())
-        names = {name for _, name in _QUOTED.findall(code)}
+        cells = (each for each in notebook["cells"] if each.get("cell_type") == "code")
+        code = "\n".join("".join(cell.get("source", "")) for cell in cells)
         by_name = cassettes_by_name(folder.resolve())  # as the notebook's kernel finds them
-        available = {name for name in sorted(names) if self._add_named(name, folder, by_name)}
-        available |= {name for _, name in _MAKES.findall(code)}
-        for where, cell in cells.items():
-            _check_names(cell, where, available)
+        for name in sorted({name for _, name in _QUOTED.findall(code)}):
+            self._add_named(name, folder, by_name)
+        for name, file in by_name.items():
+            place = f"cassettes/{name}".removesuffix(file.suffix) + file.suffix
+            self._available.setdefault(place, file)
         self._code += f"{code}\n"
 
-    def _add_named(self, name: str, folder: Path, by_name: Mapping[str, Path]) -> bool:
-        """Add the cassette that a text in a notebook names or leads to; return whether it does."""
+    def _add_named(self, name: str, folder: Path, by_name: Mapping[str, Path]) -> None:
+        """Add the cassette that a text in a notebook names or leads to, if it does."""
+        file = folder / name
         if named := by_name.get(name.removesuffix(".yaml")):
             self.add_cassette(named, f"cassettes/{name}")
-            return True
-        file = folder / name
-        if file.suffix in (".yaml", ".yml", ".json", ".har") and file.is_file():
+        elif file.suffix in (".yaml", ".yml", ".json", ".har") and file.is_file():
             with suppress(CassetteFormatError):  # some other file
                 self.add_cassette(file, posixpath.normpath(posixpath.join("notebooks", name)))
-                return True
-        return False
 
     def add_cassette(self, file: Path, place: str) -> None:
         """Add a cassette, as it is written anew without its credentials."""
@@ -192,7 +198,7 @@ class _Bundle:
             target = Path(folder, PurePosixPath(place).name)
             convert(file, target, layout_of(target))
             cassette, content = read_cassette(target), target.read_bytes()
-        self.base_urls.add(cassette.base_url)
+        self.base_urls.update(cassette.base_urls)
         self._add(place, file, content, audit.parts_of_cassette(cassette.interactions, str(file)))
 
     def _add(self, place: str, file: Path, content: bytes, parts: Iterable[audit.Part]) -> None:
@@ -209,10 +215,53 @@ class _Bundle:
             )
         self.parts.extend(parts)
 
-    def add_instructions(self, title: str) -> None:
+    @property
+    def notebooks(self) -> list[str]:
+        """Where the notebooks are in the zip; the command opens the first."""
+        return sorted(place for place in self.contents if place.endswith(".ipynb"))
+
+    def check(
+        self, search_for: _SearchFor, wheel: Mapping[str, bytes] = MappingProxyType({})
+    ) -> list[audit.Finding]:
+        """Return the personal data in what is shared; raise an error if it holds a secret."""
+        search = search_for(self.base_urls)
+        findings = audit.find(self.parts, search)
+        for place, content in chain(self.contents.items(), wheel.items()):
+            if search.holds(str(content, "latin-1")):
+                findings.append(audit.Finding("secret", "your API key", place))
+        _refuse_secrets(findings)
+        return findings
+
+    def run(self, timeout_s: float) -> None:
+        """Run the notebooks in a copy, and add the cassettes that they opened."""
+        from .running import run_notebooks
+
+        others = {
+            place: file for place, file in self._available.items() if place not in self.contents
+        }
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = Path(temporary).resolve()
+            shared = folder / "shared"
+            for place in (*self.contents, *others):
+                (shared / place).parent.mkdir(parents=True, exist_ok=True)
+            for place, content in self.contents.items():
+                (shared / place).write_bytes(content)
+            for place, file in others.items():
+                shutil.copyfile(file, shared / place)
+            notebooks = [shared / place for place in self.notebooks]
+            opened = run_notebooks(folder, notebooks, timeout_s=timeout_s)
+        for place, file in others.items():
+            if shared / place in opened:
+                self.add_cassette(file, place)
+
+    def add_instructions(self, title: str, *, was_run: bool) -> None:
         """Add a README, and the requirements that pip installs: what is imported, pinned."""
-        notebooks = [name for name in self.contents if name.endswith(".ipynb")]
-        readme = _README.format(title=title, notebooks="\n".join(self._listed), first=notebooks[0])
+        readme = _README.format(
+            title=title,
+            notebooks="\n".join(f"- `{place}`" for place in self.notebooks),
+            was_run=_RAN if was_run else _DID_NOT_RUN,
+            first=self.notebooks[0],
+        )
         modules = set(_IMPORT.findall(self._code)) - {"directmail_lab"} - sys.stdlib_module_names
         # It looks at every file that is installed, which takes half a second.
         by_module = packages_distributions() if modules else {}
@@ -222,40 +271,20 @@ class _Bundle:
         self.contents["requirements.txt"] = "\n".join([f"./{_WHEEL}", *pinned, ""]).encode()
 
 
-# -- what a notebook names ---------------------------------------------------------------------
-
-
-def _check_names(cell: str, where: str, available: set[str]) -> None:
-    """Refuse a cell that reads a cassette which a reader would not have; warn if it may be one."""
-    for call, quote, name in _READS.findall(cell):
-        if quote and name not in available:
-            raise DirectMailLabError(
-                f"Nothing was written: there is no cassette {name!r} ({where}).",
-                "Record it, or "
-                "correct the name: it is looked up from the notebook's folder, as replay() does.",
-            )
-        if not quote and call == "replay":
-            warnings.warn(
-                f"{where}: replay(…) names its cassette by a value that only running it would "
-                "tell. If it is not in the zip, add it with share(…, cassettes=[…]).",
-                stacklevel=4,
-            )
-
-
 # -- the wheel and the zip ---------------------------------------------------------------------
 
 
-def _wheel() -> bytes:
-    """Return this package's code as a wheel; no tutorials, which a reader may have changed."""
-    package = Path(__file__).parents[1]
-    contents = {
-        f"{package.name}/{file.relative_to(package).as_posix()}": file.read_bytes()
-        for file in package.rglob("*")
-        if file.suffix in (".py", ".pyi", ".js", ".css", ".json", ".typed")
-        and package / "widgets" / "src" not in file.parents  # the bundles are in static
-    }
-    about = f"directmail_lab-{VERSION}.dist-info"
-    for name in ("METADATA", "entry_points.txt"):
+def _wheel() -> dict[str, bytes]:
+    """Return the files of this package's wheel, tutorials included, as a build makes it."""
+    package, about = Path(__file__).parents[1], f"directmail_lab-{VERSION}.dist-info"
+    contents = _files_in(package, package.name)
+    for kind in ("notebooks", "cassettes"):  # of a checkout; an installed wheel has them
+        if (package.parent / "pyproject.toml").exists():
+            contents |= _files_in(package.parent / kind, f"{package.name}/packaged/{kind}")
+    for installed, source in SHARED_DATA.items():
+        path, place = package / source, f"directmail_lab-{VERSION}.data/data/{installed}"
+        contents |= _files_in(path, place) if path.is_dir() else {place: path.read_bytes()}
+    for name in ("METADATA", "entry_points.txt", "licenses/LICENSE"):
         text = distribution("directmail-lab").read_text(name) or ""
         contents[f"{about}/{name}"] = text.encode()
     contents[f"{about}/WHEEL"] = (
@@ -263,7 +292,20 @@ def _wheel() -> bytes:
     )
     # Checksums are left out: pip makes its own of what it installs.
     record = "".join(f"{name},,\n" for name in (*contents, f"{about}/RECORD"))
-    return _zipped({**contents, f"{about}/RECORD": record.encode()})
+    return {**contents, f"{about}/RECORD": record.encode()}
+
+
+def _files_in(folder: Path, place: str) -> dict[str, bytes]:
+    """Return the files below a folder, without caches and what a user made (see .gitignore)."""
+    paths = [(each, each.relative_to(folder)) for each in folder.rglob("*") if each.is_file()]
+    return {
+        f"{place}/{inner.as_posix()}": path.read_bytes()
+        for path, inner in paths
+        if not any(part.startswith((".", "my-", "__pycache__")) for part in inner.parts)
+        and path.suffix != ".lock"
+        and inner.parts[:2] != ("widgets", "src")  # which is bundled in widgets/static
+        and (folder.name != "notebooks" or inner.parts[0] != "cassettes")
+    }
 
 
 def _zipped(contents: Mapping[str, bytes]) -> bytes:

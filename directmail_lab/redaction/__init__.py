@@ -4,10 +4,11 @@ The threat model of this package:
 
 - **The service is honest but careless.** It may repeat a key as libraries write it: each character
   as itself or in an escape of addresses, JSON or HTML, in any letter case; in hex digits; in base64
-  of the key or of text that holds it, such as ``key:``, at any offset and wrapped. It does not hide the key on
-  purpose: it knows the key anyway. So these forms are searched for, by one pattern for each key, in
-  addresses, names and values of headers, reasons and bodies, and no others: no parts of a key, no
-  base64 of base64, no UTF-16. What is written is searched once more, and refused if it holds one.
+  of the key or of text that holds it, such as ``key:``, at any offset and wrapped. It does not
+  hide the key on purpose: it knows the key anyway. So these forms are searched for, by one pattern
+  for each key, in addresses, names and values of headers, reasons and bodies, and no others: no
+  parts of a key, no base64 of base64, no UTF-16. What is written is searched once more, and refused
+  if it holds one.
 - **What cannot be searched is not stored.** A body with gzip, deflate, br or zstd is decompressed,
   at most twice and to at most 64 MB. In another coding or charset (such as UTF-16) it is stored as
   ``<not searched: N bytes>``, too large as ``<not recorded: N bytes>``, damaged as either.

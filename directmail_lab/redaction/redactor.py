@@ -361,6 +361,12 @@ def _with_schemes(redacted: Interaction, request: RecordedRequest) -> Interactio
     return replace(redacted, request=replace(redacted.request, headers=headers))
 
 
+def carries_credentials(request: RecordedRequest) -> bool:
+    """Return whether a request has a credential in its headers or its address."""
+    is_in_header = any(name.lower() in _AUTHORIZATION or _mask(name) for name, _ in request.headers)
+    return is_in_header or any(_secrets_of(request))
+
+
 def _secrets_of(request: RecordedRequest) -> Iterator[str]:
     for name, value in request.headers:
         if name.lower() in _AUTHORIZATION:
@@ -388,9 +394,13 @@ def _credentials(authorization: str) -> Iterator[str]:
 # -- logs --------------------------------------------------------------------------------------
 
 _CORES: Final = ("httpcore", "httpcore2")  # httpx's, and that of its fork httpx2
-_ROOTS: Final = ("directmail_lab", "httpx", "httpx2", *_CORES)
+_ROOTS: Final = ("directmail_lab", "httpx", "httpx2", "urllib3", *_CORES)
 _CORE_PARTS: Final = ("connection", "http11", "http2", "proxy", "socks")
-GUARDED_LOGGERS: Final = (*_ROOTS, *(f"{core}.{part}" for core in _CORES for part in _CORE_PARTS))
+GUARDED_LOGGERS: Final = (
+    *_ROOTS,
+    "urllib3.connectionpool",
+    *(f"{core}.{part}" for core in _CORES for part in _CORE_PARTS),
+)
 """The loggers that a request's address, headers or errors reach, beside their children."""
 
 # httpcore logs headers as pairs of bytes: (b'Cookie', b'…').

@@ -94,7 +94,8 @@ class Opening(Future[Recording]):
 class BrowserWidget(Widget):
     """Handles its page's requests about a recording; see `browse`.
 
-    A saved notebook contains only a table of the first rows, as a second output.
+    A saved notebook contains a table of the first rows and the selected interaction, as a second
+    output.
 
     Attributes
     ----------
@@ -174,6 +175,7 @@ class BrowserWidget(Widget):
             if request["action"] == "select":
                 self.selected = request["number"]
                 respond({})
+                self.update_static_output()
                 return
             body = b"".join(map(bytes, files))
             if self._composer and self._composer.handle(request, body, respond):
@@ -194,11 +196,11 @@ class BrowserWidget(Widget):
         super().close()
 
     def static_output(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the first rows, as a table and as text."""
+        """Return the first rows and what is selected, as HTML and as text."""
         if not self._opening.done():
             return {"text/plain": f"Reading {self._name} …"}, {}
         try:
-            table, text = browser_data.static_table(self._opening.result())
+            table, text = browser_data.static_table(self._opening.result(), self.selected)
         except CassetteError as error:
             return {"text/plain": str(error)}, {}
         return {"text/html": table, "text/plain": text}, {}

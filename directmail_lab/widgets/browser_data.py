@@ -109,12 +109,15 @@ def read_static(name: str) -> str:
     return (_STATIC / name).read_text("utf-8")
 
 
-def static_table(recording: Recording) -> tuple[str, str]:
-    """Return the first ten rows as an HTML table and as text, for a notebook without a kernel.
+def static_table(recording: Recording, selected: int | None = None) -> tuple[str, str]:
+    """Return the first ten rows, and the selected interaction, for a notebook without a kernel.
 
-    Every value is escaped. A note below says how many rows there are.
+    Both are HTML, with every value escaped, and text. A note below the table says how many rows
+    there are.
     """
     import pandas as pd
+
+    from ..questions.interactions import view_of
 
     first = [row[: len(_COLUMNS)] for row in rows(recording, 1, _STATIC_ROWS)]
     frame = pd.DataFrame(first, pd.RangeIndex(1, len(first) + 1), _COLUMNS).convert_dtypes()
@@ -122,8 +125,16 @@ def static_table(recording: Recording) -> tuple[str, str]:
     count = len(recording)
     more = f": the first {_STATIC_ROWS}" if count > _STATIC_ROWS else ""
     name = "".join(each if each.isprintable() else " " for each in recording.title)
-    frame.attrs["notes"] = [f"{name}, {plural(count, 'interaction')}{more}."]
-    return as_html(frame), as_text(frame, width=100)
+    when = f", recorded {recording.recorded_when}" if recording.recorded_when else ""
+    frame.attrs["notes"] = [f"{name}, {plural(count, 'interaction')}{when}{more}."]
+    if (frame["mark"] == "").all():
+        del frame["mark"]
+    table, text = as_html(frame), as_text(frame, width=100)
+    if selected is not None:
+        with suppress(CassetteError):  # that it cannot be read, its row says
+            view = view_of(recording, selected)
+            table, text = f"{table}{view._repr_html_()}", f"{text}\n\n{view!r}"
+    return table, text
 
 
 # -- rows --------------------------------------------------------------------------------------

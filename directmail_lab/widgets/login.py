@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _MAX_TIMEOUT_S: Final = 15.0
 
+_WITHOUT_KEY: Final = "Without a key, dm.record(…) in a cell below replays what was recorded."
+
 # service.md part 2 leaves the record's fields open, so the first of these that is there is used.
 _NAME_FIELDS: Final = ("name", "full_name", "email", "login", "username", "user_name", "id")
 
@@ -122,12 +124,12 @@ class LoginWidget(Widget):
         self._session: Session | None = None
         self._account: dict[str, Any] | None = None
         self._problem: dict[str, str] | None = None
-        self._notice = ""
+        self._notice = _WITHOUT_KEY
         self._busy = threading.Lock()
         super().__init__()
 
     def __repr__(self) -> str:
-        return "Run this cell to get the sign-in form. Without one: connect(…) or replay(…)."
+        return f"Run this cell to get the sign-in form. {_WITHOUT_KEY}"
 
     def receive(self, kind: str, buffers: Sequence[bytes | memoryview]) -> None:
         """Show the form, sign in, or sign out. It never raises: nobody would see the error."""
@@ -233,7 +235,9 @@ def sign_in(request: SignInRequest) -> tuple[Session, dict[str, Any]]:
     if request.mode == "replay":
         session = connect(cassette=cassette, **options)
         count = plural(len(session.open_cassette or ()), "recorded response")
-        detail = f"{count} from {session.base_url}. No key, no network."
+        when = session.recording.recorded_when
+        recorded = f", recorded {when}" if when else ""
+        detail = f"{count} from {session.base_url}{recorded}. No key, no network."
         return session, {"title": f"Replaying {session.cassette}", "detail": detail, "note": ""}
     address = settings.choose_address(request.address or None)
     if request.mode == "record":

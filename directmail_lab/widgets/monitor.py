@@ -148,9 +148,7 @@ class MonitorWidget(Widget):
             return "Stopped", "Run this cell again to follow the current session."
         if current_session() is not followed:
             return "No session is open", "Sign in with login(), and this follows the new session."
-        shared = followed.shared_with if followed.mode != "replay" else ""
-        source = ", ".join(filter(None, [describe_mode(followed), shared]))
-        return source, nothing_played(followed.recording)
+        return describe_mode(followed), nothing_played(followed.recording)
 
     def receive(self, kind: str, _buffers: Sequence[bytes | memoryview] = ()) -> None:
         """Send what the page shows, or stop."""

@@ -31,9 +31,10 @@ def can_show_widgets() -> bool:
 
 
 def describe_mode(session: Session) -> str:
-    """Return ``Live``, ``Recording to tour`` or ``Replaying first-look``."""
+    """Return ``Live``, ``Recording to tour`` or ``Replaying tour, recorded on 1 May 2026``."""
     words = {"live": "Live", "record": "Recording to ", "replay": "Replaying "}
-    return words[session.mode] + (session.cassette or "")
+    when = session.recording.recorded_when if session.mode == "replay" else ""
+    return words[session.mode] + (session.cassette or "") + (f", recorded {when}" if when else "")
 
 
 def nothing_played(recording: Recording) -> str:

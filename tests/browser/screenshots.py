@@ -56,7 +56,7 @@ service = FaultyService(limit=60, limits={"/v1/lists": 30}, window_s=4)
 dm.connect(service.base_url, service.api_key, pace="off", reset_unit="seconds_left")
 dm.monitor()"""
 EXPLORE = """import directmail_lab as dm
-session = dm.connect({0.base_url!r}, {0.api_key!r}, share=None, allow_writes=True)
+session = dm.connect({0.base_url!r}, {0.api_key!r}, allow_writes=True)
 for path in ("/v1/users/me", "/v1/lists", "/v1/letters", "/v2/users/me", "/v1/lists"):
     dm.get(path)
 dm.browse()"""

@@ -37,9 +37,7 @@ def explore(
     options: str = "",
 ) -> Locator:
     """Open a notebook that browses a live session, after other cells, and return its browser."""
-    connect = (
-        f"session = dm.connect({service.base_url!r}, {service.api_key!r}, share=None{options})"
-    )
+    connect = f"session = dm.connect({service.base_url!r}, {service.api_key!r}{options})"
     name = f"explore-{service.base_url[-5:]}-{app}"
     first = "\n".join(
         ["import directmail_lab as dm", connect, *cells, "view = dm.browse()", "view"]

@@ -82,7 +82,7 @@ def test_a_request_that_waits_is_said_and_counted_down(page: Page, server: Serve
     """While the cell that waits is running."""
     cell = (
         "import directmail_lab as dm\nservice = dm.stand_in(limit=2, window_s=30)\n"
-        "dm.connect(service.base_url, service.api_key, share=None)\ndm.monitor()"
+        "dm.connect(service.base_url, service.api_key)\ndm.monitor()"
     )
     open_notebook(page, server, server.write("waits.ipynb", cell, "dm.burst(3)"))
     run_cells(page, 0)

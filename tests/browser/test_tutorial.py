@@ -47,7 +47,7 @@ def lab(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         tab.page.context.close()
 
 
-def test_the_command_opens_the_first_tutorial(lab: Tab) -> None:
+def test_the_command_opens_the_first_notebook(lab: Tab) -> None:
     """The address that the command prints is the notebook's, with no pop-up over it."""
     opened = lab.page.evaluate("jupyterapp.shell.currentWidget.title.label")
 

@@ -71,7 +71,7 @@ ANSWERS: Final[dict[str, Callable[[Asked], object]]] = {
     "GET search": lambda a: {"query": a.query},
     "GET events": lambda _: EVENTS,
     "GET letters/*": lambda a: {"status": "queued" if a.times % 2 else "sent"},
-    "GET checks/quota": lambda _: failed(429),
+    "GET checks/allowance": lambda _: failed(429),
     "GET checks/broken": lambda _: failed(500),
     "GET checks/outage": lambda _: failed(503),
     "POST lists": lambda a: {**json.loads(a.body), "by": a.key},

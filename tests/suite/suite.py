@@ -58,7 +58,7 @@ def test_token(account: Account) -> None:
     assert account.token("s3cr3t-of-the-client")["expires_in"] == 60
 
 
-@pytest.mark.parametrize(("name", "status"), [("quota", 429), ("broken", 500), ("outage", 503)])
+@pytest.mark.parametrize(("name", "status"), [("allowance", 429), ("broken", 500), ("outage", 503)])
 def test_errors(account: Account, name: str, status: int) -> None:
     with pytest.raises(httpx.HTTPStatusError, match=str(status)):
         account.check(name)

@@ -1,0 +1,140 @@
+"""A session for httpx2: two clients, and the transport that they have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import httpx2
+
+from ..errors import hide_frames
+from ..http import WANTS_KEY, httpx
+from . import ClientsTransport, Stream, as_httpx
+
+
+def client(session: ClientsTransport, base_url: str, timeout_s: float) -> httpx2.Client:
+    """Return a client that passes its requests to a session."""
+    return _Client(base_url=base_url, timeout=timeout_s, **_options(session))
+
+
+def async_client(session: ClientsTransport, base_url: str, timeout_s: float) -> httpx2.AsyncClient:
+    """Return the same for asyncio."""
+    return _AsyncClient(base_url=base_url, timeout=timeout_s, **_options(session))
+
+
+class _Client(httpx2.Client):
+    """A client whose errors have no frames of httpx2's: a local of theirs may hold the key."""
+
+    @hide_frames
+    def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        return super().send(request, **options)
+
+
+class _AsyncClient(httpx2.AsyncClient):
+    """The same for asyncio."""
+
+    @hide_frames
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        return await super().send(request, **options)
+
+
+def _options(session: ClientsTransport) -> dict[str, Any]:
+    agent = f"directmail-lab python-httpx2/{httpx2.__version__}"
+    headers = {"User-Agent": agent, "Accept-Encoding": "gzip, deflate"}
+    return {"transport": SessionTransport(session), "auth": _wants_key, "headers": headers}
+
+
+def _wants_key(request: httpx2.Request) -> httpx2.Request:
+    """Mark a request as `directmail_lab.http.KeyedAuth` does: ``auth=None`` leaves the key out."""
+    request.extensions[WANTS_KEY] = True
+    return request
+
+
+class SessionTransport(httpx2.BaseTransport, httpx2.AsyncBaseTransport):
+    """Passes requests to a session, and returns its responses."""
+
+    def __init__(self, session: ClientsTransport) -> None:
+        self._session = session
+
+    def handle_request(self, request: httpx2.Request, **extensions: Any) -> httpx2.Response:
+        with _to_httpx2():
+            return _answered(self._session.handle_request(as_httpx(request, **extensions)))
+
+    async def handle_async_request(
+        self, request: httpx2.Request, **extensions: Any
+    ) -> httpx2.Response:
+        with _to_httpx2():
+            asked = as_httpx(request, **extensions)
+            return _answered(await self._session.handle_async_request(asked))
+
+
+class _Body(Stream, httpx2.SyncByteStream, httpx2.AsyncByteStream):
+    """A body for either library."""
+
+
+def _answered(response: httpx.Response) -> httpx2.Response:
+    return httpx2.Response(response.status_code, **_parts(response, _to_httpx2))
+
+
+def _received(response: httpx2.Response) -> httpx.Response:
+    return httpx.Response(response.status_code, **_parts(response, _to_httpx))
+
+
+def _parts(response: Any, errors: Callable[[], Any]) -> dict[str, Any]:
+    body = _Body(response.stream, errors)
+    return {"headers": response.headers.raw, "stream": body, "extensions": response.extensions}
+
+
+@contextmanager
+def _errors(ours: Any, theirs: Any) -> Iterator[None]:
+    """Raise the error of the same name of one library in place of the other's."""
+    try:
+        yield
+    except theirs.RequestError as error:
+        failure = getattr(ours, type(error).__name__, ours.TransportError)(str(error))
+    else:
+        return
+    raise failure
+
+
+_to_httpx = partial(_errors, httpx, httpx2)
+_to_httpx2 = partial(_errors, httpx2, httpx)
+
+# -- what a client of the code under test sends by -------------------------------------------------
+
+
+def sender(
+    original: Callable[[httpx2.Request], httpx2.Response], request: httpx2.Request
+) -> Callable[[httpx.Request], httpx.Response]:
+    """Return what sends a session's copy of ``request`` by the client's own method."""
+
+    def send(signed: httpx.Request) -> httpx.Response:
+        with _to_httpx():
+            return _received(original(_copy(request, signed)))
+
+    return send
+
+
+def async_sender(
+    original: Callable[[httpx2.Request], Awaitable[httpx2.Response]], request: httpx2.Request
+) -> Callable[[httpx.Request], Awaitable[httpx.Response]]:
+    """Return the same for asyncio."""
+
+    async def send(signed: httpx.Request) -> httpx.Response:
+        with _to_httpx():
+            return _received(await original(_copy(request, signed)))
+
+    return send
+
+
+def _copy(request: httpx2.Request, signed: httpx.Request) -> httpx2.Request:
+    """Return a request as it came, but for the session's key and a body that was read."""
+    return httpx2.Request(
+        request.method,
+        request.url,
+        headers=signed.headers.raw,
+        stream=_Body(signed.stream),
+        extensions=request.extensions,
+    )

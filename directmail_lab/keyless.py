@@ -1,0 +1,68 @@
+"""A replay in the place of a recording: what `directmail_lab.record` does without a key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from .cassettes import Recording, new_cassette_path
+from .cassettes.library import cassette_name
+from .contract import SAFE_METHODS
+from .display import plural
+from .errors import NotConnectedError, NotRecordedError, warn_caller
+from .interaction import RecordedRequest
+from .sessions import Session, replaying_session
+from .transports import Mode
+
+
+def replay_in_place(
+    session: Session | None, cassette: str | Path, options: Mapping[str, Any]
+) -> tuple[tuple[Session, Mode, Mode], str]:
+    """Replay the very file that would be recorded to.
+
+    A write that is replayed warns that nothing was sent. A request that is not in the cassette
+    raises `NotRecordedError` as always, with other advice.
+
+    Parameters
+    ----------
+    session
+        The session that replays; None for a new one at the cassette's address.
+    options
+        Those of `Session.record` besides the mode.
+
+    Returns
+    -------
+    tuple, str
+        What `ModeChange` takes as entered, and a line that tells the user.
+
+    Raises
+    ------
+    NotConnectedError
+        There is no such file.
+    """
+    path = new_cassette_path(cassette)
+    if not (path.is_file() and path.stat().st_size):
+        title = cassette_name(cassette)
+        raise NotConnectedError(f"No key, and no cassette {title!r} yet.", "Sign in to record it.")
+    start: Path | Recording = path
+    if session is None:
+        session, start = replaying_session(path)
+    entered = session.record(start, record_mode="none", **options).entered
+    played = session.open_cassette
+    assert played is not None, "the session was put on one just now"
+    when = session.recording.recorded_when
+    recorded = f"{played.name!r}, recorded {when}" if when else repr(played.name)
+
+    def warn_of_write(request: RecordedRequest) -> None:
+        if request.method not in SAFE_METHODS:
+            warn_caller(f"Nothing was sent: this {request.method} is replayed from {recorded}.")
+
+    def advise(error: NotRecordedError) -> None:
+        error.advice = "There is no key, so nothing was sent. Sign in to record it."
+        if options["before_record"] is not None:
+            error.advice += " Or before_record leaves it out: then no recording has it."
+
+    played.on_played, played.on_unmatched = warn_of_write, advise
+    count = plural(len(played), "interaction")
+    return entered, f"No key: replaying {recorded} ({count}). Sign in to record more."

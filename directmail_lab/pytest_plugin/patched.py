@@ -1,0 +1,104 @@
+"""``patch=True``: the clients that the code under test makes itself go through a session.
+
+During one test the methods are replaced by which httpx, httpx2 and requests send. What the session
+sends, it sends by the original method of the client's own transport: so the client's connections,
+proxy, certificates and timeouts are used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
+from functools import partial
+from importlib.util import find_spec
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import pytest
+
+from ..clients import ClientsTransport, adapters_of, as_httpx
+from ..http import SENDER, SENT, WANTS_KEY, httpx
+
+_ORIGINAL: Final = "directmail_original"
+
+
+@contextmanager
+def patched(session: ClientsTransport, passing: Collection[str] = ()) -> Iterator[None]:
+    """Lead clients through a session, except to the hosts in ``passing``, which may be patterns."""
+
+    def passes(request: Any) -> bool:
+        host = urlsplit(str(request.url)).hostname or ""
+        # A request with SENT is on its way from a session to the network.
+        is_ours = SENT in getattr(request, "extensions", ())
+        return is_ours or any(fnmatchcase(host, pattern.lower()) for pattern in passing)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for owner, name, through in _methods(session):
+            current = getattr(owner, name)
+            # A module's session may have replaced it already.
+            original = getattr(current, _ORIGINAL, current)
+            patch.setattr(owner, name, _replacement(original, through, passes))
+        yield
+
+
+def _replacement(
+    original: Callable[..., Any], through: Callable[..., Any], passes: Callable[[Any], bool]
+) -> Callable[..., Any]:
+    def send(transport: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
+        if passes(request):
+            return original(transport, request, *args, **kwargs)
+        return through(partial(original, transport), transport, request, *args, **kwargs)
+
+    setattr(send, _ORIGINAL, original)
+    return send
+
+
+def _methods(session: ClientsTransport) -> Iterator[tuple[type, str, Callable[..., Any]]]:
+    """Yield each method to replace, and what sends through the session in its place.
+
+    That takes the original method of the transport, then all that this method takes.
+    """
+
+    def extensions(sender: Any) -> dict[str, Any]:
+        return {SENDER: sender, WANTS_KEY: True}
+
+    # A coroutine function is not needed: the replaced method returns what is awaited.
+    def by_httpx(original: Any, _: Any, request: Any) -> Any:
+        return session.handle_request(as_httpx(request, **extensions(original)))
+
+    def by_httpx_async(original: Any, _: Any, request: Any) -> Any:
+        return session.handle_async_request(as_httpx(request, **extensions(original)))
+
+    yield httpx.HTTPTransport, "handle_request", by_httpx
+    yield httpx.AsyncHTTPTransport, "handle_async_request", by_httpx_async
+
+    if find_spec("httpx2") and (its := adapters_of("httpx2")).httpx2 is not httpx:
+        transport = its.SessionTransport(session)
+
+        def by_httpx2(original: Any, _: Any, request: Any) -> Any:
+            own = extensions(its.sender(original, request))
+            return transport.handle_request(request, **own)
+
+        def by_httpx2_async(original: Any, _: Any, request: Any) -> Any:
+            own = extensions(its.async_sender(original, request))
+            return transport.handle_async_request(request, **own)
+
+        yield its.httpx2.HTTPTransport, "handle_request", by_httpx2
+        yield its.httpx2.AsyncHTTPTransport, "handle_async_request", by_httpx2_async
+
+    if find_spec("requests"):
+        of_requests = adapters_of("requests")
+
+        def by_requests(
+            original: Any, adapter: Any, request: Any, *args: Any, **kwargs: Any
+        ) -> Any:
+            sender = of_requests.sender(partial(_with, original, args, kwargs), request)
+            timeout = of_requests.timeout_of(*args, **kwargs)
+            return of_requests.answer(adapter, session, request, timeout, sender)
+
+        yield of_requests.HTTPAdapter, "send", by_requests
+
+
+def _with(original: Any, args: Any, kwargs: Any, request: Any) -> Any:
+    return original(request, *args, **kwargs)

@@ -1,0 +1,128 @@
+"""Runs notebooks as a reader does: in the folder that is shared, with no key and no network."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from ...display import ProgressBar, plural
+from ...errors import NotebookRunError
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
+
+_RECORD: Final = (
+    'Put dm.record("tour") above it, and run the notebook once with your key. A reader without a '
+    "key then replays the cassette."
+)
+_ADVICE: Final = {
+    "NotConnectedError": _RECORD,
+    "CredentialError": _RECORD,
+    "CassetteNotFoundError": (
+        "A name is looked up from the notebook's folder: record the cassette, or correct its name."
+    ),
+    "NotRecordedError": (
+        "Run the notebook once with your key, in the mode dm.record(…), so that the cassette holds "
+        "this request."
+    ),
+    "NetworkBlockedError": "Only what dm.record(…) recorded is there without a network.",
+    "FileNotFoundError": "The zip holds notebooks and cassettes, and no other files.",
+}
+_NO_RUN: Final = "To share it as it is: run=False, or --no-run."
+
+
+def run_notebooks(folder: Path, notebooks: Sequence[Path], *, timeout_s: float) -> set[Path]:
+    """Run notebooks, each in a fresh kernel, and return which files below ``folder`` were opened.
+
+    A kernel has none of the ``DIRECTMAIL_`` variables, no keyring, and none of the user's settings
+    of IPython. It connects to this machine alone. What the notebooks hold on disk is unchanged.
+
+    Parameters
+    ----------
+    folder
+        A folder of the run's own, without symbolic links in its path.
+    notebooks
+        Files below it.
+    timeout_s
+        The most seconds that all of them may take together.
+
+    Raises
+    ------
+    NotebookRunError
+        A cell failed, the kernel died, or the time is over.
+    """
+    import nbformat
+
+    read = [nbformat.read(path, as_version=4) for path in notebooks]  # type: ignore[no-untyped-call]
+    total, end = sum(len(notebook.cells) for notebook in read), time.monotonic() + timeout_s
+    with ProgressBar(total, desc="Running notebooks", unit="cell") as bar:
+        for path, notebook in zip(notebooks, read, strict=True):
+            _run(path, notebook, end, timeout_s, _environment(folder), bar)
+    opened = (folder / "opened").read_bytes().splitlines()
+    return {Path(os.fsdecode(line)) for line in opened}
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+    return {
+        **{name: each for name, each in os.environ.items() if not name.startswith("DIRECTMAIL_")},
+        "DIRECTMAIL_LAB_RUN": str(folder),
+        "IPYTHONDIR": str(folder / "ipython"),
+        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+        "PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring",
+    }
+
+
+def _run(
+    path: Path,
+    notebook: NotebookNode,
+    end: float,
+    timeout_s: float,
+    environment: Mapping[str, str],
+    bar: ProgressBar,
+) -> None:
+    """Run one notebook; ``end`` is a time of the monotonic clock."""
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+
+    number = 0
+
+    def start(cell_index: int, **_: object) -> None:
+        nonlocal number
+        number = cell_index + 1
+        bar.update()
+
+    def fail(what: str, advice: str) -> NotebookRunError:
+        where = f"{path.name}, cell {number}"
+        return NotebookRunError(f"Nothing was written: {where}, {what}\n", f"{advice} {_NO_RUN}")
+
+    options: dict[str, Any] = {
+        "kernel_name": "python3",
+        "on_cell_start": start,
+        "resources": {"metadata": {"path": str(path.parent)}},
+        "shutdown_kernel": "immediate",
+        "timeout_func": lambda _: max(1, math.ceil(end - time.monotonic())),
+    }
+    try:
+        # What the kernel's process prints besides the outputs of cells is no concern of the user.
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        NotebookClient(notebook, **options).execute(env=environment, **quiet)
+        return
+    except CellExecutionError as error:
+        lines = [line for line in f"{error.ename}: {error.evalue}".splitlines() if line.strip()]
+        shown = "".join(f"\n  {line.strip()[:300]}" for line in lines[:2])
+        advice = _ADVICE.get(error.ename, "Restart your kernel and run all cells to see it.")
+        failure = fail(f"fails where there is no key:{shown}", advice)
+    except CellTimeoutError:
+        limit = (
+            f"{timeout_s / 60:g} minutes" if timeout_s > 60 else plural(round(timeout_s), "second")
+        )
+        failure = fail(f"still ran after {limit}.", "For more time: timeout_s=…, or --timeout.")
+    except (DeadKernelError, RuntimeError):
+        failure = fail("ended its kernel.", "It may need more memory.")
+    raise failure

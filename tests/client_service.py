@@ -1,0 +1,94 @@
+"""A service that answers as clients are tested: with streams, cookies, redirects, and faults."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import threading
+from collections import Counter
+from typing import Any, Final
+
+from directmail_lab.interaction import RecordedRequest, RecordedResponse, header
+from directmail_lab.server import Handler, LoopbackServer, error_response, json_response
+
+KEY: Final = "hk_live_Zx81kQ0pLm27Vt"
+_EVENT: Final = b"data: %d\n\n"
+
+
+class _Handler(Handler):
+    server: Any
+
+    def reply(self, request: RecordedRequest) -> None:
+        service = self.server.owner
+        service.received.append(request)
+        path = request.uri.partition("?")[0]
+        if path == "/v1/events":
+            self._stream(range(3), service.goes_on)
+        elif path == "/v1/endless":
+            self._stream(iter(int, 1), service.closing)
+        elif path == "/v1/silent":
+            service.closing.wait()
+            self.close_connection = True
+        elif path == "/v1/cut":
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nonly this")
+            self.close_connection = True
+        else:
+            self.send(service.answer(request))
+
+    def _stream(self, numbers: Any, pause: threading.Event) -> None:
+        """Send events, each as a chunk; the first at once, the others after a pause."""
+        head = b"Content-Type: text/event-stream\r\nTransfer-Encoding: chunked"
+        self.wfile.write(b"HTTP/1.1 200 OK\r\n%s\r\n\r\n" % head)
+        for number in numbers:
+            event = _EVENT % number
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(event), event))
+            pause.wait(0.01 if pause is self.server.owner.closing else None)
+        self.wfile.write(b"0\r\n\r\n")
+
+
+class ClientService(LoopbackServer):
+    """``received`` are the requests it got. Events go on when ``goes_on`` is set."""
+
+    handler = _Handler
+
+    def __init__(self) -> None:
+        self.received: list[RecordedRequest] = []
+        self.goes_on, self.closing = threading.Event(), threading.Event()
+        self.goes_on.set()
+        super().__init__()
+
+    @property
+    def counts(self) -> Counter[str]:
+        return Counter(f"{request.method} {request.uri}" for request in self.received)
+
+    def authorization(self) -> str | None:
+        """Return that of the last request."""
+        return header(self.received[-1].headers, "Authorization")
+
+    def answer(self, request: RecordedRequest) -> RecordedResponse:
+        body = request.body or b""
+        match request.uri.partition("?")[0].removeprefix("/v1/"):
+            case "users/me":
+                cookies = (("Set-Cookie", "a=1; Path=/"), ("Set-Cookie", "b=2; Path=/"))
+                return json_response(200, {"name": "Ada", "of": request.uri}, cookies)
+            case "rows":
+                digest = hashlib.sha256(body).hexdigest()
+                return json_response(201, {"bytes": len(body), "sha256": digest})
+            case "parts":
+                return json_response(201, {"has_file": b'filename="rows.csv"' in body})
+            case "moved":
+                return RecordedResponse(302, "Found", (("Location", "/v1/users/me?moved"),))
+            case "packed":
+                headers = (("Content-Type", "text/csv"), ("Content-Encoding", "gzip"))
+                return RecordedResponse(200, "OK", headers, gzip.compress(b"a,b\n" * 999, mtime=0))
+            case "badly-packed":
+                return RecordedResponse(200, "OK", (("Content-Encoding", "gzip"),), b"not gzip")
+            case "busy":
+                return error_response(503, "Not now.", (("Retry-After", "0"),))
+            case _:
+                return error_response(404, "There is nothing at this path.")
+
+    def close(self) -> None:
+        self.closing.set()
+        self.goes_on.set()
+        super().close()
