@@ -190,7 +190,8 @@ def request(method: str, path: str, **options: Any) -> httpx.Response:
     Parameters
     ----------
     method, path
-        ``"GET"`` and ``"/v1/lists"``, for example. A write needs ``connect(…, allow_writes=True)``.
+        ``"GET"`` and ``"/v1/lists"``, for example. A write has to be allowed:
+        ``dm.session().allow_writes = True``.
     **options
         Those of `httpx.Client.request`: ``params``, ``json``, ``headers`` and so on.
 
@@ -211,6 +212,11 @@ def request(method: str, path: str, **options: Any) -> httpx.Response:
 def get(path: str, **options: Any) -> httpx.Response:
     """Send a GET; see `request`."""
     return session().get(path, **options)
+
+
+def post(path: str, **options: Any) -> httpx.Response:
+    """Send a POST, which has to be allowed as all writes do; see `request`."""
+    return session().post(path, **options)
 
 
 def burst(n: int, path: str = ME_PATH) -> pd.DataFrame:

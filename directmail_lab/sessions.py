@@ -124,6 +124,7 @@ class Session:
     """
 
     _clock: Callable[[], float] = staticmethod(time.time)
+    _write_advice = ""
 
     @hide_frames
     def __init__(
@@ -169,7 +170,7 @@ class Session:
         self._transport = SessionTransport(start, self._observe)
         self.clients_transport = ClientsTransport(self._transport)
         self._timeout_s = timeout_s
-        self.client: httpx.Client = Client(self._redacted, **self._client_options)
+        self.client: httpx.Client = Client(self._redacted, None, **self._client_options)
         # Also where the session is dropped without close(): its recording may be held, and its
         # filter of logs has the key.
         end_log_guard = guard_logs(redactor)
@@ -309,8 +310,8 @@ class Session:
 
     @functools.cached_property  # few use it, and a suite of tests opens many sessions
     def async_client(self) -> httpx.AsyncClient:
-        """As ``client``, for asyncio alone."""
-        return AsyncClient(self._redacted, **self._client_options)
+        """As ``client``, for asyncio alone; both have the same cookies."""
+        return AsyncClient(self._redacted, self.client.cookies, **self._client_options)
 
     def take_senders(self) -> ClientsTransport:
         """Return the transport for clients that send by themselves; these can record without a key.
@@ -389,8 +390,25 @@ class Session:
 
     @property
     def allow_writes(self) -> bool:
-        """Whether methods other than GET, HEAD and OPTIONS may be sent to the live service."""
+        """Whether methods other than GET, HEAD and OPTIONS may be sent to the live service.
+
+        It can be set, ``dm.session().allow_writes = True``, but not for the session of a test.
+        """
         return self._allow_writes
+
+    @allow_writes.setter
+    def allow_writes(self, allowed: bool) -> None:
+        if self._write_advice:
+            raise DirectMailLabError("A test cannot allow writes itself.", self._write_advice)
+        self._allow_writes = bool(allowed)
+        if self._network is not None:
+            self._network.allow_writes = self._allow_writes
+
+    def fix_writes(self, advice: str) -> None:
+        """Keep `allow_writes` from being set any more; ``advice`` says what allows them instead."""
+        self._write_advice = advice
+        if self._network is not None:
+            self._network.write_advice = advice
 
     @property
     def api_key(self) -> ApiKey | None:

@@ -61,6 +61,9 @@ _UNUSED_OPTION: Final = "--directmail-unused"
 _BLOCK_OPTION: Final = "--directmail-block-network"
 _HOSTS_OPTION: Final = "--directmail-allowed-hosts"
 _BLOCK: Final = "directmail_network_block"  # a plugin's name
+_WRITE_ADVICE: Final = (
+    f"Run pytest {WRITES_OPTION}, or mark the test: directmail(allow_writes=True)."
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -267,6 +270,7 @@ def _replaying(path: Path, _: str, settings: Settings, node: Node) -> Session:  
         session, recording = replaying_session(path)
     else:  # a test that sends nothing needs none
         session, recording = Session(NO_ADDRESS), FileRecording(path.stem, path=path)
+    session.fix_writes(_WRITE_ADVICE)
     session.replay(recording, repeat=settings.repeat, **settings.given("match_on"))
     return session
 
@@ -289,6 +293,7 @@ def _recording(path: Path, mode: str, settings: Settings, node: Node) -> Session
         allow_writes=settings.allow_writes or node.config.getoption(WRITES_OPTION),
         retry=settings.retry,
     )
+    session.fix_writes(_WRITE_ADVICE)
     # The event loop of an async test is gone when the fixture ends: no connection may outlive it.
     session.async_client.headers["Connection"] = "close"
     if settings.is_patched:

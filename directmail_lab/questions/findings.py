@@ -172,6 +172,8 @@ _Responses = Sequence[_Response]
 def _responses(recording: Recording) -> Iterator[_Response]:
     address = recording.base_url or "unknown"
     for number, reading in enumerate(recording.readings(), 1):
+        if not reading.status:
+            continue  # no response came
         response, has_body = recording.interaction(number).response, recording.has_bodies(number)
         has_body &= shown_missing(response.body) is None
         yield _Response(recording.name, number, address, reading, response, has_body)
