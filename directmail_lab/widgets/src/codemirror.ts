@@ -1,6 +1,6 @@
 /* The editor of bodies: CodeMirror 6, in a bundle of its own, which a page loads when it first shows a body. */
 
-import { defaultKeymap, history, historyKeymap } from "@codemirror/commands";
+import { defaultKeymap, history, historyKeymap, isolateHistory } from "@codemirror/commands";
 import { json } from "@codemirror/lang-json";
 import {
   bracketMatching,
@@ -176,7 +176,7 @@ export function createEditor({ parent, label, readOnly = false, onChange, onPlac
       isFilling = false;
       onPlace?.(null);
     },
-    replace: (text) => view.dispatch({ changes: { ...all(), insert: text } }),
+    replace: (text) => view.dispatch({ changes: { ...all(), insert: text }, annotations: isolateHistory.of("full") }),
     setLanguage: (as) => {
       language = as;
       view.dispatch({ effects: variable.reconfigure([languageOf(as, readOnly), wrapping(view.state.doc.toString())]) });

@@ -227,6 +227,7 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
     const number = list.selected();
     if (number === null) return null;
     const own = (turn += 1);
+    clearTimeout(opening); // of an arrow key
     showSide(true);
     list.select(number); // the list may be narrower now
     try {
