@@ -12,7 +12,7 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, cast
 
-from ..cassettes import Cassette, RawInteraction, SessionRecording
+from ..cassettes import Cassette, RawInteraction, Recorded, SessionRecording
 from ..display import CONTROLS
 from ..errors import (
     CassetteError,
@@ -179,13 +179,11 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             about: _About = elapsed_s, "live", None, None
             return self.observe(self.recording, request, response, at=at, about=about)
         recorded, response = _as_recorded(request, response)
-        number: int | None = 0
+        about = elapsed_s, "live", None, None
         try:
-            number = self._record(request, recorded, at, elapsed_s)
+            if written := self._record(request, recorded, at, elapsed_s):
+                about = elapsed_s, "recorded", self.cassette.name, written.number
         finally:  # a response that was not recorded is in the session's recording
-            about = elapsed_s, "live", None, None
-            if number != 0:
-                about = elapsed_s, "recorded", self.cassette.name, number
             kept = self.recording, request, response
             response = self.observe(*kept, at=at, about=about, body=recorded.body)
         return response
@@ -193,16 +191,13 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     @hide_frames
     def _record(
         self, request: httpx.Request, response: RecordedResponse, at: float, elapsed_s: float
-    ) -> int | None:
-        """Record a response before the caller has the whole of it: nothing seen is ever lost.
-
-        Returns what `Cassette.record` does.
-        """
+    ) -> Recorded | None:
+        """Record a response before the caller has the whole of it: nothing seen is ever lost."""
         assert self.cassette is not None
         attempt = request.extensions.get(ATTEMPT, 0) + 1
         recorded_at = datetime.fromtimestamp(at, UTC)
         try:
-            number = self.cassette.record(
+            recorded = self.cassette.record(
                 Interaction(recorded_request(request), response, recorded_at, elapsed_s, attempt)
             )
         except CassetteError as error:
@@ -212,9 +207,9 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 "the response."
             )
             raise
-        if number != 0:  # what is left out is no attempt of the recording
+        if recorded is not None:  # what is left out is no attempt of the recording
             request.extensions[ATTEMPT] = attempt
-        return number
+        return recorded
 
 
 class _Watched(httpx.SyncByteStream, httpx.AsyncByteStream):
