@@ -19,7 +19,7 @@ from directmail_lab import credentials
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.cassettes.convert import adopt, convert, layout_of, redact, repair
 from directmail_lab.credentials import ApiKey
-from directmail_lab.errors import CassetteError
+from directmail_lab.errors import CassetteError, CassetteInUseError
 from directmail_lab.exchange.values import RecordedResponse
 from directmail_lab.redaction import Redactor
 from directmail_lab.standin import STAND_IN_KEY
@@ -27,6 +27,7 @@ from directmail_lab.standin import STAND_IN_KEY
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from directmail_lab.cassettes import FileRecording
     from directmail_lab.cassettes.convert import Layout
     from directmail_lab.sessions import Session
 
@@ -244,3 +245,33 @@ def test_the_time_of_vcrpys_interaction_is_what_the_response_says(
     adopt(path)
 
     assert [each.recorded_at for each in read_cassette(path)] == [at]
+
+
+@pytest.mark.parametrize("name", ["convert", "redact", "repair", "adopt"])
+def test_a_file_that_another_program_changes_meanwhile_stays_as_that_left_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Its lock holds back this package alone."""
+    path = tmp_path / "tour.yaml"
+    recorded(path, answered(get()))
+    if name == "repair":
+        path.write_text(path.read_text().partition("# end")[0])
+    calls: dict[str, Callable[[], object]] = {
+        "convert": lambda: convert(path, path, "vcrpy"),
+        "redact": lambda: redact(path, ["name"]),
+        "repair": lambda: repair(path),
+        "adopt": lambda: adopt(path),
+    }
+
+    def read_as_it_changes(file: Path) -> FileRecording:
+        recording = read_cassette(file)
+        if file == path:
+            file.write_text(f"{path.read_text()}# by another\n")
+        return recording
+
+    monkeypatch.setattr("directmail_lab.cassettes.convert.read_cassette", read_as_it_changes)
+    with pytest.raises(CassetteInUseError, match=r"changed .* meanwhile"):
+        calls[name]()
+
+    assert path.read_text().endswith("# by another\n")
+    assert [each.name for each in tmp_path.iterdir()] == ["tour.yaml"]

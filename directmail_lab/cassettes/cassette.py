@@ -23,7 +23,7 @@ from .convert import notice_of_personal_data
 from .files import FileRecording, read_cassette
 from .library import cassette_name, find_cassette, new_cassette_path
 from .player import DEFAULT_MATCH_ON, Matcher, Player, check_match_on
-from .recorder import Ending, Recorder, unfinished_files
+from .recorder import Ending, Recorded, Recorder, unfinished_files
 
 BeforeRecord = Callable[[Interaction], Interaction | None]
 """Returns what is to be recorded in place of an interaction, or None to leave it out."""
@@ -208,11 +208,10 @@ class Cassette:
             run = self._player.find(self._redactor.request(request))
             return run is not None and not self._player.played[run.start]
 
-    def record(self, interaction: Interaction) -> int | None:
+    def record(self, interaction: Interaction) -> Recorded | None:
         """Redact an interaction and append it: when this returns, a kill does not lose it.
 
-        Its response body must be decoded; its headers are changed here to fit that. Returns its
-        number in the cassette; None if that is known only at the end, as of one recorded anew; 0 if
+        Its response body must be decoded; its headers are changed here to fit that. Returns None if
         it was not recorded: ``before_record`` left it out, or the recording has ended.
 
         Raises
@@ -228,7 +227,7 @@ class Cassette:
             )
         if self._before_record is not None:
             if (changed := _changed(interaction, self._before_record)) is None:
-                return 0
+                return None
             interaction = changed
         request = interaction.request
         response = normalize_headers(interaction.response, method=request.method)
@@ -236,11 +235,12 @@ class Cassette:
             interaction = replace(interaction, response=response)
         with self._lock:
             try:
-                number, written = self._recorder.append(interaction)
+                recorded = self._recorder.append(interaction)
             except OSError as error:
                 raise self._not_written(error) from None
-            self._warn_if_alike(request, written)
-        return number
+            if recorded is not None:
+                self._warn_if_alike(request, recorded.request)
+        return recorded
 
     def recording(self) -> FileRecording:
         """Return what the cassette holds so far; in record mode "all", only what is new."""

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, Final, cast
 
-from ..cassettes import Cassette, RawInteraction, SessionRecording
+from ..cassettes import Cassette, RawInteraction, Recorded, SessionRecording
 from ..display import CONTROLS
 from ..errors import CassetteError, OutcomeUnknownError
 from ..exchange.bodies import MAX_UNPACKED_BYTES, missing_body, unpack
@@ -181,10 +181,9 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         recorded, response = _as_recorded(request, response)
         about: dict[str, Any] = {"at": at, "elapsed_s": elapsed_s, "body": recorded.body}
         try:
-            number = _write(cassette, request, recorded, at, elapsed_s)
-            if number != 0:
+            if written := _write(cassette, request, recorded, at, elapsed_s):
                 about |= {"source": "recorded", "cassette": cassette.name}
-                about["cassette_number"] = number
+                about["cassette_number"] = written.number
         finally:  # a response that was not recorded is in the session's recording
             self.observe(self.recording, request, response, **about)
         return response
@@ -197,12 +196,12 @@ def _write(
     response: RecordedResponse,
     at: float,
     elapsed_s: float,
-) -> int | None:
+) -> Recorded | None:
     """Write a response to a cassette; return what `Cassette.record` does."""
     call, recorded_at = call_of(request), datetime.fromtimestamp(at, UTC)
     attempt = call.recorded + 1
     try:
-        number = cassette.record(
+        written = cassette.record(
             Interaction(recorded_request(request), response, recorded_at, elapsed_s, attempt)
         )
     except CassetteError as error:
@@ -212,9 +211,9 @@ def _write(
             "the response."
         )
         raise
-    if number != 0:  # what is left out is no attempt of the recording
+    if written is not None:  # what is left out is no attempt of the recording
         call.recorded = attempt
-    return number
+    return written
 
 
 class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):

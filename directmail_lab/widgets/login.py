@@ -288,8 +288,12 @@ def _keep_trial(session: Session, tried: SessionRecording) -> str:
     """
     cassette, interaction, about, note = session.open_cassette, tried.interaction(1), {}, ""
     try:
-        if cassette is not None and not cassette.has_unplayed(interaction.request):
-            number = cassette.record(interaction)
+        if (
+            cassette is not None
+            and not cassette.has_unplayed(interaction.request)
+            and (written := cassette.record(interaction)) is not None
+        ):
+            number = written.number
             about = {"source": "recorded", "cassette": cassette.name, "cassette_number": number}
     except errors.CassetteError as error:  # the sign-in itself succeeded
         note = str(error)
