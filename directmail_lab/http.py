@@ -13,6 +13,7 @@ import inspect
 import re
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl
 
 import httpx as httpx
 
@@ -29,7 +30,14 @@ from .errors import (
 )
 from .exchange.bodies import decode_text
 from .exchange.operations import base_path, operation_of, path_below
-from .exchange.values import NUMBER, READING, RecordedRequest, RecordedResponse, text_headers
+from .exchange.values import (
+    NUMBER,
+    READING,
+    Headers,
+    RecordedRequest,
+    RecordedResponse,
+    text_headers,
+)
 from .readings.reading import Reading
 
 WANTS_KEY: Final = "directmail_lab.wants_key"
@@ -49,10 +57,9 @@ _HEADERS: Final = {
     "Accept-Encoding": "gzip, deflate",
 }
 
-# With these, many frameworks treat a request as one of another method, whatever the case of the
-# name; WSGI and CGI also make no difference between - and _ in the name of a header.
-_OVERRIDE_HEADERS: Final = (b"x-http-method-override", b"x-http-method", b"x-method-override")
-_OVERRIDE_PARAMETER: Final = "_method"
+# With a header or a parameter of these names, many frameworks treat a request as one of another
+# method. The case of the name makes no difference; nor do - and _ to WSGI and CGI.
+_OVERRIDES: Final = ("-method", "x-http-method", "x-http-method-override", "x-method-override")
 
 # After these errors, nothing of the request has reached the service.
 _NOT_SENT: Final = (
@@ -84,15 +91,15 @@ def origin(url: httpx.URL) -> tuple[bytes, bytes, int | None]:
 
 def is_write(request: httpx.Request) -> bool:
     """Return whether a request may change something: by its method, or one that overrides it."""
-    methods = [request.method]
-    query = request.url.query
-    if b"%" in query or _OVERRIDE_PARAMETER.encode() in query.lower():
-        pairs = request.url.params.multi_items()
-        methods += [value for name, value in pairs if name.strip().lower() == _OVERRIDE_PARAMETER]
-    for name, value in request.headers.raw:
-        if name.lower().replace(b"_", b"-") in _OVERRIDE_HEADERS:
-            methods.append(value.decode("latin-1"))
-    return any(method.strip().upper() not in SAFE_METHODS for method in methods)
+    query = request.url.query.decode("ascii")
+    return may_change(request.method, query, text_headers(request.headers.raw))
+
+
+def may_change(method: str, query: str, headers: Headers = ()) -> bool:
+    """Return the same as `is_write`, of the parts of a request."""
+    pairs = *headers, *parse_qsl(query.replace(";", "&"), keep_blank_values=True)
+    overrides = [v for name, v in pairs if name.strip().lower().replace("_", "-") in _OVERRIDES]
+    return any(each.strip().upper() not in SAFE_METHODS for each in (method, *overrides))
 
 
 class KeyedAuth(httpx.Auth):

@@ -124,7 +124,7 @@ def test_what_could_not_be_done_is_one_line_and_exit_code_2(words: str, says: st
             "me",
             "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY, or give --cassette where it is taken",
         ),
-        ("check --cassette nowhere", "See directmail-lab cassette list."),
+        ("check-contract --cassette nowhere", "See directmail-lab cassette list."),
         ("cassette show /no/tape.yaml", "There is no cassette 'tape' in /no. See directmail-lab"),
         ("cassette convert first-look file", "file exists already. Choose another name"),
         ("share --to file/a.zip tour.ipynb", "file"),
@@ -162,7 +162,7 @@ def test_a_mismatch_is_told_line_by_line_at_a_terminal(tour: Path) -> None:
 # -- data ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", ["me", "rate-limits", "check", "findings"])
+@pytest.mark.parametrize("command", ["me", "rate-limits", "check-contract", "findings"])
 def test_a_cassettes_data_is_printed_as_json_csv_and_a_table(command: str) -> None:
     """The three forms hold the same rows; JSON and CSV parse."""
     words = [command, "--cassette", "first-look"]
@@ -195,9 +195,9 @@ def test_the_live_service_is_asked_where_no_cassette_is_named(account: StandIn) 
 
 
 def test_a_violated_rule_is_exit_code_1(account: StandIn) -> None:
-    """Where a header is missing, `check` says so, and a script can tell."""
+    """Where a header is missing, the command says so, and a script can tell."""
     with account.fault(headers={"X-RateLimit-Reset": None}):
-        checked = invoke("check", "--json")
+        checked = invoke("check-contract", "--json")
 
     assert checked.exit_code == 1
     assert "violated" in [row["verdict"] for row in json.loads(checked.stdout)]
@@ -300,13 +300,13 @@ def test_convert_writes_another_layout(tour: Path) -> None:
     assert target.read_text().startswith("interactions:")
 
 
-def test_verify_exits_with_1_where_an_answer_changed(account: StandIn, live: Session) -> None:
+def test_drift_exits_with_1_where_an_answer_changed(account: StandIn, live: Session) -> None:
     """Reads are sent again with the key of the environment; the same answers are nothing."""
     with live.record("mine"):
         live.me()
-    same = cassette("verify", "mine")
+    same = invoke("drift", "mine")
     with account.fault(body='{"id": 7}'):
-        changed = cassette("verify", "mine", "--json")
+        changed = invoke("drift", "mine", "--json")
 
     assert (same.exit_code, same.stdout) == (0, "1 request sent, all answered as recorded.\n")
     assert (changed.exit_code, len(json.loads(changed.stdout)) > 0) == (1, True)

@@ -38,10 +38,10 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import pytest
 
+from ..arguments import RECORD_MODES, RecordMode
 from .mismatches import COMMAND, USE, Use, add_to_report, hide_our_frames
 from .settings import (
     DEFAULTS,
-    MODES,
     NAMES,
     OPTION,
     WRITES_OPTION,
@@ -68,7 +68,9 @@ _BLOCK: Final = "directmail_network_block"  # a plugin's name
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options and the ini settings."""
     group = parser.getgroup("directmail", "directmail_lab cassettes")
-    group.addoption(OPTION, choices=MODES, help="record, as vcrpy does; by default: replay alone")
+    group.addoption(
+        OPTION, choices=RECORD_MODES, help="record, as vcrpy does; by default: replay alone"
+    )
     group.addoption(WRITES_OPTION, action="store_true", help="send and record writes, too")
     group.addoption(_UNUSED_OPTION, action="store_true", help="list cassettes that no test uses")
     group.addoption(_BLOCK_OPTION, action="store_true", help="fail tests that connect elsewhere")
@@ -157,7 +159,7 @@ def _session(node: Node, options: Mapping[str, Any]) -> Iterator[Session]:
     from ..errors import DirectMailLabError
 
     settings = settings_of(node, options)
-    mode = node.config.getoption(OPTION) or settings.record_mode or "none"
+    mode: RecordMode = node.config.getoption(OPTION) or settings.record_mode or "none"
     before = current_session()
     try:
         path = cassette_path(node, settings)
@@ -268,7 +270,7 @@ def _replaying(path: Path, _: str, settings: Settings, node: Node) -> Session:
     return session
 
 
-def _recording(path: Path, mode: str, settings: Settings, node: Node) -> Session:
+def _recording(path: Path, mode: RecordMode, settings: Settings, node: Node) -> Session:
     """Return a session that records, with the environment's key."""
     from ..credentials import ApiKey, find_api_key
     from ..errors import CredentialError, NotConnectedError

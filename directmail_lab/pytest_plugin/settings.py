@@ -17,18 +17,19 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pytest
 
+from ..arguments import RECORD_MODES, REPEATS, RecordMode, Repeat, did_you_mean
+
 if TYPE_CHECKING:
     from ..cassettes import BeforeRecord, Matcher
 
 Node = pytest.Item | pytest.Module
 
-MODES: Final = ("none", "once", "new_episodes", "any", "all")
 OPTION: Final = "--directmail-record-mode"
 WRITES_OPTION: Final = "--directmail-allow-writes"
 
 _CHOICES: Final = {
-    "record_mode": MODES,
-    "repeat": ("strict", "last"),
+    "record_mode": RECORD_MODES,
+    "repeat": REPEATS,
     "unplayed": ("fail", "allow"),
     "on_old": ("warn", "fail"),
     "retry": (True, False),
@@ -44,13 +45,13 @@ class Settings:
     """The arguments of the marker, which the fixture ``directmail_options`` may return too."""
 
     cassette: str | Path | None = None
-    record_mode: str | None = None
-    repeat: Literal["strict", "last"] = "strict"
+    record_mode: RecordMode | None = None
+    repeat: Repeat = "strict"
     redact: Iterable[str] = ()
     match_on: Sequence[str | Matcher] | None = None
     unplayed: Literal["fail", "allow"] | None = None
     max_age: str = ""
-    on_old: str = "warn"
+    on_old: Literal["warn", "fail"] = "warn"
     base_url: str | None = None
     retry: bool = False
     allow_writes: bool = False
@@ -103,8 +104,6 @@ def settings_of(node: Node, options: Mapping[str, Any]) -> Settings:
 
 def _check(source: str, name: str, value: Any) -> None:
     """Fail the test if a setting has a wrong name or value."""
-    from ..arguments import did_you_mean
-
     allowed = _CHOICES.get(name, (value,))
     if name not in DEFAULTS:
         advice = did_you_mean(name, DEFAULTS) or f"There are {', '.join(DEFAULTS)}."
