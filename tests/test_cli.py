@@ -24,7 +24,7 @@ from tutorials import read, run
 from typer.testing import CliRunner
 
 import directmail_lab as dm
-from directmail_lab import tutorials
+from directmail_lab import settings, tutorials
 from directmail_lab.cassettes import convert, read_cassette
 from directmail_lab.cli import app, programs
 from directmail_lab.cli.output import complete_cassette, error_message
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from click.testing import Result
+    from faulty_service import FaultyService
 
     from directmail_lab.sessions import Session
     from directmail_lab.standin import StandIn
@@ -145,6 +146,36 @@ def test_an_error_says_what_to_do_at_a_terminal(words: str, says: str, service: 
     assert "\n" not in message
     assert not re.search(r"\w\((?!s\))|pathlib|Errno", message)
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        ({"status": 401}, "Check DIRECTMAIL_API_KEY."),
+        ({"status": 429, "headers": {"Retry-After": "1000"}}, "Send it again later."),
+        ({"body": "<html>"}, "Check the base address: a login page or a gateway"),
+        ({"status": 404}, "Check the path and the base address."),
+        ({"regions": "[regions"}, "Fix or remove it."),
+        ({"variable": "https://me:x@api.example.com"}, "Write the address alone"),
+        ({"variable": "http://127.0.0.1:9"}, "Check its spelling and the network."),
+    ],
+)
+def test_advice_at_a_terminal_has_no_call_of_python(
+    account: FaultyService, fault: dict[str, Any], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the service answers, and whatever is wrong with the settings."""
+    if regions := fault.pop("regions", None):
+        monkeypatch.setattr(settings, "regions_file", lambda: Path("regions.toml"))
+        Path("regions.toml").write_text(regions)
+    if address := fault.pop("variable", None):
+        monkeypatch.setenv("DIRECTMAIL_BASE_URL", address)
+    with account.fault(**fault):
+        done = invoke("me")
+    assert isinstance(done.exception, DirectMailLabError | httpx.RequestError)
+    message = error_message(done.exception)
+
+    assert says in message
+    assert not re.search(r"\b(dm|connect|login|replay|record|live|get|frame)\(", message)
 
 
 def test_a_mismatch_is_told_line_by_line_at_a_terminal(tour: Path) -> None:
