@@ -28,7 +28,7 @@ from directmail_lab import settings, tutorials
 from directmail_lab.cassettes import convert, read_cassette
 from directmail_lab.cli import app, programs
 from directmail_lab.cli.output import complete_cassette, error_message
-from directmail_lab.errors import DirectMailLabError
+from directmail_lab.errors import DirectMailLabError, NotRecordedError
 from directmail_lab.redaction import Redactor
 
 if TYPE_CHECKING:
@@ -178,16 +178,18 @@ def test_advice_at_a_terminal_has_no_call_of_python(
     assert not re.search(r"\b(dm|connect|login|replay|record|live|get|frame)\(", message)
 
 
-def test_a_mismatch_is_told_line_by_line_at_a_terminal(tour: Path) -> None:
-    """The nearest requests and what is left as in a notebook, without the call of Python."""
+def test_a_mismatch_keeps_its_lines_at_a_terminal(tour: Path) -> None:
+    """Below what happened, one for each detail; the advice is a command."""
     tour.write_text(tour.read_text().replace("/users/me", "/users/us"))
     done = invoke("me", "--cassette", "tour")
-    assert isinstance(done.exception, DirectMailLabError)
-    first, *_, left, advice = error_message(done.exception).splitlines()
+    assert isinstance(done.exception, NotRecordedError)
+    lines = error_message(done.exception).splitlines()
 
-    assert first.startswith("GET /v1/users/me is not in cassette 'tour'")
-    assert left.startswith("Left unplayed: GET /v1/users/us (2 times), ")
-    assert advice == "See directmail-lab cassette list."
+    assert lines == [
+        done.exception.what,
+        *done.exception.details.splitlines(),
+        "See directmail-lab cassette list.",
+    ]
 
 
 # -- data ---------------------------------------------------------------------------------------

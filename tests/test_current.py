@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import inspect
 import re
 import subprocess
 import sys
-import warnings
 from typing import TYPE_CHECKING
 
 import pytest
@@ -174,18 +172,6 @@ def test_connect_can_start_on_a_cassette(service: FaultyService) -> None:
     assert len(dm.me()) == len(service.requests) == 1
     with dm.live():
         assert len(dm.me()) == 1
-
-
-def test_a_session_that_another_replaces_closes_its_database(account: FaultyService) -> None:
-    """Python 3.13 and newer warn of one that is left open."""
-    dm.session().client.headers["Connection"] = "close"  # no socket is left open either
-    dm.me()
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        dm.connect()
-        gc.collect()
-
-    assert not [each for each in caught if "database" in str(each.message)]
 
 
 def test_logout_forgets_the_session(service: FaultyService) -> None:
