@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from numbers import Integral
 from typing import Final, Literal, cast, get_args
 
-from .errors import with_brief_traceback
+from .tracebacks import with_brief_traceback
 
 RecordMode = Literal["none", "once", "new_episodes", "any", "all"]
 """vcrpy's record modes; `directmail_lab.record` says what each does."""

@@ -459,7 +459,7 @@ def test_the_caller_gets_a_body_that_is_too_large_to_record(
     service: FaultyService, live: Session, monkeypatch: pytest.MonkeyPatch, encoding: str | None
 ) -> None:
     """In its place stands how many bytes it had; to replay that is an error that says so."""
-    monkeypatch.setattr("directmail_lab.transports.MAX_UNPACKED_BYTES", 1_000)
+    monkeypatch.setattr("directmail_lab.transports.observing.MAX_UNPACKED_BYTES", 1_000)
     with live.record("tour"), service.fault(body="x" * 1_001, encoding=encoding):
         whole = live.get("/v1/lists").text
     with (

@@ -22,7 +22,7 @@ from ..redaction import Redactor
 from .convert import notice_of_personal_data
 from .library import cassette_name, find_cassette, new_cassette_path
 from .player import DEFAULT_MATCH_ON, Matcher, Player, check_match_on
-from .recorder import Recorder, unfinished_files
+from .recorder import Ending, Recorder, unfinished_files
 from .recording import Recording, read_cassette
 
 BeforeRecord = Callable[[Interaction], Interaction | None]
@@ -81,8 +81,10 @@ class Cassette:
         Called with each request that `play` has a recorded response to.
     on_unmatched
         Called with each error that `play` raises.
-    keeps_others
-        Whether record mode ``"all"`` keeps what was not recorded anew, as vcrpy does.
+    ending
+        What `close` does in record mode ``"all"`` where there is an old file. ``"merge"``: what was
+        not recorded anew stays, as in vcrpy. ``"replace"``: it goes. ``"aside"``: the old file
+        stays, and the new one beside it. None: nothing yet, and the recording goes on.
 
     Raises
     ------
@@ -114,7 +116,7 @@ class Cassette:
         self.record_mode = record_mode
         self.on_played: Callable[[RecordedRequest], object] = lambda _: None
         self.on_unmatched: Callable[[NotRecordedError], object] = lambda _: None
-        self.keeps_others = True
+        self.ending: Ending | None = "merge"
         self._redactor = redactor or Redactor()
         self._match_on = match_on
         self._repeat = repeat
@@ -124,7 +126,8 @@ class Cassette:
         started_at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
         self._metadata = {"started_at": started_at, **(metadata or {}), "base_url": base_url}
         locate = find_cassette if record_mode == "none" else new_cassette_path
-        self.path = locate(place, folders)
+        is_read = isinstance(name, Recording) and name.path is not None
+        self.path = Path(place) if is_read else locate(place, folders)
         self.records = records(record_mode, self.path)
         self._recorder: Recorder | None = None
         # Of requests in which something was replaced: what they were, by what is recorded of them.
@@ -241,6 +244,11 @@ class Cassette:
         """Return what the cassette holds so far; in record mode "all", only what is new."""
         return self._recording if self._recorder is None else self._recorder.current()
 
+    @property
+    def aside(self) -> Path | None:
+        """The file beside it that holds what was recorded anew, until that takes its place."""
+        return None if self._recorder is None else self._recorder.aside
+
     def unplayed(self) -> list[RecordedRequest]:
         """Return the recorded requests whose responses were not played since it was opened."""
         with self._lock:
@@ -259,10 +267,12 @@ class Cassette:
         CassetteError
             Where the disk is full.
         """
+        recorder, ending = self._recorder, self.ending
+        if recorder is None or ending is None:
+            return
         with self._lock:
             try:
-                recorder, keeps_others = self._recorder, self.keeps_others
-                has_recorded = recorder is not None and recorder.close(keeps_others=keeps_others)
+                has_recorded = recorder.close(ending)
             except OSError as error:
                 raise self._not_written(error) from None
         if has_recorded and (notice := notice_of_personal_data(self.path, self.name)):

@@ -16,7 +16,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from ..errors import CassetteError
 from ..exchange.bodies import MissingBody
@@ -27,6 +27,9 @@ from . import layout
 from .library import Version, create, locked, version_of
 from .player import Matcher, Player
 from .recording import MAX_FILE_BYTES, Recording, read_cassette
+
+Ending = Literal["merge", "replace", "aside"]
+"""What becomes of what was recorded anew: see `directmail_lab.cassettes.Cassette`."""
 
 _FSYNC_EVERY_S: Final = 1.0
 # What a usual interaction needs: a file this near to its limit takes no more.
@@ -283,10 +286,16 @@ class Recorder:
             return read_cassette(self._file)
         return self.recording if self._file == self._path else Recording(self._path.stem)
 
-    def close(self, *, keeps_others: bool = True) -> bool:
+    @property
+    def aside(self) -> Path | None:
+        """The file beside the cassette that holds what was recorded, or None."""
+        return self._file if self._file != self._path and self.has_recorded else None
+
+    def close(self, ending: Ending = "merge") -> bool:
         """Close the file and release the lock; returns whether anything was recorded.
 
-        Without ``keeps_others``, what was recorded anew replaces the whole of the old file.
+        What was recorded anew replaces the whole of the old file, or is merged into it, or stays
+        aside in a file of its own.
         """
         if self.closed or os.getpid() != self._process:
             return False
@@ -297,12 +306,13 @@ class Recorder:
                 self._tell_changed(self._file, "It stays as it is now.")
             elif self._writer is not None:
                 self._writer.close()
-                if self._replaces is not None and self._file != self._path:
+                if self._replaces is not None and self.aside and ending != "aside":
                     try:
-                        self._put_in_place(keeps_others)
+                        self._put_in_place(keeps_others=ending == "merge")
                     except FileExistsError:
                         self._tell_changed(self._path, f"What was recorded is in {self._file}.")
-            self._file = self._path
+            if ending != "aside":
+                self._file = self._path
         return self.has_recorded
 
     def _open_writer(self) -> LineWriter:
@@ -350,7 +360,7 @@ class Recorder:
             f"{self._path.stem!r} was recorded. {what_now}"
         )
 
-    def _put_in_place(self, keeps_others: bool) -> None:
+    def _put_in_place(self, *, keeps_others: bool) -> None:
         """Replace the old file; its interactions that were not recorded anew stay, before them."""
         new = read_cassette(self._file)
         player = Player(

@@ -31,18 +31,13 @@ _ID_LIKE: Final = re.compile(
 
 # A segment with a digit that is a name all the same: a version (`v1beta1`, `v2.6.1`), and words
 # such as `oauth2`, `base64`, `s3-bucket` and `k8s-clusters`.
-_WORD: Final = r"(?:(?:base|sha|utf|int|float)\d{1,3}|[A-Za-z]{2,}\d?)"
-
-
+# No text is a word in two ways: a segment of many would take exponential time.
+_WORD: Final = r"(?:(?:base|sha|utf|int|float)\d{2,3}|[A-Za-z]{2,}\d?)"
 _SHORT: Final = r"(?:[A-Za-z]{1,3}\d{1,2}[A-Za-z]?|\d[A-Za-z])"
-
-
 _NAME_WITH_DIGIT: Final = re.compile(
     r"v\d+(?:[._-]\d+|[._-]?(?:alpha|beta|rc|preview|p)\d*)*|\d{1,2}\.\d{1,2}"
     rf"|(?:{_SHORT}[-_])?{_WORD}(?:[-_](?:{_WORD}|v\d))*"
 )
-
-
 # A version by its place at the front, as in `/2013-04-01/zones` and `/rest/api/2/issue`; and what
 # Kubernetes calls a group, as in `/apis/networking.k8s.io/v1`.
 _FRONT: Final = re.compile(
