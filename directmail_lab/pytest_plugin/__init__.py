@@ -25,7 +25,8 @@ The marker's arguments are the settings of a test (see `settings`). The fixture
 each test fails that connects to another machine (see `network`). ``--directmail-unused`` lists the
 cassettes that no test uses.
 
-Until a test uses a fixture this module imports only pytest, and it never imports pandas.
+Until a test uses a fixture this module imports pytest and `arguments` alone. It never imports
+pandas.
 """
 
 from __future__ import annotations
