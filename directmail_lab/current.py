@@ -6,9 +6,16 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
-from .arguments import argument_error, check_names, check_number, check_options
+from .arguments import (
+    RecordMode,
+    Repeat,
+    argument_error,
+    check_names,
+    check_number,
+    check_options,
+)
 from .cassettes import DEFAULT_MATCH_ON, BeforeRecord, FileRecording, Matcher
 from .contract import ME_PATH
 from .credentials import ApiKey, as_api_key, find_api_key, forget_api_key, remembered_api_key
@@ -41,7 +48,7 @@ def connect(
     api_key: str | ApiKey | None = None,
     *,
     cassette: str | Path | None = None,
-    record_mode: str | None = None,
+    record_mode: RecordMode | None = None,
     match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON,
     **options: Unpack[SessionOptions],
 ) -> Session:
@@ -93,7 +100,7 @@ def connect(
     if record_mode is not None and cassette is None:
         raise argument_error("A record_mode needs a cassette: connect(…, cassette=…).")
     hidden = as_api_key(api_key)
-    mode = record_mode or "none"
+    mode: RecordMode = record_mode or "none"
     start: str | Path | FileRecording | None = cassette
     if cassette is not None and mode == "none" and (base_url is None or hidden is None):
         opened, start = replaying_session(cassette, base_url, **options)
@@ -289,7 +296,7 @@ def live() -> ModeChange:
 def record(
     cassette: str | Path,
     *,
-    record_mode: str = "new_episodes",
+    record_mode: RecordMode = "new_episodes",
     redact: Iterable[str] = (),
     match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON,
     before_record: BeforeRecord | None = None,
@@ -400,7 +407,7 @@ def replay(
     cassette: str | Path,
     *,
     timing: Timing = "instant",
-    repeat: Literal["last", "strict"] = "last",
+    repeat: Repeat = "last",
     match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON,
 ) -> ModeChange:
     """Answer from a cassette alone, with no key and no network.

@@ -15,7 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self, TypedDict, TypeVar, Unpack
 
 from . import errors
-from .arguments import argument_error, check_names, check_number, check_options
+from .arguments import (
+    RecordMode,
+    Repeat,
+    argument_error,
+    check_names,
+    check_number,
+    check_options,
+)
 from .cassettes import (
     DEFAULT_MATCH_ON,
     BeforeRecord,
@@ -187,7 +194,7 @@ class Session:
         self,
         cassette: str | Path | FileRecording,
         *,
-        record_mode: str = "new_episodes",
+        record_mode: RecordMode = "new_episodes",
         redact: Iterable[str] = (),
         match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON,
         before_record: BeforeRecord | None = None,
@@ -220,7 +227,7 @@ class Session:
         cassette: str | Path | FileRecording,
         *,
         timing: Timing = "instant",
-        repeat: Literal["last", "strict"] = "last",
+        repeat: Repeat = "last",
         match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON,
     ) -> ModeChange:
         """Answer from a cassette alone; see `directmail_lab.replay`."""

@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from threading import RLock
 from traceback import extract_tb
-from typing import Final, Literal, Self
+from typing import Self
 
-from ..arguments import check_choice
+from ..arguments import RECORD_MODES, REPEATS, RecordMode, Repeat, check_choice
 from ..display import plural
 from ..errors import CassetteError, CassetteFormatError, NotRecordedError
 from ..exchange.bodies import shown_missing
@@ -28,12 +28,10 @@ from .recorder import Ending, Recorded, Recorder, unfinished_files
 BeforeRecord = Callable[[Interaction], Interaction | None]
 """Returns what is to be recorded in place of an interaction, or None to leave it out."""
 
-RECORD_MODES: Final = ("none", "once", "new_episodes", "any", "all")
-
 _log = logging.getLogger("directmail_lab")
 
 
-def records(record_mode: str, path: Path) -> bool:
+def records(record_mode: RecordMode, path: Path) -> bool:
     """Return whether a record mode adds to the cassette of this file."""
     # As in vcrpy, an empty file is recorded to as a new one is.
     is_old = path.exists() and path.stat().st_size > 0
@@ -101,17 +99,17 @@ class Cassette:
         name: str | Path | FileRecording,
         *,
         folders: Sequence[Path] = (),
-        record_mode: str = "none",
+        record_mode: RecordMode = "none",
         redactor: Redactor | None = None,
         base_url: str | None = None,
         match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON,
-        repeat: Literal["last", "strict"] = "last",
+        repeat: Repeat = "last",
         before_record: BeforeRecord | None = None,
         metadata: Mapping[str, object] | None = None,
         notice: Callable[[str], None] = _log.warning,
     ) -> None:
         check_choice("record_mode", record_mode, RECORD_MODES)
-        check_choice("repeat", repeat, ("last", "strict"))
+        check_choice("repeat", repeat, REPEATS)
         check_match_on(match_on)
         place = (name.path or name.name) if isinstance(name, FileRecording) else name
         self.name = cassette_name(place)

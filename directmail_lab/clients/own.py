@@ -138,13 +138,13 @@ _MESSAGES: Final = (
         httpx.TimeoutException,
         "",
         "{} did not answer in time.",
-        "Check the address and the network, or give it more time: connect(…, timeout_s=…).",
+        "Check the address and the network, or give it more time (timeout_s).",
     ),
     (
         (httpx.ConnectError, httpx.UnsupportedProtocol, httpx.ProxyError),
         "",
         "Nothing answers at {}.",
-        "Check its spelling and the network. With no network, replay(…) a cassette.",
+        "Check its spelling and the network. With no network, replay a cassette.",
     ),
     (httpx.DecodingError, "", "The response of {} is not compressed as it says.", "Try again."),
     (
@@ -224,6 +224,6 @@ def _renewal(reading: Reading) -> str:
     if reading.reset is None:
         return "The service does not say when it renews."
     return (
-        f"X-RateLimit-Reset is {reading.reset}: rate_limits() says when that is if its unit is "
-        "known, and findings() what is known of the unit."
+        f"X-RateLimit-Reset is {reading.reset}: the rate limits say when that is if its unit is "
+        "known, and the findings what is known of the unit."
     )

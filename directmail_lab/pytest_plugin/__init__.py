@@ -25,7 +25,8 @@ The marker's arguments are the settings of a test (see `settings`). The fixture
 each test fails that connects to another machine (see `network`). ``--directmail-unused`` lists the
 cassettes that no test uses.
 
-Until a test uses a fixture this module imports only pytest, and it never imports pandas.
+Until a test uses a fixture this module imports pytest and `arguments` alone. It never imports
+pandas.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import pytest
 
+from ..arguments import RECORD_MODES, RecordMode
 from .mismatches import COMMAND, add_to_report, hide_our_frames
 from .settings import (
-    MODES,
     NAMES,
     OPTION,
     TABLE,
@@ -69,7 +70,9 @@ _WRITE_ADVICE: Final = (
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options and the ini settings."""
     group = parser.getgroup("directmail", "directmail_lab cassettes")
-    group.addoption(OPTION, choices=MODES, help="record, as vcrpy does; by default: replay alone")
+    group.addoption(
+        OPTION, choices=RECORD_MODES, help="record, as vcrpy does; by default: replay alone"
+    )
     group.addoption(WRITES_OPTION, action="store_true", help="send and record writes, too")
     group.addoption(_UNUSED_OPTION, action="store_true", help="list cassettes that no test uses")
     group.addoption(_BLOCK_OPTION, action="store_true", help="fail tests that connect elsewhere")
@@ -171,7 +174,7 @@ def _session(
     from ..errors import DirectMailLabError
 
     settings = settings_of(node, options)
-    mode = node.config.getoption(OPTION) or settings.record_mode or "none"
+    mode: RecordMode = node.config.getoption(OPTION) or settings.record_mode or "none"
     before = current_session()
     try:
         named = cassette if settings.cassette is None else settings.cassette
@@ -275,7 +278,7 @@ def _replaying(path: Path, _: str, settings: Settings, node: Node) -> Session:  
     return session
 
 
-def _recording(path: Path, mode: str, settings: Settings, node: Node) -> Session:
+def _recording(path: Path, mode: RecordMode, settings: Settings, node: Node) -> Session:
     """Return a session that records, with the environment's key."""
     from ..credentials import ApiKey, find_api_key
     from ..errors import CredentialError, NotConnectedError
