@@ -30,6 +30,7 @@ Until a test uses a fixture this module imports only pytest, and it never import
 
 from __future__ import annotations
 
+import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
@@ -61,6 +62,7 @@ _UNUSED_OPTION: Final = "--directmail-unused"
 _BLOCK_OPTION: Final = "--directmail-block-network"
 _HOSTS_OPTION: Final = "--directmail-allowed-hosts"
 _BLOCK: Final = "directmail_network_block"  # a plugin's name
+_LONGEST_WAIT_S, _PAUSE_S = 60.0, 0.02  # for a cassette that another worker records
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -144,7 +146,8 @@ def directmail_session(
 ) -> Iterator[Session]:
     """Give a `Session` to what a module sets up once, on ``<module>/directmail_session.yaml``.
 
-    It has the module's marker. With xdist, record it by ``--dist=loadfile``.
+    It has the module's marker. Workers of xdist wait for one another while they record it; with
+    ``--dist=loadfile`` they need not.
     """
     yield from _session(request.node, directmail_options, None)
 
@@ -274,7 +277,7 @@ def _replaying(path: Path, _: str, settings: Settings, node: Node) -> Session:  
 def _recording(path: Path, mode: str, settings: Settings, node: Node) -> Session:
     """Return a session that records, with the environment's key."""
     from ..credentials import ApiKey, find_api_key
-    from ..errors import CredentialError, NotConnectedError
+    from ..errors import CassetteInUseError, CredentialError, NotConnectedError
     from ..sessions import Session
     from ..settings import NO_ADDRESS, choose_address
 
@@ -294,8 +297,16 @@ def _recording(path: Path, mode: str, settings: Settings, node: Node) -> Session
     if settings.is_patched:
         session.take_senders()
     options = settings.given("redact", "match_on", "before_record")
-    session.record(path, record_mode=mode, **options)
-    return session
+    # Another worker of xdist may have a test with the same cassette.
+    end = time.monotonic() + (_LONGEST_WAIT_S if hasattr(node.config, "workerinput") else 0)
+    while True:
+        try:
+            session.record(path, record_mode=mode, **options)
+            return session
+        except CassetteInUseError:
+            if time.monotonic() >= end:
+                raise
+            time.sleep(_PAUSE_S)
 
 
 def _unblocked(
