@@ -66,7 +66,7 @@ def __getattr__(name: str) -> Any:
         value = globals()[name] = module if name == "errors" else getattr(module, name)
         return value
     from .arguments import did_you_mean
-    from .errors import with_brief_traceback
+    from .tracebacks import with_brief_traceback
 
     message = f"directmail_lab has no {name!r}. {did_you_mean(name, __all__)}"
     raise with_brief_traceback(AttributeError(message.rstrip(), name=name))

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from numbers import Integral
 from typing import cast
 
-from .errors import with_brief_traceback
+from .tracebacks import with_brief_traceback
 
 
 def argument_error(message: str) -> ValueError:

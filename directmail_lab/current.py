@@ -13,11 +13,12 @@ from .cassettes import DEFAULT_MATCH_ON, BeforeRecord, Matcher, Recording
 from .contract import ME_PATH
 from .credentials import ApiKey, as_api_key, find_api_key, forget_api_key, remembered_api_key
 from .display import ProgressBar
-from .errors import NotConnectedError, hide_frames
+from .errors import NotConnectedError
 from .http import httpx, recorded_request
 from .keyless import replay_in_place
 from .sessions import ModeChange, Session, SessionOptions, Timing, replaying_session
 from .settings import API_KEY_VARIABLE, BASE_URL_VARIABLE, choose_address, variable
+from .tracebacks import hide_frames
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,9 +10,10 @@ from .cassettes import Recording, new_cassette_path
 from .cassettes.library import cassette_name
 from .contract import SAFE_METHODS
 from .display import plural
-from .errors import NotConnectedError, NotRecordedError, warn_caller
+from .errors import NotConnectedError, NotRecordedError
 from .exchange.values import RecordedRequest
 from .sessions import Session, replaying_session
+from .tracebacks import warn_caller
 from .transports.session import Mode
 
 

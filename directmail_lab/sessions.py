@@ -29,15 +29,17 @@ from .cassettes import (
     shown_path,
 )
 from .clients import ClientsTransport, adapters_of
+from .clients.own import AsyncClient, Client, service_error
 from .contract import ME_PATH
 from .credentials import ApiKey, as_api_key
 from .display import plural
-from .errors import DirectMailLabError, NotConnectedError, hide_frames
+from .errors import DirectMailLabError, NotConnectedError
 from .exchange.operations import base_path, pattern_of
-from .http import REQUEST_OPTIONS, AsyncClient, Client, httpx, origin, parse_url, service_error
+from .http import REQUEST_OPTIONS, httpx, origin, parse_url
 from .redaction import Redactor
 from .redaction.redactor import guard_logs
 from .settings import NO_ADDRESS, base_address, trust_origin
+from .tracebacks import hide_frames
 from .transports import Transport
 from .transports.allowance import Pace
 from .transports.network import NetworkTransport

@@ -27,9 +27,9 @@ from unittest import mock
 import pytest
 
 import directmail_lab
-from directmail_lab import http
 from directmail_lab.cassettes.layout import header_text, interaction_text
 from directmail_lab.cassettes.recording import parse_cassette
+from directmail_lab.clients import own
 from directmail_lab.errors import CassetteFormatError
 from directmail_lab.exchange.operations import pattern_of
 from directmail_lab.questions import audit
@@ -95,7 +95,9 @@ def compiled_by(call: Callable[[], object]) -> list[Pattern]:
 
 
 MADE: dict[str, list[Pattern]] = {
-    "directmail_lab.http._explain": [re.compile(pattern) for _, pattern, _ in http._MESSAGES],
+    "directmail_lab.clients.own._explain": [
+        re.compile(pattern) for _, pattern, *_ in own._MESSAGES
+    ],
     "directmail_lab.exchange.operations.pattern_of": compiled_by(
         lambda: pattern_of("/v1/{a}:{b}/{c}")
     ),
@@ -111,7 +113,7 @@ MADE: dict[str, list[Pattern]] = {
 
 def modules() -> Iterator[ModuleType]:
     for found in pkgutil.walk_packages(directmail_lab.__path__, "directmail_lab."):
-        if not found.name.endswith("__main__"):
+        if not found.name.endswith(("__main__", "sitecustomize")):  # which are programs
             yield importlib.import_module(found.name)
 
 

@@ -19,9 +19,6 @@ from .values import Headers, header
 MAX_DEPTH: Final = 50
 """How many levels `leaves` descends; an object or array below them is a leaf."""
 
-PAGE: Final = "directmail_lab.page"
-"""What `pages` sets in a response's extensions: its only array of objects is the records."""
-
 Path = tuple[str | int, ...]
 """Where a value is in a JSON value: names of members, and positions in arrays."""
 

@@ -16,12 +16,6 @@ from urllib.parse import urlsplit
 
 from ..errors import CassetteFormatError
 
-READING: Final = "directmail_lab.reading"
-"""Where a response of a session carries its `Reading`: ``response.extensions[READING]``."""
-
-NUMBER: Final = "directmail_lab.number"
-"""Where it carries its recording and its number in that, for a body that is read later."""
-
 Headers = tuple[tuple[str, str], ...]
 """Header names and values, in the order they were sent, a repeated one more than once."""
 

@@ -20,9 +20,10 @@ from typing import Final, final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ..credentials import Hidden, keys_version, known_keys
-from ..errors import CassetteError, hide_frames
+from ..errors import CassetteError
 from ..exchange.bodies import MAX_UNPACKED_BYTES, MissingBody, TooLargeError, unpack
 from ..exchange.values import Headers, Interaction, RecordedRequest, RecordedResponse, header
+from ..tracebacks import hide_frames
 from .key import REDACTED, KeySearch, lower_ascii
 from .personal import FIELD, Pseudonyms, normalize
 

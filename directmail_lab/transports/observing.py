@@ -5,50 +5,27 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import suppress
+from contextlib import aclosing, closing, contextmanager, suppress
 from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, cast
 
 from ..cassettes import Cassette, SessionRecording
 from ..cassettes.recording import RawInteraction
 from ..display import CONTROLS
-from ..errors import (
-    CassetteError,
-    OutcomeUnknownError,
-    hide_frames,
-)
+from ..errors import CassetteError, OutcomeUnknownError
 from ..exchange.bodies import MAX_UNPACKED_BYTES, MissingBody, unpack
 from ..exchange.operations import below
-from ..exchange.values import (
-    NUMBER,
-    READING,
-    Interaction,
-    RecordedResponse,
-    header,
-    normalize_headers,
-)
-from ..http import as_response, httpx, recorded_request, recorded_response
+from ..exchange.values import Interaction, RecordedResponse, header, normalize_headers
+from ..http import as_response, body_of, httpx, recorded_request, recorded_response
 from ..readings.reading import RawValues, Reading, Source, raw_values
+from ..tracebacks import hide_frames
 from . import Transport
-
-_About = tuple[float | None, Source, str | None, int | None]
-"""Of a `Reading`: seconds, source, cassette and number there."""
-
-
-ATTEMPT: Final = "directmail_lab.attempt"
-"""Where a request carries how many responses of the call that is under way were recorded."""
-
-
-SEEN: Final = "directmail_lab.seen"
-"""Where a request carries how many responses the call that is under way has had."""
-
+from .extensions import KEY, Received, call_of, of
 
 _MOST_KEPT_BYTES: Final = 64 * 1024**2
 """How much is kept of a body that may yet be cut short; of a larger one nothing is."""
-
 
 _USUAL_REASONS: Final = frozenset({"", *(status.phrase for status in HTTPStatus)})
 
@@ -72,32 +49,44 @@ class Observer:
         response: httpx.Response,
         *,
         at: float,
-        about: _About,
-        body: bytes | None = None,
+        elapsed_s: float | None,
+        source: Source = "live",
+        cassette: str | None = None,
+        cassette_number: int | None = None,
         path: str | None = None,
-    ) -> httpx.Response:
-        """Return the response. ``body`` is None if it was not read yet; ``path`` is redacted."""
+        body: bytes | None = None,
+    ) -> Received:
+        """Return what the response now carries.
+
+        ``path`` is the redacted one if that is known; ``body`` is None if it was not read yet.
+        """
         _hide_key(response, self.redacted)
-        raw = response.headers.raw
-        path = path or self.redacted(below(request.url.raw_path.decode("ascii"), self.prefix))
-        request.extensions[SEEN] = attempt = request.extensions.get(SEEN, 0) + 1
+        raw, call = response.headers.raw, call_of(request)
+        call.attempt += 1
         # A service may put anything in a header, and a reading is shown and pickled as it is. A
         # shorter text holds no key that is searched for.
         values = RawValues(
             *[v and (self.redacted(v) if len(v) >= 8 else v) for v in raw_values(raw)]
         )
-        status = response.status_code
-        reading = Reading(at, request.method, path, status, values, *about, attempt)
-        sent = request.content if hasattr(request, "_content") else b""
-        exchange = RawInteraction(
-            request.url, request.headers.raw, sent, raw, response.reason_phrase, body
+        reading = Reading(
+            at,
+            request.method,
+            path or self.redacted(below(request.url.raw_path.decode("ascii"), self.prefix)),
+            response.status_code,
+            values,
+            elapsed_s,
+            source,
+            cassette,
+            cassette_number,
+            call.attempt,
         )
-        response.extensions[READING] = reading
+        sent, reason = body_of(request) or b"", response.reason_phrase
+        exchange = RawInteraction(request.url, request.headers.raw, sent, raw, reason, body)
         number = recording.add(reading, exchange)
-        if body is None:
-            response.extensions[NUMBER] = recording, number
+        received = Received(reading, number, recording if body is None else None)
+        response.extensions[KEY] = received
         self.on_reading(reading)
-        return response
+        return received
 
 
 def _hide_key(response: httpx.Response, redacted: Callable[[str], str]) -> None:
@@ -130,111 +119,99 @@ class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         started = self.timer()
         response = self.inner.handle_request(request)
-        response.stream = stream = _Watched(self, request, response, started)
-        if self.cassette is not None:
-            # No local holds the body: a traceback with locals would print what it echoes.
-            try:
-                limit = _TimeLimit(request, response, self.timer)
-                with limit:
-                    response.stream = httpx.ByteStream(b"".join(map(limit.check, stream)))
-            finally:
-                stream.close()
-        return self._received(request, response, started)
+        response.stream = body = self._body(request, response, started)
+        if self.cassette is None:
+            self._observe_live(request, response, started)
+            return response
+        # No local holds the bytes: a traceback with locals would print what they echo.
+        with closing(body), _time_limit(request, response, self.timer) as check:
+            response.stream = httpx.ByteStream(b"".join(map(check, body)))
+        return self._record(self.cassette, request, response, started)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         started = self.timer()
         response = await self.inner.handle_async_request(request)
-        response.stream = stream = _Watched(self, request, response, started)
-        if self.cassette is not None:
-            try:
-                limit = _TimeLimit(request, response, self.timer)
-                with limit:
-                    parts = [limit.check(part) async for part in stream]
-                    response.stream = httpx.ByteStream(b"".join(parts))
-            finally:
-                await stream.aclose()
-        return self._received(request, response, started)
+        response.stream = body = self._body(request, response, started)
+        if self.cassette is None:
+            self._observe_live(request, response, started)
+            return response
+        async with aclosing(body):
+            with _time_limit(request, response, self.timer) as check:
+                response.stream = httpx.ByteStream(b"".join([check(p) async for p in body]))
+        return self._record(self.cassette, request, response, started)
 
-    def cut_short(
-        self, request: httpx.Request, response: httpx.Response, started: float, body: bytes
-    ) -> None:
-        """Keep what came of a response whose connection broke; no cassette gets it."""
-        extensions = response.extensions
-        if NUMBER not in extensions:  # it would have been observed once its body was recorded
-            self._received(request, response, started, is_cut_short=True)
-        recording, number = extensions[NUMBER]
-        with suppress(ValueError):
-            body = unpack(body, response.headers.get("content-encoding", ""))
-        extensions[READING] = recording.cut_short(number, body)
+    def _observe_live(
+        self, request: httpx.Request, response: httpx.Response, started: float
+    ) -> Received:
+        elapsed_s = round(self.timer() - started, 6)
+        return self.observe(self.recording, request, response, at=self.clock(), elapsed_s=elapsed_s)
 
-    def _received(
-        self,
-        request: httpx.Request,
-        response: httpx.Response,
-        started: float,
-        *,
-        is_cut_short: bool = False,
+    def _body(self, request: httpx.Request, response: httpx.Response, started: float) -> _Body:
+        """Return the body of a response, which is kept as far as it came if it breaks off."""
+
+        def cut_short(body: bytes) -> None:
+            received = of(response)
+            if not received.number:  # it was read for a cassette, which gets none of it
+                received = self._observe_live(request, response, started)
+            with suppress(ValueError):
+                body = unpack(body, response.headers.get("content-encoding", ""))
+            received.cut_short(body)
+
+        return _Body(response.stream, cut_short)
+
+    def _record(
+        self, cassette: Cassette, request: httpx.Request, response: httpx.Response, started: float
     ) -> httpx.Response:
+        """Record a response before the caller has the whole of it: nothing seen is ever lost."""
         elapsed_s, at = round(self.timer() - started, 6), self.clock()
-        if self.cassette is None or is_cut_short:
-            about: _About = elapsed_s, "live", None, None
-            return self.observe(self.recording, request, response, at=at, about=about)
         recorded, response = _as_recorded(request, response)
-        number: int | None = 0
+        about: dict[str, Any] = {"at": at, "elapsed_s": elapsed_s, "body": recorded.body}
         try:
-            number = self._record(request, recorded, at, elapsed_s)
-        finally:  # a response that was not recorded is in the session's recording
-            about = elapsed_s, "live", None, None
+            number = _write(cassette, request, recorded, at, elapsed_s)
             if number != 0:
-                about = elapsed_s, "recorded", self.cassette.name, number
-            kept = self.recording, request, response
-            response = self.observe(*kept, at=at, about=about, body=recorded.body)
+                about |= {"source": "recorded", "cassette": cassette.name}
+                about["cassette_number"] = number
+        finally:  # a response that was not recorded is in the session's recording
+            self.observe(self.recording, request, response, **about)
         return response
 
-    @hide_frames
-    def _record(
-        self, request: httpx.Request, response: RecordedResponse, at: float, elapsed_s: float
-    ) -> int | None:
-        """Record a response before the caller has the whole of it: nothing seen is ever lost.
 
-        Returns what `Cassette.record` does.
-        """
-        assert self.cassette is not None
-        attempt = request.extensions.get(ATTEMPT, 0) + 1
-        recorded_at = datetime.fromtimestamp(at, UTC)
-        try:
-            number = self.cassette.record(
-                Interaction(recorded_request(request), response, recorded_at, elapsed_s, attempt)
-            )
-        except CassetteError as error:
-            error.add_note(
-                f"The service had answered {response.status} to the {request.method}: "
-                "the request was carried out, and only its recording failed. interactions() has "
-                "the response."
-            )
-            raise
-        if number != 0:  # what is left out is no attempt of the recording
-            request.extensions[ATTEMPT] = attempt
-        return number
+@hide_frames
+def _write(
+    cassette: Cassette,
+    request: httpx.Request,
+    response: RecordedResponse,
+    at: float,
+    elapsed_s: float,
+) -> int | None:
+    """Write a response to a cassette; return what `Cassette.record` does."""
+    call, recorded_at = call_of(request), datetime.fromtimestamp(at, UTC)
+    attempt = call.recorded + 1
+    try:
+        number = cassette.record(
+            Interaction(recorded_request(request), response, recorded_at, elapsed_s, attempt)
+        )
+    except CassetteError as error:
+        error.add_note(
+            f"The service had answered {response.status} to the {request.method}: "
+            "the request was carried out, and only its recording failed. interactions() has "
+            "the response."
+        )
+        raise
+    if number != 0:  # what is left out is no attempt of the recording
+        call.recorded = attempt
+    return number
 
 
-class _Watched(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """The body of a live response, which tells the transport that kept the response if it breaks.
+class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
+    """The body of a live response.
 
-    That is, if the connection fails, or if the caller is interrupted as it reads.
+    If the connection breaks, or the caller is interrupted as it reads, ``cut_short`` gets what came
+    until then.
     """
 
-    def __init__(
-        self,
-        kept_by: ObservingTransport,
-        request: httpx.Request,
-        response: httpx.Response,
-        started: float,
-    ) -> None:
-        self._stream: Any = response.stream
-        self._cut_short: Callable[[bytes], None] = partial(
-            kept_by.cut_short, request, response, started
-        )
+    def __init__(self, stream: Any, cut_short: Callable[[bytes], None]) -> None:
+        self._stream, self._cut_short = stream, cut_short
         self._parts: list[bytes] = []
         self._size = 0
 
@@ -281,37 +258,35 @@ class _Watched(httpx.SyncByteStream, httpx.AsyncByteStream):
         return stream
 
 
-class _TimeLimit:
-    """Ends the reading of a stream that is recorded and does not end: its caller has nothing yet.
+@contextmanager
+def _time_limit(
+    request: httpx.Request, response: httpx.Response, timer: Callable[[], float]
+) -> Iterator[Callable[[bytes], bytes]]:
+    """Yield a function that returns a part of the body if it came in time.
 
-    As a context manager it says why, if reading takes too long. A body with a ``Content-Length``
-    has an end, and no limit but the one for each of its parts.
+    It ends the reading of a stream that is recorded and does not end: its caller has nothing yet. A
+    body with a ``Content-Length`` has an end, and no limit but the one for each of its parts.
     """
+    timeout_s: float | None = request.extensions.get("timeout", {}).get("read")
+    end = math.inf
+    if timeout_s is not None and "content-length" not in response.headers:
+        end = timer() + timeout_s
 
-    def __init__(
-        self, request: httpx.Request, response: httpx.Response, timer: Callable[[], float]
-    ) -> None:
-        self._timeout_s: float | None = request.extensions.get("timeout", {}).get("read")
-        self._timer, self._end = timer, math.inf
-        if self._timeout_s is not None and "content-length" not in response.headers:
-            self._end = timer() + self._timeout_s
-
-    def check(self, part: bytes) -> bytes:
-        """Return a part of the body if it came in time."""
-        if self._end < math.inf and self._timer() > self._end:
+    def check(part: bytes) -> bytes:
+        if end < math.inf and timer() > end:
             raise httpx.ReadTimeout("")
         return part
 
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _: object, error: object, __: object) -> None:
-        if isinstance(error, httpx.ReadTimeout) and self._timeout_s is not None:
+    try:
+        yield check
+    except httpx.ReadTimeout as error:
+        if timeout_s is not None:
             error.args = (
-                f"The response did not end within {self._timeout_s:g} s, the client's timeout. "
+                f"The response did not end within {timeout_s:g} s, the client's timeout. "
                 "While a session records, it reads a stream to its end before its caller gets it. "
                 "Request a stream that ends, or give it more time.",
             )
+        raise
 
 
 def _as_recorded(
@@ -330,10 +305,8 @@ def _as_recorded(
         if len(plain) > MAX_UNPACKED_BYTES or (coding and body and plain is body):
             raise ValueError
     except ValueError:
-        missing = MissingBody(b"<not recorded: %d bytes>" % len(body))
-        placeholder = replace(recorded, body=missing)
-        return normalize_headers(placeholder, method=request.method), response
-    if not coding:
+        plain, coding = MissingBody(b"<not recorded: %d bytes>" % len(body)), None
+    if plain is body and not coding:
         return recorded, response
     recorded = normalize_headers(replace(recorded, body=plain), method=request.method)
-    return recorded, as_response(recorded)
+    return recorded, as_response(recorded) if coding else response

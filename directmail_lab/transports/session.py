@@ -20,9 +20,10 @@ from ..exchange.values import (
     Interaction,
     RecordedRequest,
 )
-from ..http import SENDER, as_response, httpx, recorded_request
+from ..http import as_response, httpx, recorded_request
 from . import Transport
-from .observing import ATTEMPT, SEEN, Observer
+from .extensions import call_of
+from .observing import Observer
 
 ModeName = Literal["live", "record", "replay"]
 
@@ -156,28 +157,33 @@ class SessionTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         assert mode.cassette is not None
         for number, recorded in played:
             at = recorded.recorded_at
-            response = self._observe(
+            response = as_response(recorded.response)
+            self._observe(
                 mode.recording,
                 request,
-                as_response(recorded.response),
-                body=recorded.response.body,
+                response,
                 # The time of the recording: the chart of a replay is that of the recording.
                 at=math.nan if at is None else at.timestamp(),
-                about=(recorded.elapsed_s, "replayed", mode.cassette.name, number),
+                elapsed_s=recorded.elapsed_s,
+                source="replayed",
+                cassette=mode.cassette.name,
+                cassette_number=number,
                 path=path_below(recorded.request.uri, self._observe.prefix),
+                body=recorded.response.body,
             )
         return response
 
 
 def _recorded_for(request: httpx.Request, mode: Mode) -> list[tuple[int, Interaction]]:
     """Return what the cassette plays for a request, with numbers; nothing if it is to be sent."""
-    if request.url.userinfo and not request.extensions.get(SENDER):
+    call = call_of(request)
+    if request.url.userinfo and call.send is None:
         raise AddressError(
             "The address holds a user name or password before its host, where httpx would print "
             "it.",
             "Leave it out: the session adds the key by itself.",
         )
-    request.extensions[ATTEMPT] = request.extensions[SEEN] = 0
+    call.attempt = call.recorded = 0
     if mode.cassette is None:
         return []
     if mode.cassette.looks_inside(request.method):

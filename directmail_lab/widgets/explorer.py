@@ -16,11 +16,10 @@ from urllib.parse import parse_qsl, unquote
 
 from ..errors import DirectMailLabError
 from ..exchange.operations import operation_of
-from ..exchange.values import READING
 from ..http import httpx, is_write
 from ..redaction.key import has_placeholder
 from ..sessions import Session
-from ..transports.pacing import CANCELLED
+from ..transports.extensions import call_of, of
 
 Respond = Callable[[dict[str, Any]], None]
 _Sending = tuple[Session, httpx.Request]
@@ -61,8 +60,8 @@ class Explorer:
             case {"action": "waiting"}:
                 respond({"seconds": self._waits_s()})
             case {"action": "cancel"}:
-                if self._last is not None:
-                    self._last[1].extensions[CANCELLED].set()
+                if self._last and (cancelled := call_of(self._last[1]).cancelled):
+                    cancelled.set()
                 respond({})
             case _:
                 return False
@@ -91,7 +90,7 @@ class Explorer:
         # The page counts down: no progress bar is shown.
         is_alone = session.allowances.shown.acquire(blocking=False)
         try:
-            reading = session.client.send(request).extensions[READING]
+            response = session.client.send(request)
         except Exception as error:
             told = " ".join([str(error), *getattr(error, "__notes__", ())])
             return {"problem": recording.redactor.text(told)}
@@ -99,8 +98,8 @@ class Explorer:
             self._is_sending.release()
             if is_alone:
                 session.allowances.shown.release()
-        numbers = range(len(recording), 0, -1)
-        return {"number": next((n for n in numbers if recording.reading(n) == reading), None)}
+        # None if a cell changed the mode meanwhile: the page shows another recording now.
+        return {"number": of(response).number if session.recording is recording else None}
 
     def _waits_s(self) -> float | None:
         """Return for how many seconds the request waits; 0 if for another one, None if not."""
@@ -140,7 +139,7 @@ def _written(session: Session, form: Any, body: bytes) -> httpx.Request:
         request = session.client.build_request(form["method"], path, **options)
     except ValueError:
         raise DirectMailLabError("A header cannot be sent as it is.") from None
-    request.extensions[CANCELLED] = threading.Event()
+    call_of(request).cancelled = threading.Event()
     texts = [str(request.url), *request.headers.values(), body.decode("latin-1")]
     if session.mode != "replay" and any(map(has_placeholder, texts)):
         raise DirectMailLabError("A value was replaced when this was recorded: put in your own.")

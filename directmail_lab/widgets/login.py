@@ -17,6 +17,7 @@ from ..current import connect, current_session, logout
 from ..display import plural
 from ..http import httpx
 from ..sessions import Session, SessionOptions
+from ..tracebacks import hide_frames
 from ..transports.session import ModeName
 from .page import read_page
 from .widget import Widget, can_show_widgets
@@ -49,7 +50,7 @@ class SignInRequest:
     options: SessionOptions = field(default_factory=SessionOptions)
 
 
-@errors.hide_frames
+@hide_frames
 def login(
     *,
     base_url: str = "",

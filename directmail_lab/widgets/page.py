@@ -20,10 +20,11 @@ from ..cassettes import Recording
 from ..display import as_html, as_text, plural
 from ..errors import CassetteError, CassetteFormatError, DirectMailLabError
 from ..exchange.bodies import declared_charset, decode_text, read_json, shown_missing, unpack
-from ..exchange.values import READING, RecordedRequest, RecordedResponse, header, normalize_headers
+from ..exchange.values import RecordedRequest, RecordedResponse, header, normalize_headers
 from ..http import as_response, httpx
 from ..readings.reading import CUT_SHORT, Reading, is_exhausted
 from ..readings.reset_unit import renewal_time
+from ..transports.extensions import KEY, Received
 
 Response = tuple[dict[str, Any], list[bytes]]
 Message = RecordedRequest | RecordedResponse
@@ -284,7 +285,7 @@ def response_of(recording: Recording, number: int) -> httpx.Response:
     response = as_response(normalize_headers(plain, method=sent.method))
     headers = [(name.encode(), value.encode()) for name, value in sent.headers]
     response.request = httpx.Request(sent.method, sent.uri, headers=headers, content=sent.body)
-    response.extensions[READING] = recording.reading(number)
+    response.extensions[KEY] = Received(recording.reading(number))
     response.read()
     return response
 
