@@ -4,8 +4,8 @@
 - `recording` is what a file holds, or what a session keeps; our layout is read by line, other
   files through `vcr_files`, the use of vcrpy, and `har`.
 - `cassette` is an open one, which replays or records as its record mode says.
-- `player` decides which recorded response comes next for a request; `mismatch` says in what two
-  requests differ.
+- `player` decides which recorded response comes next for a request; `matching` says what of two
+  requests is compared, and `mismatch` in what they differ.
 - `recorder` appends interactions to a file; `layout` defines its lines.
 - `convert` writes whole files again.
 """
@@ -17,7 +17,7 @@ from .library import (
     new_cassette_path as new_cassette_path,
     shown_path as shown_path,
 )
-from .player import DEFAULT_MATCH_ON as DEFAULT_MATCH_ON, Matcher as Matcher
+from .matching import DEFAULT_MATCH_ON as DEFAULT_MATCH_ON, Matcher as Matcher
 from .recording import (
     Recording as Recording,
     ReplayRecording as ReplayRecording,

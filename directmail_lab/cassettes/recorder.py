@@ -11,7 +11,7 @@ import hashlib
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from itertools import chain
@@ -25,7 +25,8 @@ from ..redaction import Redactor
 from ..settings import VERSION
 from . import layout
 from .library import Version, create, locked, version_of
-from .player import Matcher, Player
+from .matching import Matching
+from .player import Player
 from .recording import MAX_FILE_BYTES, Recording, read_cassette
 
 Ending = Literal["merge", "replace", "aside"]
@@ -199,7 +200,7 @@ class Recorder:
     Parameters
     ----------
     replaces
-        Where the cassette is recorded anew, the matchers by which a new interaction replaces an old
+        Where the cassette is recorded anew, the matching by which a new interaction replaces an old
         one; the others are kept, as vcrpy keeps them. The old file stands until `close`. After a
         kill the file beside it does too, named as in `unfinished_files`.
     notice
@@ -220,7 +221,7 @@ class Recorder:
         redactor: Redactor,
         metadata: Mapping[str, object],
         notice: Callable[[str], None],
-        replaces: Sequence[str | Matcher] | None = None,
+        replaces: Matching | None = None,
     ) -> None:
         with ExitStack() as locks:
             self._path = self._file = locks.enter_context(locked(path))
@@ -365,7 +366,7 @@ class Recorder:
         new = read_cassette(self._file)
         player = Player(
             new,
-            self._replaces or (),
+            self._replaces or Matching(),
             base_url=self.recording.base_url or "",
             redactor=self._redactor,
         )
