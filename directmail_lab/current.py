@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Unpack
 
 from .arguments import argument_error, check_names, check_number, check_options
-from .cassettes import DEFAULT_MATCH_ON, BeforeRecord, Matcher, Recording
+from .cassettes import DEFAULT_MATCH_ON, BeforeRecord, FileRecording, Matcher
 from .contract import ME_PATH
 from .credentials import ApiKey, as_api_key, find_api_key, forget_api_key, remembered_api_key
 from .display import ProgressBar
@@ -94,7 +94,7 @@ def connect(
         raise argument_error("A record_mode needs a cassette: connect(…, cassette=…).")
     hidden = as_api_key(api_key)
     mode = record_mode or "none"
-    start: str | Path | Recording | None = cassette
+    start: str | Path | FileRecording | None = cassette
     if cassette is not None and mode == "none" and (base_url is None or hidden is None):
         opened, start = replaying_session(cassette, base_url, **options)
     else:
@@ -425,7 +425,7 @@ def replay(
     """
 
     def enter() -> Any:
-        start: str | Path | Recording = cassette
+        start: str | Path | FileRecording = cassette
         if (opened := _current.session) is None:
             opened, start = replaying_session(cassette)
         entered = opened.replay(start, timing=timing, repeat=repeat, match_on=match_on).entered

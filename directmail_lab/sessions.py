@@ -20,9 +20,8 @@ from .cassettes import (
     DEFAULT_MATCH_ON,
     BeforeRecord,
     Cassette,
+    FileRecording,
     Matcher,
-    Recording,
-    ReplayRecording,
     SessionRecording,
     find_cassette,
     read_cassette,
@@ -185,7 +184,7 @@ class Session:
 
     def record(
         self,
-        cassette: str | Path | Recording,
+        cassette: str | Path | FileRecording,
         *,
         record_mode: str = "new_episodes",
         redact: Iterable[str] = (),
@@ -217,7 +216,7 @@ class Session:
 
     def replay(
         self,
-        cassette: str | Path | Recording,
+        cassette: str | Path | FileRecording,
         *,
         timing: Timing = "instant",
         repeat: Literal["last", "strict"] = "last",
@@ -270,7 +269,7 @@ class Session:
         # A unit that was stated for the service at one address says nothing of another's recording.
         is_stated = self._api_key is None or file.base_url == self.base_url
         unit = self._reset_unit if is_stated else None
-        played = ReplayRecording(file, self.base_url, reset_unit=unit)
+        played = SessionRecording(file.name, self.base_url, reset_unit=unit, file=file)
         return Mode("replay", _NOTHING_SENT, _NOTHING_SENT, played, cassette, factor)
 
     def _keyed(self, name: ModeName) -> NetworkTransport:
@@ -549,7 +548,7 @@ def latency_factor(timing: Timing) -> float:
 
 def replaying_session(
     cassette: str | Path, base_url: str | None = None, **options: Unpack[SessionOptions]
-) -> tuple[Session, Recording]:
+) -> tuple[Session, FileRecording]:
     """Return a session that can only replay, at the address of a cassette, and what that holds."""
     recording = read_cassette(find_cassette(cassette))
     if base_url is None:

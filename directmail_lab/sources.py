@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
@@ -167,9 +168,8 @@ def _read_many(files: list[tuple[str, Path]]) -> Iterator[Recording]:
         for name, path in files:
             try:
                 recording = read_cassette(path)
-                recording.name = name
-                recording.interactions = list(recording)  # raises where one cannot be read
-                yield recording
+                # Parsed here, since an interaction that cannot be read raises.
+                yield replace(recording, name=name, interactions=list(recording))
             except CassetteError:
                 left_out.append(name)
             bar.update()

@@ -16,7 +16,7 @@ from vcr.serialize import deserialize
 from vcr.serializers import yamlserializer
 
 from directmail_lab.cassettes import layout
-from directmail_lab.cassettes.recording import parse_cassette
+from directmail_lab.cassettes.files import parse_cassette
 from directmail_lab.exchange.operations import path_below
 from directmail_lab.exchange.values import (
     Headers,

@@ -14,11 +14,11 @@ from hypothesis import given, strategies as st
 from key_search import traces
 from typer.testing import CliRunner
 
-from directmail_lab.cassettes import read_cassette
+from directmail_lab.cassettes import Cassette, read_cassette
 from directmail_lab.cassettes.convert import convert
 from directmail_lab.cassettes.har import har_text, read_har
 from directmail_lab.cli import app
-from directmail_lab.errors import CassetteFormatError
+from directmail_lab.errors import CassetteFormatError, NotRecordedError
 from directmail_lab.exchange.values import Interaction, RecordedRequest, RecordedResponse
 
 KEY = "dm_live_8fK2xQ9zLr7TtVb3nWm5YcHs1pAe"
@@ -129,7 +129,7 @@ def only(entry: object) -> Interaction:
 @pytest.mark.parametrize(
     ("method", "response", "body"),
     [
-        # Playwright's, for a redirect and where it was told to leave contents out.
+        # Playwright's, where it was told to leave contents out, and for a redirect.
         ("GET", {"content": {"size": -1}, "bodySize": -1}, b"<not recorded: ? bytes>"),
         ("GET", {"content": {"size": -1}, "bodySize": 266}, b"<not recorded: 266 bytes>"),
         ("GET", {"content": {"size": -1}, "headers": "7"}, b"<not recorded: 7 bytes>"),
@@ -140,6 +140,7 @@ def only(entry: object) -> Interaction:
         ("GET", {"content": {"text": ""}, "bodySize": -1}, b""),
         ("GET", {"status": 204, "content": {"size": -1}}, b""),
         ("GET", {"status": 304, "content": {"size": 266}}, b""),
+        ("GET", {"status": 302, "content": {"size": -1}, "bodySize": -1}, b""),
         ("HEAD", {"content": {"size": -1}, "headers": "7"}, b""),
     ],
 )
@@ -153,6 +154,16 @@ def test_a_response_body_that_is_left_out_is_no_empty_one(
     entry = {"request": request, "response": {"status": 200, "headers": headers, **response}}
 
     assert only(entry).response.body == body
+
+
+def test_what_a_file_left_out_is_not_replayed_as_a_body(tmp_path: Path) -> None:
+    """No caller takes what stands for a body for the service's answer."""
+    request = {"method": "GET", "url": "https://api.test/"}
+    entry = {"request": request, "response": {"status": 200, "content": {"size": 5000}}}
+    (tmp_path / "a.har").write_text(in_log(json.dumps(entry)))
+
+    with pytest.raises(NotRecordedError, match=r"without its body \(not recorded: 5000 bytes\)"):
+        Cassette(tmp_path / "a.har").play(RecordedRequest("GET", "https://api.test/"))
 
 
 @pytest.mark.parametrize(

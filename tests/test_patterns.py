@@ -27,15 +27,17 @@ from unittest import mock
 import pytest
 
 import directmail_lab
+from directmail_lab.cassettes.files import parse_cassette
 from directmail_lab.cassettes.layout import header_text, interaction_text
-from directmail_lab.cassettes.recording import parse_cassette
 from directmail_lab.clients import own
+from directmail_lab.clients.requests import _ERRORS
 from directmail_lab.errors import CassetteFormatError
 from directmail_lab.exchange.operations import pattern_of
 from directmail_lab.questions import audit
 from directmail_lab.redaction import Redactor
 from directmail_lab.redaction.key import KeySearch
 from directmail_lab.redaction.personal import count_personal, texts_of
+from directmail_lab.rewriting import Rewriting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -98,12 +100,16 @@ MADE: dict[str, list[Pattern]] = {
     "directmail_lab.clients.own._explain": [
         re.compile(pattern) for _, pattern, *_ in own._MESSAGES
     ],
+    "directmail_lab.clients.requests.answer": [re.compile(each[1]) for each in _ERRORS],
     "directmail_lab.exchange.operations.pattern_of": compiled_by(
         lambda: pattern_of("/v1/{a}:{b}/{c}")
     ),
     "directmail_lab.pytest_plugin.unused.pytest_collection_modifyitems": [],  # a name in quotes
     "directmail_lab.questions.audit.credentials_in": [*map(re.compile, audit._FORMS.values())],
     "directmail_lab.redaction.key.__init__": compiled_by(lambda: KeySearch([KEY, "Schlüßel"])),
+    "directmail_lab.rewriting._any_of": compiled_by(lambda: Rewriting("http://a", ["https://b/c"])),
+    "directmail_lab.rewriting._own_header": [],  # a literal
+    "directmail_lab.rewriting.to_service": [],  # a literal
 }
 """The patterns that functions put together, by the function."""
 

@@ -24,7 +24,7 @@ from hypothesis.stateful import (
 )
 
 from directmail_lab.cassettes import Cassette
-from directmail_lab.cassettes.recording import parse_cassette
+from directmail_lab.cassettes.files import parse_cassette
 from directmail_lab.errors import CassetteError, CassetteFormatError
 from directmail_lab.redaction import Redactor
 

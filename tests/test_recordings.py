@@ -21,7 +21,7 @@ from vcr.serialize import deserialize
 from vcr.serializers import yamlserializer
 
 import directmail_lab as dm
-from directmail_lab.cassettes import Cassette, read_cassette, recording as recording_module
+from directmail_lab.cassettes import Cassette, read_cassette, session as session_module
 from directmail_lab.sessions import Session
 from directmail_lab.widgets.page import detail, rows
 
@@ -89,7 +89,7 @@ def test_old_bodies_are_dropped_and_their_numbers_stay(
     live: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A session keeps so many bytes of its last messages, and all its readings."""
-    monkeypatch.setattr(recording_module, "_MAX_KEPT_BYTES", 15_000)
+    monkeypatch.setattr(session_module, "_MAX_KEPT_BYTES", 15_000)
     for _ in range(10):
         live.me()
     kept = [live.recording.has_bodies(number) for number in range(1, 11)]
@@ -106,7 +106,7 @@ def test_a_replays_recording_has_the_files_bodies_below_the_address_that_was_ask
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many there are: it keeps none of them. A compressed one is decoded, as played."""
-    monkeypatch.setattr(recording_module, "_MAX_KEPT_BYTES", 0)
+    monkeypatch.setattr(session_module, "_MAX_KEPT_BYTES", 0)
     packed = typed("text/plain", gzip.compress(b"plain"), ("Content-Encoding", "gzip"))
     path = theirs(tmp_path / "a.yaml", answered(get("/v1/x?b=2&a=1")), packed)
     with Session("https://eu.test") as session, session.replay(path):

@@ -20,11 +20,11 @@ from ..exchange.bodies import shown_missing
 from ..exchange.values import Interaction, RecordedRequest, check_interaction, normalize_headers
 from ..redaction import Redactor
 from .convert import notice_of_personal_data
+from .files import FileRecording, read_cassette
 from .library import cassette_name, find_cassette, new_cassette_path
 from .matching import Matcher, Matching
 from .player import Player
 from .recorder import Ending, Recorder, unfinished_files
-from .recording import Recording, read_cassette
 
 BeforeRecord = Callable[[Interaction], Interaction | None]
 """Returns what is to be recorded in place of an interaction, or None to leave it out."""
@@ -99,7 +99,7 @@ class Cassette:
 
     def __init__(
         self,
-        name: str | Path | Recording,
+        name: str | Path | FileRecording,
         *,
         folders: Sequence[Path] = (),
         record_mode: str = "none",
@@ -115,7 +115,7 @@ class Cassette:
     ) -> None:
         check_choice("record_mode", record_mode, RECORD_MODES)
         check_choice("repeat", repeat, ("last", "strict"))
-        place = (name.path or name.name) if isinstance(name, Recording) else name
+        place = (name.path or name.name) if isinstance(name, FileRecording) else name
         self.name = cassette_name(place)
         self.record_mode = record_mode
         self.on_played: Callable[[RecordedRequest], object] = lambda _: None
@@ -130,7 +130,7 @@ class Cassette:
         started_at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
         self._metadata = {"started_at": started_at, **(metadata or {}), "base_url": base_url}
         locate = find_cassette if record_mode == "none" else new_cassette_path
-        is_read = isinstance(name, Recording) and name.path is not None
+        is_read = isinstance(name, FileRecording) and name.path is not None
         self.path = Path(place) if is_read else locate(place, folders)
         self.records = records(record_mode, self.path)
         self._recorder: Recorder | None = None
@@ -140,10 +140,10 @@ class Cassette:
             self._recorder = self._open_recorder(anew=record_mode == "all")
             self._recording = self._recorder.recording
         else:
-            self._recording = name if isinstance(name, Recording) else read_cassette(self.path)
+            self._recording = name if isinstance(name, FileRecording) else read_cassette(self.path)
         self._redactor = self._redactor.extended(self._recording.redact)
         self._player = Player(
-            Recording(self.name) if record_mode == "all" else self._recording,
+            FileRecording(self.name) if record_mode == "all" else self._recording,
             self._matching,
             base_url=base_url or self._recording.base_url or "",
             redactor=self._redactor,
@@ -244,7 +244,7 @@ class Cassette:
             self._warn_if_alike(request, written)
         return number
 
-    def recording(self) -> Recording:
+    def recording(self) -> FileRecording:
         """Return what the cassette holds so far; in record mode "all", only what is new."""
         return self._recording if self._recorder is None else self._recorder.current()
 

@@ -15,9 +15,9 @@ from ..exchange.bodies import missing_bytes
 from ..exchange.values import Interaction
 from ..redaction import Redactor
 from ..redaction.personal import count_personal, personal_notice, texts_of
+from .files import FileRecording, read_cassette
 from .library import command_name, create, locked
 from .recorder import redacted_metadata, unfinished_files, write_cassette
-from .recording import Recording, read_cassette
 
 Layout = Literal["lines", "vcrpy", "json", "har"]
 
@@ -69,7 +69,7 @@ def _notice_of_missing(sizes: Sequence[int | None], source: Path) -> str:
     )
 
 
-def _write(path: Path, to: Layout, recording: Recording, redactor: Redactor) -> None:
+def _write(path: Path, to: Layout, recording: FileRecording, redactor: Redactor) -> None:
     """Write a recording in a layout, redacted, in the place of ``path``, which is locked."""
     # The writer adds its own; with ours in another layout, our reader would expect our lines.
     metadata = {**recording.metadata, "base_url": recording.base_url}
@@ -176,7 +176,7 @@ def notice_of_personal_data(path: Path, name: str) -> str:
     return ""
 
 
-def _redactor(recording: Recording) -> Redactor:
+def _redactor(recording: FileRecording) -> Redactor:
     """Return what removes the keys of this process, and the keyring's for the base addresses."""
     recording.redactor.learn(known_keys(remembered_for=recording.base_urls))
     return recording.redactor.extended(recording.redact)

@@ -22,10 +22,10 @@ from ..display import plural
 from ..errors import NotRecordedError
 from ..exchange.values import RecordedRequest, header
 from ..redaction import Redactor
+from .files import FileRecording
 from .layout import Address
 from .matching import INDEXED, Matcher, Matching, plain_body
 from .mismatch import Differences, differences, place_of, unescaped
-from .recording import Recording
 
 _MAX_COMPARED: Final = 500
 _LONGEST_QUERY: Final = 200
@@ -59,7 +59,7 @@ class Player:
 
     def __init__(
         self,
-        recording: Recording,
+        recording: FileRecording,
         matching: Matching,
         *,
         base_url: str,

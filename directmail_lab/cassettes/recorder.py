@@ -19,15 +19,15 @@ from pathlib import Path
 from typing import Final, Literal
 
 from ..errors import CassetteError
-from ..exchange.bodies import MissingBody
+from ..exchange.bodies import missing_body
 from ..exchange.values import Interaction, RecordedRequest
 from ..redaction import Redactor
 from ..settings import VERSION
 from . import layout
+from .files import MAX_FILE_BYTES, FileRecording, read_cassette
 from .library import Version, create, locked, version_of
 from .matching import Matching
 from .player import Player
-from .recording import MAX_FILE_BYTES, Recording, read_cassette
 
 Ending = Literal["merge", "replace", "aside"]
 """What becomes of what was recorded anew: see `directmail_lab.cassettes.Cassette`."""
@@ -73,7 +73,7 @@ class LineWriter:
         header: str,
         *,
         version: Version | None = None,
-        loaded: Recording | None = None,
+        loaded: FileRecording | None = None,
     ) -> None:
         self._path = path
         self._synced_at = time.monotonic()
@@ -225,10 +225,8 @@ class Recorder:
     ) -> None:
         with ExitStack() as locks:
             self._path = self._file = locks.enter_context(locked(path))
-            self.recording = Recording(path.stem, path=path)
-            # Taken first: a file that changes while it is read differs from its version.
-            self._version = version_of(self._path)
-            if self._version is not None:
+            self.recording = FileRecording(path.stem, path=path)
+            if version_of(self._path) is not None:
                 self.recording = read_cassette(self._path)
             if replaces is not None and len(self.recording):
                 self._file = locks.enter_context(locked(_unused(self._path)))
@@ -260,8 +258,8 @@ class Recorder:
             changed, self._writer = self._writer, self._open_beside()
             changed.release()
         if self._writer.size + len(text) > MAX_FILE_BYTES:
-            body = MissingBody(b"<not recorded: %d bytes>" % len(interaction.response.body))
-            response = replace(interaction.response, body=body)
+            response = interaction.response
+            response = replace(response, body=missing_body(len(response.body)))
             interaction = replace(interaction, response=response)
             text, _ = self._redactor.redacted_text(interaction, layout.interaction_text)
         self._writer.append(text)
@@ -281,11 +279,11 @@ class Recorder:
                 "Record under another name.",
             )
 
-    def current(self) -> Recording:
+    def current(self) -> FileRecording:
         """Return what the cassette holds by now; of one that is recorded anew, what is new."""
         if self._writer is not None:
             return read_cassette(self._file)
-        return self.recording if self._file == self._path else Recording(self._path.stem)
+        return self.recording if self._file == self._path else FileRecording(self._path.stem)
 
     @property
     def aside(self) -> Path | None:
@@ -319,7 +317,7 @@ class Recorder:
     def _open_writer(self) -> LineWriter:
         """Open the file for the first interaction, or another one if somebody has changed it."""
         recording, header = self.recording, header_text(self._metadata, self._redactor)
-        version = self._version if self._file == self._path else None
+        version = recording.version if self._file == self._path else None
         is_whole = recording.redact == self._redactor.redact and not recording.is_third_party
         # A replay finds the path of a request below the address of each session that recorded.
         new = {self._metadata.get("base_url")}.difference([None, *recording.base_urls])
@@ -333,8 +331,8 @@ class Recorder:
                 if others := [*recording.base_urls[1:], *new]:
                     metadata["other_base_urls"] = others
                 write_cassette(self._path, metadata, recording, self._redactor, version=version)
-                version, recording = version_of(self._path), read_cassette(self._path)
-                self._version, self.recording = version, recording
+                self.recording = recording = read_cassette(self._path)
+                version = recording.version
             return LineWriter(self._file, header, version=version, loaded=recording)
         except (FileExistsError, FileNotFoundError):
             return self._open_beside()
@@ -373,7 +371,9 @@ class Recorder:
         old = self.recording if keeps_others else ()
         kept = (each for each in old if player.find(each.request) is None)
         whole = chain(kept, new)
-        write_cassette(self._path, new.metadata, whole, self._redactor, version=self._version)
+        write_cassette(
+            self._path, new.metadata, whole, self._redactor, version=self.recording.version
+        )
         self._file.unlink()
 
 

@@ -262,14 +262,14 @@ def _refuse_beside_vcr(node: Node, *, may_collide: bool) -> None:
 
 def _replaying(path: Path, _: str, settings: Settings, node: Node) -> Session:  # noqa: ARG001
     """Return a session that only replays: it has no key, and no transport that could send."""
-    from ..cassettes import Recording
+    from ..cassettes import FileRecording
     from ..sessions import Session, replaying_session
     from ..settings import NO_ADDRESS
 
     if path.exists():
         session, recording = replaying_session(path)
     else:  # a test that sends nothing needs none
-        session, recording = Session(NO_ADDRESS), Recording(path.stem, path=path)
+        session, recording = Session(NO_ADDRESS), FileRecording(path.stem, path=path)
     session.replay(recording, repeat=settings.repeat, **settings.given("match_on"))
     return session
 

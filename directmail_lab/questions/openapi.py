@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 import yaml
 
-from ..cassettes.recording import Recording
+from ..cassettes import Recording
 from ..contract import MEANINGS
 from ..display import plural, ranges
 from ..errors import CassetteError

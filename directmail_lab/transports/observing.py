@@ -11,11 +11,10 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, Final, cast
 
-from ..cassettes import Cassette, SessionRecording
-from ..cassettes.recording import RawInteraction
+from ..cassettes import Cassette, RawInteraction, SessionRecording
 from ..display import CONTROLS
 from ..errors import CassetteError, OutcomeUnknownError
-from ..exchange.bodies import MAX_UNPACKED_BYTES, MissingBody, unpack
+from ..exchange.bodies import MAX_UNPACKED_BYTES, missing_body, unpack
 from ..exchange.operations import below
 from ..exchange.values import Interaction, RecordedResponse, header, normalize_headers
 from ..http import as_response, body_of, httpx, recorded_request, recorded_response
@@ -305,7 +304,7 @@ def _as_recorded(
         if len(plain) > MAX_UNPACKED_BYTES or (coding and body and plain is body):
             raise ValueError
     except ValueError:
-        plain, coding = MissingBody(b"<not recorded: %d bytes>" % len(body)), None
+        plain, coding = missing_body(len(body)), None
     if plain is body and not coding:
         return recorded, response
     recorded = normalize_headers(replace(recorded, body=plain), method=request.method)

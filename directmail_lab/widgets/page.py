@@ -22,6 +22,7 @@ from ..errors import CassetteError, CassetteFormatError, DirectMailLabError
 from ..exchange.bodies import declared_charset, decode_text, read_json, shown_missing, unpack
 from ..exchange.values import RecordedRequest, RecordedResponse, header, normalize_headers
 from ..http import as_response, httpx
+from ..questions.snippets import copy_as
 from ..readings.reading import CUT_SHORT, Reading, is_exhausted
 from ..readings.reset_unit import renewal_time
 from ..transports.extensions import KEY, Received
@@ -68,10 +69,10 @@ def handle_request(recording: Recording, request: object) -> Response:
             case {"action": "detail", "number": int(number)}:
                 return detail(recording, number)
             case {"action": "copy", "number": int(number), "format": str(kind)}:
-                # Imported here: it needs pandas, which JupyterLab's server would load for nothing.
-                from ..questions.interactions import copy_as, view_of
-
-                return {"text": copy_as(view_of(recording, number), kind)}, []
+                base_url, is_kept = recording.base_url or "", recording.has_bodies(number)
+                interaction = recording.interaction(number)
+                code = copy_as(interaction, kind, base_url=base_url, has_bodies=is_kept)
+                return {"text": code}, []
             case {"action": "body", "number": int(number), "message": "request" | "response" as of}:
                 body, media_type, _ = _read_body(getattr(recording.interaction(number), of))
                 suffix = mimetypes.guess_extension(media_type) or ".bin"
