@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from threading import RLock
 from traceback import extract_tb
-from typing import Self
+from typing import Literal, Self
 
 from ..arguments import RECORD_MODES, REPEATS, RecordMode, Repeat, check_choice
 from ..display import plural
