@@ -9,7 +9,8 @@ Sign in
 
 Request
     me()                    the user's record, one row
-    get(path), post(path)   any other path, as an httpx.Response; request(…) for other methods
+    get(path), post(path)   any other path, as an httpx.Response
+    request("PUT", path)    any other method
     get_many(paths)         many at once, in their order
     pages(path)             the pages of a list, one after the other
     frame(response)         any body as a DataFrame
@@ -66,7 +67,7 @@ def __getattr__(name: str) -> Any:
         value = globals()[name] = module if name == "errors" else getattr(module, name)
         return value
     from .arguments import did_you_mean
-    from .errors import with_brief_traceback
+    from .tracebacks import with_brief_traceback
 
     message = f"directmail_lab has no {name!r}. {did_you_mean(name, __all__)}"
     raise with_brief_traceback(AttributeError(message.rstrip(), name=name))

@@ -9,7 +9,6 @@ from .current import (
     logout as logout,
     me as me,
     post as post,
-    rate_limits as rate_limits,
     record as record,
     replay as replay,
     request as request,
@@ -25,6 +24,7 @@ from .questions.findings import explore as explore, findings as findings
 from .questions.interactions import interactions as interactions
 from .questions.openapi import openapi as openapi
 from .sessions import Session as Session
+from .sources import rate_limits as rate_limits
 from .standin import stand_in as stand_in
 from .widgets.browser import browse as browse
 from .widgets.login import login as login

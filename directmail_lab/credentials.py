@@ -10,8 +10,9 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NoReturn, final
 
-from .errors import CredentialError, hide_frames
+from .errors import CredentialError
 from .settings import API_KEY_VARIABLE, variable
+from .tracebacks import hide_frames
 
 _SERVICE: Final = "directmail-lab"
 

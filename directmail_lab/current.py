@@ -4,28 +4,31 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from textwrap import shorten
-from typing import TYPE_CHECKING, Any, Final, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
-from .arguments import argument_error, check_names, check_number, check_options
-from .cassettes import DEFAULT_MATCH_ON, BeforeRecord, Matcher, Recording, read_cassette
-from .cassettes.library import files_of, is_folder
+from .arguments import (
+    RecordMode,
+    Repeat,
+    argument_error,
+    check_names,
+    check_number,
+    check_options,
+)
+from .cassettes import DEFAULT_MATCH_ON, BeforeRecord, FileRecording, Matcher
 from .contract import ME_PATH
 from .credentials import ApiKey, as_api_key, find_api_key, forget_api_key, remembered_api_key
-from .display import ProgressBar, plural
-from .errors import CassetteError, NotConnectedError, hide_frames
+from .display import ProgressBar
+from .errors import NotConnectedError
 from .http import httpx, recorded_request
 from .keyless import replay_in_place
 from .sessions import ModeChange, Session, SessionOptions, Timing, replaying_session
 from .settings import API_KEY_VARIABLE, BASE_URL_VARIABLE, choose_address, variable
+from .tracebacks import hide_frames
 
 if TYPE_CHECKING:
     import pandas as pd
-
-Source = str | Path | Session | None
-"""Where the interactions are that a question is asked of; several are given as a list."""
 
 
 class _Current:
@@ -45,7 +48,7 @@ def connect(
     api_key: str | ApiKey | None = None,
     *,
     cassette: str | Path | None = None,
-    record_mode: str | None = None,
+    record_mode: RecordMode | None = None,
     match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON,
     **options: Unpack[SessionOptions],
 ) -> Session:
@@ -97,8 +100,8 @@ def connect(
     if record_mode is not None and cassette is None:
         raise argument_error("A record_mode needs a cassette: connect(…, cassette=…).")
     hidden = as_api_key(api_key)
-    mode = record_mode or "none"
-    start: str | Path | Recording | None = cassette
+    mode: RecordMode = record_mode or "none"
+    start: str | Path | FileRecording | None = cassette
     if cassette is not None and mode == "none" and (base_url is None or hidden is None):
         opened, start = replaying_session(cassette, base_url, **options)
     else:
@@ -293,7 +296,7 @@ def live() -> ModeChange:
 def record(
     cassette: str | Path,
     *,
-    record_mode: str = "new_episodes",
+    record_mode: RecordMode = "new_episodes",
     redact: Iterable[str] = (),
     match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON,
     before_record: BeforeRecord | None = None,
@@ -404,7 +407,7 @@ def replay(
     cassette: str | Path,
     *,
     timing: Timing = "instant",
-    repeat: Literal["last", "strict"] = "last",
+    repeat: Repeat = "last",
     match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON,
 ) -> ModeChange:
     """Answer from a cassette alone, with no key and no network.
@@ -435,7 +438,7 @@ def replay(
     """
 
     def enter() -> Any:
-        start: str | Path | Recording = cassette
+        start: str | Path | FileRecording = cassette
         if (opened := _current.session) is None:
             opened, start = replaying_session(cassette)
         entered = opened.replay(start, timing=timing, repeat=repeat, match_on=match_on).entered
@@ -444,166 +447,3 @@ def replay(
         return entered
 
     return ModeChange(enter)
-
-
-# -- readings ------------------------------------------------------------------------------------
-
-
-def rate_limits(source: Source | Iterable[Source] = None) -> pd.DataFrame:
-    """Return readings of the rate-limit headers, a row for each response.
-
-    Parameters
-    ----------
-    source
-        By default the current session's responses: in a replay those that it played. Else see
-        `recordings_of`: a cassette's name, a path, a folder, a list of
-        these, a `Session`.
-
-    Returns
-    -------
-    DataFrame
-        Columns as in `directmail_lab.readings.frame.frame_of`; no rows where there was no response.
-        The unit of ``reset`` is inferred for each recording from its own readings.
-
-    Raises
-    ------
-    NotConnectedError, CassetteError, ValueError
-        As in `recordings_of`.
-    """
-    from .readings.frame import frame_of, frame_of_many
-
-    paths = named_paths(source)
-    if is_many(source):
-        recordings = recordings_of(source)
-        readings = ((each.readings(), each.evidence.unit) for each in recordings)
-        return frame_of_many(readings, paths=paths)
-    recording = recording_of(source)
-    evidence = recording.evidence
-    if evidence.contradiction:
-        warnings.warn(
-            f"The readings contradict reset_unit={evidence.unit!r}: {evidence.contradiction}. "
-            "Leave it out, and the unit is inferred.",
-            stacklevel=2,
-        )
-    frame = frame_of(recording.readings(), unit=evidence.unit, paths=paths)
-    frame.attrs.update(describe(recording))
-    return frame
-
-
-def readings_of(source: Source | Iterable[Source] | pd.DataFrame = None) -> pd.DataFrame:
-    """Return what `rate_limits` does, or the frame that is given, as a chart or a check takes it.
-
-    Beside readings of this session's own, those that a recording played are left out.
-    """
-    import pandas as pd
-
-    frame = source if isinstance(source, pd.DataFrame) else rate_limits(source)
-    is_own = frame["source"] != "replayed"
-    return frame[is_own] if is_own.any() else frame
-
-
-# -- sources of interactions ---------------------------------------------------------------------
-
-
-def recordings_of(source: Source | Iterable[Source] = None) -> Iterator[Recording]:
-    """Yield the recordings that a question is asked of, one after the other.
-
-    Parameters
-    ----------
-    source
-        None for that of the current session's mode; a `Session`; a cassette's name; the path of a
-        file, ``.har`` too, or of a folder; or several of these. Of a folder or of several, one that
-        cannot be read is left out, and a warning names it.
-
-    Raises
-    ------
-    NotConnectedError
-        No source is given and no session is open.
-    CassetteError
-        The one file is not there, or is no cassette.
-    ValueError
-        It is none of these.
-    """
-    if source is None:
-        yield session().recording
-    elif isinstance(source, Session):
-        yield source.recording
-    elif isinstance(source, str | Path):
-        if is_folder(source):
-            yield from _read_many(files_of(source))
-        else:
-            yield read_cassette(files_of(source)[0][1])
-    elif isinstance(source, Iterable):
-        sources = list(source)
-        for each in sources:
-            if isinstance(each, str | Path):
-                yield from _read_many(_named(each, files_of(each)))
-            else:
-                yield from recordings_of(each)
-    else:
-        raise argument_error(
-            f"{shorten(repr(source), 60)} is no source of interactions. Give a cassette's name, a "
-            "path, a folder, a list of these, or a Session."
-        )
-
-
-def recording_of(source: Source | Iterable[Source] = None) -> Recording:
-    """Return the one recording that a source stands for; raises as `recordings_of` does."""
-    if is_many(source):
-        raise argument_error("Give one cassette here: its name or its path.")
-    return next(recordings_of(source))
-
-
-def is_many(source: object) -> bool:
-    """Return whether a source stands for any number of recordings: a folder, or a list."""
-    if isinstance(source, str | Path):
-        return is_folder(source)
-    return isinstance(source, Iterable)
-
-
-def named_paths(source: object = None) -> Collection[str]:
-    """Return the templates of paths that a session names: the source, or the current session."""
-    chosen = source if isinstance(source, Session) else _current.session
-    return () if chosen is None else chosen.paths
-
-
-def describe(recording: Recording) -> dict[str, Any]:
-    """Return what a frame says of where its rows come from: ``attrs`` with notes to show.
-
-    ``recorded`` says when, such as ``on 21 November 2026``.
-    """
-    count = plural(len(recording), "interaction")
-    when = f", recorded {recording.recorded_when}" if recording.recorded_when else ""
-    notes = [] if recording.path else [f"From {recording.title}: {count}{when}."]
-    if recording.is_replay and not len(recording):
-        name = recording.name
-        notes = [f'Nothing of {name} was played yet. It holds more: interactions("{name}").']
-    about = {"source": f"{recording.title}, {count}", "notes": notes}
-    return about | ({"recorded": recording.recorded_when} if when else {})
-
-
-def _named(source: str | Path, files: list[tuple[str, Path]]) -> list[tuple[str, Path]]:
-    """Return files by the names that they have among several sources: as given, without .yaml."""
-    given = Path(source).as_posix().removesuffix(".yaml")
-    return [(f"{given}/{name}" if is_folder(source) else given, path) for name, path in files]
-
-
-def _read_many(files: list[tuple[str, Path]]) -> Iterator[Recording]:
-    """Yield recordings, with a progress bar, but none of a file that cannot be read."""
-    left_out: list[str] = []
-    with ProgressBar(len(files), desc="Cassettes", unit="cassette") as bar:
-        for name, path in files:
-            try:
-                recording = read_cassette(path)
-                recording.name = name
-                recording.interactions = list(recording)  # raises where one cannot be read
-                yield recording
-            except CassetteError:
-                left_out.append(name)
-            bar.update()
-    if left_out:
-        warnings.warn(
-            f"{len(left_out):,} of {plural(len(files), 'cassette')} cannot be read, and are left "
-            f"out: {shorten(', '.join(left_out), 200, placeholder=' …')}.",
-            stacklevel=4,
-        )

@@ -14,13 +14,15 @@ from typing import Any, Final, Literal
 import pandas as pd
 
 from .arguments import check_choice
-from .bodies import PAGE, Path, leaves, read_json, unwrap
+from .clients.own import service_error
 from .credentials import known_keys
 from .display import plural, readable
-from .errors import DirectMailLabError, NotJSONError, hide_frames
-from .http import httpx, service_error
-from .interaction import READING
+from .errors import DirectMailLabError, NotJSONError
+from .exchange.bodies import Path, leaves, read_json, unwrap
+from .http import httpx
 from .redaction.key import KeySearch
+from .tracebacks import hide_frames
+from .transports.extensions import of
 
 MOST_CELLS: Final = 50_000_000
 """Rows times columns of the largest frame."""
@@ -115,7 +117,7 @@ def _frame_of_many(results: Any, record_path: str | None, on_error: str) -> pd.D
         except Exception as error:  # get_many() has one of any kind in a response's place
             failures.append(f"[{position}] {_without_key(getattr(error, 'what', str(error)))}")
             continue
-        is_page = isinstance(result, httpx.Response) and PAGE in result.extensions
+        is_page = isinstance(result, httpx.Response) and of(result).is_page
         found, _ = unwrap(body, record_path, is_page=is_page)
         records += found if isinstance(found, list) else [found]
         good.append(result)
@@ -163,7 +165,7 @@ def _describe(response: object) -> dict[str, Any]:
     if isinstance(response, httpx.Response):
         about["status"] = response.status_code
         about["path"] = response.url.path
-        if (reading := response.extensions.get(READING)) is not None:
+        if (reading := of(response).reading) is not None:
             about.update(path=reading.path, source=reading.source)
             if not math.isnan(reading.at):  # vcrpy's may have no time
                 about["time"] = datetime.fromtimestamp(reading.at, UTC).isoformat()

@@ -11,18 +11,13 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
 from .arguments import argument_error, check_number
-from .bodies import PAGE, Path, leaves, read_json, unwrap
 from .current import session
 from .display import ProgressBar
-from .errors import (
-    AddressError,
-    DirectMailLabError,
-    hide_frames,
-    is_deliberate,
-    without_traceback,
-)
+from .errors import AddressError, DirectMailLabError
+from .exchange.bodies import Path, leaves, read_json, unwrap
 from .http import httpx, origin, parse_url
-from .pacing import CANCELLED
+from .tracebacks import hide_frames, is_deliberate, without_traceback
+from .transports.extensions import KEY, Call, of
 
 if TYPE_CHECKING:
     from .sessions import Session
@@ -80,12 +75,12 @@ def get_many(paths: Iterable[str], *, concurrency: int = 8) -> list[Result]:
         groups.setdefault(position if opened.open_cassette is None else path, []).append(position)
     # All threads take from one iterator, so each group goes to exactly one of them.
     work, done, over = iter(list(groups.values())), SimpleQueue[None](), threading.Event()
-    extensions = {CANCELLED: over}
 
     def send_each() -> None:
         for position in chain.from_iterable(work):
             if over.is_set():
                 return
+            extensions = {KEY: Call(cancelled=over)}
             try:
                 results[position] = opened.client.get(paths[position], extensions=extensions)
             except Exception as error:
@@ -204,7 +199,7 @@ class _Pager:
         response = self.session.client.get(url)
         if response.status_code == 404 and not is_first:
             return None
-        self.session.check(response).extensions[PAGE] = True
+        of(self.session.check(response)).is_page = True
         body, _ = read_json(response.content, response.charset_encoding)
         records, _ = unwrap(body, is_page=True)
         content = hash(repr(records))

@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import Final
 from urllib.parse import quote, urlsplit
 
-from .bodies import unpack
 from .errors import CassetteError
-from .interaction import RecordedRequest, RecordedResponse, header, normalize_headers
+from .exchange.bodies import unpack
+from .exchange.values import RecordedRequest, RecordedResponse, header, normalize_headers
 
 _HEADERS: Final = frozenset(("link", "location", "content-location"))
 _SLASH: Final = r"\\?/"  # JSON may have \/

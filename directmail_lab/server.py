@@ -23,7 +23,7 @@ from pathlib import Path
 from socketserver import ThreadingTCPServer
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
-from .bodies import MAX_UNPACKED_BYTES, TooLargeError
+from .arguments import Repeat
 from .cassettes import DEFAULT_MATCH_ON, Cassette
 from .errors import (
     AddressError,
@@ -32,15 +32,15 @@ from .errors import (
     DirectMailLabError,
     NotRecordedError,
 )
+from .exchange.bodies import MAX_UNPACKED_BYTES, TooLargeError
+from .exchange.values import Headers, RecordedRequest, RecordedResponse, header, normalize_headers
 from .http import httpx, parse_url, recorded_response
-from .interaction import Headers, RecordedRequest, RecordedResponse, header, normalize_headers
 from .rewriting import Rewriting
 from .settings import is_loopback
 
 if TYPE_CHECKING:
     from .sessions import Session
 
-Repeat = Literal["last", "strict"]
 
 HOST: Final = "127.0.0.1"
 

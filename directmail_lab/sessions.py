@@ -15,41 +15,43 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self, TypedDict, TypeVar, Unpack
 
 from . import errors
-from .arguments import argument_error, check_names, check_number, check_options
+from .arguments import (
+    RecordMode,
+    Repeat,
+    argument_error,
+    check_names,
+    check_number,
+    check_options,
+)
 from .cassettes import (
     DEFAULT_MATCH_ON,
     BeforeRecord,
     Cassette,
+    FileRecording,
     Matcher,
-    Recording,
-    ReplayRecording,
     SessionRecording,
     find_cassette,
     read_cassette,
     shown_path,
 )
 from .clients import ClientsTransport, adapters_of
+from .clients.own import AsyncClient, Client, service_error
 from .contract import ME_PATH
 from .credentials import ApiKey, as_api_key
 from .display import plural
-from .errors import DirectMailLabError, NotConnectedError, hide_frames
-from .http import REQUEST_OPTIONS, AsyncClient, Client, httpx, origin, parse_url, service_error
-from .interaction import base_path
-from .network import NetworkTransport
-from .operations import pattern_of
-from .pacing import Allowances, Pace, PacingTransport
+from .errors import DirectMailLabError, NotConnectedError
+from .exchange.operations import base_path, pattern_of
+from .http import REQUEST_OPTIONS, httpx, origin, parse_url
 from .redaction import Redactor
 from .redaction.redactor import guard_logs
 from .settings import NO_ADDRESS, base_address, trust_origin
-from .transports import (
-    Mode,
-    ModeName,
-    Observer,
-    ObservingTransport,
-    RefusingTransport,
-    SessionTransport,
-    Transport,
-)
+from .tracebacks import hide_frames
+from .transports import Transport
+from .transports.allowance import Pace
+from .transports.network import NetworkTransport
+from .transports.observing import Observer, ObservingTransport
+from .transports.pacing import Allowances, PacingTransport
+from .transports.session import Mode, ModeName, RefusingTransport, SessionTransport
 
 if TYPE_CHECKING:
     import httpx2
@@ -190,9 +192,9 @@ class Session:
 
     def record(
         self,
-        cassette: str | Path | Recording,
+        cassette: str | Path | FileRecording,
         *,
-        record_mode: str = "new_episodes",
+        record_mode: RecordMode = "new_episodes",
         redact: Iterable[str] = (),
         match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON,
         before_record: BeforeRecord | None = None,
@@ -222,10 +224,10 @@ class Session:
 
     def replay(
         self,
-        cassette: str | Path | Recording,
+        cassette: str | Path | FileRecording,
         *,
         timing: Timing = "instant",
-        repeat: Literal["last", "strict"] = "last",
+        repeat: Repeat = "last",
         match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON,
     ) -> ModeChange:
         """Answer from a cassette alone; see `directmail_lab.replay`."""
@@ -275,7 +277,7 @@ class Session:
         # A unit that was stated for the service at one address says nothing of another's recording.
         is_stated = self._api_key is None or file.base_url == self.base_url
         unit = self._reset_unit if is_stated else None
-        played = ReplayRecording(file, self.base_url, reset_unit=unit)
+        played = SessionRecording(file.name, self.base_url, reset_unit=unit, file=file)
         return Mode("replay", _NOTHING_SENT, _NOTHING_SENT, played, cassette, factor)
 
     def _keyed(self, name: ModeName) -> NetworkTransport:
@@ -571,7 +573,7 @@ def latency_factor(timing: Timing) -> float:
 
 def replaying_session(
     cassette: str | Path, base_url: str | None = None, **options: Unpack[SessionOptions]
-) -> tuple[Session, Recording]:
+) -> tuple[Session, FileRecording]:
     """Return a session that can only replay, at the address of a cassette, and what that holds."""
     recording = read_cassette(find_cassette(cassette))
     if base_url is None:

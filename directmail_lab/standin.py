@@ -19,14 +19,8 @@ from typing import Final, NamedTuple, get_args
 from .arguments import argument_error, check_choice
 from .contract import HEADERS, ME_PATH, STAND_IN_KEY, TYPICAL_LIMIT, TYPICAL_WINDOW_S
 from .credentials import ApiKey
-from .interaction import (
-    Headers,
-    RecordedRequest,
-    RecordedResponse,
-    header,
-    operation_of,
-    path_below,
-)
+from .exchange.operations import operation_of, path_below
+from .exchange.values import Headers, RecordedRequest, RecordedResponse, header
 from .readings.reset_unit import ResetUnit
 from .server import LoopbackServer, error_response, json_response
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from directmail_lab.cassettes import Cassette, read_cassette
 from directmail_lab.cassettes.vcr_files import block_text
-from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse
+from directmail_lab.exchange.values import Interaction, RecordedRequest, RecordedResponse
 
 BASE_URL = "https://api.example.test"
 NOON = datetime(2026, 11, 21, 12, 0, 0, 123456, tzinfo=UTC)

@@ -8,7 +8,7 @@ import threading
 from collections import Counter
 from typing import Any, Final
 
-from directmail_lab.interaction import RecordedRequest, RecordedResponse, header
+from directmail_lab.exchange.values import RecordedRequest, RecordedResponse, header
 from directmail_lab.server import Handler, LoopbackServer, error_response, json_response
 
 KEY: Final = "hk_live_Zx81kQ0pLm27Vt"

@@ -65,6 +65,8 @@ def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(current._current, "session", None)
+    # A widget that an earlier test left open would follow, and so hold, the sessions of this one.
+    monkeypatch.setattr(current._current, "callbacks", {})
     # Keys that an earlier test left behind, and that were not collected yet.
     monkeypatch.setattr(credentials, "_holders", weakref.WeakValueDictionary())
     yield

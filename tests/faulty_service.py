@@ -15,7 +15,8 @@ from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any, Literal
 
-from directmail_lab.interaction import RecordedRequest, RecordedResponse, header, path_below
+from directmail_lab.exchange.operations import path_below
+from directmail_lab.exchange.values import RecordedRequest, RecordedResponse, header
 from directmail_lab.server import Handler, error_response
 from directmail_lab.standin import StandIn
 

@@ -14,8 +14,8 @@ from typing import Any
 import httpx
 
 from directmail_lab.cassettes import SessionRecording
-from directmail_lab.pacing import Allowances, PacingTransport
-from directmail_lab.transports import Observer, ObservingTransport
+from directmail_lab.transports.observing import Observer, ObservingTransport
+from directmail_lab.transports.pacing import Allowances, PacingTransport
 
 START = 1_795_000_000.25
 BASE_URL = "https://api.example.test"

@@ -16,7 +16,7 @@ from directmail_lab.cassettes import Recording, read_cassette
 from directmail_lab.widgets.browser_data import handle_request, static_table
 
 if TYPE_CHECKING:
-    from directmail_lab.interaction import Interaction
+    from directmail_lab.exchange.values import Interaction
 
 LIST = {"action": "list", "first": 1, "limit": 9}
 DETAIL = {"action": "detail", "number": 1}

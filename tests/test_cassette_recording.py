@@ -26,7 +26,7 @@ from directmail_lab.cassettes.convert import repair
 from directmail_lab.cassettes.recorder import LineWriter
 from directmail_lab.display import plural
 from directmail_lab.errors import CassetteError, CassetteInUseError
-from directmail_lab.interaction import Headers, Interaction, RecordedRequest, RecordedResponse
+from directmail_lab.exchange.values import Headers, Interaction, RecordedRequest, RecordedResponse
 from directmail_lab.redaction import Redactor
 
 KEY = "dm_live_8fK2xQ9zLr7TtVb3nWm5YcHs1pAe"
@@ -436,7 +436,7 @@ def test_closing_twice_is_fine_and_nothing_is_recorded_after_it(tour: Path) -> N
     cassette.close()
     cassette.close()
 
-    assert cassette.record(answered()) == 0
+    assert cassette.record(answered()) is None
     assert len(read_cassette(tour)) == 3
     with pytest.raises(CassetteError, match="opened to replay"):
         Cassette(tour).record(answered())

@@ -14,7 +14,7 @@ from cassette_samples import BASE_URL, answered, get, opened, post, recorded, th
 
 from directmail_lab.cassettes import DEFAULT_MATCH_ON, Cassette, Matcher
 from directmail_lab.errors import NotRecordedError
-from directmail_lab.interaction import RecordedRequest
+from directmail_lab.exchange.values import RecordedRequest
 from directmail_lab.redaction import Redactor
 from directmail_lab.sessions import Session
 

@@ -16,7 +16,7 @@ from faulty_service import FaultyService
 from directmail_lab import current
 from directmail_lab.contract import ME_PATH
 from directmail_lab.errors import NotConnectedError
-from directmail_lab.interaction import Interaction, RecordedResponse
+from directmail_lab.exchange.values import Interaction, RecordedResponse
 from directmail_lab.questions.findings import explore, findings
 from directmail_lab.sessions import Session
 

@@ -14,12 +14,12 @@ import pandas as pd
 import pytest
 from hypothesis import given, strategies as st
 
-from directmail_lab.bodies import MAX_DEPTH, decode_text
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import DirectMailLabError, NotJSONError, UnauthorizedError
+from directmail_lab.exchange.bodies import MAX_DEPTH, decode_text
 from directmail_lab.frames import frame
-from directmail_lab.interaction import READING
 from directmail_lab.readings.reading import Reading
+from directmail_lab.transports.extensions import KEY, Received
 
 if TYPE_CHECKING:
     pass
@@ -229,7 +229,8 @@ def test_attrs_say_where_the_frame_came_from() -> None:
     """As JSON: status and path of the response, source and time of its reading; None if unknown."""
     live, replayed = response(b"{}"), response(b"{}")
     for one, at in ((live, 1_700_000_000.25), (replayed, math.nan)):  # vcrpy recorded no times
-        one.extensions[READING] = Reading(at, "GET", "/users/me", 200, source="replayed")
+        reading = Reading(at, "GET", "/users/me", 200, source="replayed")
+        one.extensions[KEY] = Received(reading)
     given = [{}, response(b"{}"), replayed, live]
 
     assert set(frame({}).attrs) == {"status", "path", "source", "time"}

@@ -18,7 +18,7 @@ from directmail_lab.standin import stand_in
 if TYPE_CHECKING:
     from faulty_service import FaultyService
 
-    from directmail_lab.interaction import Interaction
+    from directmail_lab.exchange.values import Interaction
 
 TOUR = Path("cassettes/tour.yaml")
 

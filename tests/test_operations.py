@@ -11,8 +11,7 @@ import pytest
 from cassette_samples import answered, get, recorded
 
 import directmail_lab as dm
-from directmail_lab.interaction import operation_of
-from directmail_lab.operations import operations_of
+from directmail_lab.exchange.operations import operation_of, operations_of
 
 WORDS = """
 acme globex initech umbrella wayne hooli soylent tyrell aperture wonka oscorp vandelay dunder bluth

@@ -29,10 +29,10 @@ from shared_allowance import run
 import directmail_lab as dm
 from directmail_lab.cassettes import SessionRecording
 from directmail_lab.errors import AllowanceExhaustedError
-from directmail_lab.pacing.allowance import Allowance
 from directmail_lab.readings.reading import RawValues, Reading
 from directmail_lab.sessions import Session
 from directmail_lab.standin import StandIn, stand_in
+from directmail_lab.transports.allowance import Allowance
 
 UNITS = ["seconds_left", "milliseconds_left", "epoch_s", "epoch_ms"]
 ME = "/v1/users/me"
@@ -128,7 +128,7 @@ def test_operations_with_allowances_of_their_own_do_not_wait_for_each_other() ->
 def test_another_origin_has_an_allowance_of_its_own() -> None:
     """Also for the same method and path: nothing is left at the first, and the second answers."""
     with stand_in(limit=1) as first, stand_in() as second:
-        options: dict[str, Any] = {"max_wait_s": 0, "reset_unit": "seconds_left", "share": None}
+        options: dict[str, Any] = {"max_wait_s": 0, "reset_unit": "seconds_left"}
         session = Session(first.base_url, first.api_key, **options)
         session.me()
         elsewhere = session.get(f"{second.base_url}{ME}")
@@ -237,7 +237,7 @@ def test_while_a_request_waits_it_is_known_until_when() -> None:
 def test_in_a_notebook_the_bar_of_a_wait_is_full_and_then_gone(seen_s: float) -> None:
     """tqdm leaves a red bar where one is closed a little early; of ours nothing stays."""
     cell = nbformat.v4.new_code_cell(
-        "from directmail_lab.pacing.transport import waiting_bar\n"
+        "from directmail_lab.transports.pacing import waiting_bar\n"
         "bar = waiting_bar(2.0, 'until the allowance renews')\n"
         f"bar.update({seen_s})\n"
         "bar.close()"

@@ -27,15 +27,17 @@ from unittest import mock
 import pytest
 
 import directmail_lab
-from directmail_lab import http
+from directmail_lab.cassettes.files import parse_cassette
 from directmail_lab.cassettes.layout import header_text, interaction_text
-from directmail_lab.cassettes.recording import parse_cassette
+from directmail_lab.clients import own
+from directmail_lab.clients.requests import _ERRORS
 from directmail_lab.errors import CassetteFormatError
-from directmail_lab.operations import pattern_of
+from directmail_lab.exchange.operations import pattern_of
 from directmail_lab.questions import audit
 from directmail_lab.redaction import Redactor
 from directmail_lab.redaction.key import KeySearch
 from directmail_lab.redaction.personal import count_personal, texts_of
+from directmail_lab.rewriting import Rewriting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -52,6 +54,8 @@ LENGTH = 5_000
 LEAST_S = 0.005
 """What takes less at four times the length is not measured again."""
 MOST_TIMES = 8
+MOST_STARTS = 100
+"""A pattern of one key is long, and has the same parts over and over: some are tried."""
 MOST_REPEATS = 255
 """What repeats less often is a constant factor."""
 
@@ -93,11 +97,19 @@ def compiled_by(call: Callable[[], object]) -> list[Pattern]:
 
 
 MADE: dict[str, list[Pattern]] = {
-    "directmail_lab.http._explain": [re.compile(pattern) for _, pattern, _ in http._MESSAGES],
-    "directmail_lab.operations.pattern_of": compiled_by(lambda: pattern_of("/v1/{a}:{b}/{c}")),
+    "directmail_lab.clients.own._explain": [
+        re.compile(pattern) for _, pattern, *_ in own._MESSAGES
+    ],
+    "directmail_lab.clients.requests.answer": [re.compile(each[1]) for each in _ERRORS],
+    "directmail_lab.exchange.operations.pattern_of": compiled_by(
+        lambda: pattern_of("/v1/{a}:{b}/{c}")
+    ),
     "directmail_lab.pytest_plugin.unused.pytest_collection_modifyitems": [],  # a name in quotes
     "directmail_lab.questions.audit.credentials_in": [*map(re.compile, audit._FORMS.values())],
     "directmail_lab.redaction.key.__init__": compiled_by(lambda: KeySearch([KEY, "Schlüßel"])),
+    "directmail_lab.rewriting._any_of": compiled_by(lambda: Rewriting("http://a", ["https://b/c"])),
+    "directmail_lab.rewriting._own_header": [],  # a literal
+    "directmail_lab.rewriting.to_service": [],  # a literal
 }
 """The patterns that functions put together, by the function."""
 
@@ -107,7 +119,7 @@ MADE: dict[str, list[Pattern]] = {
 
 def modules() -> Iterator[ModuleType]:
     for found in pkgutil.walk_packages(directmail_lab.__path__, "directmail_lab."):
-        if not found.name.endswith("__main__"):
+        if not found.name.endswith(("__main__", "sitecustomize")):  # which are programs
             yield importlib.import_module(found.name)
 
 
@@ -196,6 +208,7 @@ def texts_for(pattern: Pattern, length: int) -> Iterator[str]:
     """Yield texts of a pattern's own pieces: its beginnings, and what it repeats without end."""
     parsed = _parser.parse(pattern.pattern, pattern.flags)
     starts = list(dict.fromkeys(["", *beginnings(parsed, "")]))
+    starts = starts[:: 1 + len(starts) // MOST_STARTS]
     loops = list(dict.fromkeys(["", *repeated(parsed)]))
     for seed in SEEDS:
         yield grown(seed, length)

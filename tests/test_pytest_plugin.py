@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 OWN, TOUR = Path("cassettes/test_account/test_me.yaml"), Path("cassettes/tour.yaml")
 PACKAGED = Path(__file__).parent.parent / "cassettes" / "first-look.yaml"
 RECORD = "--directmail-record-mode=once"
+AGAIN_ALL = "--directmail-record-mode=all"
 QUIET = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-p", "no:asyncio")
 ONE_CALL = "def test_me(directmail): directmail.me()"
 ONE_WRITE = "def test_me(directmail): directmail.post('/v1/letters', json={'text': 'Hello'})"
@@ -108,25 +109,69 @@ def test_a_recorded_test_replays_without_key_or_network(
     assert text.count("recorded_at") == 2
 
 
-def test_a_test_that_sends_nothing_is_recorded_too(run: Run, account: StandIn) -> None:
-    """Its cassette is an empty file, to which ``once`` records when there is something."""
+@pytest.mark.parametrize("option", ["", RECORD])
+def test_a_test_that_sends_nothing_needs_no_cassette(
+    run: Run, account: StandIn, option: str
+) -> None:
+    """The fixture alone is no reason to fail, and no file is made; a first request is recorded."""
     source = "def test_me(directmail): assert directmail.base_url"
-    run(source, RECORD, passed=1)
+    run(source, *option.split(), "-o", "directmail_max_age=1 day", passed=1)
+    assert not OWN.exists()
 
-    run(source, "-o", "directmail_max_age=1 day", passed=1)
     run(ONE_CALL, RECORD, passed=1)
     run(ONE_CALL, passed=1)
 
 
 def test_a_missing_cassette_or_key_says_what_to_do(run: Run) -> None:
     """The very command that records, and the variables it needs; nothing is written."""
-    missing, keyless = run(TWO_CALLS, errors=1), run(TWO_CALLS, RECORD, errors=1)
+    missing, keyless = run(TWO_CALLS, failed=1), run(TWO_CALLS, RECORD, errors=1)
 
     command = f"pytest test_account.py::test_me {RECORD}"
-    missing.stdout.fnmatch_lines([f"There is no cassette {OWN}.*{command}"])
+    missing.stdout.fnmatch_lines(
+        [f"E *GET /v1/users/me has no response: there is no cassette {OWN}", f"E *{command}"]
+    )
     keyless.stdout.fnmatch_lines(["No base address*DIRECTMAIL_BASE_URL*"])
     assert "pytest_plugin.py" not in str(keyless.stdout)
     assert not Path("cassettes").exists()
+
+
+def test_a_missing_cassette_names_one_that_lies_near(run: Run) -> None:
+    """Such as vcrpy's, which other suites keep in one folder."""
+    written_by_vcrpy("test_me", "test_more")
+
+    run(ONE_CALL, failed=1).stdout.fnmatch_lines(
+        [f"E *no cassette {OWN}, but cassettes/test_me.yaml", "E *fixture directmail_cassette*"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("returned", "made"),
+    [
+        ("f'flat-{request.node.name}'", "cassettes/flat-test_me.yaml"),
+        ("Path('tapes', request.node.name)", "tapes/test_me.yaml"),
+        ("directmail_cassette", str(OWN)),
+    ],
+)
+def test_a_fixture_says_where_the_cassette_is(
+    pytester: pytest.Pytester, run: Run, account: StandIn, returned: str, made: str
+) -> None:
+    """A name or a path, for each test; a marker that names a cassette wins."""
+    pytester.makeconftest(
+        f"""
+        import pytest
+        from pathlib import Path
+
+        @pytest.fixture
+        def directmail_cassette(request, directmail_cassette):
+            return {returned}
+        """
+    )
+    marked = f"import pytest\n@pytest.mark.directmail(cassette='tour')\n{ONE_CALL}"
+    for source in (ONE_CALL, marked):
+        run(source, RECORD, passed=1)
+        run(source, passed=1)
+
+    assert {str(path) for path in Path().rglob("*.yaml")} == {made, str(TOUR)}
 
 
 # -- strictness --------------------------------------------------------------------------------
@@ -191,18 +236,57 @@ def test_nothing_is_sent_in_a_replay(run: Run, account: StandIn) -> None:
     assert account.requests == before
 
 
-@pytest.mark.parametrize("passes", [True, False])
 def test_a_test_that_is_recorded_anew_has_what_it_requests_and_no_more(
-    run: Run, account: StandIn, passes: bool
+    run: Run, account: StandIn
 ) -> None:
-    """Else the command that its failure names would not help; one that fails loses nothing."""
+    """Else the command that its failure names would not help."""
     recorded(OWN, account, 2, "/v1/lists?page=1")
-    source = ONE_CALL if passes else f"{ONE_CALL}; assert 0"
-    run(source, failed=1)
-    run(source, RECORD.replace("once", "all"), passed=passes, failed=not passes)
+    run(ONE_CALL, failed=1)
+    run(ONE_CALL, AGAIN_ALL, passed=1)
 
-    run(source, passed=passes, failed=not passes)
-    assert len(read_cassette(OWN)) == (1 if passes else 3)
+    run(ONE_CALL, passed=1)
+    assert len(read_cassette(OWN)) == 1
+
+
+@pytest.mark.parametrize(
+    ("source", "outcomes"),
+    [
+        (f"{ONE_CALL}; assert 0", {"failed": 1}),
+        (f"{ONE_CALL}; directmail.replay('first-look').__exit__(); assert 0", {"failed": 1}),
+        (f"{ONE_CALL}; import pytest; pytest.skip('later')", {"skipped": 1}),
+        (
+            "import pytest\n@pytest.fixture\ndef broken(directmail): directmail.me(); assert 0\n"
+            "def test_me(broken, directmail): pass",
+            {"errors": 1},
+        ),
+        (
+            f"import pytest\n@pytest.mark.directmail(cassette='test_account/test_me')\n{ONE_CALL}"
+            "; assert 0",
+            {"failed": 1},
+        ),
+        (
+            "import pytest\n@pytest.fixture(scope='module')\ndef me(directmail_session):\n"
+            "    return directmail_session.me()\ndef test_me(me): assert 0",
+            {"failed": 1},
+        ),
+    ],
+)
+def test_a_recording_anew_that_fails_keeps_the_old_cassette(
+    run: Run, account: StandIn, source: str, outcomes: dict[str, int]
+) -> None:
+    """What was recorded is put aside, and the report says where; passing, it takes the place."""
+    own = OWN.with_stem("directmail_session") if "directmail_session" in source else OWN
+    recorded(own, account, 2)
+    before = own.read_bytes()
+    result = run(source, AGAIN_ALL, **outcomes)
+    aside = own.with_stem(f"{own.stem}.unfinished")
+
+    assert own.read_bytes() == before
+    assert len(read_cassette(aside)) == 1
+    if "skipped" not in outcomes:
+        result.stdout.fnmatch_lines([f"recorded anew: {aside}; the old one stays"])
+    run(source.replace("assert 0", "pass").replace("pytest.skip", "str"), AGAIN_ALL, passed=1)
+    assert own.read_bytes() != before
 
 
 @pytest.mark.parametrize("before", ["directmail.me()", ""])
@@ -218,7 +302,7 @@ def test_another_cassette_meanwhile_does_not_end_what_is_recorded_anew(
             directmail.get("/v1/lists")
         """
     run(source, RECORD, passed=1)
-    run(source, RECORD.replace("once", "all"), passed=1)
+    run(source, AGAIN_ALL, passed=1)
 
     run(source, passed=1)
 
@@ -453,7 +537,7 @@ def test_settings_in_pyproject(
     run(source.replace("N", "2"), passed=1)
     monkeypatch.setenv("DIRECTMAIL_BASE_URL", "https://b.test/v1")
     mark = "import pytest\n@pytest.mark.directmail(base_url='https://c.test/v1')\n"
-    again = [run(each, RECORD.replace("once", "all"), errors=1) for each in (source, mark + source)]
+    again = [run(each, AGAIN_ALL, errors=1) for each in (source, mark + source)]
 
     assert Path("tapes/test_account/test_me.yaml").is_file()
     for result, address in zip(again, ("https://b.test", "https://c.test"), strict=True):
@@ -465,7 +549,7 @@ def test_settings_in_pyproject(
     [
         ("", "{'redacted': []}", "", "*_options has no setting redacted. Did you mean redact[?]"),
         ("", "{'tape': 1}", "", "*_options has no setting tape. There are cassette, *"),
-        ("", "{'repeat': 'often'}", "", "*_options: repeat is one of strict, last."),
+        ("", "{'repeat': 'often'}", "", "*_options: repeat is one of last, strict."),
         ("", "{'allow_writes': True}", "", "*_options does not allow writes: only the marker *"),
         ("directmail_on_old = never", "{}", "", "The ini file: on_old is one of warn, fail."),
         ("", "{}", "patch='127.*'", "test_account.py::test_me: *patch is True, or a list of *"),
@@ -983,6 +1067,15 @@ def test_a_test_that_vcrpy_records_too_is_refused(
         assert path.is_dir() or traces(path.read_bytes(), account.api_key) == []
 
 
+def test_the_mark_of_vcrpy_is_no_error_where_nothing_reads_it(run: Run, account: StandIn) -> None:
+    """A suite that moves need not take it off: pytest-recording and pytest-vcr are not there."""
+    source = f"import pytest\n@pytest.mark.vcr\n{ONE_CALL}"
+    alone = ("-p", "no:recording", "--strict-markers")
+    run(source, RECORD, *alone, passed=1)
+
+    run(source, *alone, passed=1)
+
+
 @pytest.mark.slow
 def test_a_suite_of_pytest_recording_moves_test_by_test(run: Run, account: StandIn) -> None:
     """Adopted, its tests pass with its marker and with our fixture, beside a test of ours."""
@@ -1071,6 +1164,8 @@ def test_cassettes_that_no_test_uses_are_listed(pytester: pytest.Pytester, run: 
     written_by_vcrpy(
         "test_account/test_me", "test_account/test_old", "test_vcr/test_vcr", "tour", "b"
     )
+    for name in ("b", "tour", "test_account/test_me"):
+        Path(f"cassettes/{name}.yaml").rename(f"cassettes/{name}.yml")
     pytester.makepyfile(test_vcr="import pytest\n@pytest.mark.vcr\ndef test_vcr(): pass")
     wrong = "import pytest\n@pytest.mark.directmail(tape=1)\ndef test_wrong(directmail): pass"
     source = f"{ONE_CALL}\ndef test_named(): assert 'tour'\n{wrong}"
@@ -1078,5 +1173,5 @@ def test_cassettes_that_no_test_uses_are_listed(pytester: pytest.Pytester, run: 
     whole, part = run(source, "-k", "named", unused), run(source, "test_vcr.py", unused)
     listed = [line for line in whole.outlines if line.startswith("cassettes/")]
 
-    assert listed == ["cassettes/b.yaml", "cassettes/test_account/test_old.yaml"]
+    assert listed == ["cassettes/b.yml", "cassettes/test_account/test_old.yaml"]
     part.stdout.fnmatch_lines(["Run all tests to see them*"])

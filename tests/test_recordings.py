@@ -21,7 +21,7 @@ from vcr.serialize import deserialize
 from vcr.serializers import yamlserializer
 
 import directmail_lab as dm
-from directmail_lab.cassettes import Cassette, read_cassette, recording as recording_module
+from directmail_lab.cassettes import Cassette, read_cassette, session as session_module
 from directmail_lab.sessions import Session
 from directmail_lab.widgets.browser_data import detail, rows
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from faulty_service import FaultyService
 
-    from directmail_lab.interaction import RecordedRequest, RecordedResponse
+    from directmail_lab.exchange.values import RecordedRequest, RecordedResponse
 
 
 def test_interactions_are_numbered_from_one(tour: Path) -> None:
@@ -89,7 +89,7 @@ def test_old_bodies_are_dropped_and_their_numbers_stay(
     live: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A session keeps so many bytes of its last messages, and all its readings."""
-    monkeypatch.setattr(recording_module, "_MAX_KEPT_BYTES", 15_000)
+    monkeypatch.setattr(session_module, "_MAX_KEPT_BYTES", 15_000)
     for _ in range(10):
         live.me()
     kept = [live.recording.has_bodies(number) for number in range(1, 11)]
@@ -106,7 +106,7 @@ def test_a_replays_recording_has_the_files_bodies_below_the_address_that_was_ask
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many there are: it keeps none of them. A compressed one is decoded, as played."""
-    monkeypatch.setattr(recording_module, "_MAX_KEPT_BYTES", 0)
+    monkeypatch.setattr(session_module, "_MAX_KEPT_BYTES", 0)
     packed = typed("text/plain", gzip.compress(b"plain"), ("Content-Encoding", "gzip"))
     path = theirs(tmp_path / "a.yaml", answered(get("/v1/x?b=2&a=1")), packed)
     with Session("https://eu.test") as session, session.replay(path):
@@ -459,7 +459,7 @@ def test_the_caller_gets_a_body_that_is_too_large_to_record(
     service: FaultyService, live: Session, monkeypatch: pytest.MonkeyPatch, encoding: str | None
 ) -> None:
     """In its place stands how many bytes it had; to replay that is an error that says so."""
-    monkeypatch.setattr("directmail_lab.transports.MAX_UNPACKED_BYTES", 1_000)
+    monkeypatch.setattr("directmail_lab.transports.observing.MAX_UNPACKED_BYTES", 1_000)
     with live.record("tour"), service.fault(body="x" * 1_001, encoding=encoding):
         whole = live.get("/v1/lists").text
     with (

@@ -22,7 +22,7 @@ from key_search import traces
 from directmail_lab.cassettes.layout import interaction_text
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import CassetteError, CredentialError
-from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse
+from directmail_lab.exchange.values import Interaction, RecordedRequest, RecordedResponse
 from directmail_lab.redaction import (
     PLACEHOLDER,
     REDACTED,

@@ -19,8 +19,8 @@ import pytest
 from cassette_samples import BASE_URL, answered, recorded
 
 import directmail_lab as dm
-from directmail_lab.credentials import ApiKey
-from directmail_lab.interaction import RecordedResponse
+from directmail_lab.credentials import ApiKey, known_keys
+from directmail_lab.exchange.values import RecordedResponse
 from directmail_lab.sessions import Session
 from directmail_lab.standin import STAND_IN_KEY, stand_in
 
@@ -255,8 +255,8 @@ def test_a_replay_in_recorded_time_waits_as_long_as_the_service_took(
     async def sleep_async(seconds: float) -> None:
         pauses.append(seconds)
 
-    monkeypatch.setattr("directmail_lab.transports.time.sleep", pauses.append)
-    monkeypatch.setattr("directmail_lab.transports.asyncio.sleep", sleep_async)
+    monkeypatch.setattr("directmail_lab.transports.session.time.sleep", pauses.append)
+    monkeypatch.setattr("directmail_lab.transports.session.asyncio.sleep", sleep_async)
     with Session(BASE_URL) as session, session.replay(path, timing=timing):
         session.me()
         asyncio.run(session.me_async())
@@ -424,6 +424,26 @@ def test_no_frame_below_the_key_is_left_in_a_traceback(
     summary = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
     encoded = httpx.BasicAuth(service.api_key, "")._auth_header.split()[1]
     assert encoded not in "".join(summary.format())
+
+
+@pytest.mark.parametrize("receive", ["sync", "async"])
+def test_a_response_that_is_held_does_not_hold_the_key(
+    service: FaultyService, receive: str
+) -> None:
+    """A notebook keeps what its cells gave; the key goes with its session."""
+    session = Session(service.base_url, "a-key-of-its-own", pace="off")
+    once = {"Connection": "close"}  # so that no socket is left open
+    if receive == "sync":
+        response = session.get("/v1/lists", headers=once)
+    else:
+        response = asyncio.run(session.async_client.get("/v1/lists", headers=once))
+    is_known = "a-key-of-its-own" in known_keys()
+    del session
+    gc.collect()
+
+    assert is_known
+    assert response.is_closed
+    assert "a-key-of-its-own" not in known_keys()
 
 
 @pytest.mark.parametrize("is_closed", [False, True])

@@ -26,7 +26,7 @@ from directmail_lab.cassettes import read_cassette
 from directmail_lab.cassettes.convert import convert, layout_of
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import DirectMailLabError, NotebookRunError
-from directmail_lab.interaction import Interaction, RecordedRequest
+from directmail_lab.exchange.values import Interaction, RecordedRequest
 from directmail_lab.questions.audit import Finding, audit, find
 from directmail_lab.questions.share import SHARED_DATA, share
 from directmail_lab.redaction.key import KeySearch

@@ -20,8 +20,9 @@ from hypothesis import given, strategies as st
 
 import directmail_lab as dm
 from directmail_lab.errors import CassetteError
-from directmail_lab.interaction import RecordedRequest, RecordedResponse
-from directmail_lab.questions.interactions import InteractionView, copy_as
+from directmail_lab.exchange.values import RecordedRequest, RecordedResponse
+from directmail_lab.questions.interactions import InteractionView
+from directmail_lab.questions.snippets import copy_as
 from directmail_lab.server import LoopbackServer
 from directmail_lab.settings import origin_of, trusted_origins
 
@@ -43,7 +44,7 @@ def trusted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def copied(request: RecordedRequest, kind: str = "curl", response: str = "{}") -> str:
-    return copy_as(InteractionView(answered(request, response), base_url=BASE_URL), kind)
+    return copy_as(answered(request, response), kind, base_url=BASE_URL)
 
 
 class Echo(LoopbackServer):

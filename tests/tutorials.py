@@ -28,7 +28,7 @@ from directmail_lab import sessions
 from directmail_lab.credentials import ApiKey
 from directmail_lab.sessions import Session
 from directmail_lab.settings import API_KEY_VARIABLE, BASE_URL_VARIABLE
-from directmail_lab.transports import ObservingTransport
+from directmail_lab.transports.observing import ObservingTransport
 from directmail_lab.tutorials import copy_tutorials
 
 if TYPE_CHECKING:

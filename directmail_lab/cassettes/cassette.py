@@ -11,29 +11,27 @@ from datetime import UTC, datetime
 from pathlib import Path
 from threading import RLock
 from traceback import extract_tb
-from typing import Final, Literal, Self
+from typing import Self
 
-from ..arguments import check_choice
-from ..bodies import shown_missing
+from ..arguments import RECORD_MODES, REPEATS, RecordMode, Repeat, check_choice
 from ..display import plural
 from ..errors import CassetteError, CassetteFormatError, NotRecordedError
-from ..interaction import Interaction, RecordedRequest, check_interaction, normalize_headers
+from ..exchange.bodies import shown_missing
+from ..exchange.values import Interaction, RecordedRequest, check_interaction, normalize_headers
 from ..redaction import Redactor
 from .convert import notice_of_personal_data
+from .files import FileRecording, read_cassette
 from .library import cassette_name, find_cassette, new_cassette_path
 from .player import DEFAULT_MATCH_ON, Matcher, Player, check_match_on
-from .recorder import Recorder, unfinished_files
-from .recording import Recording, read_cassette
+from .recorder import Ending, Recorded, Recorder, unfinished_files
 
 BeforeRecord = Callable[[Interaction], Interaction | None]
 """Returns what is to be recorded in place of an interaction, or None to leave it out."""
 
-RECORD_MODES: Final = ("none", "once", "new_episodes", "any", "all")
-
 _log = logging.getLogger("directmail_lab")
 
 
-def records(record_mode: str, path: Path) -> bool:
+def records(record_mode: RecordMode, path: Path) -> bool:
     """Return whether a record mode adds to the cassette of this file."""
     # As in vcrpy, an empty file is recorded to as a new one is.
     is_old = path.exists() and path.stat().st_size > 0
@@ -83,8 +81,10 @@ class Cassette:
         Called with each request that `play` has a recorded response to.
     on_unmatched
         Called with each error that `play` raises.
-    keeps_others
-        Whether record mode ``"all"`` keeps what was not recorded anew, as vcrpy does.
+    ending
+        What `close` does in record mode ``"all"`` where there is an old file. ``"merge"``: what was
+        not recorded anew stays, as in vcrpy. ``"replace"``: it goes. ``"aside"``: the old file
+        stays, and the new one beside it. None: nothing yet, and the recording goes on.
 
     Raises
     ------
@@ -96,27 +96,27 @@ class Cassette:
 
     def __init__(
         self,
-        name: str | Path | Recording,
+        name: str | Path | FileRecording,
         *,
         folders: Sequence[Path] = (),
-        record_mode: str = "none",
+        record_mode: RecordMode = "none",
         redactor: Redactor | None = None,
         base_url: str | None = None,
         match_on: Sequence[str | Matcher] = DEFAULT_MATCH_ON,
-        repeat: Literal["last", "strict"] = "last",
+        repeat: Repeat = "last",
         before_record: BeforeRecord | None = None,
         metadata: Mapping[str, object] | None = None,
         notice: Callable[[str], None] = _log.warning,
     ) -> None:
         check_choice("record_mode", record_mode, RECORD_MODES)
-        check_choice("repeat", repeat, ("last", "strict"))
+        check_choice("repeat", repeat, REPEATS)
         check_match_on(match_on)
-        place = (name.path or name.name) if isinstance(name, Recording) else name
+        place = (name.path or name.name) if isinstance(name, FileRecording) else name
         self.name = cassette_name(place)
         self.record_mode = record_mode
         self.on_played: Callable[[RecordedRequest], object] = lambda _: None
         self.on_unmatched: Callable[[NotRecordedError], object] = lambda _: None
-        self.keeps_others = True
+        self.ending: Ending | None = "merge"
         self._redactor = redactor or Redactor()
         self._match_on = match_on
         self._repeat = repeat
@@ -126,7 +126,8 @@ class Cassette:
         started_at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
         self._metadata = {"started_at": started_at, **(metadata or {}), "base_url": base_url}
         locate = find_cassette if record_mode == "none" else new_cassette_path
-        self.path = locate(place, folders)
+        is_read = isinstance(name, FileRecording) and name.path is not None
+        self.path = Path(place) if is_read else locate(place, folders)
         self.records = records(record_mode, self.path)
         self._recorder: Recorder | None = None
         # Of requests in which something was replaced: what they were, by what is recorded of them.
@@ -135,10 +136,10 @@ class Cassette:
             self._recorder = self._open_recorder(anew=record_mode == "all")
             self._recording = self._recorder.recording
         else:
-            self._recording = name if isinstance(name, Recording) else read_cassette(self.path)
+            self._recording = name if isinstance(name, FileRecording) else read_cassette(self.path)
         self._redactor = self._redactor.extended(self._recording.redact)
         self._player = Player(
-            Recording(self.name) if record_mode == "all" else self._recording,
+            FileRecording(self.name) if record_mode == "all" else self._recording,
             match_on,
             base_url=base_url or self._recording.base_url or "",
             redactor=self._redactor,
@@ -205,11 +206,10 @@ class Cassette:
             run = self._player.find(self._redactor.request(request))
             return run is not None and not self._player.played[run.start]
 
-    def record(self, interaction: Interaction) -> int | None:
+    def record(self, interaction: Interaction) -> Recorded | None:
         """Redact an interaction and append it: when this returns, a kill does not lose it.
 
-        Its response body must be decoded; its headers are changed here to fit that. Returns its
-        number in the cassette; None if that is known only at the end, as of one recorded anew; 0 if
+        Its response body must be decoded; its headers are changed here to fit that. Returns None if
         it was not recorded: ``before_record`` left it out, or the recording has ended.
 
         Raises
@@ -225,7 +225,7 @@ class Cassette:
             )
         if self._before_record is not None:
             if (changed := _changed(interaction, self._before_record)) is None:
-                return 0
+                return None
             interaction = changed
         request = interaction.request
         response = normalize_headers(interaction.response, method=request.method)
@@ -233,15 +233,21 @@ class Cassette:
             interaction = replace(interaction, response=response)
         with self._lock:
             try:
-                number, written = self._recorder.append(interaction)
+                recorded = self._recorder.append(interaction)
             except OSError as error:
                 raise self._not_written(error) from None
-            self._warn_if_alike(request, written)
-        return number
+            if recorded is not None:
+                self._warn_if_alike(request, recorded.request)
+        return recorded
 
-    def recording(self) -> Recording:
+    def recording(self) -> FileRecording:
         """Return what the cassette holds so far; in record mode "all", only what is new."""
         return self._recording if self._recorder is None else self._recorder.current()
+
+    @property
+    def aside(self) -> Path | None:
+        """The file beside it that holds what was recorded anew, until that takes its place."""
+        return None if self._recorder is None else self._recorder.aside
 
     def unplayed(self) -> list[RecordedRequest]:
         """Return the recorded requests whose responses were not played since it was opened."""
@@ -261,10 +267,12 @@ class Cassette:
         CassetteError
             Where the disk is full.
         """
+        recorder, ending = self._recorder, self.ending
+        if recorder is None or ending is None:
+            return
         with self._lock:
             try:
-                recorder, keeps_others = self._recorder, self.keeps_others
-                has_recorded = recorder is not None and recorder.close(keeps_others=keeps_others)
+                has_recorded = recorder.close(ending)
             except OSError as error:
                 raise self._not_written(error) from None
         if has_recorded and (notice := notice_of_personal_data(self.path, self.name)):

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from ..bodies import MissingBody, is_like_missing
-from ..interaction import Headers, Interaction, RecordedRequest, RecordedResponse
+from ..exchange.bodies import MissingBody, is_like_missing
+from ..exchange.values import Headers, Interaction, RecordedRequest, RecordedResponse
 
 IS_RECORDED: Final = "is_recorded"
 """A key beside the text of a body which is the service's own, but looks like a `MissingBody`."""

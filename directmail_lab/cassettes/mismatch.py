@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 from urllib.parse import parse_qsl
 
-from ..bodies import leaves, read_form, read_json_body
-from ..interaction import RecordedRequest, header
+from ..exchange.bodies import leaves, read_form, read_json_body
+from ..exchange.values import RecordedRequest, header
 
 Differences = dict[str, tuple[object, object]]
 """By the name of each part that differs: its value as it is sent, and as it is recorded."""

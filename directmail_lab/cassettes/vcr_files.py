@@ -24,10 +24,10 @@ from vcr.serializers import jsonserializer, yamlserializer
 from vcr.util import read_body
 from yaml.composer import Composer
 
-from ..bodies import MissingBody, is_like_missing, unpack
 from ..display import Progress
 from ..errors import CassetteError, CassetteFormatError
-from ..interaction import (
+from ..exchange.bodies import MissingBody, is_like_missing, unpack
+from ..exchange.values import (
     MALFORMED,
     Interaction,
     RecordedRequest,

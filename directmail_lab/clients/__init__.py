@@ -12,11 +12,11 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from importlib import import_module
 from typing import Any
 
-from ..bodies import MAX_UNPACKED_BYTES, unpack
 from ..errors import DirectMailLabError
-from ..http import SENDER, httpx, parse_url
-from ..interaction import NUMBER
-from ..transports import SessionTransport
+from ..exchange.bodies import MAX_UNPACKED_BYTES, unpack
+from ..http import body_of, httpx, parse_url
+from ..transports.extensions import KEY, Call, call_of, of
+from ..transports.session import SessionTransport
 
 
 def adapters_of(library: str) -> Any:
@@ -50,7 +50,7 @@ class ClientsTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         self.as_raised: Callable[[DirectMailLabError], BaseException] = lambda error: error
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        request.extensions.setdefault(SENDER, None)
+        call_of(request).is_foreign = True
         mode = self._session.mode
         try:
             response = self._session.replay(request, mode) or mode.unpaced.handle_request(request)
@@ -61,7 +61,7 @@ class ClientsTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         raise failure
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        request.extensions.setdefault(SENDER, None)
+        call_of(request).is_foreign = True
         mode = self._session.mode
         try:
             response = await self._session.replay_async(request, mode)
@@ -108,7 +108,7 @@ class _KeptStream(Stream):
 
     def __init__(self, response: httpx.Response) -> None:
         super().__init__(response.stream)
-        self._recording, self._number = response.extensions[NUMBER]
+        self._received = of(response)
         self._coding = response.headers.get("content-encoding", "")
         self._length = response.headers.get("content-length")
         self._parts: list[bytes] = []
@@ -138,26 +138,29 @@ class _KeptStream(Stream):
     def _end(self) -> None:
         with suppress(ValueError):  # it is not compressed as it says
             if self._size <= MAX_UNPACKED_BYTES:
-                body = unpack(b"".join(self._parts), self._coding)
-                self._recording.add_body(self._number, body)
+                self._received.add_body(unpack(b"".join(self._parts), self._coding))
 
 
 def _with_body_kept(response: httpx.Response) -> httpx.Response:
-    if NUMBER in response.extensions:
+    if of(response).recording is not None:
         response.stream = _KeptStream(response)
     return response
 
 
-def as_httpx(request: Any, **extensions: Any) -> httpx.Request:
-    """Return a copy of a request of httpx, or of its fork httpx2, which the session may change."""
-    is_read = hasattr(request, "_content")
+def as_httpx(request: Any, send: Callable[[httpx.Request], Any] | None = None) -> httpx.Request:
+    """Return a copy of a request of httpx, or of its fork httpx2, which the session may change.
+
+    ``send`` sends in place of the session's connections: see `Call`.
+    """
+    body = body_of(request)
+    wants_key = send is not None or call_of(request).wants_key
     copy = httpx.Request(
         request.method,
         parse_url(str(request.url)),
         headers=request.headers.raw,
-        stream=httpx.ByteStream(request.content) if is_read else Stream(request.stream),
-        extensions={**request.extensions, **extensions},
+        stream=Stream(request.stream) if body is None else httpx.ByteStream(body),
+        extensions={**request.extensions, KEY: Call(wants_key, send=send)},
     )
-    if is_read:
+    if body is not None:
         copy.read()
     return copy

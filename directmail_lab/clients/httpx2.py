@@ -9,8 +9,9 @@ from typing import Any
 
 import httpx2
 
-from ..errors import hide_frames
-from ..http import WANTS_KEY, httpx
+from ..http import httpx
+from ..tracebacks import hide_frames
+from ..transports.extensions import call_of
 from . import ClientsTransport, Stream, as_httpx
 
 
@@ -47,8 +48,8 @@ def _options(session: ClientsTransport) -> dict[str, Any]:
 
 
 def _wants_key(request: httpx2.Request) -> httpx2.Request:
-    """Mark a request as `directmail_lab.http.KeyedAuth` does: ``auth=None`` leaves the key out."""
-    request.extensions[WANTS_KEY] = True
+    """Mark a request as `KeyedAuth` does: ``auth=None`` leaves the key out."""
+    call_of(request).wants_key = True
     return request
 
 
@@ -58,15 +59,15 @@ class SessionTransport(httpx2.BaseTransport, httpx2.AsyncBaseTransport):
     def __init__(self, session: ClientsTransport) -> None:
         self._session = session
 
-    def handle_request(self, request: httpx2.Request, **extensions: Any) -> httpx2.Response:
+    def handle_request(self, request: httpx2.Request, send: Any = None) -> httpx2.Response:
         with _to_httpx2():
-            return _answered(self._session.handle_request(as_httpx(request, **extensions)))
+            return _answered(self._session.handle_request(as_httpx(request, send)))
 
     async def handle_async_request(
-        self, request: httpx2.Request, **extensions: Any
+        self, request: httpx2.Request, send: Any = None
     ) -> httpx2.Response:
         with _to_httpx2():
-            asked = as_httpx(request, **extensions)
+            asked = as_httpx(request, send)
             return _answered(await self._session.handle_async_request(asked))
 
 

@@ -15,7 +15,8 @@ import urllib3
 from requests.adapters import HTTPAdapter
 from urllib3.exceptions import DecodeError, HTTPError, ReadTimeoutError
 
-from ..http import SENDER, WANTS_KEY, httpx, parse_url
+from ..http import httpx, parse_url
+from ..transports.extensions import KEY, Call
 from . import ClientsTransport, Stream
 
 _PART_BYTES: Final = 65_536
@@ -65,7 +66,7 @@ def answer(
         parse_url(str(request.url)),
         headers=[(_bytes(name), _bytes(value)) for name, value in request.headers.items()],
         content=iter(partial(body.read, _PART_BYTES), b"") if hasattr(body, "read") else body,
-        extensions={"timeout": _seconds(timeout), WANTS_KEY: True, SENDER: sender},
+        extensions={"timeout": _seconds(timeout), KEY: Call(wants_key=True, send=sender)},
     )
     try:
         answered = session.handle_request(asked)

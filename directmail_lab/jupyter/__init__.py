@@ -24,7 +24,7 @@ from jupyter_server.services.contents.manager import ContentsManager
 from jupyter_server.utils import ApiPath, ensure_async, to_os_path, url_path_join
 from tornado.web import HTTPError, authenticated
 
-from ..cassettes import Recording, read_cassette
+from ..cassettes import FileRecording, read_cassette
 from ..errors import CassetteError, CassetteFormatError
 from ..tutorials import EXPLORE, first_notebook, notebook_of
 from ..widgets.browser_data import handle_request, read_static
@@ -160,7 +160,7 @@ async def _find_file(contents: ContentsManager, path: str) -> Path:
 
 
 @lru_cache(maxsize=2)
-def _open(file: Path, _version: str) -> Recording:
+def _open(file: Path, _version: str) -> FileRecording:
     recording = read_cassette(file)
     if recording.layout == "empty":
         message = f"{file.name} is not a cassette: it is empty."

@@ -25,36 +25,35 @@ The marker's arguments are the settings of a test (see `settings`). The fixture
 each test fails that connects to another machine (see `network`). ``--directmail-unused`` lists the
 cassettes that no test uses.
 
-Until a test uses a fixture this module imports only pytest, and it never imports pandas.
+Until a test uses a fixture this module imports pytest and `arguments` alone. It never imports
+pandas.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
-from inspect import isasyncgenfunction, isgeneratorfunction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import pytest
 
-from .mismatches import COMMAND, USE, Use, add_to_report, hide_our_frames
+from ..arguments import RECORD_MODES, RecordMode
+from .mismatches import COMMAND, add_to_report, hide_our_frames
 from .settings import (
-    DEFAULTS,
-    MODES,
     NAMES,
     OPTION,
+    TABLE,
     WRITES_OPTION,
     Node,
     Settings,
     cassette_folder,
     cassette_path,
-    command_to_record,
     own_name,
-    relative,
     settings_of,
     words,
 )
+from .use import USE, Use
 
 if TYPE_CHECKING:
     from ..sessions import Session
@@ -71,28 +70,29 @@ _WRITE_ADVICE: Final = (
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options and the ini settings."""
     group = parser.getgroup("directmail", "directmail_lab cassettes")
-    group.addoption(OPTION, choices=MODES, help="record, as vcrpy does; by default: replay alone")
+    group.addoption(
+        OPTION, choices=RECORD_MODES, help="record, as vcrpy does; by default: replay alone"
+    )
     group.addoption(WRITES_OPTION, action="store_true", help="send and record writes, too")
     group.addoption(_UNUSED_OPTION, action="store_true", help="list cassettes that no test uses")
     group.addoption(_BLOCK_OPTION, action="store_true", help="fail tests that connect elsewhere")
     group.addoption(_HOSTS_OPTION, default="", help="but to these hosts: a,*.b")
     parser.addini("directmail_block_network", f"as {_BLOCK_OPTION}", "bool")
     parser.addini("directmail_allowed_hosts", f"as {_HOSTS_OPTION}", "args")
-    parser.addini("directmail_patch", "true, or hosts that clients reach by themselves", "args")
-    # None of these records, or allows writes: both are meant each time.
-    parser.addini("directmail_match_on", "vcrpy's matchers, such as: method path body", "args")
-    parser.addini("directmail_redact", "headers, fields and kinds of data to redact", "args")
-    parser.addini("directmail_max_age", 'how old a recording may be, such as "90 days"')
-    parser.addini("directmail_on_old", "what an older one does: warn or fail", default="warn")
     parser.addini("directmail_cassettes", "the folder beside each test file", default="cassettes")
-    parser.addini("directmail_base_url", "the address, if DIRECTMAIL_BASE_URL is not set")
+    # None of these records, or allows writes: both are meant each time.
+    for name, each in TABLE.items():
+        if help_text := each.metadata.get("ini"):
+            parser.addini(f"directmail_{name}", help_text, each.metadata["kind"])
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker and, with the options for them, the block and the unused cassettes."""
-    arguments = ", ".join(f"{name}={default!r}" for name, default in DEFAULTS.items())
+    arguments = ", ".join(f"{name}={each.default!r}" for name, each in TABLE.items())
     marker = f"directmail({arguments}): how the fixture directmail records and replays"
     config.addinivalue_line("markers", marker)
+    if not _records_by_vcrpy(config):
+        config.addinivalue_line("markers", "vcr: of pytest-recording, which is not installed")
     config.stash[NAMES] = set()
     if WRITES_OPTION in config.getini("addopts"):
         raise pytest.UsageError(f"{WRITES_OPTION} is for the command line: writes cost money.")
@@ -125,11 +125,23 @@ def directmail_options() -> Mapping[str, Any]:
 
 
 @pytest.fixture
+def directmail_cassette() -> str | Path | None:
+    """Give the cassette of a test whose settings name none: override it to return a name or a path.
+
+    A path is as from the test's file. By default (None), module and test name the cassette. What an
+    override returns may be other tests' too, so it may have responses that this test leaves.
+    """
+    return None
+
+
+@pytest.fixture
 def directmail(
-    request: pytest.FixtureRequest, directmail_options: Mapping[str, Any]
+    request: pytest.FixtureRequest,
+    directmail_options: Mapping[str, Any],
+    directmail_cassette: str | Path | None,
 ) -> Iterator[Session]:
     """Give a `Session` on the test's cassette, which is also the current one for the test."""
-    yield from _session(request.node, directmail_options)
+    yield from _session(request.node, directmail_options, directmail_cassette)
 
 
 @pytest.fixture(scope="module")
@@ -140,7 +152,7 @@ def directmail_session(
 
     It has the module's marker. With xdist, record it by ``--dist=loadfile``.
     """
-    yield from _session(request.node, directmail_options)
+    yield from _session(request.node, directmail_options, None)
 
 
 @pytest.fixture
@@ -153,70 +165,50 @@ def directmail_server(request: pytest.FixtureRequest, directmail: Session) -> It
         yield server.base_url
 
 
-def _session(node: Node, options: Mapping[str, Any]) -> Iterator[Session]:
+def _session(
+    node: Node, options: Mapping[str, Any], cassette: str | Path | None
+) -> Iterator[Session]:
     """Give a session on the cassette of a test or a module, the current one for its time."""
     from ..cassettes.cassette import records
     from ..current import current_session, make_current
     from ..errors import DirectMailLabError
 
     settings = settings_of(node, options)
-    mode = node.config.getoption(OPTION) or settings.record_mode or "none"
+    mode: RecordMode = node.config.getoption(OPTION) or settings.record_mode or "none"
     before = current_session()
     try:
-        path = cassette_path(node, settings)
+        named = cassette if settings.cassette is None else settings.cassette
+        path = cassette_path(node, named)
+        is_own = named is None and isinstance(node, pytest.Item)
+        use = Use(node=node, settings=settings, path=path, is_own=is_own)
         is_recorded = records(mode, path)
-        _refuse_beside_vcr(node, may_collide=is_recorded or settings.cassette is None)
+        _refuse_beside_vcr(node, may_collide=is_recorded or named is None)
         start = _recording if is_recorded else _replaying
         with (
             start(path, mode, settings, node) as session,
             _unblocked(session, node.config, settings),
             _patched(session, settings),
         ):
-            assert session.open_cassette is not None, "the session was put on one just now"
             folder = cassette_folder(node)
             session.folders = (folder / node.path.stem, folder)
-            use = Use(session.open_cassette, settings, node)
+            use.start(session)
             node.stash[USE] = use
-            use.cassette.on_unmatched = use.refuse
-            session.clients_transport.as_raised = use.failure_for_client
-            use.check_age()
             make_current(session)
-            # Recorded anew, it would fail for good if it kept what the test no longer requests.
-            use.cassette.keeps_others = not use.is_own
             yield session
             make_current(before)
-            if use.has_passed and (problem := use.problem()):
-                pytest.fail(problem, pytrace=False)
-            use.cassette.keeps_others = not (use.is_own and use.has_passed)
-        if use.has_passed and is_recorded and not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.touch()  # it sends nothing: that too is to be replayed
+            use.end()
     except (DirectMailLabError, ValueError) as error:  # our frames are not the author's
         raise pytest.fail.Exception(str(error), pytrace=False) from None
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Fail a test that passed, but left responses of its own cassette unplayed."""
-    result = yield
-    use = item.stash.get(USE, None)
-    if use is not None:
-        use.has_passed = True
-        if not use.has_teardown and (problem := use.problem()):
-            use.has_passed = False
-            pytest.fail(problem, pytrace=False)
-    return result
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_fixture_setup(
     fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
 ) -> Generator[None, Any, Any]:
-    """Note a fixture that may request the rest when the test is over."""
+    """Tell a test's use of its cassette of each fixture that is set up after it."""
     result = yield
-    use, function = request.node.stash.get(USE, None), fixturedef.func
-    if use and (isgeneratorfunction(function) or isasyncgenfunction(function)):
-        use.has_teardown |= not fixturedef.argname.startswith("directmail")
+    if use := request.node.stash.get(USE, None):
+        use.tell_fixture(fixturedef)
     return result
 
 
@@ -224,13 +216,19 @@ def pytest_fixture_setup(
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[Any]
 ) -> Generator[None, Any, Any]:
-    """Add the requests that were left unplayed or not recorded to the report of a failure."""
-    uses = [use for node in item.listchain() if (use := node.stash.get(USE, None))]
+    """Tell the outcome of a test, and add to the report of a failure how cassettes were used."""
+    sets_up = "directmail_session" in getattr(item, "fixturenames", ())
+    nodes = [item, item.getparent(pytest.Module) if sets_up else None]
+    uses = [use for node in nodes if node and (use := node.stash.get(USE, None))]
+    for use in uses:
+        use.tell_call(call)
     if uses:
         hide_our_frames(call, item.config)
     report = yield
-    for use in uses if report.failed else ():
-        add_to_report(report, item.config, use)
+    for use in uses:
+        use.tell_report(report)
+        if report.failed:
+            add_to_report(report, item.config, use)
     return report
 
 
@@ -249,41 +247,48 @@ def pytest_terminal_summary(
 # -- the session -------------------------------------------------------------------------------
 
 
+def _records_by_vcrpy(config: pytest.Config) -> bool:
+    """Return whether pytest-recording or pytest-vcr is here, and switched on."""
+    is_here = any(map(config.pluginmanager.hasplugin, ("recording", "vcr")))
+    return is_here and not any(
+        config.getoption(option, default=False) for option in ("disable_recording", "disable_vcr")
+    )
+
+
 def _refuse_beside_vcr(node: Node, *, may_collide: bool) -> None:
     """Fail a test that vcrpy's plugins would record too, with the key and into the same file."""
-    disabled = node.config.getoption("disable_recording", default=False)
-    if may_collide and not disabled and node.get_closest_marker("vcr"):
+    if may_collide and node.get_closest_marker("vcr") and _records_by_vcrpy(node.config):
         why = "so vcrpy would record it too: with the key, and into the same file"
         advice = "Take the mark off this test, or run it with --disable-recording."
         pytest.fail(f"{node.nodeid} is marked vcr, {why}. {advice}", pytrace=False)
 
 
-def _replaying(path: Path, _: str, settings: Settings, node: Node) -> Session:
+def _replaying(path: Path, _: str, settings: Settings, node: Node) -> Session:  # noqa: ARG001
     """Return a session that only replays: it has no key, and no transport that could send."""
-    from ..sessions import replaying_session
+    from ..cassettes import FileRecording
+    from ..sessions import Session, replaying_session
+    from ..settings import NO_ADDRESS
 
-    if not path.exists():
-        advice = "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY, and record it:"
-        missing = f"There is no cassette {relative(path, node.config)}."
-        pytest.fail(f"{missing} {advice} {command_to_record(node, 'once')}", pytrace=False)
-    session, recording = replaying_session(path)
+    if path.exists():
+        session, recording = replaying_session(path)
+    else:  # a test that sends nothing needs none
+        session, recording = Session(NO_ADDRESS), FileRecording(path.stem, path=path)
     session.fix_writes(_WRITE_ADVICE)
     session.replay(recording, repeat=settings.repeat, **settings.given("match_on"))
     return session
 
 
-def _recording(path: Path, mode: str, settings: Settings, node: Node) -> Session:
+def _recording(path: Path, mode: RecordMode, settings: Settings, node: Node) -> Session:
     """Return a session that records, with the environment's key."""
     from ..credentials import ApiKey, find_api_key
     from ..errors import CredentialError, NotConnectedError
     from ..sessions import Session
-    from ..settings import BASE_URL_VARIABLE, NO_ADDRESS, choose_address, variable
+    from ..settings import NO_ADDRESS, choose_address
 
-    ini = node.config.getini("directmail_base_url")
     address, key = NO_ADDRESS, cast("ApiKey | None", None)
     # Patched clients have addresses and keys of their own.
     with suppress(*((CredentialError, NotConnectedError) if settings.is_patched else ())):
-        address = choose_address(settings.base_url or variable(BASE_URL_VARIABLE) or ini or None)
+        address = choose_address(settings.base_url)
         key = find_api_key(base_url=address)
     session = Session(
         address,

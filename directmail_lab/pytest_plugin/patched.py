@@ -18,7 +18,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from ..clients import ClientsTransport, adapters_of, as_httpx
-from ..http import SENDER, SENT, WANTS_KEY, httpx
+from ..http import httpx
+from ..transports.extensions import KEY, Call
 
 _ORIGINAL: Final = "directmail_original"
 
@@ -29,8 +30,8 @@ def patched(session: ClientsTransport, passing: Collection[str] = ()) -> Iterato
 
     def passes(request: Any) -> bool:
         host = urlsplit(str(request.url)).hostname or ""
-        # A request with SENT is on its way from a session to the network.
-        is_ours = SENT in getattr(request, "extensions", ())
+        call: Call | None = getattr(request, "extensions", {}).get(KEY)
+        is_ours = call is not None and call.first_sent is not None  # a session sends it just now
         return is_ours or any(fnmatchcase(host, pattern.lower()) for pattern in passing)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -60,15 +61,12 @@ def _methods(session: ClientsTransport) -> Iterator[tuple[type, str, Callable[..
     That takes the original method of the transport, then all that this method takes.
     """
 
-    def extensions(sender: Any) -> dict[str, Any]:
-        return {SENDER: sender, WANTS_KEY: True}
-
     # A coroutine function is not needed: the replaced method returns what is awaited.
     def by_httpx(original: Any, _: Any, request: Any) -> Any:
-        return session.handle_request(as_httpx(request, **extensions(original)))
+        return session.handle_request(as_httpx(request, original))
 
     def by_httpx_async(original: Any, _: Any, request: Any) -> Any:
-        return session.handle_async_request(as_httpx(request, **extensions(original)))
+        return session.handle_async_request(as_httpx(request, original))
 
     yield httpx.HTTPTransport, "handle_request", by_httpx
     yield httpx.AsyncHTTPTransport, "handle_async_request", by_httpx_async
@@ -77,12 +75,10 @@ def _methods(session: ClientsTransport) -> Iterator[tuple[type, str, Callable[..
         transport = its.SessionTransport(session)
 
         def by_httpx2(original: Any, _: Any, request: Any) -> Any:
-            own = extensions(its.sender(original, request))
-            return transport.handle_request(request, **own)
+            return transport.handle_request(request, its.sender(original, request))
 
         def by_httpx2_async(original: Any, _: Any, request: Any) -> Any:
-            own = extensions(its.async_sender(original, request))
-            return transport.handle_async_request(request, **own)
+            return transport.handle_async_request(request, its.async_sender(original, request))
 
         yield its.httpx2.HTTPTransport, "handle_request", by_httpx2
         yield its.httpx2.AsyncHTTPTransport, "handle_async_request", by_httpx2_async

@@ -11,50 +11,58 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pytest
+
+from ..arguments import RECORD_MODES, REPEATS, RecordMode, Repeat, did_you_mean
 
 if TYPE_CHECKING:
     from ..cassettes import BeforeRecord, Matcher
 
 Node = pytest.Item | pytest.Module
 
-MODES: Final = ("none", "once", "new_episodes", "any", "all")
 OPTION: Final = "--directmail-record-mode"
 WRITES_OPTION: Final = "--directmail-allow-writes"
-
-_CHOICES: Final = {
-    "record_mode": MODES,
-    "repeat": ("strict", "last"),
-    "unplayed": ("fail", "allow"),
-    "on_old": ("warn", "fail"),
-    "retry": (True, False),
-    "allow_writes": (True, False),
-}
-_TEXTS: Final = ("max_age", "on_old")  # those that the ini file has
-_LISTS: Final = ("match_on", "redact", "patch")
 _LONGEST_NAME: Final = 120  # of a test, in its cassette's file name
+
+
+def _setting(default: Any, *choices: object, ini: str = "", kind: str = "string") -> Any:
+    """Return a line of the table below.
+
+    ``ini`` is the help of a setting that the ini file may have as ``directmail_NAME``, and ``kind``
+    what it is there, as pytest names it.
+    """
+    return field(default=default, metadata={"choices": choices, "ini": ini, "kind": kind})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The arguments of the marker, which the fixture ``directmail_options`` may return too."""
+    """The table of the settings: the marker and the fixture take all; the ini file what has help.
+
+    Neither the fixture nor the ini file allows writes; see `settings_of`.
+    """
 
     cassette: str | Path | None = None
-    record_mode: str | None = None
-    repeat: Literal["strict", "last"] = "strict"
-    redact: Iterable[str] = ()
-    match_on: Sequence[str | Matcher] | None = None
-    unplayed: Literal["fail", "allow"] | None = None
-    max_age: str = ""
-    on_old: str = "warn"
-    base_url: str | None = None
-    retry: bool = False
-    allow_writes: bool = False
-    patch: bool | Sequence[str] = False
+    record_mode: RecordMode | None = _setting(None, None, *RECORD_MODES)  # noqa: RUF009
+    repeat: Repeat = _setting("strict", *REPEATS)  # noqa: RUF009
+    redact: Iterable[str] = _setting((), ini="headers, fields and kinds of data", kind="args")
+    match_on: Sequence[str | Matcher] | None = _setting(
+        None, ini="vcrpy's matchers, such as: method path body", kind="args"
+    )
+    unplayed: Literal["fail", "allow"] | None = _setting(None, None, "fail", "allow")
+    max_age: str = _setting("", ini='how old a recording may be, such as "90 days"')
+    on_old: Literal["warn", "fail"] = _setting(
+        "warn", "warn", "fail", ini="what an older one does: warn or fail"
+    )
+    base_url: str | None = _setting(None, ini="the address, if DIRECTMAIL_BASE_URL is not set")
+    retry: bool = _setting(False, True, False)
+    allow_writes: bool = _setting(False, True, False)
+    patch: bool | Sequence[str] = _setting(
+        False, ini="true, or hosts that clients reach by themselves", kind="args"
+    )
     before_record: BeforeRecord | None = None
 
     @property
@@ -67,10 +75,10 @@ class Settings:
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 
+TABLE: Final = {each.name: each for each in fields(Settings)}
+
 NAMES: Final = pytest.StashKey[set[tuple[Path, str]]]()
 """File and name of each test that was collected, also of those that are not run."""
-
-DEFAULTS: Final = {field.name: field.default for field in fields(Settings)}
 
 
 def words(config: pytest.Config, name: str, given: str = "") -> list[str]:
@@ -83,13 +91,7 @@ def settings_of(node: Node, options: Mapping[str, Any]) -> Settings:
     if "allow_writes" in options:
         only = f"only the marker and {WRITES_OPTION} do, since writes cost money"
         pytest.fail(f"The fixture directmail_options does not allow writes: {only}.", pytrace=False)
-    config = node.config
-    ini: dict[str, Any] = {name: config.getini(f"directmail_{name}") for name in _TEXTS}
-    ini |= {name: words(config, f"directmail_{name}") for name in _LISTS}
-    if (patch := ini["patch"]) in (["true"], ["false"]):
-        ini["patch"] = patch == ["true"]
-    ini = {name: value for name, value in ini.items() if value}
-    sources = [("The ini file", ini), ("The fixture directmail_options", options)]
+    sources = [("The ini file", _of_ini(node.config)), ("The fixture directmail_options", options)]
     for marker in reversed(list(node.iter_markers("directmail"))):
         by_place = dict.fromkeys(map(repr, marker.args))  # no setting has such a name
         sources.append((f"{node.nodeid}: the marker directmail", {**by_place, **marker.kwargs}))
@@ -101,19 +103,32 @@ def settings_of(node: Node, options: Mapping[str, Any]) -> Settings:
     return Settings(**merged)
 
 
+def _of_ini(config: pytest.Config) -> dict[str, Any]:
+    """Return the settings that the ini file has, and the environment's address before its own."""
+    from ..settings import BASE_URL_VARIABLE, variable
+
+    given: dict[str, Any] = {}
+    for name, each in TABLE.items():
+        if each.metadata.get("ini"):
+            is_list, key = each.metadata["kind"] == "args", f"directmail_{name}"
+            given[name] = words(config, key) if is_list else config.getini(key)
+    if (patch := given["patch"]) in (["true"], ["false"]):
+        given["patch"] = patch == ["true"]
+    given["base_url"] = variable(BASE_URL_VARIABLE) or given["base_url"]
+    return {name: value for name, value in given.items() if value}
+
+
 def _check(source: str, name: str, value: Any) -> None:
     """Fail the test if a setting has a wrong name or value."""
-    from ..arguments import did_you_mean
-
-    allowed = _CHOICES.get(name, (value,))
-    if name not in DEFAULTS:
-        advice = did_you_mean(name, DEFAULTS) or f"There are {', '.join(DEFAULTS)}."
+    if name not in TABLE:
+        advice = did_you_mean(name, TABLE) or f"There are {', '.join(TABLE)}."
         pytest.fail(f"{source} has no setting {name}. {advice.rstrip()}", pytrace=False)
+    choices = TABLE[name].metadata.get("choices")
     if name == "patch" and not (isinstance(value, bool) or _is_list_of_text(value)):
         pytest.fail(f"{source}: patch is True, or a list of hosts to pass through.", pytrace=False)
-    if value is not None and value not in allowed:
-        problem = f"{name} is one of {', '.join(map(str, allowed))}"
-        pytest.fail(f"{source}: {problem}.", pytrace=False)
+    if choices and value not in choices:
+        named = ", ".join(str(choice) for choice in choices if choice is not None)
+        pytest.fail(f"{source}: {name} is one of {named}.", pytrace=False)
 
 
 def _is_list_of_text(value: Any) -> bool:
@@ -128,9 +143,9 @@ def cassette_folder(node: Node) -> Path:
     return node.path.parent / str(node.config.getini("directmail_cassettes"))
 
 
-def cassette_path(node: Node, settings: Settings) -> Path:
-    """Return the file of the cassette of a test, or of a module."""
-    cassette, folder = settings.cassette, cassette_folder(node)
+def cassette_path(node: Node, cassette: str | Path | None) -> Path:
+    """Return the file of the cassette of a test or a module; by default, of its own one."""
+    folder = cassette_folder(node)
     if isinstance(cassette, Path):
         from ..cassettes.library import file_of
 
@@ -141,9 +156,11 @@ def cassette_path(node: Node, settings: Settings) -> Path:
 
         with suppress(NotRecordedError):  # what `replay(name)` would find
             return find_cassette(cassette, [folder])
-        return folder / f"{cassette.removesuffix('.yaml')}.yaml"
+        return folder / f"{re.sub(r'[.]ya?ml$', '', cassette)}.yaml"
     own = folder / node.path.stem
-    return own / "directmail_session.yaml" if isinstance(node, pytest.Module) else _own(node, own)
+    return (
+        _there(own / "directmail_session") if isinstance(node, pytest.Module) else _own(node, own)
+    )
 
 
 def own_name(node: pytest.Item) -> str:
@@ -166,13 +183,26 @@ def _own(node: pytest.Item, folder: Path) -> Path:
 
         # Two names may become the same one here, so a hash of the original is added.
         safe += f"-{sha256(name.encode()).hexdigest()[:8]}"
-    path = folder / f"{safe}.yaml"
+    path = _there(folder / safe)
     by_vcr = re.sub(r"[<>?%*:|\"'/\\]", "-", by_vcr)
     if path.exists() or (node.path, by_vcr) in node.config.stash[NAMES]:
         return path
-    theirs = folder / f"{by_vcr}.yaml"
+    theirs = _there(folder / by_vcr)
     # The name may be too long: then `Path.exists` would raise an error.
     return theirs if os.path.exists(theirs) else path  # noqa: PTH110
+
+
+def _there(path: Path) -> Path:
+    """Return a path with ``.yaml``, or with ``.yml`` where only that file is there."""
+    yaml, yml = (path.with_name(f"{path.name}{suffix}") for suffix in (".yaml", ".yml"))
+    return yml if os.path.exists(yml) and not os.path.exists(yaml) else yaml  # noqa: PTH110
+
+
+def similar_cassette(node: Node, path: Path) -> Path | None:
+    """Return a cassette in the folders beside the test that has the test's name, or None."""
+    names = {path.stem, node.name, getattr(node, "originalname", "")}
+    found = sorted(cassette_folder(node).rglob("*.y*ml"))
+    return next((each for each in found if each.stem in names), None)
 
 
 def relative(path: Path, config: pytest.Config) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from .settings import Settings, cassette_folder, cassette_path, relative, settings_of
+from .settings import cassette_folder, cassette_path, relative, settings_of
 
 
 class Unused:
@@ -31,11 +31,11 @@ class Unused:
         used = {path for item in items for path in _used_by(item)}
         sources = {item.path for item in items if item.path.suffix == ".py"}
         text = "\n".join(path.read_text("utf-8", "ignore") for path in sources)
-        found = {path for item in items for path in cassette_folder(item).rglob("*.yaml")}
+        found = {path for item in items for path in cassette_folder(item).rglob("*.y*ml")}
         self._lines = sorted(
             relative(path, config)
             for path in found - used
-            if not re.search(rf"[\"']{re.escape(path.stem)}(\.yaml)?[\"']", text)
+            if not re.search(rf"[\"']{re.escape(path.stem)}(\.ya?ml)?[\"']", text)
         )
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
@@ -47,9 +47,9 @@ def _used_by(item: pytest.Item) -> Iterator[Path]:
     """Yield the cassettes of a test's fixtures, and of its ``vcr`` marker."""
     fixtures, module = getattr(item, "fixturenames", ()), item.getparent(pytest.Module)
     if item.get_closest_marker("vcr"):
-        yield cassette_path(item, Settings())
+        yield cassette_path(item, None)
     with suppress(pytest.fail.Exception):  # of a wrong marker: the test fails by itself
         if "directmail" in fixtures:
-            yield cassette_path(item, settings_of(item, {}))
+            yield cassette_path(item, settings_of(item, {}).cassette)
         if "directmail_session" in fixtures and module is not None:
-            yield cassette_path(module, settings_of(module, {}))
+            yield cassette_path(module, settings_of(module, {}).cassette)

@@ -22,9 +22,9 @@ from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from ..current import Source, readings_of
 from ..display import plural
 from ..readings.reading import is_exhausted
+from ..sources import Source, readings_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

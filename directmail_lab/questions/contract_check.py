@@ -8,9 +8,9 @@ from typing import Any, Final
 import pandas as pd
 
 from ..contract import HEADERS, TYPICAL_LIMIT, TYPICAL_WINDOW_S
-from ..current import Source, readings_of
 from ..display import readable
 from ..readings.reading import CUT_SHORT, REMAINING_OVER_LIMIT
+from ..sources import Source, readings_of
 
 _STATEMENTS: Final = {
     1: f"Every response has {', '.join(HEADERS)}, each an integer",

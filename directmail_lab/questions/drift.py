@@ -13,21 +13,22 @@ from difflib import SequenceMatcher
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final, NamedTuple
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 import pandas as pd
 
 from ..arguments import check_names
-from ..bodies import decode_text, read_json_body
 from ..cassettes import Recording
-from ..current import named_paths, recording_of, session as current
+from ..current import session as current
 from ..display import plural, readable
 from ..errors import DirectMailLabError
-from ..http import recorded_response
-from ..interaction import Interaction, RecordedRequest
-from ..operations import operations_of
+from ..exchange.bodies import decode_text, read_json_body, shown_missing
+from ..exchange.operations import operations_of
+from ..exchange.values import Interaction, RecordedRequest
+from ..http import may_change, recorded_response
 from ..redaction import Redactor, has_placeholder
 from ..sessions import Session
+from ..sources import named_paths, recording_of
 from .shapes import PASSING_HEADERS, grouped, type_of
 
 _Path = tuple[str, ...]
@@ -35,8 +36,6 @@ _Path = tuple[str, ...]
 # The recorded request headers that are sent again: they only select a representation. Others are
 # not sent, since a cassette may be somebody else's and the request carries this account's key.
 _RESENT: Final = ("accept", "accept-language", "accept-charset", "prefer")
-# Query parameters by which some frameworks turn a GET into another method.
-_OVERRIDE: Final = re.compile(r"[?&;]\s*(_method|x-(http-)?method(-override)?)\s*=", re.IGNORECASE)
 _REFUSED: Final = (401, 403)
 _AGE: Final = re.compile(r"(\d{1,5}) days?")
 
@@ -162,7 +161,8 @@ def _reads(recording: Recording) -> tuple[dict[int, Interaction], list[RecordedR
     not_sent: list[RecordedRequest] = []
     for number, recorded in enumerate(recording, 1):
         request = recorded.request
-        is_read = request.method in ("GET", "HEAD") and not _OVERRIDE.search(unquote(request.uri))
+        query = urlsplit(request.uri).query
+        is_read = request.method in ("GET", "HEAD") and not may_change(request.method, query)
         if not (is_read and _is_whole(request.uri)):
             not_sent.append(request)
             continue
@@ -216,10 +216,13 @@ def compare(
     """Return what is different in ``now``.
 
     Of `VOLATILE` values only presence and type are compared. Elements of arrays are compared by
-    ``id``, or by position. If the statuses differ and one of them is an error, nothing else is.
-    For ``ignore`` see `drift`.
+    ``id``, or by position. A body that was not recorded is not compared. If the statuses differ and
+    one of them is an error, nothing else is. For ``ignore`` see `drift`.
     """
     old, new = _parts(recorded), _parts(now)
+    if shown_missing(recorded.response.body):
+        old.pop("body", None)
+        new.pop("body", None)
     if old["status"] != new["status"] and max(old["status"], new["status"]) >= 400:
         old, new = {"status": old["status"]}, {"status": new["status"]}
     found = _differences(old, new)

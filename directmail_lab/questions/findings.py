@@ -10,23 +10,30 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import attrgetter
-from typing import Any, Final
+from typing import Final, Literal
+from weakref import WeakKeyDictionary
 
 import pandas as pd
 
-from ..bodies import read_json_body, shown_missing
-from ..cassettes import Recording, SessionRecording
-from ..cassettes.recording import Credentials
+from ..cassettes import Recording
 from ..contract import ME_PATH, PASSWORD, RESET_HEADER, TYPICAL_LIMIT
-from ..current import named_paths, recordings_of, session as current
+from ..current import session as current
 from ..display import ranges, readable
 from ..errors import NotConnectedError
+from ..exchange.bodies import read_json_body, shown_missing
+from ..exchange.operations import operations_of
+from ..exchange.values import (
+    Interaction,
+    RecordedRequest,
+    RecordedResponse,
+    header,
+    normalize_headers,
+)
 from ..http import httpx, recorded_response
-from ..interaction import Interaction, RecordedRequest, RecordedResponse, header, normalize_headers
-from ..operations import operations_of
 from ..readings.reading import Reading, is_exhausted, reading_of
 from ..sessions import Session
 from ..settings import configured_regions
+from ..sources import Source, named_paths, recordings_of
 from .shapes import ANY_NAME, Schema, grouped, notes_on, schema_of
 
 _COLUMNS: Final = ("part", "section", "seen", "how_sure", "interactions", "find_out")
@@ -43,12 +50,17 @@ _WRONG_KEY: Final = "directmail-lab-no-key"
 # Enough reads to see a value of X-RateLimit-Reset count down, if it does.
 _MOST_READS_FOR_UNIT: Final = 12
 
+Credentials = Literal["key", "none", "wrong"]
+
+# By recording the responses to `explore` that no recording keeps, with what stood for the key.
+_explored: Final = WeakKeyDictionary[Recording, list[tuple[Interaction, Credentials]]]()
+
 # The base addresses to which this process has sent a wrong key: a service may lock the account for
 # that, so no other is sent.
 _wrong_key_sent: Final[set[str]] = set()
 
 
-def findings(source: Any = None) -> pd.DataFrame:
+def findings(source: Source | Iterable[Source] = None) -> pd.DataFrame:
     """Return what was seen so far of each part that the service's document leaves open.
 
     Nothing is sent.
@@ -165,8 +177,7 @@ def _responses(recording: Recording) -> Iterator[_Response]:
         response, has_body = recording.interaction(number).response, recording.has_bodies(number)
         has_body &= shown_missing(response.body) is None
         yield _Response(recording.name, number, address, reading, response, has_body)
-    explored = recording.explored if isinstance(recording, SessionRecording) else []
-    for number, (interaction, key) in enumerate(explored, 1):
+    for number, (interaction, key) in enumerate(_explored.get(recording, ()), 1):
         address = interaction.request.uri.removesuffix(ME_PATH)
         reading = reading_of(interaction, ME_PATH)
         yield _Response("explore", number, address, reading, interaction.response, key=key)
@@ -346,7 +357,7 @@ def _send_without_key(opened: Session, address: str, key: Credentials, pause_s: 
     if response is not None:
         recorded = normalize_headers(recorded_response(response))
         interaction = Interaction(RecordedRequest("GET", address + ME_PATH), recorded)
-        opened.recording.explored.append((interaction, key))
+        _explored.setdefault(opened.recording, []).append((interaction, key))
 
 
 def _send(

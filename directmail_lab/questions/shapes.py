@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
 from ..cassettes import Recording
-from ..current import describe as describe_source
+from ..sources import describe as describe_source
 
 _T = TypeVar("_T")
 _K = TypeVar("_K")

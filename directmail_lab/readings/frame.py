@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from ..display import readable
-from ..operations import operations_of
+from ..exchange.operations import operations_of
 from .reading import Reading, parse_counts, problem_of
 from .reset_unit import UnitName, renewal_time
 
@@ -36,7 +36,7 @@ def frame_of(
     numbers
         Their numbers in the recording; by default 1, 2, 3 and so on.
     paths
-        Templates that the caller named; see `directmail_lab.operations.operations_of`.
+        Templates that the caller named; see `directmail_lab.exchange.operations.operations_of`.
 
     Returns
     -------

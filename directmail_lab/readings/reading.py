@@ -14,7 +14,8 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final, Literal, NamedTuple
 
 from ..contract import HEADERS, LIMIT_HEADER, REMAINING_HEADER
-from ..interaction import Interaction, operation_of
+from ..exchange.operations import operation_of
+from ..exchange.values import Interaction
 
 Source = Literal["live", "recorded", "replayed"]
 DateForm = Literal["http_date", "iso_text"]

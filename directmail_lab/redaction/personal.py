@@ -27,7 +27,7 @@ from ..display import plural
 from .key import REPLACED
 
 if TYPE_CHECKING:
-    from ..interaction import Interaction
+    from ..exchange.values import Interaction
 
 PERSONAL: Final = "personal"
 """The name that stands for all personal data that is known here, by its form or by its field."""

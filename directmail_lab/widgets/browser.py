@@ -13,10 +13,11 @@ from typing import Any, Final
 from ..arguments import argument_error
 from ..cassettes import Recording, read_cassette
 from ..cassettes.library import files_of, is_folder
-from ..current import Source, session
+from ..current import session
 from ..errors import CassetteError, DirectMailLabError
 from ..http import httpx
 from ..sessions import Session
+from ..sources import Source
 from . import browser_data
 from .composer import Composer
 from .widget import Follower, Widget, can_show_widgets, describe_mode, nothing_played

@@ -18,14 +18,16 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from ..bodies import declared_charset, decode_text, read_json, shown_missing, unpack
 from ..cassettes import Recording
 from ..display import as_html, as_text, plural
 from ..errors import CassetteError, CassetteFormatError, DirectMailLabError
+from ..exchange.bodies import declared_charset, decode_text, read_json, shown_missing, unpack
+from ..exchange.values import RecordedRequest, RecordedResponse, header, normalize_headers
 from ..http import as_response, httpx
-from ..interaction import READING, RecordedRequest, RecordedResponse, header, normalize_headers
+from ..questions.snippets import copy_as
 from ..readings.reading import ABORTED, CUT_SHORT, Reading, is_exhausted
 from ..readings.reset_unit import renewal_time
+from ..transports.extensions import KEY, Received
 
 Response = tuple[dict[str, Any], list[bytes]]
 Message = RecordedRequest | RecordedResponse
@@ -75,10 +77,10 @@ def handle_request(recording: Recording, request: object) -> Response:
             case {"action": "detail", "number": int(number)}:
                 return detail(recording, number, whole=asked.get("whole") is True)
             case {"action": "copy", "number": int(number), "format": str(kind)}:
-                # Imported here: it needs pandas, which JupyterLab's server would load for nothing.
-                from ..questions.interactions import copy_as, view_of
-
-                return {"text": copy_as(view_of(recording, number), kind)}, []
+                base_url, is_kept = recording.base_url or "", recording.has_bodies(number)
+                interaction = recording.interaction(number)
+                code = copy_as(interaction, kind, base_url=base_url, has_bodies=is_kept)
+                return {"text": code}, []
             case {"action": "body", "number": int(number), "message": "request" | "response" as of}:
                 body, media_type, _ = _read_body(getattr(recording.interaction(number), of))
                 suffix = mimetypes.guess_extension(media_type) or ".bin"
@@ -346,7 +348,7 @@ def response_of(recording: Recording, number: int) -> httpx.Response:
     response = as_response(normalize_headers(plain, method=sent.method))
     headers = [(name.encode(), value.encode()) for name, value in sent.headers]
     response.request = httpx.Request(sent.method, sent.uri, headers=headers, content=sent.body)
-    response.extensions[READING] = recording.reading(number)
+    response.extensions[KEY] = Received(recording.reading(number))
     response.read()
     return response
 

@@ -15,14 +15,17 @@ from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from ..bodies import declared_charset
 from ..cassettes import Recording
 from ..display import plural
 from ..errors import CassetteError, DirectMailLabError, WriteRefusedError
-from ..http import SENT, httpx, is_write, origin, parse_url, recorded_request
-from ..interaction import READING, Interaction, RecordedResponse, operation_of
+from ..exchange.bodies import declared_charset
+from ..exchange.operations import operation_of
+from ..exchange.values import Interaction, RecordedResponse
+from ..http import httpx, is_write, origin, parse_url, recorded_request
+from ..questions.snippets import copy_as
 from ..redaction.key import has_placeholder
 from ..sessions import Session
+from ..transports.extensions import call_of
 from .browser_data import digest_of
 
 Respond = Callable[[dict[str, Any]], None]
@@ -121,20 +124,16 @@ class Composer:
         self._loop.run(self._respond_to(*sending, respond))
 
     async def _respond_to(self, session: Session, request: httpx.Request, respond: Respond) -> None:
-        recording, count = session.recording, len(session.recording)
+        recording = session.recording
         # The page counts down: no progress bar is shown.
         is_alone = session.allowances.shown.acquire(blocking=False)
-        reading, told = None, dict[str, Any]()
+        told: dict[str, Any] = {}
         # The asynchronous client, as its task can be cancelled: that closes the connection.
         self._task = asyncio.ensure_future(session.async_client.send(request))
         try:
-            reading = (await self._task).extensions[READING]
+            await self._task
         except asyncio.CancelledError:
             told = {"problem": _aborted(request)}
-            own = (
-                n for n in range(count + 1, len(recording) + 1) if recording.reading(n).is_aborted
-            )
-            reading = next((recording.reading(n) for n in own), None)
         except Exception as error:
             text = " ".join([str(error), *getattr(error, "__notes__", ())])
             told = {"problem": recording.redactor.text(text)}
@@ -147,9 +146,9 @@ class Composer:
             self._is_sending.release()
             if is_alone:
                 session.allowances.shown.release()
-        numbers = range(len(recording), count, -1)
-        number = next((n for n in numbers if recording.reading(n) is reading), None)
-        respond({**told, "number": number})
+        # If a cell changed the mode meanwhile, the page shows another recording now.
+        number = call_of(request).number if session.recording is recording else 0
+        respond({**told, "number": number or None})
 
     def _abort(self) -> None:
         task, loop = self._task, self._loop
@@ -168,13 +167,11 @@ class Composer:
     # -- as a cell, and what can be typed ---------------------------------------------------
 
     def _cell(self, form: Any, body: bytes) -> str:
-        from ..questions.interactions import InteractionView, copy_as
-
         session = self._session()
         request = recorded_request(_written(session, form, body))
         unanswered = Interaction(request, RecordedResponse(200, "", (), b""), None, None)
         redacted = session.recording.redactor.interaction(unanswered)
-        return copy_as(InteractionView(redacted, base_url=session.base_url), "request")
+        return copy_as(redacted, "request", base_url=session.base_url)
 
     def _hint(self, method: str, address: str) -> dict[str, Any]:
         """Return what this session has seen, and what was left at the operation's last response."""
@@ -248,7 +245,7 @@ class _LoopThread:
 
 
 def _aborted(request: httpx.Request) -> str:
-    if SENT not in request.extensions:
+    if call_of(request).first_sent is None:
         return "Aborted while the request waited for the allowance. Nothing was sent."
     if not is_write(request):
         return "Aborted: the connection was dropped."

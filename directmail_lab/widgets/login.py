@@ -17,7 +17,8 @@ from ..current import connect, current_session, logout
 from ..display import plural
 from ..http import httpx
 from ..sessions import Session, SessionOptions
-from ..transports import ModeName
+from ..tracebacks import hide_frames
+from ..transports.session import ModeName
 from .browser_data import read_page
 from .widget import Widget, can_show_widgets
 
@@ -49,7 +50,7 @@ class SignInRequest:
     options: SessionOptions = field(default_factory=SessionOptions)
 
 
-@errors.hide_frames
+@hide_frames
 def login(
     *,
     base_url: str = "",
@@ -287,8 +288,12 @@ def _keep_trial(session: Session, tried: SessionRecording) -> str:
     """
     cassette, interaction, about, note = session.open_cassette, tried.interaction(1), {}, ""
     try:
-        if cassette is not None and not cassette.has_unplayed(interaction.request):
-            number = cassette.record(interaction)
+        if (
+            cassette is not None
+            and not cassette.has_unplayed(interaction.request)
+            and (written := cassette.record(interaction)) is not None
+        ):
+            number = written.number
             about = {"source": "recorded", "cassette": cassette.name, "cassette_number": number}
     except errors.CassetteError as error:  # the sign-in itself succeeded
         note = str(error)

@@ -9,10 +9,11 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from ..current import current_session, describe, session
+from ..current import current_session, session
 from ..display import plural
 from ..readings.reading import Reading
 from ..readings.reset_unit import renewal_time
+from ..sources import describe
 from .browser_data import mark_of, read_page
 from .widget import Follower, Widget, describe_mode, nothing_played
 

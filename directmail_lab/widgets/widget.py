@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import anywidget
 
-from ..current import current_session, describe, on_current_change
+from ..current import current_session, on_current_change
+from ..sources import describe
 
 if TYPE_CHECKING:
     from ..cassettes import Recording

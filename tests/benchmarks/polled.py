@@ -10,7 +10,7 @@ import httpx
 from cassette_samples import BASE_URL, answered, get
 
 if TYPE_CHECKING:
-    from directmail_lab.interaction import Interaction
+    from directmail_lab.exchange.values import Interaction
 
 ME: Final = f"{BASE_URL}/v1/users/me"
 KEY: Final = "sk_bench_0123456789"

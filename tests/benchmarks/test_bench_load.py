@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pytest_benchmark.fixture import BenchmarkFixture
 
-    from directmail_lab.interaction import Interaction
+    from directmail_lab.exchange.values import Interaction
 
     Make = Callable[[int], list[Interaction]]
 

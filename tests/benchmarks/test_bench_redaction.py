@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from directmail_lab.interaction import Interaction, RecordedRequest, RecordedResponse
+from directmail_lab.exchange.values import Interaction, RecordedRequest, RecordedResponse
 from directmail_lab.redaction import Redactor
 
 if TYPE_CHECKING:

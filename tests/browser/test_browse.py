@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from faulty_service import FaultyService
 
-    from directmail_lab.interaction import Interaction
+    from directmail_lab.exchange.values import Interaction
 
 BROWSE = "import directmail_lab as dm\ndm.browse({0!r})"
 KEY = "br+5/Nq8Z~sent~while-browsing"

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from directmail_lab.interaction import RecordedRequest, RecordedResponse, header
+from directmail_lab.exchange.values import RecordedRequest, RecordedResponse, header
 from directmail_lab.server import LoopbackServer, error_response, json_response
 
 NAMES: Final = ["spring", "summer", "autumn", "winter", "new year"]

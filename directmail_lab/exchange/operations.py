@@ -1,8 +1,9 @@
-"""Operations decided over all paths of a recording: `operations_of`.
+"""Paths and their operations: the path below a base address, and which segments are ids.
 
-`interaction.operation_of` sees one path alone, and takes a plain word for a name. Many paths show
-which words are ids, as the same follows them: ``/shops/acme/orders``, ``/shops/globex/orders``.
-What is an id to it stays one, and more paths only turn more words into ids.
+`operation_of` sees one path alone, and takes a plain word for a name. `operations_of` decides over
+all paths of a recording. Many paths show which words are ids, as the same follows them:
+``/shops/acme/orders``, ``/shops/globex/orders``. What is an id to the first stays one, and more
+paths only turn more words into ids.
 """
 
 from __future__ import annotations
@@ -11,9 +12,88 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
 from typing import Final
+from urllib.parse import unquote, urlsplit
 
-from .arguments import argument_error
-from .interaction import operation_of
+from ..arguments import argument_error
+
+# -- one path ----------------------------------------------------------------------------------
+
+# A path segment that identifies one record: a number, a UUID, a hash, another token with a digit
+# (`lst_8f3kq2`), a domain, a DOI, an e-mail address, text with a space, a telephone number, or what
+# redaction puts in the place of a value (`<API_KEY>`).
+_ID_LIKE: Final = re.compile(
+    r"\d+(?:\.\d+){2,}|\d+|(?=[^/]*\d)[A-Za-z0-9_~.:-]{6,}|[A-Za-z]+[-_]\d+"
+    r"|(?:[a-z0-9-]+\.)+(?:com|org|net|edu|gov|mil|biz|dev|app|xyz|example|(?!me|go|do)[a-z]{2})"
+    r"|10\.\d{4,9}(?:/.*)?|(?!@me$)[^/]*[@\s][^/]*|\+[\d().\-]{6,}|<[^/]*>",
+    re.DOTALL,
+)
+
+
+# A segment with a digit that is a name all the same: a version (`v1beta1`, `v2.6.1`), and words
+# such as `oauth2`, `base64`, `s3-bucket` and `k8s-clusters`.
+# No text is a word in two ways: a segment of many would take exponential time.
+_WORD: Final = r"(?:(?:base|sha|utf|int|float)\d{2,3}|[A-Za-z]{2,}\d?)"
+_SHORT: Final = r"(?:[A-Za-z]{1,3}\d{1,2}[A-Za-z]?|\d[A-Za-z])"
+_NAME_WITH_DIGIT: Final = re.compile(
+    r"v\d+(?:[._-]\d+|[._-]?(?:alpha|beta|rc|preview|p)\d*)*|\d{1,2}\.\d{1,2}"
+    rf"|(?:{_SHORT}[-_])?{_WORD}(?:[-_](?:{_WORD}|v\d))*"
+)
+# A version by its place at the front, as in `/2013-04-01/zones` and `/rest/api/2/issue`; and what
+# Kubernetes calls a group, as in `/apis/networking.k8s.io/v1`.
+_FRONT: Final = re.compile(
+    r"(?:(?:/[a-z]+)?/api|/rest)?/(?:\d{1,2}|20\d\d-\d\d(?:-\d\d)?)(?=/)|/apis/[^/]+(?=/v\d)"
+)
+
+
+# What may follow an id in its segment: the verb of `{id}:cancel`, the form in `{id}.json`.
+_SUFFIX: Final = re.compile(r"(?::[a-z][A-Za-z]+|\.(?:json|xml|csv|ya?ml|html|txt|pdf))\Z")
+
+
+def base_path(base_url: str) -> str:
+    """Return the path prefix of a base address, without its last slash: ``""`` or ``"/eu/api"``."""
+    return urlsplit(base_url).path.rstrip("/")
+
+
+# Loading a cassette splits all its addresses: this pattern takes a tenth of the time of urlsplit.
+_PLAIN_ADDRESS: Final = re.compile(r"https?://[^/?#\s]*(/[^?#\s]*)?(?:[?#]|\Z)")
+
+
+def path_below(uri: str, prefix: str = "") -> str:
+    """Return the path of ``uri`` below a base address's path prefix (see `base_path`).
+
+    A path outside the prefix is returned whole.
+    """
+    plain = _PLAIN_ADDRESS.match(uri)
+    return below(plain[1] or "/" if plain else urlsplit(uri).path or "/", prefix)
+
+
+def below(target: str, prefix: str) -> str:
+    """Return the path below a prefix of a path that may have a query; see `path_below`."""
+    path = target.partition("?")[0]
+    if prefix and (path == prefix or path.startswith(prefix + "/")):
+        return path[len(prefix) :] or "/"
+    return path
+
+
+def operation_of(path: str) -> str:
+    """Return ``path`` with each id-like segment as ``{id}``: the unit that rate limits apply to.
+
+    >>> operation_of("/v1/lists/8f14e45f/members/12")
+    '/v1/lists/{id}/members/{id}'
+    """
+    front = match[0] if (match := _FRONT.match(path)) else ""
+    return front + "/".join(map(_without_id, path[len(front) :].split("/")))
+
+
+def _without_id(segment: str) -> str:
+    text = unquote(segment)
+    stem = _SUFFIX.sub("", text)
+    if _NAME_WITH_DIGIT.fullmatch(text) or not _ID_LIKE.fullmatch(stem):
+        return segment
+    return "{id}" + text[len(stem) :]
+
+
+# -- all paths of a recording -------------------------------------------------------------------
 
 _Route = tuple[str, ...]
 

@@ -17,17 +17,15 @@ from typing import TYPE_CHECKING, Any, Final, Self, get_args
 from ..arguments import check_choice
 from ..display import ProgressBar
 from ..errors import AllowanceExhaustedError, DirectMailLabError
-from ..http import httpx, is_write, keep_body, origin
-from ..interaction import READING, operation_of
+from ..exchange.operations import operation_of
+from ..http import httpx, is_write, origin
 from ..readings.reading import Reading
 from ..readings.reset_unit import UnitName
 from .allowance import Allowance, Pace
+from .extensions import call_of, keep_body, of
 
 if TYPE_CHECKING:
-    from ..transports import Transport
-
-CANCELLED: Final = "directmail_lab.cancelled"
-"""In a request's extensions: a `threading.Event`, after which it is not sent any more."""
+    from . import Transport
 
 _ATTEMPTS: Final = 4
 # If no connection can be made there is usually no service: one more attempt, and then the error.
@@ -115,7 +113,7 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     """Sends while requests remain, waits for the renewal if none do, and retries failed reads.
 
     Any number of threads, tasks and event loops may use one. ``inner`` must set the `Reading` of
-    each response as ``response.extensions[READING]``. A read that is refused with status 429 waits
+    each response (see `Received`). A read that is refused with status 429 waits
     for the renewal and is sent again; it does not count as failed.
 
     Parameters
@@ -186,7 +184,7 @@ class _Attempts:
     """The attempts at one request: when each may be sent, and whether there is another."""
 
     def __init__(self, transport: PacingTransport, request: httpx.Request) -> None:
-        self._transport, self._request = transport, request
+        self._transport, self._request, self._call = transport, request, call_of(request)
         method = "GET" if request.method == "HEAD" else request.method  # they share an allowance
         url = request.url
         is_own = transport.own_origin in (None, origin(url))
@@ -207,8 +205,7 @@ class _Attempts:
         AllowanceExhaustedError
             The allowance renews after the time until which the request may wait.
         """
-        cancelled = self._request.extensions.get(CANCELLED)
-        if cancelled is not None and cancelled.is_set():
+        if self._call.cancelled is not None and self._call.cancelled.is_set():
             raise DirectMailLabError("The request was cancelled while it waited.", "Send it again.")
         now = self._clock()
         seconds = self._not_before - now
@@ -260,8 +257,8 @@ class _Attempts:
         reading = None
         is_retried = isinstance(outcome, _RETRIED_ERRORS)
         if isinstance(outcome, httpx.Response):
-            reading = outcome.extensions[READING]
-            is_retried = reading.status in _RETRIED_STATUSES
+            reading = of(outcome).reading
+            is_retried = outcome.status_code in _RETRIED_STATUSES
         self._settle(reading)
         if not (is_retried and self._transport.retry and _may_repeat(self._request)):
             return False

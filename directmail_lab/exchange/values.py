@@ -12,43 +12,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from importlib.util import find_spec
 from typing import Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
-from .errors import CassetteFormatError
-
-READING: Final = "directmail_lab.reading"
-"""Where a response of a session carries its `Reading`: ``response.extensions[READING]``."""
-
-NUMBER: Final = "directmail_lab.number"
-"""Where it carries its recording and its number in that, for a body that is read later."""
+from ..errors import CassetteFormatError
 
 Headers = tuple[tuple[str, str], ...]
 """Header names and values, in the order they were sent, a repeated one more than once."""
-
-# A path segment that identifies one record: a number, a UUID, a hash, another token with a digit
-# (`lst_8f3kq2`), a domain, a DOI, an e-mail address, text with a space, a telephone number, or what
-# redaction puts in the place of a value (`<API_KEY>`).
-_ID_LIKE: Final = re.compile(
-    r"\d+(?:\.\d+){2,}|\d+|(?=[^/]*\d)[A-Za-z0-9_~.:-]{6,}|[A-Za-z]+[-_]\d+"
-    r"|(?:[a-z0-9-]+\.)+(?:com|org|net|edu|gov|mil|biz|dev|app|xyz|example|(?!me|go|do)[a-z]{2})"
-    r"|10\.\d{4,9}(?:/.*)?|(?!@me$)[^/]*[@\s][^/]*|\+[\d().\-]{6,}|<[^/]*>",
-    re.DOTALL,
-)
-# A segment with a digit that is a name all the same: a version (`v1beta1`, `v2.6.1`), and words
-# such as `oauth2`, `base64`, `s3-bucket` and `k8s-clusters`.
-_WORD: Final = r"(?:(?:base|sha|utf|int|float)\d{1,3}|[A-Za-z]{2,}\d?)"
-_SHORT: Final = r"(?:[A-Za-z]{1,3}\d{1,2}[A-Za-z]?|\d[A-Za-z])"
-_NAME: Final = re.compile(
-    r"v\d+(?:[._-]\d+|[._-]?(?:alpha|beta|rc|preview|p)\d*)*|\d{1,2}\.\d{1,2}"
-    rf"|(?:{_SHORT}[-_])?{_WORD}(?:[-_](?:{_WORD}|v\d))*"
-)
-# A version by its place at the front, as in `/2013-04-01/zones` and `/rest/api/2/issue`; and what
-# Kubernetes calls a group, as in `/apis/networking.k8s.io/v1`.
-_FRONT: Final = re.compile(
-    r"(?:(?:/[a-z]+)?/api|/rest)?/(?:\d{1,2}|20\d\d-\d\d(?:-\d\d)?)(?=/)|/apis/[^/]+(?=/v\d)"
-)
-# What may follow an id in its segment: the verb of `{id}:cancel`, the form in `{id}.json`.
-_SUFFIX: Final = re.compile(r"(?::[a-z][A-Za-z]+|\.(?:json|xml|csv|ya?ml|html|txt|pdf))\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,50 +171,6 @@ def header(headers: Headers, name: str) -> str | None:
     """Return the first value of a header by its name in any case, or None."""
     wanted = name.lower()
     return next((value for key, value in headers if key.lower() == wanted), None)
-
-
-def base_path(base_url: str) -> str:
-    """Return the path prefix of a base address, without its last slash: ``""`` or ``"/eu/api"``."""
-    return urlsplit(base_url).path.rstrip("/")
-
-
-# Loading a cassette splits all its addresses: this pattern takes a tenth of the time of urlsplit.
-_PLAIN_ADDRESS: Final = re.compile(r"https?://[^/?#\s]*(/[^?#\s]*)?(?:[?#]|\Z)")
-
-
-def path_below(uri: str, prefix: str = "") -> str:
-    """Return the path of ``uri`` below a base address's path prefix (see `base_path`).
-
-    A path outside the prefix is returned whole.
-    """
-    plain = _PLAIN_ADDRESS.match(uri)
-    return below(plain[1] or "/" if plain else urlsplit(uri).path or "/", prefix)
-
-
-def below(target: str, prefix: str) -> str:
-    """Return the path below a prefix of a path that may have a query; see `path_below`."""
-    path = target.partition("?")[0]
-    if prefix and (path == prefix or path.startswith(prefix + "/")):
-        return path[len(prefix) :] or "/"
-    return path
-
-
-def operation_of(path: str) -> str:
-    """Return ``path`` with each id-like segment as ``{id}``: the unit that rate limits apply to.
-
-    >>> operation_of("/v1/lists/8f14e45f/members/12")
-    '/v1/lists/{id}/members/{id}'
-    """
-    front = match[0] if (match := _FRONT.match(path)) else ""
-    return front + "/".join(map(_without_id, path[len(front) :].split("/")))
-
-
-def _without_id(segment: str) -> str:
-    text = unquote(segment)
-    stem = _SUFFIX.sub("", text)
-    if _NAME.fullmatch(text) or not _ID_LIKE.fullmatch(stem):
-        return segment
-    return "{id}" + text[len(stem) :]
 
 
 # RFC 9110: these have no body; the headers of a 304 describe the body that is not sent.

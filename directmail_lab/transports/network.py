@@ -9,37 +9,45 @@ import urllib.request
 from base64 import b64encode
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from .contract import PASSWORD
-from .errors import (
+from ..contract import PASSWORD
+from ..errors import (
     AddressError,
     DirectMailLabError,
     NotConnectedError,
+    OutcomeUnknownError,
     WriteRefusedError,
-    clear_locals,
-    hide_frames,
-    without_traceback,
 )
-from .http import (
-    SENDER,
-    SENT,
-    WANTS_KEY,
+from ..exchange.operations import operation_of
+from ..http import (
     httpx,
     is_write,
-    lost_response,
     origin,
     parse_url,
     recorded_request,
 )
-from .redaction.redactor import carries_credentials
-from .settings import is_loopback, variable
+from ..redaction.redactor import carries_credentials
+from ..settings import is_loopback, variable
+from ..tracebacks import clear_locals, hide_frames, without_traceback
+from .extensions import call_of
 
 if TYPE_CHECKING:
-    from .credentials import ApiKey
+    from ..credentials import ApiKey
 
     _Place = tuple[int, asyncio.AbstractEventLoop]
     _Opened = AsyncGenerator[httpx.AsyncHTTPTransport]
+
+
+# After these errors, nothing of the request has reached the service.
+_NOT_SENT: Final = (
+    httpx.ConnectError,
+    httpx.ConnectTimeout,
+    httpx.PoolTimeout,
+    httpx.ProxyError,
+    httpx.UnsupportedProtocol,
+    httpx.LocalProtocolError,
+)
 
 
 class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
@@ -49,7 +57,7 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     no request or response that the caller holds, pickles or prints has the key, and no redirect
     takes it to another server.
 
-    A client of the code under test sends by its own connections (``SENDER``), and to any address.
+    A client of the code under test sends by its own connections, and to any address.
     Without a key, only such clients send.
 
     Attributes
@@ -76,7 +84,7 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     @hide_frames
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         signed = self._checked_and_signed(request)
-        if send := request.extensions.get(SENDER):
+        if send := call_of(request).send:
             response: httpx.Response = send(signed)
             response.stream = _Body(request, response)
             return response
@@ -100,7 +108,7 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     @hide_frames
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         signed = self._checked_and_signed(request)
-        if not (send := request.extensions.get(SENDER)):
+        if not (send := call_of(request).send):
             send = (await self._pool_of_this_loop()).handle_async_request
         response = await send(signed)
         response.stream = _Body(request, response)
@@ -118,27 +126,26 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     def _checked_and_signed(self, request: httpx.Request) -> httpx.Request:
         """Return a request with the key, as a copy; or as it is, if it is to be sent without."""
-        url, extensions = request.url, request.extensions
-        sends_itself = bool(extensions.get(SENDER))
-        if self._api_key is None and not sends_itself:
+        url, call = request.url, call_of(request)
+        if self._api_key is None and not call.send:
             raise NotConnectedError(
                 "This session has no key, and records only the clients of the code under test.",
                 "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY.",
             )
         is_ours = origin(url) == self._origin  # which was checked when the session was opened
-        is_checked = is_ours or sends_itself
+        is_checked = is_ours or call.send is not None
         if not is_checked and parse_url(url).scheme != "https" and not is_loopback(url.host):
             raise AddressError(
                 f"{url.scheme}://{url.host} is not encrypted, and nothing was sent.",
                 "Use https:// (plain http is for this machine alone).",
             )
-        is_first = extensions.setdefault(SENT, id(request)) == id(request)
+        call.first_sent = call.first_sent or id(request)
         if is_write(request):
-            self._refuse_write(request, is_first)
-        if not (is_ours and extensions.get(WANTS_KEY) and self._api_key):
+            self._refuse_write(request, is_first=call.first_sent == id(request))
+        if not (is_ours and call.wants_key and self._api_key):
             return request
         if "Authorization" in request.headers or (
-            SENDER in extensions and carries_credentials(recorded_request(request))
+            call.is_foreign and carries_credentials(recorded_request(request))
         ):
             return request
         # Not from texts: httpx would encode each header again.
@@ -147,14 +154,14 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             url,
             headers=request.headers,
             stream=request.stream,
-            extensions=extensions,
+            extensions=request.extensions,
         )
         # service.md part 5: HTTP Basic, the key as user name and an empty password.
         pair = f"{self._api_key.reveal()}:{PASSWORD}".encode("ascii")
         signed.headers["Authorization"] = f"Basic {b64encode(pair).decode()}"
         return signed
 
-    def _refuse_write(self, request: httpx.Request, is_first: bool) -> None:
+    def _refuse_write(self, request: httpx.Request, *, is_first: bool) -> None:
         if not self.allow_writes:
             raise WriteRefusedError(
                 f"{request.method} would change something at the live service, and nothing was "
@@ -257,6 +264,31 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._stream.aclose()
+
+
+class OutcomeUnknownTimeoutError(OutcomeUnknownError, httpx.TimeoutException):
+    """A write that timed out; ``except httpx.TimeoutException`` catches it too."""
+
+
+def lost_response(request: httpx.Request, error: BaseException) -> OutcomeUnknownError | None:
+    """Return the error for a write that was sent without a response; None for other failures.
+
+    Other clients than the session's own get the errors of their library.
+    """
+    if (
+        call_of(request).is_foreign
+        or isinstance(error, _NOT_SENT)
+        or not isinstance(error, httpx.RequestError)
+    ):
+        return None
+    if not is_write(request):
+        return None
+    is_timeout = isinstance(error, httpx.TimeoutException)
+    return (OutcomeUnknownTimeoutError if is_timeout else OutcomeUnknownError)(
+        f"{request.method} {operation_of(request.url.path)} was sent, and no complete response "
+        f"came back ({type(error).__name__}). It may have been carried out. It was not sent again.",
+        "Find out whether it was carried out before you repeat it.",
+    )
 
 
 def _certificates() -> ssl.SSLContext:

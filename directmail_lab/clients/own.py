@@ -1,0 +1,229 @@
+"""The session's own two clients: httpx's, with errors in plain words.
+
+The errors that `send` raises say what happened, at which address, and what to do. They are still
+httpx's, but without its frames, whose locals hold the key, or a body that may repeat it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any, Final
+
+from ..arguments import argument_error
+from ..errors import AddressError, DirectMailLabError, ServiceError, UnauthorizedError
+from ..exchange.bodies import decode_text
+from ..exchange.operations import base_path, operation_of, path_below
+from ..http import NOT_AN_ADDRESS, httpx, parse_url
+from ..readings.reading import Reading
+from ..tracebacks import hide_frames, with_brief_traceback
+from ..transports.extensions import call_of, keep_body, of
+from ..transports.network import lost_response
+
+_HEADERS: Final = {
+    "User-Agent": f"directmail-lab python-httpx/{httpx.__version__}",
+    # httpx's default also has brotli and zstd if they are installed.
+    "Accept-Encoding": "gzip, deflate",
+}
+
+_ADVICE: Final = {
+    400: "The error's .excerpt shows the service's message.",
+    401: "Check the API key and the base address: the key may be another region's.",
+    403: "Check the API key and the base address: the key may be another region's.",
+    404: "Check the path and the base address.",
+    429: "The allowance is used up.",
+    500: "The service, or a gateway before it, failed: try again later.",
+}
+
+_EXCERPT: Final = 200
+_SEARCHED_BYTES: Final = 4096
+
+
+class KeyedAuth(httpx.Auth):
+    """The default ``auth`` of a session's clients: marks a request as one that needs the key.
+
+    The innermost transport adds the key (see `directmail_lab.transports.network`). With
+    ``auth=None``, no key is sent.
+    """
+
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response]:
+        call_of(request).wants_key = True
+        yield request
+
+
+class _Cookies(httpx.Cookies):
+    """httpx's, which does not look for cookies where there are none: a quarter of a replay."""
+
+    def extract_cookies(self, response: httpx.Response) -> None:
+        if "set-cookie" in response.headers:
+            super().extract_cookies(response)
+
+
+class _SessionClient(httpx.Client if TYPE_CHECKING else object):  # type: ignore[misc]
+    """What both clients of a session have in common.
+
+    ``redacted`` removes the key from a text; ``cookies`` are another client's, to be shared.
+    """
+
+    def __init__(
+        self, redacted: Callable[[str], str], cookies: httpx.Cookies | None, **options: Any
+    ) -> None:
+        super().__init__(auth=KeyedAuth(), headers=_HEADERS, **options)
+        self._redacted = redacted
+        self._own_cookies = _Cookies() if cookies is None else cookies
+
+    @property
+    def cookies(self) -> httpx.Cookies:
+        return self._own_cookies
+
+    @cookies.setter
+    def cookies(self, cookies: Any) -> None:
+        self._own_cookies.jar = _Cookies(cookies).jar  # which the other client has, too
+
+    @hide_frames
+    def build_request(self, method: str, url: httpx.URL | str, **options: Any) -> httpx.Request:
+        try:
+            request: httpx.Request = super().build_request(method, url, **options)
+            return request
+        except (httpx.InvalidURL, AttributeError, TypeError, ValueError) as error:
+            reason = self._redacted(str(error))
+        if isinstance(url, str):
+            parse_url(url)
+        raise argument_error(f"This request cannot be made: {reason}. See help(httpx.request).")
+
+
+class Client(_SessionClient, httpx.Client):
+    """`httpx.Client` with plain error messages."""
+
+    @hide_frames
+    def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
+        try:
+            return keep_body(super().send(request, **options))
+        except BaseException as error:
+            if explained := _explain(error, request, self._redacted):
+                raise explained from None
+            raise
+
+
+class AsyncClient(_SessionClient, httpx.AsyncClient):
+    """`httpx.AsyncClient` with plain error messages."""
+
+    @hide_frames
+    async def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
+        try:
+            return keep_body(await super().send(request, **options))
+        except BaseException as error:
+            if explained := _explain(error, request, self._redacted):
+                raise explained from None
+            raise
+
+
+# What happened and what to do: the first for an error's type whose pattern is in httpx's message.
+# {} is the address. The sign-in form shows them too.
+_MESSAGES: Final = (
+    (
+        httpx.ConnectError,
+        "CERTIFICATE_VERIFY",
+        "The certificate of {} is not trusted, so the key was not sent.",
+        "Check the address. Behind a company's proxy, SSL_CERT_FILE may have to name its "
+        "certificate.",
+    ),
+    (
+        (httpx.ConnectError, httpx.ConnectTimeout),
+        "SSL|handshake",
+        "{} answers, but not with https: its port may be one of plain http.",
+        "Check the port. (Plain http:// is accepted for this machine alone.)",
+    ),
+    (
+        httpx.TimeoutException,
+        "",
+        "{} did not answer in time.",
+        "Check the address and the network, or give it more time (timeout_s).",
+    ),
+    (
+        (httpx.ConnectError, httpx.UnsupportedProtocol, httpx.ProxyError),
+        "",
+        "Nothing answers at {}.",
+        "Check its spelling and the network. With no network, replay a cassette.",
+    ),
+    (httpx.DecodingError, "", "The response of {} is not compressed as it says.", "Try again."),
+    (
+        httpx.LocalProtocolError,
+        "",
+        "The request to {} is not valid HTTP, and was not sent.",
+        "Check its method and headers.",
+    ),
+    (httpx.TooManyRedirects, "", "{} redirects in a circle.", "Check the address and the path."),
+    (httpx.RequestError, "", "The connection to {} broke before the response's end.", "Try again."),
+)
+
+
+def _explain(
+    error: BaseException, request: httpx.Request, redacted: Callable[[str], str]
+) -> BaseException | None:
+    """Return an error with a plain message, as the caller of a client gets it; None for a bug."""
+    if call_of(request).first_sent is not None:
+        error = lost_response(request, error) or error
+    if isinstance(error, UnicodeError):  # of a redirect
+        error = AddressError(NOT_AN_ADDRESS)
+    if isinstance(error, DirectMailLabError):
+        # The path, or a redirect's address, may have the key.
+        error.what, error.advice = redacted(error.what), redacted(error.advice)
+        return error
+    if isinstance(error, KeyboardInterrupt):
+        operation = f"{request.method} {operation_of(request.url.path)}"
+        what = f"{operation} was interrupted."
+        advice = "The session stays open, and so do its readings."
+    elif isinstance(error, httpx.RequestError):
+        # That of a LocalProtocolError repeats a header.
+        reason = "" if isinstance(error, httpx.LocalProtocolError) else str(error)
+        what, advice = next(
+            (what, advice)
+            for types, pattern, what, advice in _MESSAGES
+            if isinstance(error, types) and re.search(pattern, reason)
+        )
+        what = what.format(f"{request.url.scheme}://{request.url.netloc.decode('ascii')}")
+        advice += f" ({redacted(reason)})" if reason else ""
+    else:
+        return None
+    what = redacted(what)
+    error.args = (f"{what} {advice}",)
+    vars(error).update(what=what, advice=advice)  # as our own errors have them
+    return with_brief_traceback(error)
+
+
+def service_error(
+    response: httpx.Response, *, base_url: str, redacted: Callable[[str], str]
+) -> ServiceError:
+    """Return the error to raise for a response with an error status."""
+    status, request = response.status_code, response.request
+    reading = of(response).reading
+    path = operation_of(path_below(str(request.url), base_path(base_url)))
+    path = path if reading is None else reading.operation
+    operation = redacted(f"{request.method} {path}")
+    # More is searched than is shown, so that a key at the end of the excerpt is found.
+    searched = response.content[:_SEARCHED_BYTES]
+    advice = _ADVICE.get(status) or _ADVICE[500 if status >= 500 else 400]
+    if status == 429 and reading is not None:
+        advice += f" {_renewal(reading)}"
+    kind = UnauthorizedError if status in (401, 403) else ServiceError
+    return kind(
+        f"{operation} answered {status} {redacted(response.reason_phrase)}.",
+        advice,
+        status=status,
+        operation=operation,
+        excerpt=redacted(decode_text(searched, response.charset_encoding))[:_EXCERPT],
+        reading=reading,
+    )
+
+
+def _renewal(reading: Reading) -> str:
+    """Return what a response says of when the allowance renews."""
+    if reading.retry_after_s is not None:
+        return f"The service asks to wait for {reading.retry_after_s:g} s (Retry-After)."
+    if reading.reset is None:
+        return "The service does not say when it renews."
+    return (
+        f"X-RateLimit-Reset is {reading.reset}: the rate limits say when that is if its unit is "
+        "known, and the findings what is known of the unit."
+    )

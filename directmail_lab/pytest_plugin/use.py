@@ -1,0 +1,180 @@
+"""How a test uses its cassette: what it is told in the course of the test, and what follows."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from inspect import isasyncgenfunction, isgeneratorfunction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from .settings import (
+    WRITES_OPTION,
+    Node,
+    Settings,
+    command_to_record,
+    relative,
+    similar_cassette,
+)
+
+if TYPE_CHECKING:
+    from ..cassettes import Cassette
+    from ..errors import NotRecordedError
+    from ..exchange.values import RecordedRequest
+    from ..sessions import Session
+
+
+@dataclass(slots=True, kw_only=True)
+class Use:
+    """How a test, or what a module sets up, uses its cassette.
+
+    The methods are in the order of a test's course: it is started, told of each fixture that is set
+    up after it, of the call and of each report, and ended.
+
+    Attributes
+    ----------
+    is_own
+        Whether no other test has the cassette.
+    """
+
+    node: Node
+    settings: Settings
+    path: Path
+    is_own: bool
+    cassette: Cassette = field(init=False)
+    refused: list[NotRecordedError] = field(default_factory=list)
+    unanswered: list[str] = field(default_factory=list)  # what a client may have swallowed
+    _goes_on: bool = False  # a fixture may send requests after the test
+    _has_passed: bool = False
+    _has_failed: bool = False
+
+    def start(self, session: Session) -> None:
+        """Follow what a session does with its cassette."""
+        assert session.open_cassette is not None, "the session was put on one just now"
+        self.cassette = session.open_cassette
+        self.cassette.on_unmatched = self._refuse
+        session.clients_transport.as_raised = self._failure_for_client
+        self._check_age()
+        if self.cassette.record_mode == "all":
+            self.cassette.ending = None  # the test's outcome decides
+
+    def tell_fixture(self, fixture: pytest.FixtureDef[Any]) -> None:
+        """Note a fixture that may request the rest when the test is over."""
+        goes_on = isgeneratorfunction(fixture.func) or isasyncgenfunction(fixture.func)
+        self._goes_on |= goes_on and not fixture.argname.startswith("directmail")
+
+    def tell_call(self, call: pytest.CallInfo[Any]) -> None:
+        """Fail a test that left responses of its own cassette unplayed."""
+        if call.when == "call" and call.excinfo is None and not self._goes_on:
+            try:
+                self._fail_for(self._problem())
+            except pytest.fail.Exception:
+                call.excinfo = pytest.ExceptionInfo.from_current()
+
+    def tell_report(self, report: pytest.TestReport) -> None:
+        """Note the outcome of a part of the test."""
+        self._has_failed |= report.failed
+        self._has_passed |= report.when == "call" and report.passed
+
+    def end(self) -> None:
+        """Decide what becomes of a recording, and fail a test whose fixtures left responses."""
+        problem = self._problem() if self._has_passed and not self._has_failed else ""
+        is_module = isinstance(self.node, pytest.Module)
+        if problem or self._has_failed or not (self._has_passed or is_module):
+            self.cassette.ending = "aside"
+        else:
+            # Recorded anew, it would fail for good if it kept what the test no longer requests.
+            self.cassette.ending = "replace" if self.is_own else "merge"
+        self._fail_for(problem)
+
+    # -- what is found ---------------------------------------------------------------------------
+
+    @property
+    def unplayed(self) -> Sequence[RecordedRequest]:
+        return () if self.cassette.records else self.cassette.unplayed()
+
+    @property
+    def shown_path(self) -> str:
+        return relative(self.path, self.node.config)
+
+    @property
+    def command(self) -> str:
+        """The command that records the test again, with its writes if it has any."""
+        from ..contract import SAFE_METHODS
+
+        methods = {each.request.method for each in self.cassette.recording()}
+        methods |= {error.request.partition(" ")[0] for error in self.refused}
+        has_writes = not methods <= SAFE_METHODS and not self.settings.allow_writes
+        mode = "all" if self.path.exists() else "once"
+        return command_to_record(self.node, mode) + (f" {WRITES_OPTION}" if has_writes else "")
+
+    def _problem(self) -> str:
+        """Return why a test that passed fails, or an empty text.
+
+        All responses must be played, by default if only this test has the cassette.
+        """
+        if self.unanswered:
+            return self.unanswered[0]
+        default = "fail" if self.is_own else "allow"
+        if (self.settings.unplayed or default) == "allow" or not self.unplayed:
+            return ""
+        advice = 'Record it again, or allow it: @pytest.mark.directmail(unplayed="allow").'
+        return f"It did not request every response of its cassette. {advice}"
+
+    def _fail_for(self, problem: str) -> None:
+        if problem and isinstance(self.node, pytest.Item):
+            pytest.fail(problem, pytrace=False)
+
+    def _refuse(self, error: NotRecordedError) -> None:
+        """Note a request that the cassette has no response to, and make two lines of its error.
+
+        These say what happened, and which command records the test again.
+        """
+        from ..display import CONTROLS
+
+        self.refused.append(error)
+        what = error.what
+        for title, differing in error.nearest[:1]:
+            names = ", ".join(differing)
+            is_same = title == error.request
+            how = f"differs in {names}" if is_same else f"is not recorded, but {title}"
+            what = f"{error.request} {how}"
+        error.advice = f"Record this test again: {self.command}"
+        if not self.path.exists():
+            what = f"{error.request} has no response: there is no cassette {self.shown_path}"
+            error.advice = "Set DIRECTMAIL_BASE_URL and DIRECTMAIL_API_KEY, and record this test: "
+            error.advice += self.command
+            if similar := similar_cassette(self.node, self.path):
+                what += f", but {relative(similar, self.node.config)}"
+                error.advice = (
+                    "Name that one by the fixture directmail_cassette, or the marker's "
+                    f"cassette=…. Or record this test: {self.command}"
+                )
+        error.what, error.details = CONTROLS.sub(" ", what), ""
+
+    def _failure_for_client(self, error: Exception) -> BaseException:
+        """Return what is raised in another library's client in place of an error of ours.
+
+        SDKs repeat a request after any `Exception`, and raise an error of their own at last.
+        """
+        self.unanswered.append(str(error))
+        return pytest.fail.Exception(str(error))
+
+    def _check_age(self) -> None:
+        """Warn of a recording that is older than ``max_age``, or fail the test."""
+        if self.cassette.records or not self.settings.max_age or not len(self.cassette):
+            return
+        from ..questions.drift import age_problem
+
+        problem = age_problem(self.cassette.recording(), self.settings.max_age)
+        message = f"{self.shown_path} {problem}; to record it again: {self.command}"
+        if problem and self.settings.on_old == "fail":
+            pytest.fail(message, pytrace=False)
+        elif problem:
+            warnings.warn(pytest.PytestWarning(message), stacklevel=2)
+
+
+USE: Final = pytest.StashKey[Use]()

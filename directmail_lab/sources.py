@@ -1,0 +1,181 @@
+"""Sources: what a question is asked of, as recordings or as a frame of readings."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from textwrap import shorten
+from typing import TYPE_CHECKING, Any
+
+from .arguments import argument_error
+from .cassettes import Recording, read_cassette
+from .cassettes.library import files_of, is_folder
+from .current import current_session, session
+from .display import ProgressBar, plural
+from .errors import CassetteError
+from .sessions import Session
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+Source = str | Path | Session | None
+"""What `recordings_of` takes; several are given as a list."""
+
+
+def rate_limits(source: Source | Iterable[Source] = None) -> pd.DataFrame:
+    """Return readings of the rate-limit headers, a row for each response.
+
+    Parameters
+    ----------
+    source
+        By default the current session's responses: in a replay those that it played. Else a
+        cassette's name, a path, a folder, a list of these, or a `Session`; see
+        `directmail_lab.sources.recordings_of`.
+
+    Returns
+    -------
+    DataFrame
+        Columns as in `directmail_lab.readings.frame.frame_of`; no rows where there was no response.
+        The unit of ``reset`` is inferred for each recording from its own readings.
+
+    Raises
+    ------
+    NotConnectedError, CassetteError, ValueError
+        As in `directmail_lab.sources.recordings_of`.
+    """
+    from .readings.frame import frame_of, frame_of_many
+
+    paths = named_paths(source)
+    if is_many(source):
+        recordings = recordings_of(source)
+        readings = ((each.readings(), each.evidence.unit) for each in recordings)
+        return frame_of_many(readings, paths=paths)
+    recording = recording_of(source)
+    evidence = recording.evidence
+    if evidence.contradiction:
+        warnings.warn(
+            f"The readings contradict reset_unit={evidence.unit!r}: {evidence.contradiction}. "
+            "Leave it out, and the unit is inferred.",
+            stacklevel=2,
+        )
+    frame = frame_of(recording.readings(), unit=evidence.unit, paths=paths)
+    frame.attrs.update(describe(recording))
+    return frame
+
+
+def readings_of(source: Source | Iterable[Source] | pd.DataFrame = None) -> pd.DataFrame:
+    """Return what `rate_limits` does, or the frame that is given, as a chart or a check takes it.
+
+    Beside readings of this session's own, those that a recording played are left out.
+    """
+    import pandas as pd
+
+    frame = source if isinstance(source, pd.DataFrame) else rate_limits(source)
+    is_own = frame["source"] != "replayed"
+    return frame[is_own] if is_own.any() else frame
+
+
+def recordings_of(source: Source | Iterable[Source] = None) -> Iterator[Recording]:
+    """Yield the recordings that a question is asked of, one after the other.
+
+    Parameters
+    ----------
+    source
+        None for that of the current session's mode; a `Session`; a cassette's name; the path of a
+        file, ``.har`` too, or of a folder; or several of these. Of a folder or of several, one that
+        cannot be read is left out, and a warning names it.
+
+    Raises
+    ------
+    NotConnectedError
+        No source is given and no session is open.
+    CassetteError
+        The one file is not there, or is no cassette.
+    ValueError
+        It is none of these.
+    """
+    if source is None:
+        yield session().recording
+    elif isinstance(source, Session):
+        yield source.recording
+    elif isinstance(source, str | Path):
+        if is_folder(source):
+            yield from _read_many(files_of(source))
+        else:
+            yield read_cassette(files_of(source)[0][1])
+    elif isinstance(source, Iterable):
+        for each in source:
+            if isinstance(each, str | Path):
+                yield from _read_many(_named_files(each))
+            else:
+                yield from recordings_of(each)
+    else:
+        raise argument_error(
+            f"{shorten(repr(source), 60)} is no source of interactions. Give a cassette's name, a "
+            "path, a folder, a list of these, or a Session."
+        )
+
+
+def recording_of(source: Source | Iterable[Source] = None) -> Recording:
+    """Return the one recording that a source stands for; raises as `recordings_of` does."""
+    if is_many(source):
+        raise argument_error("Give one cassette here: its name or its path.")
+    return next(recordings_of(source))
+
+
+def is_many(source: object) -> bool:
+    """Return whether a source stands for any number of recordings: a folder, or a list."""
+    if isinstance(source, str | Path):
+        return is_folder(source)
+    return isinstance(source, Iterable)
+
+
+def named_paths(source: object = None) -> Collection[str]:
+    """Return the templates of paths that a session names: the source, or the current session."""
+    chosen = source if isinstance(source, Session) else current_session()
+    return () if chosen is None else chosen.paths
+
+
+def describe(recording: Recording) -> dict[str, Any]:
+    """Return what a frame says of where its rows come from: ``attrs`` with notes to show.
+
+    ``recorded`` says when, such as ``on 21 November 2026``.
+    """
+    count = plural(len(recording), "interaction")
+    when = f", recorded {recording.recorded_when}" if recording.recorded_when else ""
+    notes = [] if recording.path else [f"From {recording.title}: {count}{when}."]
+    if recording.is_replay and not len(recording):
+        name = recording.name
+        notes = [f'Nothing of {name} was played yet. It holds more: interactions("{name}").']
+    about = {"source": f"{recording.title}, {count}", "notes": notes}
+    return about | ({"recorded": recording.recorded_when} if when else {})
+
+
+def _named_files(source: str | Path) -> list[tuple[str, Path]]:
+    """Return the files of one of several sources, named as it is given, without .yaml."""
+    given = Path(source).as_posix().removesuffix(".yaml")
+    files = files_of(source)
+    return [(f"{given}/{name}" if is_folder(source) else given, path) for name, path in files]
+
+
+def _read_many(files: list[tuple[str, Path]]) -> Iterator[Recording]:
+    """Yield recordings, with a progress bar, but none of a file that cannot be read."""
+    left_out: list[str] = []
+    with ProgressBar(len(files), desc="Cassettes", unit="cassette") as bar:
+        for name, path in files:
+            try:
+                recording = read_cassette(path)
+                # Parsed here, since an interaction that cannot be read raises.
+                yield replace(recording, name=name, interactions=list(recording))
+            except CassetteError:
+                left_out.append(name)
+            bar.update()
+    if left_out:
+        warnings.warn(
+            f"{len(left_out):,} of {plural(len(files), 'cassette')} cannot be read, and are left "
+            f"out: {shorten(', '.join(left_out), 200, placeholder=' …')}.",
+            stacklevel=4,
+        )

@@ -1,0 +1,325 @@
+"""The transport that keeps every response, and writes it to a cassette if there is one."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import aclosing, closing, contextmanager, suppress
+from dataclasses import KW_ONLY, dataclass, replace
+from datetime import UTC, datetime
+from http import HTTPStatus
+from typing import Any, Final, cast
+
+from ..cassettes import Cassette, RawInteraction, Recorded, SessionRecording
+from ..display import CONTROLS
+from ..errors import CassetteError, OutcomeUnknownError
+from ..exchange.bodies import MAX_UNPACKED_BYTES, missing_body, unpack
+from ..exchange.operations import below
+from ..exchange.values import Interaction, RecordedResponse, header, normalize_headers
+from ..http import as_response, body_of, httpx, recorded_request, recorded_response
+from ..readings.reading import RawValues, Reading, Source, raw_values
+from ..tracebacks import hide_frames
+from . import Transport
+from .extensions import KEY, Received, call_of, of
+
+_MOST_KEPT_BYTES: Final = 64 * 1024**2
+"""How much is kept of a body that may yet be cut short; of a larger one nothing is."""
+
+_USUAL_REASONS: Final = frozenset({"", *(status.phrase for status in HTTPStatus)})
+
+
+@dataclass(frozen=True, slots=True)
+class Observer:
+    """Makes the `Reading` of each response, and adds both to a recording and to the response.
+
+    ``prefix`` is the base address's path prefix: a reading's path is below it, and passed through
+    ``redacted``.
+    """
+
+    on_reading: Callable[[Reading], None]
+    prefix: str = ""
+    redacted: Callable[[str], str] = str
+
+    def __call__(
+        self,
+        recording: SessionRecording,
+        request: httpx.Request,
+        response: httpx.Response,
+        *,
+        at: float,
+        elapsed_s: float | None,
+        source: Source = "live",
+        cassette: str | None = None,
+        cassette_number: int | None = None,
+        path: str | None = None,
+        body: bytes | None = None,
+    ) -> Received:
+        """Return what the response now carries.
+
+        ``path`` is the redacted one if that is known; ``body`` is None if it was not read yet.
+        """
+        _hide_key(response, self.redacted)
+        raw, call = response.headers.raw, call_of(request)
+        call.attempt += 1
+        # A service may put anything in a header, and a reading is shown and pickled as it is. A
+        # shorter text holds no key that is searched for.
+        values = RawValues(
+            *[v and (self.redacted(v) if len(v) >= 8 else v) for v in raw_values(raw)]
+        )
+        reading = Reading(
+            at,
+            request.method,
+            path or self.redacted(below(request.url.raw_path.decode("ascii"), self.prefix)),
+            response.status_code,
+            values,
+            elapsed_s,
+            source,
+            cassette,
+            cassette_number,
+            call.attempt,
+        )
+        sent, reason = body_of(request) or b"", response.reason_phrase
+        exchange = RawInteraction(request.url, request.headers.raw, sent, raw, reason, body)
+        call.number = number = recording.add(reading, exchange)
+        received = Received(reading, number, recording if body is None else None)
+        response.extensions[KEY] = received
+        self.on_reading(reading)
+        return received
+
+
+def _hide_key(response: httpx.Response, redacted: Callable[[str], str]) -> None:
+    """Take the key out of what httpx shows, and out of its cookies; and a terminal's controls."""
+    if (reason := response.reason_phrase) not in _USUAL_REASONS:
+        shown = CONTROLS.sub(" ", redacted(reason))
+        response.extensions["reason_phrase"] = shown.encode("ascii", "replace")
+    if "set-cookie" in response.headers:
+        cookies = response.headers.get_list("set-cookie")
+        if redacted("\n".join(cookies)) != "\n".join(cookies):
+            del response.headers["set-cookie"]
+
+
+@dataclass(eq=False, repr=False)
+class ObservingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
+    """Sends a request once, keeps the response, and writes it to the ``cassette`` if there is one.
+
+    ``clock`` returns seconds since the Unix epoch; latencies are differences of ``timer``, also in
+    seconds.
+    """
+
+    inner: Transport
+    observe: Observer
+    recording: SessionRecording
+    cassette: Cassette | None = None
+    _: KW_ONLY
+    clock: Callable[[], float] = time.time
+    timer: Callable[[], float] = time.perf_counter
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        started = self.timer()
+        try:
+            response = self.inner.handle_request(request)
+        except KeyboardInterrupt:
+            self._aborted(request, started)
+            raise
+        response.stream = body = self._body(request, response, started)
+        if self.cassette is None:
+            self._observe_live(request, response, started)
+            return response
+        # No local holds the bytes: a traceback with locals would print what they echo.
+        with closing(body), _time_limit(request, response, self.timer) as check:
+            response.stream = httpx.ByteStream(b"".join(map(check, body)))
+        return self._record(self.cassette, request, response, started)
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        started = self.timer()
+        try:
+            response = await self.inner.handle_async_request(request)
+        except asyncio.CancelledError:
+            self._aborted(request, started)
+            raise
+        response.stream = body = self._body(request, response, started)
+        if self.cassette is None:
+            self._observe_live(request, response, started)
+            return response
+        async with aclosing(body):
+            with _time_limit(request, response, self.timer) as check:
+                response.stream = httpx.ByteStream(b"".join([check(p) async for p in body]))
+        return self._record(self.cassette, request, response, started)
+
+    def _observe_live(
+        self, request: httpx.Request, response: httpx.Response, started: float
+    ) -> Received:
+        elapsed_s = round(self.timer() - started, 6)
+        return self.observe(self.recording, request, response, at=self.clock(), elapsed_s=elapsed_s)
+
+    def _body(self, request: httpx.Request, response: httpx.Response, started: float) -> _Body:
+        """Return the body of a response, which is kept as far as it came if it breaks off."""
+
+        def cut_short(body: bytes, *, is_aborted: bool) -> None:
+            received = of(response)
+            if not received.number:  # it was read for a cassette, which gets none of it
+                received = self._observe_live(request, response, started)
+            with suppress(ValueError):
+                body = unpack(body, response.headers.get("content-encoding", ""))
+            received.cut_short(body, is_aborted=is_aborted)
+
+        return _Body(response.stream, cut_short)
+
+    def _aborted(self, request: httpx.Request, started: float) -> None:
+        """Keep that a request was sent, and that its caller did not wait for the response."""
+        if call_of(request).first_sent is not None:
+            received = self._observe_live(request, httpx.Response(0), started)
+            received.cut_short(b"", is_aborted=True)
+
+    def _record(
+        self, cassette: Cassette, request: httpx.Request, response: httpx.Response, started: float
+    ) -> httpx.Response:
+        """Record a response before the caller has the whole of it: nothing seen is ever lost."""
+        elapsed_s, at = round(self.timer() - started, 6), self.clock()
+        recorded, response = _as_recorded(request, response)
+        about: dict[str, Any] = {"at": at, "elapsed_s": elapsed_s, "body": recorded.body}
+        try:
+            if written := _write(cassette, request, recorded, at, elapsed_s):
+                about |= {"source": "recorded", "cassette": cassette.name}
+                about["cassette_number"] = written.number
+        finally:  # a response that was not recorded is in the session's recording
+            self.observe(self.recording, request, response, **about)
+        return response
+
+
+@hide_frames
+def _write(
+    cassette: Cassette,
+    request: httpx.Request,
+    response: RecordedResponse,
+    at: float,
+    elapsed_s: float,
+) -> Recorded | None:
+    """Write a response to a cassette; return what `Cassette.record` does."""
+    call, recorded_at = call_of(request), datetime.fromtimestamp(at, UTC)
+    attempt = call.recorded + 1
+    try:
+        written = cassette.record(
+            Interaction(recorded_request(request), response, recorded_at, elapsed_s, attempt)
+        )
+    except CassetteError as error:
+        error.add_note(
+            f"The service had answered {response.status} to the {request.method}: "
+            "the request was carried out, and only its recording failed. interactions() has "
+            "the response."
+        )
+        raise
+    if written is not None:  # what is left out is no attempt of the recording
+        call.recorded = attempt
+    return written
+
+
+class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
+    """The body of a live response.
+
+    If the connection breaks, or the caller is interrupted as it reads, ``cut_short`` gets what came
+    until then.
+    """
+
+    def __init__(self, stream: Any, cut_short: Callable[..., None]) -> None:
+        self._stream, self._cut_short = stream, cut_short
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            yield from map(self._kept, self._stream)
+        except BaseException as error:
+            self._tell(error)
+            raise
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for part in self._stream:
+                yield self._kept(part)
+        except BaseException as error:
+            part = b""  # no traceback shows what it echoes
+            self._tell(error)
+            raise
+
+    def _kept(self, part: bytes) -> bytes:
+        self._size += len(part)
+        self._parts.append(part)
+        if self._size > _MOST_KEPT_BYTES:
+            self._parts.clear()
+        return part
+
+    def _tell(self, error: BaseException) -> None:
+        is_broken = isinstance(error, httpx.TransportError | OutcomeUnknownError)
+        is_interrupted = not isinstance(error, Exception | GeneratorExit)
+        if is_broken or is_interrupted:
+            self._cut_short(b"".join(self._parts), is_aborted=is_interrupted)
+
+    def close(self) -> None:
+        self._release().close()
+
+    async def aclose(self) -> None:
+        await self._release().aclose()
+
+    def _release(self) -> Any:
+        """Forget the transports: a response that is held must not hold a dropped session's key."""
+        stream, self._stream = self._stream, httpx.ByteStream(b"")
+        self._cut_short = lambda *_, **__: None
+        self._parts.clear()
+        return stream
+
+
+@contextmanager
+def _time_limit(
+    request: httpx.Request, response: httpx.Response, timer: Callable[[], float]
+) -> Iterator[Callable[[bytes], bytes]]:
+    """Yield a function that returns a part of the body if it came in time.
+
+    It ends the reading of a stream that is recorded and does not end: its caller has nothing yet. A
+    body with a ``Content-Length`` has an end, and no limit but the one for each of its parts.
+    """
+    timeout_s: float | None = request.extensions.get("timeout", {}).get("read")
+    end = math.inf
+    if timeout_s is not None and "content-length" not in response.headers:
+        end = timer() + timeout_s
+
+    def check(part: bytes) -> bytes:
+        if end < math.inf and timer() > end:
+            raise httpx.ReadTimeout("")
+        return part
+
+    try:
+        yield check
+    except httpx.ReadTimeout as error:
+        if timeout_s is not None:
+            error.args = (
+                f"The response did not end within {timeout_s:g} s, the client's timeout. "
+                "While a session records, it reads a stream to its end before its caller gets it. "
+                "Request a stream that ends, or give it more time.",
+            )
+        raise
+
+
+def _as_recorded(
+    request: httpx.Request, response: httpx.Response
+) -> tuple[RecordedResponse, httpx.Response]:
+    """Return a response as it is recorded, and as the caller gets it.
+
+    If it was compressed, both are what a replay will give: the decoded body, with headers that fit
+    it. A body that is too large, or cannot be decoded, is the caller's alone.
+    """
+    recorded = recorded_response(response, b"".join(cast("httpx.ByteStream", response.stream)))
+    body, coding = recorded.body, header(recorded.headers, "content-encoding")
+    try:
+        plain = unpack(body, coding) if coding else body
+        # What is not compressed as its header says is an error, which httpx tells the caller.
+        if len(plain) > MAX_UNPACKED_BYTES or (coding and body and plain is body):
+            raise ValueError
+    except ValueError:
+        plain, coding = missing_body(len(body)), None
+    if plain is body and not coding:
+        return recorded, response
+    recorded = normalize_headers(replace(recorded, body=plain), method=request.method)
+    return recorded, as_response(recorded) if coding else response

@@ -1,0 +1,195 @@
+"""Responds as the session's mode says: replays a response, or passes the request on."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from ..cassettes import Cassette, SessionRecording
+from ..errors import (
+    AddressError,
+    NotConnectedError,
+)
+from ..exchange.operations import path_below
+from ..exchange.values import (
+    Interaction,
+    RecordedRequest,
+)
+from ..http import as_response, httpx, recorded_request
+from . import Transport
+from .extensions import call_of
+from .observing import Observer
+
+ModeName = Literal["live", "record", "replay"]
+
+_LONGEST_PAUSE_S: Final = 30.0
+"""A replay in recorded time waits no longer for one response, whatever its cassette says."""
+
+
+class RefusingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
+    """Refuses all requests: in a replay, without a key, and after the session is closed."""
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:  # noqa: ARG002
+        raise NotConnectedError(
+            f"{self._reason} Sign in with login(), connect(base_url=…, api_key=…), "
+            "or replay(…) a cassette."
+        )
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        return self.handle_request(request)
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """How a session responds to a request.
+
+    Attributes
+    ----------
+    name
+        The value of `Session.mode`.
+    inner
+        The transport for a request that the cassette has no response to.
+    unpaced
+        The same for a client that waits and repeats by itself.
+    recording
+        What keeps the responses.
+    cassette
+        The cassette that replays or records; None if the session is live.
+    latency_factor
+        How much of the recorded latencies a replay waits: 0 none, 1 as recorded, 2 twice as long.
+    """
+
+    name: ModeName
+    inner: Transport
+    unpaced: Transport
+    recording: SessionRecording
+    cassette: Cassette | None = None
+    latency_factor: float = 0.0
+
+    def __str__(self) -> str:
+        return self.name if self.cassette is None else f"{self.name} {self.cassette.name!r}"
+
+    def pause(self) -> None:
+        """Close the cassette: write its end line, and release its lock."""
+        if self.cassette is not None:
+            self.cassette.close()
+
+    def resume(self) -> None:
+        """Open the cassette again if it was closed."""
+        if self.cassette is not None:
+            self.cassette.resume()
+
+
+class SessionTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
+    """Responds as the session's ``mode`` says, which `change` and `enter` replace."""
+
+    def __init__(self, mode: Mode, observe: Observer) -> None:
+        self.mode = mode
+        self._observe = observe
+        self._lock = threading.RLock()
+
+    def change(self, open_mode: Callable[[], Mode]) -> tuple[Mode, Mode]:
+        """Enter the mode that ``open_mode`` returns; return the previous mode and the new one."""
+        with self._lock:
+            previous = self.mode
+            try:
+                # The cassette that is opened next may be the same one.
+                previous.pause()
+                mode = open_mode()
+            except BaseException:
+                previous.resume()
+                raise
+            self.enter(mode)
+            return previous, mode
+
+    def enter(self, mode: Mode) -> None:
+        """Replace the mode, whose cassette is closed; the new mode's one goes on."""
+        with self._lock:
+            previous = self.mode
+            try:
+                if previous.cassette is not mode.cassette:
+                    previous.pause()
+            finally:  # even if a full disk keeps the cassette from being closed
+                mode.resume()
+                self.mode = mode
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        mode = self.mode
+        return self.replay(request, mode) or mode.inner.handle_request(request)
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        mode = self.mode
+        response = await self.replay_async(request, mode)
+        return response or await mode.inner.handle_async_request(request)
+
+    def replay(self, request: httpx.Request, mode: Mode) -> httpx.Response | None:
+        """Return the recorded response to a request, or None if it is to be sent."""
+        if mode.cassette is not None:
+            request.read()
+        if not (played := _recorded_for(request, mode)):
+            return None
+        if mode.latency_factor:
+            time.sleep(_pause_s(mode, played[-1][1]))
+        return self._played(request, played, mode)
+
+    async def replay_async(self, request: httpx.Request, mode: Mode) -> httpx.Response | None:
+        """Return the same as `replay`, without blocking."""
+        if mode.cassette is not None:
+            await request.aread()
+        if not (played := _recorded_for(request, mode)):
+            return None
+        if mode.latency_factor:
+            await asyncio.sleep(_pause_s(mode, played[-1][1]))
+        return self._played(request, played, mode)
+
+    def _played(
+        self, request: httpx.Request, played: list[tuple[int, Interaction]], mode: Mode
+    ) -> httpx.Response:
+        """Observe each attempt, and return the response to the last one."""
+        assert mode.cassette is not None
+        for number, recorded in played:
+            at = recorded.recorded_at
+            response = as_response(recorded.response)
+            self._observe(
+                mode.recording,
+                request,
+                response,
+                # The time of the recording: the chart of a replay is that of the recording.
+                at=math.nan if at is None else at.timestamp(),
+                elapsed_s=recorded.elapsed_s,
+                source="replayed",
+                cassette=mode.cassette.name,
+                cassette_number=number,
+                path=path_below(recorded.request.uri, self._observe.prefix),
+                body=recorded.response.body,
+            )
+        return response
+
+
+def _recorded_for(request: httpx.Request, mode: Mode) -> list[tuple[int, Interaction]]:
+    """Return what the cassette plays for a request, with numbers; nothing if it is to be sent."""
+    call = call_of(request)
+    if request.url.userinfo and call.send is None:
+        raise AddressError(
+            "The address holds a user name or password before its host, where httpx would print "
+            "it.",
+            "Leave it out: the session adds the key by itself.",
+        )
+    call.attempt = call.recorded = 0
+    if mode.cassette is None:
+        return []
+    if mode.cassette.looks_inside(request.method):
+        return mode.cassette.play(recorded_request(request))
+    return mode.cassette.play(RecordedRequest(request.method, str(request.url)))
+
+
+def _pause_s(mode: Mode, played: Interaction) -> float:
+    return min(mode.latency_factor * (played.elapsed_s or 0.0), _LONGEST_PAUSE_S)
