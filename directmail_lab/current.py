@@ -16,7 +16,7 @@ from .arguments import (
     check_number,
     check_options,
 )
-from .cassettes import DEFAULT_MATCH_ON, BeforeRecord, Matcher, Recording
+from .cassettes import DEFAULT_MATCH_ON, BeforeRecord, FileRecording, Matcher
 from .contract import ME_PATH
 from .credentials import ApiKey, as_api_key, find_api_key, forget_api_key, remembered_api_key
 from .display import ProgressBar
@@ -101,7 +101,7 @@ def connect(
         raise argument_error("A record_mode needs a cassette: connect(…, cassette=…).")
     hidden = as_api_key(api_key)
     mode: RecordMode = record_mode or "none"
-    start: str | Path | Recording | None = cassette
+    start: str | Path | FileRecording | None = cassette
     if cassette is not None and mode == "none" and (base_url is None or hidden is None):
         opened, start = replaying_session(cassette, base_url, **options)
     else:
@@ -197,7 +197,8 @@ def request(method: str, path: str, **options: Any) -> httpx.Response:
     Parameters
     ----------
     method, path
-        ``"GET"`` and ``"/v1/lists"``, for example. A write needs ``connect(…, allow_writes=True)``.
+        ``"GET"`` and ``"/v1/lists"``, for example. A write has to be allowed:
+        ``dm.session().allow_writes = True``.
     **options
         Those of `httpx.Client.request`: ``params``, ``json``, ``headers`` and so on.
 
@@ -221,7 +222,7 @@ def get(path: str, **options: Any) -> httpx.Response:
 
 
 def post(path: str, **options: Any) -> httpx.Response:
-    """Send a POST, which needs ``connect(…, allow_writes=True)``; see `request`."""
+    """Send a POST, which has to be allowed as all writes do; see `request`."""
     return session().post(path, **options)
 
 
@@ -437,7 +438,7 @@ def replay(
     """
 
     def enter() -> Any:
-        start: str | Path | Recording = cassette
+        start: str | Path | FileRecording = cassette
         if (opened := _current.session) is None:
             opened, start = replaying_session(cassette)
         entered = opened.replay(start, timing=timing, repeat=repeat, match_on=match_on).entered

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .cassettes import Recording, new_cassette_path
+from .cassettes import FileRecording, new_cassette_path
 from .cassettes.library import cassette_name
 from .contract import SAFE_METHODS
 from .display import plural
@@ -46,7 +46,7 @@ def replay_in_place(
     if not (path.is_file() and path.stat().st_size):
         title = cassette_name(cassette)
         raise NotConnectedError(f"No key, and no cassette {title!r} yet.", "Sign in to record it.")
-    start: Path | Recording = path
+    start: Path | FileRecording = path
     if session is None:
         session, start = replaying_session(path)
     entered = session.record(start, record_mode="none", **options).entered

@@ -27,9 +27,8 @@ from .cassettes import (
     DEFAULT_MATCH_ON,
     BeforeRecord,
     Cassette,
+    FileRecording,
     Matcher,
-    Recording,
-    ReplayRecording,
     SessionRecording,
     find_cassette,
     read_cassette,
@@ -132,6 +131,7 @@ class Session:
     """
 
     _clock: Callable[[], float] = staticmethod(time.time)
+    _write_advice = ""
 
     @hide_frames
     def __init__(
@@ -177,7 +177,7 @@ class Session:
         self._transport = SessionTransport(start, self._observe)
         self.clients_transport = ClientsTransport(self._transport)
         self._timeout_s = timeout_s
-        self.client: httpx.Client = Client(self._redacted, **self._client_options)
+        self.client: httpx.Client = Client(self._redacted, None, **self._client_options)
         # Also where the session is dropped without close(): its recording may be held, and its
         # filter of logs has the key.
         end_log_guard = guard_logs(redactor)
@@ -192,7 +192,7 @@ class Session:
 
     def record(
         self,
-        cassette: str | Path | Recording,
+        cassette: str | Path | FileRecording,
         *,
         record_mode: RecordMode = "new_episodes",
         redact: Iterable[str] = (),
@@ -224,7 +224,7 @@ class Session:
 
     def replay(
         self,
-        cassette: str | Path | Recording,
+        cassette: str | Path | FileRecording,
         *,
         timing: Timing = "instant",
         repeat: Repeat = "last",
@@ -277,7 +277,7 @@ class Session:
         # A unit that was stated for the service at one address says nothing of another's recording.
         is_stated = self._api_key is None or file.base_url == self.base_url
         unit = self._reset_unit if is_stated else None
-        played = ReplayRecording(file, self.base_url, reset_unit=unit)
+        played = SessionRecording(file.name, self.base_url, reset_unit=unit, file=file)
         return Mode("replay", _NOTHING_SENT, _NOTHING_SENT, played, cassette, factor)
 
     def _keyed(self, name: ModeName) -> NetworkTransport:
@@ -317,8 +317,8 @@ class Session:
 
     @functools.cached_property  # few use it, and a suite of tests opens many sessions
     def async_client(self) -> httpx.AsyncClient:
-        """As ``client``, for asyncio alone."""
-        return AsyncClient(self._redacted, **self._client_options)
+        """As ``client``, for asyncio alone; both have the same cookies."""
+        return AsyncClient(self._redacted, self.client.cookies, **self._client_options)
 
     def take_senders(self) -> ClientsTransport:
         """Return the transport for clients that send by themselves; these can record without a key.
@@ -397,8 +397,25 @@ class Session:
 
     @property
     def allow_writes(self) -> bool:
-        """Whether methods other than GET, HEAD and OPTIONS may be sent to the live service."""
+        """Whether methods other than GET, HEAD and OPTIONS may be sent to the live service.
+
+        It can be set, ``dm.session().allow_writes = True``, but not for the session of a test.
+        """
         return self._allow_writes
+
+    @allow_writes.setter
+    def allow_writes(self, allowed: bool) -> None:
+        if self._write_advice:
+            raise DirectMailLabError("A test cannot allow writes itself.", self._write_advice)
+        self._allow_writes = bool(allowed)
+        if self._network is not None:
+            self._network.allow_writes = self._allow_writes
+
+    def fix_writes(self, advice: str) -> None:
+        """Keep `allow_writes` from being set any more; ``advice`` says what allows them instead."""
+        self._write_advice = advice
+        if self._network is not None:
+            self._network.write_advice = advice
 
     @property
     def api_key(self) -> ApiKey | None:
@@ -556,7 +573,7 @@ def latency_factor(timing: Timing) -> float:
 
 def replaying_session(
     cassette: str | Path, base_url: str | None = None, **options: Unpack[SessionOptions]
-) -> tuple[Session, Recording]:
+) -> tuple[Session, FileRecording]:
     """Return a session that can only replay, at the address of a cassette, and what that holds."""
     recording = read_cassette(find_cassette(cassette))
     if base_url is None:

@@ -1,4 +1,4 @@
-"""Cassettes made anew: converted between layouts, HAR among them, redacted once more, repaired."""
+"""Cassettes made anew: converted between layouts, HAR among them, redacted again, repaired."""
 
 from __future__ import annotations
 
@@ -19,12 +19,17 @@ from vcr.serializers import jsonserializer, yamlserializer
 
 import directmail_lab as dm
 from directmail_lab import credentials
-from directmail_lab.cassettes import read_cassette
+from directmail_lab.cassettes import Cassette, read_cassette
 from directmail_lab.cassettes.convert import adopt, convert, layout_of, redact, repair
 from directmail_lab.cassettes.har import har_text, read_har
 from directmail_lab.cli import app
 from directmail_lab.credentials import ApiKey
-from directmail_lab.errors import CassetteError, CassetteFormatError
+from directmail_lab.errors import (
+    CassetteError,
+    CassetteFormatError,
+    CassetteInUseError,
+    NotRecordedError,
+)
 from directmail_lab.exchange.values import Interaction, RecordedRequest, RecordedResponse
 from directmail_lab.redaction import Redactor
 from directmail_lab.standin import STAND_IN_KEY
@@ -32,6 +37,7 @@ from directmail_lab.standin import STAND_IN_KEY
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from directmail_lab.cassettes import FileRecording
     from directmail_lab.cassettes.convert import Layout
     from directmail_lab.sessions import Session
 
@@ -251,6 +257,36 @@ def test_the_time_of_vcrpys_interaction_is_what_the_response_says(
     assert [each.recorded_at for each in read_cassette(path)] == [at]
 
 
+@pytest.mark.parametrize("name", ["convert", "redact", "repair", "adopt"])
+def test_a_file_that_another_program_changes_meanwhile_stays_as_that_left_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Its lock holds back this package alone."""
+    path = tmp_path / "tour.yaml"
+    recorded(path, answered(get()))
+    if name == "repair":
+        path.write_text(path.read_text().partition("# end")[0])
+    calls: dict[str, Callable[[], object]] = {
+        "convert": lambda: convert(path, path, "vcrpy"),
+        "redact": lambda: redact(path, ["name"]),
+        "repair": lambda: repair(path),
+        "adopt": lambda: adopt(path),
+    }
+
+    def read_as_it_changes(file: Path) -> FileRecording:
+        recording = read_cassette(file)
+        if file == path:
+            file.write_text(f"{path.read_text()}# by another\n")
+        return recording
+
+    monkeypatch.setattr("directmail_lab.cassettes.convert.read_cassette", read_as_it_changes)
+    with pytest.raises(CassetteInUseError, match=r"changed .* meanwhile"):
+        calls[name]()
+
+    assert path.read_text().endswith("# by another\n")
+    assert [each.name for each in tmp_path.iterdir()] == ["tour.yaml"]
+
+
 # -- HAR -------------------------------------------------------------------------------------------
 
 
@@ -359,7 +395,7 @@ def only(entry: object) -> Interaction:
 @pytest.mark.parametrize(
     ("method", "response", "body"),
     [
-        # Playwright's, for a redirect and where it was told to leave contents out.
+        # Playwright's, where it was told to leave contents out, and for a redirect.
         ("GET", {"content": {"size": -1}, "bodySize": -1}, b"<not recorded: ? bytes>"),
         ("GET", {"content": {"size": -1}, "bodySize": 266}, b"<not recorded: 266 bytes>"),
         ("GET", {"content": {"size": -1}, "headers": "7"}, b"<not recorded: 7 bytes>"),
@@ -370,6 +406,7 @@ def only(entry: object) -> Interaction:
         ("GET", {"content": {"text": ""}, "bodySize": -1}, b""),
         ("GET", {"status": 204, "content": {"size": -1}}, b""),
         ("GET", {"status": 304, "content": {"size": 266}}, b""),
+        ("GET", {"status": 302, "content": {"size": -1}, "bodySize": -1}, b""),
         ("HEAD", {"content": {"size": -1}, "headers": "7"}, b""),
     ],
 )
@@ -383,6 +420,16 @@ def test_a_response_body_that_is_left_out_is_no_empty_one(
     entry = {"request": request, "response": {"status": 200, "headers": headers, **response}}
 
     assert only(entry).response.body == body
+
+
+def test_what_a_file_left_out_is_not_replayed_as_a_body(tmp_path: Path) -> None:
+    """No caller takes what stands for a body for the service's answer."""
+    request = {"method": "GET", "url": "https://api.test/"}
+    entry = {"request": request, "response": {"status": 200, "content": {"size": 5000}}}
+    (tmp_path / "a.har").write_text(in_log(json.dumps(entry)))
+
+    with pytest.raises(NotRecordedError, match=r"without its body \(not recorded: 5000 bytes\)"):
+        Cassette(tmp_path / "a.har").play(RecordedRequest("GET", "https://api.test/"))
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from vcr.serialize import deserialize
 from vcr.serializers import yamlserializer
 
 from directmail_lab.cassettes import layout
-from directmail_lab.cassettes.recording import parse_cassette
+from directmail_lab.cassettes.files import parse_cassette
 from directmail_lab.exchange.bodies import MAX_UNPACKED_BYTES, TooLargeError, unpack
 from directmail_lab.exchange.operations import path_below
 from directmail_lab.exchange.values import (

@@ -20,6 +20,7 @@ from test_findings import current_session as live_session
 from directmail_lab import Session, current
 from directmail_lab.display import as_html
 from directmail_lab.errors import NotConnectedError, UnauthorizedError
+from directmail_lab.exchange.bodies import missing_body
 from directmail_lab.exchange.values import Interaction, RecordedRequest, RecordedResponse
 from directmail_lab.questions.drift import Difference, age_problem, compare, drift
 from directmail_lab.standin import STAND_IN_RECORD
@@ -130,6 +131,14 @@ def test_statuses_are_compared_and_the_rest_unless_one_is_an_error() -> None:
     assert words(created) == "status changed, name changed"
     assert failed == [Difference("status", "status", "changed", 200, 500)]
     assert compare(response(b"", method="HEAD"), response({}, method="HEAD")) == []
+
+
+def test_a_body_that_was_not_recorded_is_not_compared() -> None:
+    """It would differ from any other; status and headers are compared as always."""
+    was = response(missing_body(5000))
+
+    assert words(compare(was, response({"name": "x"}, status=201))) == "status changed"
+    assert words(compare(was, response(b""))) == ""
 
 
 def test_headers_are_compared_by_name() -> None:

@@ -90,7 +90,7 @@ def test_a_body_that_was_not_kept_is_said_not_to_be(
     service: FaultyService, live: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A session drops old bodies; they leave their numbers, and are not shown as empty."""
-    monkeypatch.setattr("directmail_lab.cassettes.recording._MAX_KEPT_BYTES", 8000)
+    monkeypatch.setattr("directmail_lab.cassettes.session._MAX_KEPT_BYTES", 8000)
     for size in (100, 3000):
         with service.fault(body="x" * size):
             live.get("/v1/lists")

@@ -14,8 +14,7 @@ import pytest
 from reading_samples import reading as sample
 
 import directmail_lab as dm
-from directmail_lab.cassettes import SessionRecording
-from directmail_lab.cassettes.recording import RawInteraction
+from directmail_lab.cassettes import RawInteraction, SessionRecording
 from directmail_lab.readings.reading import Reading
 from directmail_lab.widgets.monitor import MAX_POINTS, History, MonitorWidget
 from directmail_lab.widgets.widget import Follower

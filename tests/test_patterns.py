@@ -27,8 +27,8 @@ from unittest import mock
 import pytest
 
 import directmail_lab
+from directmail_lab.cassettes.files import parse_cassette
 from directmail_lab.cassettes.layout import header_text, interaction_text
-from directmail_lab.cassettes.recording import parse_cassette
 from directmail_lab.clients import own
 from directmail_lab.clients.requests import _ERRORS
 from directmail_lab.errors import CassetteFormatError

@@ -21,9 +21,9 @@ from vcr.serialize import deserialize
 from vcr.serializers import yamlserializer
 
 import directmail_lab as dm
-from directmail_lab.cassettes import Cassette, read_cassette, recording as recording_module
+from directmail_lab.cassettes import Cassette, read_cassette, session as session_module
 from directmail_lab.sessions import Session
-from directmail_lab.widgets.page import detail, rows
+from directmail_lab.widgets.browser_data import detail, rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,7 +89,7 @@ def test_old_bodies_are_dropped_and_their_numbers_stay(
     live: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A session keeps so many bytes of its last messages, and all its readings."""
-    monkeypatch.setattr(recording_module, "_MAX_KEPT_BYTES", 15_000)
+    monkeypatch.setattr(session_module, "_MAX_KEPT_BYTES", 15_000)
     for _ in range(10):
         live.me()
     kept = [live.recording.has_bodies(number) for number in range(1, 11)]
@@ -106,7 +106,7 @@ def test_a_replays_recording_has_the_files_bodies_below_the_address_that_was_ask
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many there are: it keeps none of them. A compressed one is decoded, as played."""
-    monkeypatch.setattr(recording_module, "_MAX_KEPT_BYTES", 0)
+    monkeypatch.setattr(session_module, "_MAX_KEPT_BYTES", 0)
     packed = typed("text/plain", gzip.compress(b"plain"), ("Content-Encoding", "gzip"))
     path = theirs(tmp_path / "a.yaml", answered(get("/v1/x?b=2&a=1")), packed)
     with Session("https://eu.test") as session, session.replay(path):
@@ -179,7 +179,7 @@ def test_a_response_that_is_cut_short_is_told_and_kept(
     assert CUT_SHORT in repr(view)
     assert readings["problem"].fillna("").tolist() == [CUT_SHORT, ""]
     assert readings["source"].tolist() == ["live", "recorded" if mode == "record" else "live"]
-    assert [row[-1] for row in rows(unpaced.recording)] == ["failed", ""]
+    assert [row[7] for row in rows(unpaced.recording)] == ["failed", ""]
     assert detail(unpaced.recording, 1)[0]["reason"] == CUT_SHORT
     assert dm.check_contract(readings)["verdict"].tolist()[:2] == ["holds", "holds"]
     unpaced.live()

@@ -209,7 +209,7 @@ def test_an_allowed_write_is_sent_once_and_replays_free(service: FaultyService) 
     """A write goes out with allow_writes alone; its replay needs none."""
     with Session(service.base_url, ApiKey(service.api_key)) as session:
         for method in ("POST", "PUT", "PATCH", "DELETE"):
-            with pytest.raises(dm.errors.WriteRefusedError, match="allow_writes=True"):
+            with pytest.raises(dm.errors.WriteRefusedError, match="allow_writes = True"):
                 session.request(method, "/v1/letters")
     with Session(service.base_url, ApiKey(service.api_key), allow_writes=True) as session:
         with session.record("letter"):

@@ -19,7 +19,7 @@ from vcr.stubs.httpx_stubs import _deserialize_response
 from vcr.util import read_body
 
 from directmail_lab.cassettes import Cassette, read_cassette
-from directmail_lab.cassettes.recording import parse_cassette
+from directmail_lab.cassettes.files import parse_cassette
 from directmail_lab.errors import NotRecordedError
 
 

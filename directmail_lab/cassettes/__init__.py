@@ -1,8 +1,8 @@
 """Cassettes: recorded sessions in vcrpy's format, written as they happen and replayed by index.
 
 - `library` finds the file for a name, and locks it.
-- `recording` is what a file holds, or what a session keeps; our layout is read by line, other
-  files through `vcr_files`, the use of vcrpy, and `har`.
+- `recording` is what questions are asked of. `files` reads one from a file of any layout, others
+  than ours through `vcr_files`, the use of vcrpy, and `har`; `session` is what a session keeps.
 - `cassette` is an open one, which replays or records as its record mode says.
 - `player` decides which recorded response comes next for a request; `mismatch` says in what two
   requests differ.
@@ -11,6 +11,7 @@
 """
 
 from .cassette import BeforeRecord as BeforeRecord, Cassette as Cassette
+from .files import FileRecording as FileRecording, read_cassette as read_cassette
 from .library import (
     cassettes_by_name as cassettes_by_name,
     find_cassette as find_cassette,
@@ -18,9 +19,6 @@ from .library import (
     shown_path as shown_path,
 )
 from .player import DEFAULT_MATCH_ON as DEFAULT_MATCH_ON, Matcher as Matcher
-from .recording import (
-    Recording as Recording,
-    ReplayRecording as ReplayRecording,
-    SessionRecording as SessionRecording,
-    read_cassette as read_cassette,
-)
+from .recorder import Recorded as Recorded
+from .recording import Recording as Recording
+from .session import RawInteraction as RawInteraction, SessionRecording as SessionRecording

@@ -20,10 +20,10 @@ from ..exchange.bodies import shown_missing
 from ..exchange.values import Interaction, RecordedRequest, check_interaction, normalize_headers
 from ..redaction import Redactor
 from .convert import notice_of_personal_data
+from .files import FileRecording, read_cassette
 from .library import cassette_name, find_cassette, new_cassette_path
 from .player import DEFAULT_MATCH_ON, Matcher, Player, check_match_on
-from .recorder import Ending, Recorder, unfinished_files
-from .recording import Recording, read_cassette
+from .recorder import Ending, Recorded, Recorder, unfinished_files
 
 BeforeRecord = Callable[[Interaction], Interaction | None]
 """Returns what is to be recorded in place of an interaction, or None to leave it out."""
@@ -96,7 +96,7 @@ class Cassette:
 
     def __init__(
         self,
-        name: str | Path | Recording,
+        name: str | Path | FileRecording,
         *,
         folders: Sequence[Path] = (),
         record_mode: RecordMode = "none",
@@ -111,7 +111,7 @@ class Cassette:
         check_choice("record_mode", record_mode, RECORD_MODES)
         check_choice("repeat", repeat, REPEATS)
         check_match_on(match_on)
-        place = (name.path or name.name) if isinstance(name, Recording) else name
+        place = (name.path or name.name) if isinstance(name, FileRecording) else name
         self.name = cassette_name(place)
         self.record_mode = record_mode
         self.on_played: Callable[[RecordedRequest], object] = lambda _: None
@@ -126,7 +126,7 @@ class Cassette:
         started_at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
         self._metadata = {"started_at": started_at, **(metadata or {}), "base_url": base_url}
         locate = find_cassette if record_mode == "none" else new_cassette_path
-        is_read = isinstance(name, Recording) and name.path is not None
+        is_read = isinstance(name, FileRecording) and name.path is not None
         self.path = Path(place) if is_read else locate(place, folders)
         self.records = records(record_mode, self.path)
         self._recorder: Recorder | None = None
@@ -136,10 +136,10 @@ class Cassette:
             self._recorder = self._open_recorder(anew=record_mode == "all")
             self._recording = self._recorder.recording
         else:
-            self._recording = name if isinstance(name, Recording) else read_cassette(self.path)
+            self._recording = name if isinstance(name, FileRecording) else read_cassette(self.path)
         self._redactor = self._redactor.extended(self._recording.redact)
         self._player = Player(
-            Recording(self.name) if record_mode == "all" else self._recording,
+            FileRecording(self.name) if record_mode == "all" else self._recording,
             match_on,
             base_url=base_url or self._recording.base_url or "",
             redactor=self._redactor,
@@ -206,11 +206,10 @@ class Cassette:
             run = self._player.find(self._redactor.request(request))
             return run is not None and not self._player.played[run.start]
 
-    def record(self, interaction: Interaction) -> int | None:
+    def record(self, interaction: Interaction) -> Recorded | None:
         """Redact an interaction and append it: when this returns, a kill does not lose it.
 
-        Its response body must be decoded; its headers are changed here to fit that. Returns its
-        number in the cassette; None if that is known only at the end, as of one recorded anew; 0 if
+        Its response body must be decoded; its headers are changed here to fit that. Returns None if
         it was not recorded: ``before_record`` left it out, or the recording has ended.
 
         Raises
@@ -226,7 +225,7 @@ class Cassette:
             )
         if self._before_record is not None:
             if (changed := _changed(interaction, self._before_record)) is None:
-                return 0
+                return None
             interaction = changed
         request = interaction.request
         response = normalize_headers(interaction.response, method=request.method)
@@ -234,13 +233,14 @@ class Cassette:
             interaction = replace(interaction, response=response)
         with self._lock:
             try:
-                number, written = self._recorder.append(interaction)
+                recorded = self._recorder.append(interaction)
             except OSError as error:
                 raise self._not_written(error) from None
-            self._warn_if_alike(request, written)
-        return number
+            if recorded is not None:
+                self._warn_if_alike(request, recorded.request)
+        return recorded
 
-    def recording(self) -> Recording:
+    def recording(self) -> FileRecording:
         """Return what the cassette holds so far; in record mode "all", only what is new."""
         return self._recording if self._recorder is None else self._recorder.current()
 

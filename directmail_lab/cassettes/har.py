@@ -15,7 +15,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode
 
 from ..errors import CassetteFormatError
-from ..exchange.bodies import declared_charset, placeholder, unpack
+from ..exchange.bodies import declared_charset, missing_body, unpack
 from ..exchange.values import (
     MALFORMED,
     Headers,
@@ -158,7 +158,7 @@ def _posted(entry: Mapping[str, Any]) -> bytes | None:
     size = _declared_size(entry, at_least=1)
     body = _body(posted, posted.get("_encoding") or posted.get("encoding"), size)
     if not body and (size or has_parts):
-        return placeholder(size)  # Chromium, for one, leaves out the files of an upload
+        return missing_body(size)  # Chromium, for one, leaves out the files of an upload
     return body if posted else None
 
 
@@ -167,8 +167,10 @@ def _response(entry: Mapping[str, Any], method: str) -> RecordedResponse:
     size = _declared_size(entry, content.get("size"))
     body = _body(content, content.get("encoding"), size)
     is_left_out = size or (size is None and "size" in content and "text" not in content)
-    if not body and is_left_out and method != "HEAD" and int(entry["status"]) not in (204, 304):
-        body = placeholder(size)
+    # Playwright leaves out the body of a redirect, which nobody needs to follow it.
+    may_have_one = method != "HEAD" and int(entry["status"]) not in (204, *range(300, 400))
+    if not body and is_left_out and may_have_one:
+        body = missing_body(size)
     coding = header(headers, "content-encoding")
     with suppress(ValueError):  # most programs save the decoded body with the headers as sent
         body = unpack(body, coding) if coding else body

@@ -23,9 +23,9 @@ from ..display import plural
 from ..errors import NotRecordedError
 from ..exchange.values import RecordedRequest, header
 from ..redaction import Redactor
+from .files import FileRecording
 from .layout import Address
 from .mismatch import Differences, differences, place_of, unescaped
-from .recording import Recording
 
 Matcher = Callable[[Any, Any], object]
 
@@ -82,7 +82,7 @@ class Player:
 
     def __init__(
         self,
-        recording: Recording,
+        recording: FileRecording,
         match_on: Sequence[str | Matcher],
         *,
         base_url: str,

@@ -16,17 +16,17 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from ..errors import CassetteError
-from ..exchange.bodies import MissingBody
+from ..exchange.bodies import missing_body
 from ..exchange.values import Interaction, RecordedRequest
 from ..redaction import Redactor
 from ..settings import VERSION
 from . import layout
+from .files import MAX_FILE_BYTES, FileRecording, read_cassette
 from .library import Version, create, locked, version_of
 from .player import Matcher, Player
-from .recording import MAX_FILE_BYTES, Recording, read_cassette
 
 Ending = Literal["merge", "replace", "aside"]
 """What becomes of what was recorded anew: see `directmail_lab.cassettes.Cassette`."""
@@ -72,7 +72,7 @@ class LineWriter:
         header: str,
         *,
         version: Version | None = None,
-        loaded: Recording | None = None,
+        loaded: FileRecording | None = None,
     ) -> None:
         self._path = path
         self._synced_at = time.monotonic()
@@ -190,6 +190,21 @@ def write_cassette(
             writer.close()
 
 
+class Recorded(NamedTuple):
+    """An interaction that was recorded.
+
+    Attributes
+    ----------
+    number
+        Its number in the cassette; None if that is known only when the recording is closed.
+    request
+        Its request as written.
+    """
+
+    number: int | None
+    request: RecordedRequest
+
+
 class Recorder:
     """Appends redacted interactions to a cassette; the lock on it is held until `close`.
 
@@ -224,10 +239,8 @@ class Recorder:
     ) -> None:
         with ExitStack() as locks:
             self._path = self._file = locks.enter_context(locked(path))
-            self.recording = Recording(path.stem, path=path)
-            # Taken first: a file that changes while it is read differs from its version.
-            self._version = version_of(self._path)
-            if self._version is not None:
+            self.recording = FileRecording(path.stem, path=path)
+            if version_of(self._path) is not None:
                 self.recording = read_cassette(self._path)
             if replaces is not None and len(self.recording):
                 self._file = locks.enter_context(locked(_unused(self._path)))
@@ -241,17 +254,16 @@ class Recorder:
         self._process = os.getpid()
         self.closed = False
 
-    def append(self, interaction: Interaction) -> tuple[int | None, RecordedRequest]:
+    def append(self, interaction: Interaction) -> Recorded | None:
         """Redact an interaction and write it: when this returns, a kill does not lose it.
 
-        Returns its number in the cassette, or None if that is not known yet, or 0 if it was not
-        recorded since the recording has ended; and its request as written.
+        Returns None if it was not recorded since the recording has ended.
         """
         if os.getpid() != self._process:
-            return 0, interaction.request
+            return None
         if self.closed:  # while the request was in flight
             self._notice(f"A response came after cassette {self._path.stem!r} had been closed.")
-            return 0, interaction.request
+            return None
         text, written = self._redactor.redacted_text(interaction, layout.interaction_text)
         if self._writer is None:
             self._writer = self._open_writer()
@@ -259,12 +271,13 @@ class Recorder:
             changed, self._writer = self._writer, self._open_beside()
             changed.release()
         if self._writer.size + len(text) > MAX_FILE_BYTES:
-            body = MissingBody(b"<not recorded: %d bytes>" % len(interaction.response.body))
-            response = replace(interaction.response, body=body)
+            response = interaction.response
+            response = replace(response, body=missing_body(len(response.body)))
             interaction = replace(interaction, response=response)
             text, _ = self._redactor.redacted_text(interaction, layout.interaction_text)
         self._writer.append(text)
-        return self._writer.count if self._file == self._path else None, written.request
+        number = self._writer.count if self._file == self._path else None
+        return Recorded(number, written.request)
 
     @property
     def has_recorded(self) -> bool:
@@ -280,11 +293,11 @@ class Recorder:
                 "Record under another name.",
             )
 
-    def current(self) -> Recording:
+    def current(self) -> FileRecording:
         """Return what the cassette holds by now; of one that is recorded anew, what is new."""
         if self._writer is not None:
             return read_cassette(self._file)
-        return self.recording if self._file == self._path else Recording(self._path.stem)
+        return self.recording if self._file == self._path else FileRecording(self._path.stem)
 
     @property
     def aside(self) -> Path | None:
@@ -318,7 +331,7 @@ class Recorder:
     def _open_writer(self) -> LineWriter:
         """Open the file for the first interaction, or another one if somebody has changed it."""
         recording, header = self.recording, header_text(self._metadata, self._redactor)
-        version = self._version if self._file == self._path else None
+        version = recording.version if self._file == self._path else None
         is_whole = recording.redact == self._redactor.redact and not recording.is_third_party
         # A replay finds the path of a request below the address of each session that recorded.
         new = {self._metadata.get("base_url")}.difference([None, *recording.base_urls])
@@ -332,8 +345,8 @@ class Recorder:
                 if others := [*recording.base_urls[1:], *new]:
                     metadata["other_base_urls"] = others
                 write_cassette(self._path, metadata, recording, self._redactor, version=version)
-                version, recording = version_of(self._path), read_cassette(self._path)
-                self._version, self.recording = version, recording
+                self.recording = recording = read_cassette(self._path)
+                version = recording.version
             return LineWriter(self._file, header, version=version, loaded=recording)
         except (FileExistsError, FileNotFoundError):
             return self._open_beside()
@@ -372,7 +385,9 @@ class Recorder:
         old = self.recording if keeps_others else ()
         kept = (each for each in old if player.find(each.request) is None)
         whole = chain(kept, new)
-        write_cassette(self._path, new.metadata, whole, self._redactor, version=self._version)
+        write_cassette(
+            self._path, new.metadata, whole, self._redactor, version=self.recording.version
+        )
         self._file.unlink()
 
 

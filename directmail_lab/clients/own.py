@@ -60,12 +60,17 @@ class _Cookies(httpx.Cookies):
 
 
 class _SessionClient(httpx.Client if TYPE_CHECKING else object):  # type: ignore[misc]
-    """What both clients of a session have in common; ``redacted`` removes the key from a text."""
+    """What both clients of a session have in common.
 
-    def __init__(self, redacted: Callable[[str], str], **options: Any) -> None:
+    ``redacted`` removes the key from a text; ``cookies`` are another client's, to be shared.
+    """
+
+    def __init__(
+        self, redacted: Callable[[str], str], cookies: httpx.Cookies | None, **options: Any
+    ) -> None:
         super().__init__(auth=KeyedAuth(), headers=_HEADERS, **options)
         self._redacted = redacted
-        self._own_cookies = _Cookies()
+        self._own_cookies = _Cookies() if cookies is None else cookies
 
     @property
     def cookies(self) -> httpx.Cookies:
@@ -73,7 +78,7 @@ class _SessionClient(httpx.Client if TYPE_CHECKING else object):  # type: ignore
 
     @cookies.setter
     def cookies(self, cookies: Any) -> None:
-        self._own_cookies = _Cookies(cookies)
+        self._own_cookies.jar = _Cookies(cookies).jar  # which the other client has, too
 
     @hide_frames
     def build_request(self, method: str, url: httpx.URL | str, **options: Any) -> httpx.Request:

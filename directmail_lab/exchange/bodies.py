@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from textwrap import shorten
-from typing import Any, Final
+from typing import Any, Final, Literal
 from urllib.parse import parse_qsl
 
 from ..display import plural
@@ -28,8 +28,6 @@ _MAX_CODINGS: Final = 2
 # A reader copies what follows a member: in pieces, many members take linear time.
 _PIECE_BYTES: Final = 4096
 _MAGIC: Final = {"gzip": b"\x1f\x8b\x08", "zstd": b"\x28\xb5\x2f\xfd"}
-
-_PLACEHOLDER: Final = re.compile(rb"<not recorded: (\d+|\?) bytes>")
 
 _FIELD_NAME: Final = re.compile(r';\s*name="([^"\r\n]*)"', re.IGNORECASE)
 
@@ -137,17 +135,6 @@ def _path_of_records(body: object, *, is_page: bool) -> str | None:
     return arrays[0] if is_page and is_list else None
 
 
-def placeholder(size: int | None) -> bytes:
-    """Return what stands for a body that is not there; ``size`` is its bytes, None if unknown."""
-    return b"<not recorded: %s bytes>" % (b"?" if size is None else str(size).encode())
-
-
-def missing_bytes(bodies: Iterable[bytes | None]) -> list[int | None]:
-    """Return the size of each body that a `placeholder` stands for."""
-    found = filter(None, (_PLACEHOLDER.fullmatch(body) for body in bodies if body))
-    return [None if match[1] == b"?" else int(match[1]) for match in found]
-
-
 def read_form(media_type: str, body: bytes) -> list[tuple[str, str]]:
     """Return the fields of a form, URL-encoded or multipart; that of a file has an empty value."""
     text = body.decode("utf-8", "replace").lstrip()
@@ -182,6 +169,14 @@ def decode_text(content: bytes, charset: str | None = None) -> str:
     return content.decode("utf-8", "replace") if text is None else text
 
 
+def plain_text(body: bytes) -> str | None:
+    """Return a body that is text in UTF-8; None if it is binary."""
+    try:
+        return None if b"\0" in body else body.decode()
+    except UnicodeDecodeError:
+        return None
+
+
 def _decode(content: bytes, charset: str | None) -> str | None:
     """Return a body as text: decoded as UTF-8, -16 or -32 as detected, else as it declares."""
     for encoding in filter(None, (json.detect_encoding(content), charset)):
@@ -192,14 +187,27 @@ def _decode(content: bytes, charset: str | None) -> str | None:
     return None
 
 
-# -- compression ---------------------------------------------------------------------------------
+# -- bodies that are not there -------------------------------------------------------------------
 
 
 class MissingBody(bytes):
     """What stands for a body that was not recorded, as ``<not recorded: 5000 bytes>``."""
 
 
-_MISSING: Final = re.compile(rb"<not (?:recorded|searched): \d{1,18} bytes>")
+_MISSING: Final = re.compile(rb"<not (?:recorded|searched): (\d{1,18}|\?) bytes>")
+
+
+def missing_body(
+    size: int | None, why: Literal["recorded", "searched"] = "recorded"
+) -> MissingBody:
+    """Return what stands for a body of so many bytes; None if that is not known."""
+    return MissingBody(f"<not {why}: {'?' if size is None else size} bytes>".encode())
+
+
+def missing_bytes(bodies: Iterable[bytes | None]) -> list[int | None]:
+    """Return the size of each body that a `missing_body` stands for."""
+    found = filter(None, (_MISSING.fullmatch(body) for body in bodies if body))
+    return [None if match[1] == b"?" else int(match[1]) for match in found]
 
 
 def is_like_missing(body: bytes | None) -> bool:
@@ -210,6 +218,9 @@ def is_like_missing(body: bytes | None) -> bool:
 def shown_missing(body: bytes | None) -> str | None:
     """Return what is shown for a missing body, as ``(not recorded: 5000 bytes)``, else None."""
     return f"({body[1:-1].decode()})" if isinstance(body, MissingBody) else None
+
+
+# -- compression ---------------------------------------------------------------------------------
 
 
 class TooLargeError(ValueError):
@@ -239,17 +250,10 @@ def unpack(body: bytes, coding: str = "") -> bytes:
             raise TooLargeError("larger than 64 MB")
         found = (name for name, magic in _MAGIC.items() if body.startswith(magic))
         name = names.pop() if names else next(found, "")
-        if not name or not body.startswith(_MAGIC.get(name, b"")) or _is_text(body):
+        if not name or not body.startswith(_MAGIC.get(name, b"")) or plain_text(body) is not None:
             return body
         body = _open(body, name)
     raise ValueError("compressed more than twice")
-
-
-def _is_text(body: bytes) -> bool:
-    try:
-        return "\0" not in body.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
 
 
 def _open(body: bytes, name: str) -> bytes:

@@ -62,6 +62,9 @@ _UNUSED_OPTION: Final = "--directmail-unused"
 _BLOCK_OPTION: Final = "--directmail-block-network"
 _HOSTS_OPTION: Final = "--directmail-allowed-hosts"
 _BLOCK: Final = "directmail_network_block"  # a plugin's name
+_WRITE_ADVICE: Final = (
+    f"Run pytest {WRITES_OPTION}, or mark the test: directmail(allow_writes=True)."
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -262,14 +265,15 @@ def _refuse_beside_vcr(node: Node, *, may_collide: bool) -> None:
 
 def _replaying(path: Path, _: str, settings: Settings, node: Node) -> Session:  # noqa: ARG001
     """Return a session that only replays: it has no key, and no transport that could send."""
-    from ..cassettes import Recording
+    from ..cassettes import FileRecording
     from ..sessions import Session, replaying_session
     from ..settings import NO_ADDRESS
 
     if path.exists():
         session, recording = replaying_session(path)
     else:  # a test that sends nothing needs none
-        session, recording = Session(NO_ADDRESS), Recording(path.stem, path=path)
+        session, recording = Session(NO_ADDRESS), FileRecording(path.stem, path=path)
+    session.fix_writes(_WRITE_ADVICE)
     session.replay(recording, repeat=settings.repeat, **settings.given("match_on"))
     return session
 
@@ -292,6 +296,7 @@ def _recording(path: Path, mode: RecordMode, settings: Settings, node: Node) -> 
         allow_writes=settings.allow_writes or node.config.getoption(WRITES_OPTION),
         retry=settings.retry,
     )
+    session.fix_writes(_WRITE_ADVICE)
     # The event loop of an async test is gone when the fixture ends: no connection may outlive it.
     session.async_client.headers["Connection"] = "close"
     if settings.is_patched:

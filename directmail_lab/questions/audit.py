@@ -33,7 +33,7 @@ from ..redaction.personal import count_personal
 from ..settings import BASE_URL_VARIABLE, configured_regions, variable
 
 if TYPE_CHECKING:
-    from ..cassettes import Recording
+    from ..cassettes import FileRecording
     from ..exchange.values import Interaction
 
 Part = tuple[str, str | bytes]
@@ -136,7 +136,7 @@ def audit(path: str | Path) -> list[Finding]:
     return findings
 
 
-def _as_written(recording: Recording, path: Path) -> Iterable[Interaction]:
+def _as_written(recording: FileRecording, path: Path) -> Iterable[Interaction]:
     """Return its interactions with what reading takes out of another program's file."""
     if not recording.is_third_party:
         return recording

@@ -10,12 +10,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import attrgetter
-from typing import Final
+from typing import Final, Literal
+from weakref import WeakKeyDictionary
 
 import pandas as pd
 
-from ..cassettes import Recording, SessionRecording
-from ..cassettes.recording import Credentials
+from ..cassettes import Recording
 from ..contract import ME_PATH, PASSWORD, RESET_HEADER, TYPICAL_LIMIT
 from ..current import session as current
 from ..display import ranges, readable
@@ -49,6 +49,11 @@ _NEXT_VERSION: Final = "/v2/users/me"
 _WRONG_KEY: Final = "directmail-lab-no-key"
 # Enough reads to see a value of X-RateLimit-Reset count down, if it does.
 _MOST_READS_FOR_UNIT: Final = 12
+
+Credentials = Literal["key", "none", "wrong"]
+
+# By recording the responses to `explore` that no recording keeps, with what stood for the key.
+_explored: Final = WeakKeyDictionary[Recording, list[tuple[Interaction, Credentials]]]()
 
 # The base addresses to which this process has sent a wrong key: a service may lock the account for
 # that, so no other is sent.
@@ -167,11 +172,12 @@ _Responses = Sequence[_Response]
 def _responses(recording: Recording) -> Iterator[_Response]:
     address = recording.base_url or "unknown"
     for number, reading in enumerate(recording.readings(), 1):
+        if not reading.status:
+            continue  # no response came
         response, has_body = recording.interaction(number).response, recording.has_bodies(number)
         has_body &= shown_missing(response.body) is None
         yield _Response(recording.name, number, address, reading, response, has_body)
-    explored = recording.explored if isinstance(recording, SessionRecording) else []
-    for number, (interaction, key) in enumerate(explored, 1):
+    for number, (interaction, key) in enumerate(_explored.get(recording, ()), 1):
         address = interaction.request.uri.removesuffix(ME_PATH)
         reading = reading_of(interaction, ME_PATH)
         yield _Response("explore", number, address, reading, interaction.response, key=key)
@@ -351,7 +357,7 @@ def _send_without_key(opened: Session, address: str, key: Credentials, pause_s: 
     if response is not None:
         recorded = normalize_headers(recorded_response(response))
         interaction = Interaction(RecordedRequest("GET", address + ME_PATH), recorded)
-        opened.recording.explored.append((interaction, key))
+        _explored.setdefault(opened.recording, []).append((interaction, key))
 
 
 def _send(

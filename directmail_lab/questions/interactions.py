@@ -1,38 +1,28 @@
-"""What a recording holds: its interactions as a DataFrame, one in full, one as code to send again.
+"""What a recording holds: its interactions as a DataFrame, and one in full.
 
-A recording may be somebody else's. So nothing in it is taken for markup or moves a cursor, and of a
-snippet, which is pasted into a terminal, everything but printable text is encoded or left out. The
-key is in none: a shell and httpx read it from the environment, and a session has its own.
+A recording may be somebody else's. So nothing in it is taken for markup or moves a cursor.
 """
 
 from __future__ import annotations
 
-import base64
 import html
 import json
-import re
-import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from textwrap import indent
+from dataclasses import dataclass
 from typing import Final, overload
-from urllib.parse import parse_qsl, quote, unquote_to_bytes, urlsplit
+from urllib.parse import urlsplit
 
 import pandas as pd
 
-from ..arguments import check_choice
-from ..cassettes import Recording
-from ..contract import SAFE_METHODS
+from ..cassettes import FileRecording, Recording
 from ..display import CONTROLS, readable
-from ..errors import CassetteError
-from ..exchange.bodies import read_json, read_json_body, shown_missing
-from ..exchange.operations import base_path, operations_of, path_below
-from ..exchange.values import Interaction, RecordedRequest, RecordedResponse, header
+from ..exchange.bodies import plain_text, shown_missing
+from ..exchange.operations import operations_of
+from ..exchange.values import Interaction, header
 from ..readings.reading import CUT_SHORT
-from ..redaction.key import has_placeholder
-from ..settings import API_KEY_VARIABLE, origin_of, trusted_origins
 from ..sources import Source, describe, is_many, named_paths, recording_of, recordings_of
+from .snippets import copy_as
 
 _COLUMNS: Final = (
     *("cassette", "at", "method", "path", "query", "operation", "status", "attempt"),
@@ -93,7 +83,7 @@ def interactions(
     """
     if number is None and is_many(source):
         frames = [_frame(each, is_one_of_many=True) for each in recordings_of(source)]
-        frame = pd.concat(frames or [_frame(Recording(""), is_one_of_many=True)])
+        frame = pd.concat(frames or [_frame(FileRecording(""), is_one_of_many=True)])
         return readable(_with_operations(frame, source), hidden=_usual_columns(frame))
     recording = recording_of(source)
     if number is not None:
@@ -148,20 +138,12 @@ def _row(recording: Recording, number: int, interaction: Interaction) -> tuple[o
 def _excerpt(body: bytes) -> str:
     if missing := shown_missing(body):
         return missing
-    text = _text_of(body)
+    text = plain_text(body)
     if text is None:
         return "(binary)"
     line = CONTROLS.sub(" ", " ".join(text[: 4 * _EXCERPT_CHARACTERS].split()))
     is_long = len(line) > _EXCERPT_CHARACTERS
     return line[: _EXCERPT_CHARACTERS - 1] + "…" if is_long else line
-
-
-def _text_of(body: bytes) -> str | None:
-    """Return a body that is text; None if it is binary."""
-    try:
-        return None if b"\0" in body else body.decode()
-    except UnicodeDecodeError:
-        return None
 
 
 # -- one in full -------------------------------------------------------------------------------
@@ -170,8 +152,7 @@ def _text_of(body: bytes) -> str | None:
 def view_of(recording: Recording, number: int) -> InteractionView:
     """Return an interaction of a recording; raises as `Recording.interaction` does."""
     interaction, has_bodies = recording.interaction(number), recording.has_bodies(number)
-    is_cut_short = recording.reading(number).is_cut_short
-    return InteractionView(interaction, has_bodies, recording.base_url or "", is_cut_short)
+    return InteractionView(interaction, has_bodies, recording.reading(number).is_cut_short)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,16 +161,15 @@ class InteractionView:
 
     interaction: Interaction
     has_bodies: bool = True
-    base_url: str = ""
     is_cut_short: bool = False
 
     def as_curl(self) -> str:
         """Return the request as a command of curl; the key is ``$DIRECTMAIL_API_KEY``."""
-        return copy_as(self, "curl")
+        return copy_as(self.interaction, "curl", has_bodies=self.has_bodies)
 
     def as_httpx(self) -> str:
         """Return the request as Python with httpx; the key is taken from the environment."""
-        return copy_as(self, "httpx")
+        return copy_as(self.interaction, "httpx", has_bodies=self.has_bodies)
 
     def __repr__(self) -> str:
         parts = (f"{title}\n{headers}\n\n{body}" for title, headers, body in self._texts())
@@ -220,7 +200,7 @@ def _body_text(body: bytes) -> str:
     """Return JSON laid out, with letters in the place of their escapes; other text as it is."""
     if missing := shown_missing(body):
         return missing
-    text = _text_of(body)
+    text = plain_text(body)
     if text is None:
         return f"({len(body):,} bytes, not text)"
     with suppress(ValueError, RecursionError):
@@ -234,148 +214,3 @@ def _shown(text: str) -> str:
         text = f"{text[:_MAX_CHARACTERS]}\n… ({len(text):,} characters in all)"
     text = text.replace("\r\n", "\n").expandtabs(4)
     return CONTROLS.sub(lambda control: ascii(control[0])[1:-1], text)
-
-
-# -- as code -----------------------------------------------------------------------------------
-
-_MAX_BODY_BYTES: Final = 64 * 1024
-_LINE_CHARACTERS: Final = 88  # as formatters of Python lay code out
-_JSON_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|true|false|null')
-_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, section 5.6.2
-# Headers that the program sets which sends the request again.
-_SET_BY_CLIENT: Final = re.compile(
-    r"(?:host|content-length|transfer-encoding|connection|keep-alive|te|accept-encoding|user-agent"
-    r"|authorization|cookie|expect|upgrade):.*|accept: \*/\*",
-    re.IGNORECASE | re.DOTALL,
-)
-_VALUE_REPLACED: Final = "A value was replaced when this was recorded: put in your own."
-_KEY_LEFT_OUT: Final = (
-    "The key is left out: this process did not connect to this address, and no setting names it."
-)
-
-
-def copy_as(view: InteractionView, kind: str) -> str:
-    """Return a recorded request as code, below comments on what is left out.
-
-    A recording may name any address, so the key goes to `settings.trusted_origins` alone.
-
-    Parameters
-    ----------
-    kind
-        ``"curl"`` (a POSIX shell), ``"httpx"`` (Python) or ``"request"`` (`directmail_lab.request`,
-        which uses the address and key of the current session, as a cell of a notebook, which
-        makes a frame of a response that is JSON).
-
-    Raises
-    ------
-    CassetteError
-        The request's address is neither http nor https, so it cannot be sent again.
-    ValueError
-        There is no such kind.
-    """
-    check_choice("kind", kind, ("curl", "httpx", "request"))
-    recorded, body = view.interaction.request, view.interaction.request.body or b""
-    if urlsplit(recorded.uri).scheme not in ("http", "https"):
-        raise CassetteError("This request has no http address, so it cannot be sent again.")
-    # Spaces and non-ASCII characters are percent-encoded here, as a client would on sending.
-    url = quote(recorded.uri, safe="!#$%&'()*+,/:;=?@[]~<>")
-    headers = [pair for pair in recorded.headers if not _SET_BY_CLIENT.fullmatch(": ".join(pair))]
-    sendable = tuple(
-        (name, value)
-        for name, value in headers
-        if _TOKEN.fullmatch(name) and value.isprintable() and value == value.strip()
-    )
-    has_key = kind != "request" and origin_of(url) in trusted_origins()
-    is_kept = view.has_bodies or recorded.method in SAFE_METHODS
-    if len(body) > _MAX_BODY_BYTES:
-        body, is_kept = b"", False
-    texts = [url, body.decode("latin-1"), *(value for _, value in headers)]
-    notes = {
-        "A header that is not plain text is left out.": len(sendable) < len(headers),
-        "The body was not kept, or is too large: add it yourself.": not is_kept,
-        _VALUE_REPLACED: any(map(has_placeholder, texts)),
-        _KEY_LEFT_OUT: kind != "request" and not has_key,
-    }
-    request = replace(recorded, uri=url, headers=sendable, body=body)
-    if kind == "curl":
-        code = _as_curl(request, has_key=has_key)
-    elif kind == "httpx":
-        key = [f'auth=(os.environ["{API_KEY_VARIABLE}"], "")'] if has_key else []
-        key += [f"headers={list(sendable)!r}"] if sendable else []
-        key += [f"content={body!r}"] if body else []
-        code = (
-            f"import os\n\nimport httpx\n\n{_as_python('httpx.request', request.method, url, key)}"
-        )
-    else:
-        code = _as_cell(request, view.interaction.response, view.base_url)
-    return "".join(f"# {note}\n" for note, applies in notes.items() if applies) + code
-
-
-def _as_curl(request: RecordedRequest, *, has_key: bool) -> str:
-    method = f"--request {shlex.quote(request.method)}"
-    words = [f"curl --globoff --path-as-is {'--head' if request.method == 'HEAD' else method}"]
-    words += [f'--user "${API_KEY_VARIABLE}:"'] if has_key else []
-    # curl drops "Name:"; to send a header without a value it wants "Name;".
-    headers = [f"{name}: {value}" if value else f"{name};" for name, value in request.headers]
-    words += [f"--header {shlex.quote(each)}" for each in headers]
-    pipe, body = "", request.body or b""
-    text = _text_of(body)
-    if text and text.replace("\n", "").isprintable():
-        words.append(f"--data-raw {shlex.quote(text)}")
-    elif body:
-        pipe = f"printf %s '{base64.b64encode(body).decode()}' | base64 -d | "
-        words.append("--data-binary @-")
-    words.append(f"--url {shlex.quote(request.uri)}")
-    return pipe + " \\\n  ".join(words)
-
-
-def _as_cell(request: RecordedRequest, response: RecordedResponse, base_url: str) -> str:
-    path, query = path_below(request.uri, base_path(base_url)), urlsplit(request.uri).query
-    params = parse_qsl(query, keep_blank_values=True)
-    # A name without "=", or a value that is not UTF-8, stays as it is in the address.
-    if unquote_to_bytes(query.replace("+", " ")) != "&".join(map("=".join, params)).encode():
-        path, params = f"{path}?{query}", []
-    body, headers = request.body or b"", request.headers
-    options = [f"params={_as_dict(params)}"] if params else []
-    value, problem = read_json(body)
-    if problem is None and (header(headers, "content-type") or "") == "application/json":
-        headers = tuple(pair for pair in headers if pair[0].lower() != "content-type")
-        options += [f"json={_literal(value)}"]
-    elif body:
-        options += [f"content={body!r}"]
-    options += [f"headers={_as_dict(headers)}"] if headers else []
-    code = _as_python("dm.request", request.method, path, options)
-    if read_json_body(response.headers, response.body)[1] is not None:
-        return code
-    on_error = ', on_error="keep"' if response.status >= 400 else ""
-    return f"{code}\ndm.frame(response{on_error})"
-
-
-def _as_python(function: str, method: str, address: str, options: Sequence[str]) -> str:
-    """Return a call of a function; on one line if that fits."""
-    arguments = [_literal(method), _literal(address), *options]
-    line = f"response = {function}({', '.join(arguments)})"
-    if len(line) <= _LINE_CHARACTERS:
-        return line
-    lines = "".join(f"{each},\n" for each in arguments)
-    return f"response = {function}(\n{indent(lines, '    ')})"
-
-
-def _as_dict(pairs: Sequence[tuple[str, str]]) -> str:
-    """Return pairs as a literal: a dict, but a list if a name comes twice."""
-    return _literal(dict(pairs) if len(dict(pairs)) == len(pairs) else pairs)
-
-
-def _literal(value: object) -> str:
-    """Return a JSON value as Python, on several lines if it is long."""
-    text = json.dumps(value)
-    if len(text) > _LINE_CHARACTERS - 20:
-        text = json.dumps(value, indent=4)
-    return _JSON_TOKEN.sub(_token, text)
-
-
-def _token(json_token: re.Match[str]) -> str:
-    value = json.loads(json_token[0])
-    if not isinstance(value, str) or '"' in value:
-        return repr(value)
-    return repr(f"'{value}").replace("'", "", 1)  # because of "'", repr() takes double quotes

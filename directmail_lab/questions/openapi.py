@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 import yaml
 
-from ..cassettes.recording import Recording
+from ..cassettes import Recording
 from ..contract import MEANINGS
 from ..display import plural, ranges
 from ..errors import CassetteError
@@ -177,6 +177,8 @@ def _calls(recording: Recording) -> Iterator[_Call]:
     base_url = recording.base_url or ""
     for number, each in enumerate(recording, 1):
         request, response = each.request, each.response
+        if not response.status:
+            continue  # no response came
         address = urlsplit(request.uri)
         origin = f"{address.scheme}://{address.netloc.rpartition('@')[2]}"
         server = base_url if f"{base_url}/".startswith(f"{origin}/") else origin

@@ -21,7 +21,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ..credentials import Hidden, keys_version, known_keys
 from ..errors import CassetteError
-from ..exchange.bodies import MAX_UNPACKED_BYTES, MissingBody, TooLargeError, unpack
+from ..exchange.bodies import MAX_UNPACKED_BYTES, TooLargeError, missing_body, unpack
 from ..exchange.values import Headers, Interaction, RecordedRequest, RecordedResponse, header
 from ..tracebacks import hide_frames
 from .key import REDACTED, KeySearch, lower_ascii
@@ -266,12 +266,12 @@ class Redactor(Hidden):
             plain = unpack(body, header(headers, "content-encoding") or "")
             text, charset = _decoded(plain, header(headers, "content-type") or "")
         except TooLargeError:
-            return MissingBody(b"<not recorded: %d bytes>" % len(body))
+            return missing_body(len(body))
         except ValueError:
-            return MissingBody(b"<not searched: %d bytes>" % len(body))
+            return missing_body(len(body), "searched")
         # UTF-16 that does not say so.
         if "\0" in text and self.__keys.holds(text.replace("\0", "")):
-            return MissingBody(b"<not searched: %d bytes>" % len(body))
+            return missing_body(len(body), "searched")
         written = self._text(text)
         return body if written == text else written.encode(charset)
 

@@ -1,0 +1,330 @@
+"""Recordings in files: `read_cassette` reads a cassette of any layout.
+
+Our own layout is read by line, and each interaction is parsed when somebody asks for it. Another
+program's file goes through vcrpy's loader or `har`, and loses its credentials.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import stat
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final, Literal
+from urllib.parse import urlsplit
+
+from ..display import Progress, ProgressBar, plural
+from ..errors import CassetteError, CassetteFormatError
+from ..exchange.bodies import unpack
+from ..exchange.values import (
+    MALFORMED,
+    Interaction,
+    RecordedRequest,
+    check_request,
+    check_response,
+    check_times,
+    header,
+    normalize_headers,
+    unreadable,
+)
+from ..readings.reading import Reading, reading_of
+from ..readings.reset_unit import Evidence, infer_reset_unit
+from ..redaction import Redactor, redact_foreign
+from . import layout
+from .layout import Address
+from .library import Version, version_of
+from .recording import Recording
+
+MAX_FILE_BYTES: Final = 256 * 1024**2
+_READINGS_FOR_UNIT: Final = 1_000
+_PERCENT: Final = "{desc}: {percentage:.0f} % {bar}"
+
+
+@dataclass(eq=False)
+class FileRecording(Recording):
+    """What a file holds.
+
+    Attributes
+    ----------
+    interactions
+        In the order of their recording.
+    base_url
+        What the file says, else its first request's origin.
+    problem
+        That it broke off, or was changed after it was closed.
+    layout
+        ``"lines"`` (ours), ``"vcrpy"`` (YAML of another writer), ``"json"``, ``"har"`` or
+        ``"empty"``.
+    clean_bytes
+        The length of the file up to the end of its last whole interaction.
+    redactor
+        What knows the credentials that another program's file had.
+    version
+        The file's `library.version_of`, taken before it was read; None if there is no file.
+    """
+
+    name: str
+    interactions: Sequence[Interaction] = field(default=(), repr=False)
+    base_url: str | None = None
+    problem: str | None = None
+    path: Path | None = None
+    layout: Literal["lines", "vcrpy", "json", "har", "empty"] = "empty"
+    metadata: dict[str, Any] = field(default_factory=dict, repr=False)
+    clean_bytes: int = field(default=0, repr=False)
+    redactor: Redactor = field(default_factory=Redactor, repr=False)
+    version: Version | None = field(default=None, repr=False)
+
+    @property
+    def is_third_party(self) -> bool:
+        """Whether another program wrote the file."""
+        return self.layout in ("vcrpy", "json", "har")
+
+    @property
+    def base_urls(self) -> tuple[str, ...]:
+        """The base address, then those of sessions elsewhere that later recorded to the file."""
+        others = self.metadata.get("other_base_urls")
+        named = (self.base_url, *(others if isinstance(others, list) else ()))
+        return tuple(dict.fromkeys(each for each in named if each and isinstance(each, str)))
+
+    @property
+    def evidence(self) -> Evidence:
+        """The unit of ``X-RateLimit-Reset`` and why, by the first thousand readings."""
+        readings: list[Reading] = []
+        with suppress(CassetteFormatError):
+            readings.extend(islice(map(self.reading, range(1, len(self) + 1)), _READINGS_FOR_UNIT))
+        return infer_reset_unit(readings)
+
+    @cached_property
+    def recorded_when(self) -> str:
+        with suppress(CassetteFormatError, IndexError):
+            ends = self.interactions[0].recorded_at, self.interactions[-1].recorded_at
+            days = list(dict.fromkeys(f"{at.day} {at:%B %Y}" for at in ends if at))
+            return f"from {' to '.join(days)}" if len(days) > 1 else f"on {days[0]}"
+        return ""
+
+    def __len__(self) -> int:
+        return len(self.interactions)
+
+    def interaction(self, number: int) -> Interaction:
+        self._check_number(number)
+        return self.interactions[number - 1]
+
+    def reading(self, number: int) -> Reading:
+        interaction = self.interaction(number)
+        return reading_of(interaction, self.path_of(interaction.request), cassette=self.name)
+
+    def answer(self, number: int, request: RecordedRequest | None = None) -> Interaction:
+        """Return an interaction to replay; with a request, that is in the place of its own.
+
+        Raises
+        ------
+        CassetteError
+            Its body cannot be decoded, or not within the bound.
+        """
+        if isinstance(self.interactions, Lines):
+            return _decoded(self.interactions.answer(number - 1, request))
+        recorded = self.interactions[number - 1]
+        return _decoded(replace(recorded, request=request or recorded.request))
+
+    def addresses(self) -> Iterable[tuple[Address, int]]:
+        """Return of each interaction its method and address, and which attempt it is."""
+        recorded = self.interactions
+        return recorded.addresses() if isinstance(recorded, Lines) else map(_address_of, recorded)
+
+
+def read_cassette(path: Path, progress: Progress | None = None) -> FileRecording:
+    """Return the recording in a file: a cassette of any layout that vcrpy reads, ours, or HAR.
+
+    ``progress`` is called with each part of a large file that was read, of which all is 1; by
+    default a bar shows them.
+
+    Raises
+    ------
+    CassetteError
+        There is no such file, or it may not be read.
+    CassetteFormatError
+        It is not a cassette, is not safe to load, or is too large. An interaction in our layout is
+        read, and checked, when it is asked for.
+    """
+    with ProgressBar(1.0, desc=f"Reading {path.stem}", bar_format=_PERCENT) as bar:
+        data, version = _read_bytes(path)
+        return replace(parse_cassette(data, path, progress or bar.update), version=version)
+
+
+def parse_cassette(data: bytes, path: Path, progress: Progress = lambda _: None) -> FileRecording:
+    """Return the recording that the bytes of a file hold; ``path`` is for messages alone."""
+    if not data.strip():
+        return FileRecording(path.stem, path=path)
+    ours = _parse_lines(data, path)
+    return _parse_third_party(data, path, progress) if ours is None else ours
+
+
+def _read_bytes(path: Path) -> tuple[bytes, Version | None]:
+    """Return the bytes of a file of at most 256 MB, and its version before they were read."""
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise CassetteFormatError(f"{path} is not a file, so it is not a cassette.")
+        if status.st_size > MAX_FILE_BYTES:
+            raise CassetteFormatError(
+                f"{path} has {status.st_size:,} bytes; a cassette may have {MAX_FILE_BYTES:,}.",
+                "Record in parts.",
+            )
+        with path.open("rb") as file:
+            return file.read(status.st_size), version_of(status)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not a path"
+        raise CassetteError(f"Cannot read cassette {path} ({reason}).") from None
+
+
+class Lines(Sequence[Interaction]):
+    """The interactions of a file in the line layout; each is parsed when it is asked for."""
+
+    def __init__(self, data: bytes, starts: array[int], name: str) -> None:
+        self._data = data
+        self._starts = starts
+        self._name = name
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.answer(index)
+
+    def answer(self, index: int, request: RecordedRequest | None = None) -> Interaction:
+        """Return an interaction; with a request, that stands for its own, which is not parsed."""
+        match = layout.INTERACTION.match(self._data, self._starts[index])
+        assert match is not None, "the index was made by this pattern"
+        try:
+            at, elapsed_s, attempt, request_line, response_line = match.groups()
+            interaction = Interaction(
+                request or check_request(layout.request_of(_parse(request_line))),
+                check_response(layout.response_of(_parse(response_line))),
+                layout.recorded_at_of(at.decode("ascii", "replace")),
+                layout.elapsed_s_of(elapsed_s),
+                int(attempt or 1),
+            )
+            check_times(interaction.recorded_at, interaction.elapsed_s)
+        except MALFORMED as error:
+            number = index % len(self) + 1
+            raise unreadable(f"Interaction {number} of cassette {self._name!r}", error) from None
+        return interaction
+
+    def addresses(self) -> Iterator[tuple[Address, int]]:
+        """Yield method and address of each interaction, and which attempt it is."""
+        for index, start in enumerate(self._starts):
+            yield layout.address_of(self._data, start) or _address_of(self[index])
+
+
+def _address_of(interaction: Interaction) -> tuple[Address, int]:
+    return (interaction.request.method, interaction.request.uri), interaction.attempt
+
+
+def _decoded(interaction: Interaction) -> Interaction:
+    """Return an interaction with its response decoded: httpx would decode it without a bound."""
+    response = interaction.response
+    if not (coding := header(response.headers, "content-encoding")):
+        return interaction
+    try:
+        response = replace(response, body=unpack(response.body, coding))
+    except ValueError as error:
+        raise CassetteError(f"The recorded body is {error}, so it is not replayed.") from None
+    response = normalize_headers(response, method=interaction.request.method)
+    return replace(interaction, response=response)
+
+
+def _parse(line: bytes) -> Any:
+    try:
+        return json.loads(line.decode())  # faster than from bytes
+    except (ValueError, RecursionError):  # a binary body, or a line that a person wrote
+        from .vcr_files import load_yaml
+
+        return load_yaml(line.decode())
+
+
+def _parse_lines(data: bytes, path: Path) -> FileRecording | None:
+    """Return the recording with an index of its lines; None where it needs vcrpy's loader."""
+    header = layout.read_header(data)
+    if header is None:
+        return None
+    metadata, position = header
+    starts = array("Q")
+    while match := layout.INTERACTION.match(data, position):
+        starts.append(position)
+        position = match.end()
+    problem, end = None, layout.END.fullmatch(data, position)
+    if end is None:
+        if layout.INTERACTION.search(data, position) or layout.is_by_hand(data[position:]):
+            return None
+        problem = (
+            f"its recording was not closed: {plural(len(starts), 'interaction')} recovered, "
+            f"{plural(len(data) - position, 'byte')} of a torn one set aside"
+        )
+    else:
+        digest = hashlib.sha256(memoryview(data)[:position]).hexdigest()
+        if end[0] != layout.end_line(len(starts), digest).encode():
+            problem = "it was changed after its recording was closed"
+    lines = Lines(data, starts, path.stem)
+    metadata, base_url = _about(metadata, lines, path)
+    return FileRecording(path.stem, lines, base_url, problem, path, "lines", metadata, position)
+
+
+def _parse_third_party(data: bytes, path: Path, progress: Progress) -> FileRecording:
+    """Return a recording of another layout, without its credentials."""
+    kind: Literal["json", "vcrpy", "har"]
+    metadata: object = {}
+    if path.suffix.lower() == ".har":
+        from .har import read_har
+
+        kind, interactions = "har", read_har(data, str(path))
+    else:
+        from .vcr_files import load_cassette_text
+
+        try:
+            text = data.decode("utf-8-sig")
+            metadata, interactions = load_cassette_text(text, progress)
+        except UnicodeDecodeError:
+            raise CassetteFormatError(
+                f"{path} is not a cassette: it is not UTF-8 text.", is_cassette=False
+            ) from None
+        except CassetteFormatError as error:
+            raise CassetteFormatError(
+                f"{path} is not a cassette. {error}", is_cassette=False
+            ) from None
+        kind = "json" if text.lstrip().startswith("{") else "vcrpy"
+    interactions, redactor = redact_foreign(interactions)
+    about, base_url = _about(metadata, interactions, path)
+    about = {name: redactor.text(v) if isinstance(v, str) else v for name, v in about.items()}
+    return FileRecording(
+        path.stem, interactions, base_url, None, path, kind, about, len(data), redactor
+    )
+
+
+def _about(
+    metadata: object, interactions: Sequence[Interaction], path: Path
+) -> tuple[dict[str, Any], str | None]:
+    """Return a cassette's metadata in the types of JSON, and its base address."""
+    try:
+        text = json.dumps(metadata, ensure_ascii=False, default=str)
+        value = json.loads(text.encode(errors="replace"))
+        value = value if isinstance(value, dict) else {}
+        base_url = value.get("base_url")
+        urlsplit(str(base_url))
+    except MALFORMED:
+        raise CassetteFormatError(
+            f"{path} is not a cassette: what it says of its recording cannot be read.",
+            is_cassette=False,
+        ) from None
+    if not isinstance(base_url, str):
+        base_url = None
+        with suppress(CassetteFormatError, IndexError):
+            parts = urlsplit(interactions[0].request.uri)
+            # No user info: it may be a key, and is no part of where the service is.
+            base_url = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+    return value, base_url

@@ -1,0 +1,218 @@
+"""`SessionRecording`: what a session keeps of what it sent, received and played."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+from ..exchange.values import (
+    Interaction,
+    RecordedRequest,
+    RecordedResponse,
+    normalize_headers,
+    text_headers,
+)
+from ..readings.reading import Reading
+from ..readings.reset_unit import Evidence, ResetUnit, ResetUnitInference
+from ..redaction import Redactor
+from .files import FileRecording
+from .recording import Recording
+
+_MAX_KEPT_BYTES: Final = 64 * 1024**2
+# What addresses and headers of a usual response take.
+_HEADERS_BYTES: Final = 4096
+
+RawHeaders = Sequence[tuple[bytes, bytes]]
+
+
+class RawInteraction(NamedTuple):
+    """A request and its response as httpx has them; ``body`` is None until it was read."""
+
+    url: object
+    request_headers: RawHeaders
+    request_body: bytes
+    response_headers: RawHeaders
+    reason: str
+    body: bytes | None
+
+    def __repr__(self) -> str:
+        return "<RawInteraction>"  # what it holds is not redacted
+
+
+class SessionRecording(Recording):
+    """All readings of a session, and its last messages within 64 MB. Any thread may add to it.
+
+    Messages are kept as they came. They are redacted when somebody asks for them, and for good
+    before the session forgets its key. A replay keeps no messages but each request's address, and
+    takes the rest from its file.
+
+    Parameters
+    ----------
+    reset_unit
+        The unit of ``X-RateLimit-Reset`` if the user stated it.
+    file
+        What a replay plays; None for what is sent or recorded.
+
+    Attributes
+    ----------
+    redactor
+        What removes the key; after `redact_for_good`, one that knows no key.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        base_url: str,
+        *,
+        reset_unit: ResetUnit | None = None,
+        file: FileRecording | None = None,
+    ) -> None:
+        self.name, self.base_url = name, base_url
+        self.is_replay = file is not None
+        self.redactor = Redactor()
+        self._file = file
+        self._addresses: list[str] = []
+        self._readings: list[Reading] = []
+        self._exchanges: dict[int, RawInteraction] = {}
+        self._kept_bytes = 0
+        self._inference = ResetUnitInference(stated=reset_unit)
+        self._observed = 0
+        self._is_redacted = False
+        # The garbage collector may redact a recording in a thread that has the lock.
+        self._lock = threading.RLock()
+
+    def add(self, reading: Reading, exchange: RawInteraction) -> int:
+        """Keep a response, and return its number."""
+        with self._lock:
+            self._readings.append(reading)
+            number = len(self._readings)
+            if self._file is None:
+                self._keep(number, exchange)
+            else:
+                # Redacted here: a session may forget its key while its replay is held.
+                request = RecordedRequest("GET", str(exchange.url))
+                self._addresses.append(self.redactor.request(request).uri)
+            return number
+
+    def extend(self, other: SessionRecording, **changes: Any) -> None:
+        """Keep what another session's recording has, with fields of its readings changed."""
+        for number, reading in enumerate(other.readings(), 1):
+            self.add(reading._replace(**changes), other._exchanges[number])
+
+    def add_body(self, number: int, body: bytes) -> None:
+        """Keep the body of a response that was read after it was added."""
+        with self._lock:
+            exchange = self._exchanges.pop(number, None)
+            if exchange is not None:
+                self._kept_bytes -= _size(exchange)
+                self._keep(number, exchange._replace(body=body))
+
+    def cut_short(self, number: int, body: bytes, *, is_aborted: bool = False) -> Reading:
+        """Say of a response that its connection broke, or that the caller dropped it.
+
+        What came of its body is kept. Returns its reading.
+        """
+        reading = self.reading(number)._replace(is_cut_short=True, is_aborted=is_aborted)
+        self._readings[number - 1] = reading
+        self.add_body(number, body)
+        return reading
+
+    def redact_for_good(self) -> None:
+        """Redact the messages themselves, since the session forgets its key now.
+
+        A message that comes later is not kept: nothing could redact it.
+        """
+        with self._lock:
+            self._is_redacted = True
+            plain = {number: self._plain(number) for number in self._exchanges}
+            for each in plain.values():
+                self.redactor.learn_from(each.request)
+            for number, each in plain.items():
+                if (redacted := self.redactor.without_keys(each)) is not each:
+                    has_body = self.has_bodies(number)
+                    self._exchanges[number] = _as_raw(redacted, has_body=has_body)
+            self.redactor = Redactor()
+
+    def _keep(self, number: int, exchange: RawInteraction) -> None:
+        if self._is_redacted:
+            return
+        self._exchanges[number] = exchange
+        self._kept_bytes += _size(exchange)
+        while self._kept_bytes > _MAX_KEPT_BYTES:
+            self._kept_bytes -= _size(self._exchanges.pop(next(iter(self._exchanges))))
+
+    @property
+    def evidence(self) -> Evidence:
+        """The unit of ``X-RateLimit-Reset`` and why; the stated one where there is one."""
+        with self._lock:
+            for reading in islice(self._readings, self._observed, None):
+                self._observed += 1
+                # What a recording played besides says nothing of the live service.
+                if self.is_replay or reading.source != "replayed":
+                    self._inference.observe(reading)
+            return self._inference.evidence()
+
+    @property
+    def recorded_when(self) -> str:
+        return "" if self._file is None else self._file.recorded_when
+
+    def __len__(self) -> int:
+        return len(self._readings)
+
+    def interaction(self, number: int) -> Interaction:
+        self._check_number(number)
+        redactor = self.redactor  # before the message: that of a raw one knows the key
+        plain = self._plain if self._file is None else self._played
+        return redactor.interaction(plain(number))
+
+    def _played(self, number: int) -> Interaction:
+        """Return the file's interaction, with the address that was asked for."""
+        assert self._file is not None
+        reading = self._readings[number - 1]
+        played = self._file.answer(reading.cassette_number or 0)
+        request = replace(played.request, uri=self._addresses[number - 1])
+        return replace(played, request=request, attempt=reading.attempt)
+
+    def _plain(self, number: int) -> Interaction:
+        """Return an interaction before it is redacted."""
+        reading = self._readings[number - 1]
+        exchange = self._exchanges.get(number) or RawInteraction(
+            (self.base_url or "") + reading.path, (), b"", (), "", None
+        )
+        sent, received = map(text_headers, (exchange.request_headers, exchange.response_headers))
+        request = RecordedRequest(reading.method, str(exchange.url), sent, exchange.request_body)
+        response = RecordedResponse(reading.status, exchange.reason, received, exchange.body or b"")
+        if exchange.body is not None and not reading.is_cut_short:
+            response = normalize_headers(response, method=request.method)
+        at = None if math.isnan(reading.at) else datetime.fromtimestamp(reading.at, UTC)
+        return Interaction(request, response, at, reading.elapsed_s, reading.attempt)
+
+    def reading(self, number: int) -> Reading:
+        self._check_number(number)
+        return self._readings[number - 1]
+
+    def readings(self) -> list[Reading]:
+        return self._readings.copy()
+
+    def has_bodies(self, number: int) -> bool:
+        exchange = self._exchanges.get(number)
+        return self.is_replay or (exchange is not None and exchange.body is not None)
+
+
+def _as_raw(interaction: Interaction, *, has_body: bool) -> RawInteraction:
+    request, response = interaction.request, interaction.response
+    sent, received = (
+        [(name.encode("latin-1"), value.encode()) for name, value in message.headers]
+        for message in (request, response)
+    )
+    body = response.body if has_body else None
+    return RawInteraction(request.uri, sent, request.body or b"", received, response.reason, body)
+
+
+def _size(exchange: RawInteraction) -> int:
+    return _HEADERS_BYTES + len(exchange.request_body) + len(exchange.body or b"")

@@ -1,0 +1,175 @@
+"""A recorded request as code that sends it again: with curl, with httpx, or in a cell.
+
+The request may be somebody else's, and its code is pasted into a terminal: everything but printable
+text is encoded or left out. No code holds the key: a shell and httpx read it from the environment,
+and a session has its own.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from textwrap import indent
+from typing import Final
+from urllib.parse import parse_qsl, quote, unquote_to_bytes, urlsplit
+
+from ..arguments import check_choice
+from ..contract import SAFE_METHODS
+from ..errors import CassetteError
+from ..exchange.bodies import plain_text, read_json, read_json_body
+from ..exchange.operations import base_path, path_below
+from ..exchange.values import Interaction, RecordedRequest, RecordedResponse, header
+from ..redaction.key import has_placeholder
+from ..settings import API_KEY_VARIABLE, origin_of, trusted_origins
+
+_MAX_BODY_BYTES: Final = 64 * 1024
+_LINE_CHARACTERS: Final = 88  # as formatters of Python lay code out
+_JSON_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|true|false|null')
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, section 5.6.2
+# Headers that the program sets which sends the request again.
+_SET_BY_CLIENT: Final = re.compile(
+    r"(?:host|content-length|transfer-encoding|connection|keep-alive|te|accept-encoding|user-agent"
+    r"|authorization|cookie|expect|upgrade):.*|accept: \*/\*",
+    re.IGNORECASE | re.DOTALL,
+)
+_VALUE_REPLACED: Final = "A value was replaced when this was recorded: put in your own."
+_KEY_LEFT_OUT: Final = (
+    "The key is left out: this process did not connect to this address, and no setting names it."
+)
+
+
+def copy_as(
+    interaction: Interaction, kind: str, *, base_url: str = "", has_bodies: bool = True
+) -> str:
+    """Return a recorded request as code, below comments on what is left out.
+
+    A recording may name any address, so the key goes to `settings.trusted_origins` alone.
+
+    Parameters
+    ----------
+    kind
+        ``"curl"`` (a POSIX shell), ``"httpx"`` (Python) or ``"request"`` (a cell of a notebook
+        that calls `directmail_lab.request`, so with the address and key of the current session, and
+        makes a frame of a response that is JSON).
+    base_url
+        What a path in a cell is below.
+    has_bodies
+        Whether the recording kept the body.
+
+    Raises
+    ------
+    CassetteError
+        The request's address is neither http nor https, so it cannot be sent again.
+    ValueError
+        There is no such kind.
+    """
+    check_choice("kind", kind, ("curl", "httpx", "request"))
+    recorded, body = interaction.request, interaction.request.body or b""
+    if urlsplit(recorded.uri).scheme not in ("http", "https"):
+        raise CassetteError("This request has no http address, so it cannot be sent again.")
+    # Spaces and non-ASCII characters are percent-encoded here, as a client would on sending.
+    url = quote(recorded.uri, safe="!#$%&'()*+,/:;=?@[]~<>")
+    headers = [pair for pair in recorded.headers if not _SET_BY_CLIENT.fullmatch(": ".join(pair))]
+    sendable = tuple(
+        (name, value)
+        for name, value in headers
+        if _TOKEN.fullmatch(name) and value.isprintable() and value == value.strip()
+    )
+    has_key = kind != "request" and origin_of(url) in trusted_origins()
+    is_kept = has_bodies or recorded.method in SAFE_METHODS
+    if len(body) > _MAX_BODY_BYTES:
+        body, is_kept = b"", False
+    texts = [url, body.decode("latin-1"), *(value for _, value in headers)]
+    notes = {
+        "A header that is not plain text is left out.": len(sendable) < len(headers),
+        "The body was not kept, or is too large: add it yourself.": not is_kept,
+        _VALUE_REPLACED: any(map(has_placeholder, texts)),
+        _KEY_LEFT_OUT: kind != "request" and not has_key,
+    }
+    request = replace(recorded, uri=url, headers=sendable, body=body)
+    if kind == "curl":
+        code = _as_curl(request, has_key=has_key)
+    elif kind == "httpx":
+        key = [f'auth=(os.environ["{API_KEY_VARIABLE}"], "")'] if has_key else []
+        key += [f"headers={list(sendable)!r}"] if sendable else []
+        key += [f"content={body!r}"] if body else []
+        arguments = [_literal(request.method), _literal(url), *key]
+        code = f"import os\n\nimport httpx\n\n{_as_python('httpx.request', arguments)}"
+    else:
+        code = _as_cell(request, interaction.response, base_url)
+    return "".join(f"# {note}\n" for note, applies in notes.items() if applies) + code
+
+
+def _as_curl(request: RecordedRequest, *, has_key: bool) -> str:
+    method = f"--request {shlex.quote(request.method)}"
+    words = [f"curl --globoff --path-as-is {'--head' if request.method == 'HEAD' else method}"]
+    words += [f'--user "${API_KEY_VARIABLE}:"'] if has_key else []
+    # curl drops "Name:"; to send a header without a value it wants "Name;".
+    headers = [f"{name}: {value}" if value else f"{name};" for name, value in request.headers]
+    words += [f"--header {shlex.quote(each)}" for each in headers]
+    pipe, body = "", request.body or b""
+    text = plain_text(body)
+    if text and text.replace("\n", "").isprintable():
+        words.append(f"--data-raw {shlex.quote(text)}")
+    elif body:
+        pipe = f"printf %s '{base64.b64encode(body).decode()}' | base64 -d | "
+        words.append("--data-binary @-")
+    words.append(f"--url {shlex.quote(request.uri)}")
+    return pipe + " \\\n  ".join(words)
+
+
+def _as_cell(request: RecordedRequest, response: RecordedResponse, base_url: str) -> str:
+    path, query = path_below(request.uri, base_path(base_url)), urlsplit(request.uri).query
+    params = parse_qsl(query, keep_blank_values=True)
+    # A name without "=", or a value that is not UTF-8, stays as it is in the address.
+    if unquote_to_bytes(query.replace("+", " ")) != "&".join(map("=".join, params)).encode():
+        path, params = f"{path}?{query}", []
+    body, headers = request.body or b"", request.headers
+    options = [f"params={_as_dict(params)}"] if params else []
+    value, problem = read_json(body)
+    if problem is None and (header(headers, "content-type") or "") == "application/json":
+        headers = tuple(pair for pair in headers if pair[0].lower() != "content-type")
+        options += [f"json={_literal(value)}"]
+    elif body:
+        options += [f"content={body!r}"]
+    options += [f"headers={_as_dict(headers)}"] if headers else []
+    function = {"GET": "dm.get", "POST": "dm.post"}.get(request.method, "dm.request")
+    method = [_literal(request.method)] if function == "dm.request" else []
+    code = _as_python(function, [*method, _literal(path), *options])
+    if read_json_body(response.headers, response.body)[1] is not None:
+        return code
+    on_error = ', on_error="keep"' if response.status >= 400 else ""
+    return f"{code}\ndm.frame(response{on_error})"
+
+
+def _as_python(function: str, arguments: Sequence[str]) -> str:
+    """Return a call of a function; on one line if that fits."""
+    line = f"response = {function}({', '.join(arguments)})"
+    if len(line) <= _LINE_CHARACTERS:
+        return line
+    lines = "".join(f"{each},\n" for each in arguments)
+    return f"response = {function}(\n{indent(lines, '    ')})"
+
+
+def _as_dict(pairs: Sequence[tuple[str, str]]) -> str:
+    """Return pairs as a literal: a dict, but a list if a name comes twice."""
+    return _literal(dict(pairs) if len(dict(pairs)) == len(pairs) else pairs)
+
+
+def _literal(value: object) -> str:
+    """Return a JSON value as Python, on several lines if it is long."""
+    text = json.dumps(value)
+    if len(text) > _LINE_CHARACTERS - 20:
+        text = json.dumps(value, indent=4)
+    return _JSON_TOKEN.sub(_token, text)
+
+
+def _token(json_token: re.Match[str]) -> str:
+    value = json.loads(json_token[0])
+    if not isinstance(value, str) or '"' in value:
+        return repr(value)
+    return repr(f"'{value}").replace("'", "", 1)  # because of "'", repr() takes double quotes
