@@ -39,8 +39,8 @@ class RefusingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:  # noqa: ARG002
         raise NotConnectedError(
-            f"{self._reason} Sign in with login(), connect(base_url=…, api_key=…), "
-            "or replay(…) a cassette."
+            self._reason,
+            "Sign in with login(), connect(base_url=…, api_key=…), or replay(…) a cassette.",
         )
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
