@@ -161,8 +161,7 @@ class Session:
             reset_unit=lambda: self._own.evidence.unit,
         )
         self._network = None
-        refusing = RefusingTransport("This session has no key.")
-        start = Mode("live", refusing, refusing, self._own)
+        start = Mode("live", RefusingTransport("This session has no key."), self._own)
         if self._api_key is not None:
             trust_origin(self.base_url)
             self._network = NetworkTransport(self.base_url, self._api_key, allow_writes)
@@ -271,7 +270,7 @@ class Session:
         is_stated = self._api_key is None or file.base_url == self.base_url
         unit = self._reset_unit if is_stated else None
         played = SessionRecording(file.name, self.base_url, reset_unit=unit, file=file)
-        return Mode("replay", _NOTHING_SENT, _NOTHING_SENT, played, cassette, factor)
+        return Mode("replay", _NOTHING_SENT, played, cassette, factor)
 
     def _keyed(self, name: ModeName) -> NetworkTransport:
         if self._network is None:
@@ -290,16 +289,13 @@ class Session:
         observe: Observer | None = None,
     ) -> Mode:
         """Return a mode with the transports that a request passes on its way to the service."""
-        network, clock = self._keyed(name), self._clock
-        unpaced: Transport = ObservingTransport(
-            network, observe or self._observe, recording, cassette, clock=clock
-        )
-        inner = unpaced
+        network, clock, observe = self._keyed(name), self._clock, observe or self._observe
+        inner: Transport = ObservingTransport(network, observe, recording, cassette, clock=clock)
         if self.allowances.pace != "off":
             options: dict[str, Any] = {"retry": self._retry, "clock": clock}
             options["own_origin"] = origin(parse_url(self.base_url))
-            inner = PacingTransport(unpaced, self.allowances, **options)
-        return Mode(name, inner, unpaced, recording, cassette)
+            inner = PacingTransport(inner, self.allowances, **options)
+        return Mode(name, inner, recording, cassette)
 
     @property
     def waiting_until(self) -> dict[str, float]:
@@ -434,7 +430,7 @@ class Session:
         """End the recording if there is one, close all connections and forget the key."""
         closed = RefusingTransport("This session is closed.")
         try:
-            self.transport.enter(Mode("live", closed, closed, self._own))
+            self.transport.enter(Mode("live", closed, self._own))
         finally:  # even if the recording could not be ended
             if self._network is not None:
                 self._network.close()
